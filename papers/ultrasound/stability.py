@@ -48,8 +48,8 @@ def study(
     """Draw media and time steps, run them, and compare what was refused with eigenvalues.
 
     Density varies by up to 1000, sound speed by up to 4, from point to point, in layers, in inclusions or
-    smoothly; half of the media absorb, 30 % are nonlinear; the CFL number is from 0.02 to 3. Sources are initial
-    pressures, bursts, and tones that last for the whole run.
+    smoothly; half of the media absorb, 30 % are nonlinear; the CFL number is from 0.02 to 3. Sources are
+    initial pressures, bursts, and tones that last for the whole run.
 
     Parameters
     ----------

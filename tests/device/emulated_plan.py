@@ -52,7 +52,7 @@ def _stream(rank):
 class OnOneGpu:
     """Kernels of all ranks on streams of their own; few blocks, which are resident together.
 
-    Streams are made and the module is loaded before the first kernel waits: either waits for kernels that run.
+    Streams are made and the module is loaded before the first kernel waits: both wait for kernels that run.
     """
 
     def __init__(self, source, element):

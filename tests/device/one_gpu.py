@@ -53,9 +53,9 @@ def _shared_by_ranks(size):
 def together_on_one_gpu(size, work):
     """What ``work`` gives for each rank's communicator.
 
-    Loading a module waits for all kernels that run, also for those of another rank that wait for this one. In a
-    run each rank is a process, whose loading waits for its own kernels alone. Here all is done twice: kernels
-    of the first pass give up soon, and load everything; its answers are no answers.
+    Loading a module waits for all kernels that run, also for those of another rank that wait for this one. In
+    a run each rank is a process, whose loading waits for its own kernels alone. Here all is done twice:
+    kernels of the first pass give up soon, and load everything; its answers are no answers.
     """
     device, streams, words = _shared_by_ranks(size)
     for seconds in (_LOADING, _PATIENCE):

@@ -44,8 +44,8 @@ def problem(
 
     The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at
     the staggered points), B/A and absorption differ from point to point, power law y = 1.5. Of tissues they
-    differ from shell to shell: five materials. Arrays are NumPy's, made plane by plane on a device (a CPU), so
-    that they are all that memory holds.
+    differ from shell to shell: five materials. Arrays are NumPy's, made plane by plane on a device, so that
+    they are all that memory holds.
     """
     dtype, device = np.float32 if precision == "single" else np.float64, device or get_device("cpu", 1)
     mixed, speed = medium != "homogeneous", _SMOOTH["speed"][0]
@@ -125,7 +125,11 @@ def _planes(device, shape, dtype, along, vector: Callable, join: Callable, value
 
 def _grid(device, shape, dtype, along, value) -> np.ndarray:
     """Values of a smooth shape, 0 at the edges and 1 in the middle."""
-    return _planes(device, shape, dtype, along, lambda at, n: np.sin(np.pi * at / n) ** 2, operator.mul, value)
+
+    def bump(at: Any, n: int) -> Any:
+        return np.sin(np.pi * at / n) ** 2
+
+    return _planes(device, shape, dtype, along, bump, operator.mul, value)
 
 
 def _tissue_grid(device, shape, dtype, along, values) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Whether what alternates in sign from one time step to the next grows: an unstable time step, while it is small."""
+"""Whether what alternates in sign from step to step grows: an unstable time step, while it is small."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ORDER = 8
 _WEIGHTS = [(-1) ** j * math.comb(_ORDER, j) for j in range(_ORDER + 1)]
 #: Of more points than this, every so manieth plane is looked at.
 _ALL, _STRIDE = 1 << 18, 16
-#: Growth is looked at that takes the share to so many times what it was, over so many looks at least; the part
-#: in the later half of these steps is at least so much of that in the earlier half.
+#: Growth is looked at that takes the share to so many times what it was, over so many looks at least; the
+#: part in the later half of these steps is at least so much of that in the earlier half.
 _TIMES, _LOOKS, _STEADY = 1e4, 4, 0.9
 #: It counts from this share of the largest field on.
 _SHARE = 1e-8
@@ -62,42 +62,37 @@ class Alternation:
 
 
 class AlternationWatch:
-    """Keeps account of the share of what alternates, look by look.
+    """Keeps account of what alternates, look by look, as a share of the largest pressure so far.
 
-    In an unstable run it grows exponentially. In others it may be large, grow with a source that begins, or with
-    harmonics as powers of the time, but not steadily by so much.
+    In an unstable run it grows exponentially. In others it may be large, grow with a source that begins, with
+    harmonics as powers of the time, or come and go with resonances, but not steadily by so much.
     """
 
     def __init__(self) -> None:
-        #: Time step, ln of the share and ln of the square of what alternates, while the share grows.
-        self._looks: list[tuple[int, float, float]] = []
+        #: Time step and ln of the share, while it grows.
+        self._looks: list[tuple[int, float]] = []
         self._largest = 0.0
 
     def growth(self, done: int, alternating: float, square: float) -> float:
-        """Growth in a step, ln, of an unstable field after ``done`` steps; 0 if it is none."""
+        """Growth in a step, ln, of an unstable field after ``done`` steps; 0 if it is none.
+
+        ``alternating`` and ``square`` are the `Alternation.sums` of all ranks.
+        """
         self._largest = max(self._largest, square)
-        if not (0 < alternating < math.inf and 0 < square < math.inf):
+        if not (0 < alternating < math.inf):
             self._looks.clear()
             return 0.0
-        share = math.log(alternating / square)
+        share = math.log(alternating / self._largest)
         if self._looks and share <= self._looks[-1][1]:
             self._looks.clear()
-        self._looks.append((done, share, math.log(alternating)))
-        if alternating < _SHARE * self._largest:
+        self._looks.append((done, share))
+        before = [number for number, look in enumerate(self._looks) if share - look[1] >= math.log(_TIMES)]
+        if share < math.log(_SHARE) or not before:
             return 0.0
-        return self._steady()
-
-    def _steady(self) -> float:
-        done, last, size = self._looks[-1]
-        earlier = [look for look in self._looks if last - look[1] >= math.log(_TIMES)]
-        if not earlier:
-            return 0.0
-        begin, first, before = earlier[-1]
-        since = [look for look in self._looks if look[0] >= begin]
-        if len(since) <= _LOOKS or size - before < math.log(_TIMES) / 2:
-            return 0.0
-        middle = float(np.interp((begin + done) / 2, [look[0] for look in since], [look[1] for look in since]))
-        return (size - before) / (2 * (done - begin)) if last - middle >= _STEADY * (middle - first) else 0.0
+        steps, shares = zip(*self._looks[before[-1] :], strict=True)
+        middle = float(np.interp((steps[0] + done) / 2, steps, shares))
+        steady = share - middle >= _STEADY * (middle - shares[0])
+        return (share - shares[0]) / (2 * (done - steps[0])) if steady and len(steps) > _LOOKS else 0.0
 
     def state(self) -> list[Any]:
         """For a checkpoint."""
@@ -106,4 +101,4 @@ class AlternationWatch:
     def restore(self, state: list[Any]) -> None:
         """Go on from a checkpoint's."""
         self._largest, *looks = state
-        self._looks = [(int(done), share, size) for done, share, size in looks]
+        self._looks = [(int(done), share) for done, share in looks]

@@ -1,4 +1,4 @@
-"""The largest eigenvalue of the leapfrog that a time step is, by Lanczos iteration on the devices of the run."""
+"""The largest eigenvalue of the leapfrog that a time step is, by Lanczos iteration."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class LargestEigenvalue:
         """The eigenvalue for a time step of ``dt`` seconds: somewhat more up to `LIMIT`, somewhat less above.
 
         The iteration ends when what it has found is above `LIMIT`, or below it with the error that there
-        may still be, which is added, or after 240 applications. The error is the residual of the eigenvector or,
-        if that is less, the relative error that a random start leaves in the mean, 0.103 (ln N/(m − 1))²
+        may still be, which is added, or after 240 applications. The error is the residual of the eigenvector
+        or, if that is less, the relative error that a random start leaves in the mean, 0.103 (ln N/(m − 1))²
         after m applications (Kuczyński & Woźniakowski 1992, doi:10.1137/0613066).
         """
         stages = self._free.stages(dt)
@@ -106,7 +106,7 @@ class LargestEigenvalue:
     def _largest(self, projected: np.ndarray, count: int) -> tuple[float, float]:
         """The largest real part of the eigenvalues of T on the vectors so far, and its relative error."""
         values, vectors = np.linalg.eig(projected[:count, :count])
-        place = int(np.argmax(values.real))
+        place = int(np.argmax(np.real(values)))
         found, points = float(values[place].real), self._free.problem.points
         if count == points or found <= 0:
             return found, 0.0

@@ -23,7 +23,12 @@ class FreeSteps:
     """
 
     def __init__(
-        self, problem: Problem, comm: Communicator, dtype: Any, options: Options | None = None, pml: bool = True
+        self,
+        problem: Problem,
+        comm: Communicator,
+        dtype: Any,
+        options: Options | None = None,
+        pml: bool = True,
     ):
         self.comm, self.dtype = comm, np.dtype(dtype)
         silent = ("nonlinearity", "initial_pressure", "pressure_source", "velocity_source", "transducer")

@@ -22,8 +22,8 @@ from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 
-#: The limit in an uneven medium is found to such a factor, at so many time steps at most, which lie so much beside
-#: where it is expected; near it the eigenvalue may hardly depend on the time step.
+#: The limit in an uneven medium is found to such a factor, at so many time steps at most, which lie so much
+#: beside where it is expected; near it the eigenvalue may hardly depend on the time step.
 _CLOSE, _SEARCH, _BESIDE, _FLATTEST = 1.04, 12, 1.01, 0.005
 #: How often a time step is halved at which noise grows.
 _HALVED = 2
@@ -35,7 +35,7 @@ class Stability:
 
     #: Time step, s, up to which all are stable: inf if there is no limit, 0 if none is stable. Exact for a
     #: uniform medium. For others what is proved (`bounds.proved_limit`) or, where the time step given is
-    #: longer, the longest found stable, up to the one given: within 4 %, of a power law in an uneven medium 9 %.
+    #: longer, the longest found stable, up to the one given: within 4 %, of a power law 9 %.
     max_dt: float
     #: c_max Δt / min Δx of the time step given.
     cfl: float
@@ -54,9 +54,9 @@ def stability(
 ) -> Stability:
     """Whether a time step of the k-space scheme is stable, sources and nonlinearity left out; collective.
 
-    Without ``trials``, or without the memory for them, a time step in an uneven medium that is not proved to be
-    stable is taken for stable.
-    ``comm`` has the devices for that: by default the first GPU, or the CPU if there is none.
+    Without ``trials``, or without the memory for them, a time step in an uneven medium that is not proved to
+    be stable is taken for stable. ``comm`` has the devices for that: by default the first GPU, or the
+    CPU if there is none.
 
     Notes
     -----
@@ -69,8 +69,8 @@ def stability(
     c_eff above c₀, so that c_ref ≥ c₀ is not enough. Where the stiffest and the lightest points are far apart
     the bound asks for too short a step, many times too short where densities are a thousand times apart. So
     beyond it the largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's
-    own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any time step:
-    where there is one or the other, noise must not grow in some steps besides (`trial.growth`).
+    own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any
+    time step: where there is one or the other, noise must not grow in some steps besides (`trial.growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
@@ -154,9 +154,7 @@ def instability_causes(problem: Problem) -> str:
     return "; ".join(causes) or "the time step may be too large, or a source too strong for the grid"
 
 
-def _longest_stable(
-    largest: LargestEigenvalue, trials: FreeSteps | None, dt: float, proved: float
-) -> float:
+def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: float, proved: float) -> float:
     """The time step given if it is stable, else the longest that is found below it; 0 if there is none.
 
     ``trials``: of a medium in which a field may also grow without an eigenvalue above the limit.
