@@ -29,13 +29,7 @@ def spectral_radius(problem: Problem, dt: float) -> float:
 def step_matrix(problem: Problem, dt: float) -> np.ndarray:
     """One time step as a matrix on (u_x, u_y(, u_z), ρ_x, ρ_y(, ρ_z)), shape (2DN, 2DN)."""
     d, n = problem.dimensions, problem.points
-    k = _wavenumbers(problem)
-    size = np.sqrt(sum(one**2 for one in k))
-    kappa = np.sinc(problem.reference_speed * size * dt / (2 * np.pi))
-    forward = [
-        _matrix(problem, 1j * k[a] * np.exp(0.5j * k[a] * problem.spacing[a]) * kappa) for a in range(d)
-    ]
-    back = [_matrix(problem, 1j * k[a] * np.exp(-0.5j * k[a] * problem.spacing[a]) * kappa) for a in range(d)]
+    size, (forward, back) = _wavenumber(problem), _derivatives(problem, dt)
     rho, c = _flat(problem, problem.density), _flat(problem, problem.sound_speed)
     staggered = [_flat(problem, one) for one in problem.density_staggered]
     stiff, loss = _state(problem, size, c)
@@ -53,6 +47,31 @@ def step_matrix(problem: Problem, dt: float) -> np.ndarray:
         step[here] = -(dt * layer * rho)[:, None] * (back[a] @ step[a * n : (a + 1) * n])
         step[here, here] += np.diag(layer**2)
     return step
+
+
+def leapfrog_matrix(problem: Problem, dt: float) -> np.ndarray:
+    """T = Δt² c₀² (1 − 2 τ L1/Δt − η L2) ρ₀ (κ∇)ᵀ ρ₀⁻¹ κ∇, shape (N, N); the PML is left out.
+
+    A step without layers grows by alternating in sign where an eigenvalue of T is above 4.
+    """
+    c, (forward, back) = _flat(problem, problem.sound_speed), _derivatives(problem, dt)
+    wave = np.zeros((problem.points, problem.points))
+    for there, again, density in zip(forward, back, problem.density_staggered, strict=True):
+        wave -= again @ (there / _flat(problem, density)[:, None])
+    stiff, loss = _state(problem, _wavenumber(problem), c)
+    stiff = stiff - 2 / dt * loss
+    return (dt * c[:, None]) ** 2 * (stiff @ (_flat(problem, problem.density)[:, None] * wave))
+
+
+def _derivatives(problem: Problem, dt: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """κ∂ along each axis onto the staggered grid, and back from it."""
+    kappa = np.sinc(problem.reference_speed * _wavenumber(problem) * dt / (2 * np.pi))
+    along = list(zip(_wavenumbers(problem), problem.spacing, strict=False))
+    forward, back = (
+        [_matrix(problem, 1j * k * np.exp(sign * 0.5j * k * spacing) * kappa) for k, spacing in along]
+        for sign in (1, -1)
+    )
+    return forward, back
 
 
 def _state(problem: Problem, size: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -84,6 +103,11 @@ def _wavenumbers(problem: Problem) -> list[np.ndarray]:
     ]
     z, y, x = np.meshgrid(*axes[::-1], indexing="ij")
     return [x, y, z][: problem.dimensions]
+
+
+def _wavenumber(problem: Problem) -> np.ndarray:
+    """|k|, (Nz, Ny, Nx)."""
+    return np.sqrt(sum(k**2 for k in _wavenumbers(problem)))
 
 
 def _matrix(problem: Problem, factor: np.ndarray) -> np.ndarray:

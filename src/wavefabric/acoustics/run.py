@@ -208,7 +208,7 @@ class _Run:
             _, state = self._checkpoint.restore(self._arrays())
             self._done, self._token, self._earlier = int(state["step"]), state["run"], state["seconds"]
             self._watch.restore(state["watch"])
-            self._alternation_watch.restore(state["alternation"])
+            self._alternation_watch.restore(state.get("alternation", [0.0]))  # none in older checkpoints
             self._stages.fields.clock[...] = self._done
             self._stages.transform_pressure()
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:

@@ -28,7 +28,7 @@ class Alternation:
     -----
     Unstable time steps have an eigenvalue z < −1 (see `eigenvalue`). The difference of order 8 over time,
     divided by 2⁸, leaves what alternates as it is, and of a wave of angular frequency ω the part
-    sin⁸(ωΔt/2): 4e-9 at 20 steps a period, 8e-5 at 10.
+    sin⁸(ωΔt/2): 4e-7 at 20 steps a period, 8e-5 at 10.
     """
 
     def __init__(self, stages: Stages):
@@ -78,21 +78,21 @@ class AlternationWatch:
 
         ``alternating`` and ``square`` are the `Alternation.sums` of all ranks.
         """
-        self._largest = max(self._largest, square)
-        if not (0 < alternating < math.inf):
+        if not 0 < alternating < math.inf:
             self._looks.clear()
             return 0.0
+        self._largest = max(self._largest, square, alternating)
         share = math.log(alternating / self._largest)
         if self._looks and share <= self._looks[-1][1]:
             self._looks.clear()
         self._looks.append((done, share))
-        before = [number for number, look in enumerate(self._looks) if share - look[1] >= math.log(_TIMES)]
+        before = [look for look in self._looks[:-_LOOKS] if share - look[1] >= math.log(_TIMES)]
         if share < math.log(_SHARE) or not before:
             return 0.0
-        steps, shares = zip(*self._looks[before[-1] :], strict=True)
+        steps, shares = zip(*self._looks[self._looks.index(before[-1]) :], strict=True)
         middle = float(np.interp((steps[0] + done) / 2, steps, shares))
         steady = share - middle >= _STEADY * (middle - shares[0])
-        return (share - shares[0]) / (2 * (done - steps[0])) if steady and len(steps) > _LOOKS else 0.0
+        return (share - shares[0]) / (2 * (done - steps[0])) if steady else 0.0
 
     def state(self) -> list[Any]:
         """For a checkpoint."""
