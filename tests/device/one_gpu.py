@@ -7,10 +7,13 @@ from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from stand_in_gpus import SharedByRanks, ThreadControl
 
 from wavefabric.exchange.transports.base import SymmetricArray
 
+#: For tests whose fixtures make ranks, which serve all examples.
+_LASTING = [HealthCheck.function_scoped_fixture]
 #: Seconds that kernels wait while all are loaded, and then.
 _LOADING, _PATIENCE = 0.05, 30.0
 
@@ -48,6 +51,11 @@ def _shared_by_ranks(size):
 
     words = [np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.uint32, 1) for _ in range(size)]
     return CudaDevice(), [cupy.cuda.Stream(non_blocking=True) for _ in range(size)], words
+
+
+def some_examples(count):
+    """Hypothesis with so many examples of any duration."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=_LASTING)
 
 
 def together_on_one_gpu(size, work):

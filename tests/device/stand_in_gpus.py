@@ -345,8 +345,16 @@ class EmulatedGpu(EmulatedDevice):
         super().__init__()
         self._shared, self._rank, self._transports = shared, rank, _device(shared, rank)
         self._recorded = None
+        self._modules, self._waits = set(), False
+        #: Modules that were loaded after the first launch of a kernel that waits for other ranks: on a GPU
+        #: loading waits for that kernel.
+        self.loaded_late = []
 
     def module(self, package, source, options=(), before=(), prelude=""):
+        asked = (package, source, options, before, prelude)
+        if self._waits and asked not in self._modules:
+            self.loaded_late.append(source)
+        self._modules.add(asked)
         if source in ("p2p.cu", "plan.cu"):
             found = self._transports.module(package, source, options, before)
             return SimpleNamespace(get_function=lambda name: partial(self._call, found.get_function(name)))
@@ -354,6 +362,7 @@ class EmulatedGpu(EmulatedDevice):
 
     def _call(self, function, *launch, **shared):
         if self._recorded is None:
+            self._waits = True
             function(*launch, **shared)
         else:
             self._recorded.append(partial(function, *launch, **shared))
@@ -376,6 +385,7 @@ class EmulatedGpu(EmulatedDevice):
         if self._recorded is not None:
             self._recorded.append(partial(self.launch, function, grid, block, arguments, shared))
             return
+        self._waits |= function.name in _TOGETHER or function.name in _AWAITS
         if function.name not in _TOGETHER:
             if function.name in _AWAITS:
                 _AWAITS[function.name](arguments)

@@ -4,8 +4,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from one_gpu import some_examples
 from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import InputError
@@ -44,13 +45,30 @@ def field(rank, number, call, dtype):
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
+DRAWN = given(
     exchanges(),
     st.integers(1, 3),
     st.sampled_from([(np.float32, True), (np.float64, True), (np.complex64, False), (np.complex128, False)]),
 )
+
+
+@pytest.mark.parametrize("storing_ranks", ["emulated"], indirect=True)
+@some_examples(40)
+@DRAWN
 def test_boxes_arrive_call_after_call(storing_ranks, given_, fields, kind):
+    check_boxes(storing_ranks, given_, fields, kind)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("storing_ranks", ["cuda"], indirect=True)
+@some_examples(6)
+@DRAWN
+def test_boxes_arrive_on_one_gpu(storing_ranks, given_, fields, kind):
+    """Few examples: each compiles kernels of its own."""
+    check_boxes(storing_ranks, given_, fields, kind)
+
+
+def check_boxes(storing_ranks, given_, fields, kind):
     (size, messages), (dtype, weighted) = given_, kind
     real = np.finfo(dtype).dtype
     weights = [np.linspace(0.5, 1.5, n).astype(real) for n in RECEIVE] if weighted else None

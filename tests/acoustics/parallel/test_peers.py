@@ -37,6 +37,7 @@ def fields_of(ranks, size, problem, options, kind):
         assert isinstance(stages, kind)
         stages.finish_exchanges()
         comm.check()
+        assert not getattr(comm.device, "loaded_late", ())
         if kind is FusedCudaGlobalPeerStages:
             # All that has come was waited for: what is put next finds room.
             others = [rank for rank in range(comm.size) if rank != comm.rank]

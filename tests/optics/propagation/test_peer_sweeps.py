@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from one_gpu import some_examples
 from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import InputError
@@ -129,8 +130,7 @@ def test_a_step_and_a_rotation(storing_ranks, sizes, n, dtype):
     assert error == pytest.approx(expected, rel=1e-9 if dtype == np.complex128 else 1e-2)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
+DRAWN = given(
     st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=4),
     st.integers(1, 90),
     st.integers(1, 3),
@@ -138,7 +138,25 @@ def test_a_step_and_a_rotation(storing_ranks, sizes, n, dtype):
     st.lists(st.sampled_from(["derivative", "rk4ip_middle", "rk4ip_last", "rotate"]), min_size=1, max_size=5),
     st.integers(0, 99),
 )
+
+
+@pytest.mark.parametrize("storing_ranks", ["emulated"], indirect=True)
+@some_examples(10)
+@DRAWN
 def test_any_ranks_tiles_and_order_of_sweeps(storing_ranks, sizes, n, blocks, tile, names, seed):
+    check_order(storing_ranks, sizes, n, blocks, tile, names, seed)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("storing_ranks", ["cuda"], indirect=True)
+@some_examples(6)
+@DRAWN
+def test_any_order_of_sweeps_on_one_gpu(storing_ranks, sizes, n, blocks, tile, names, seed):
+    """Few examples: each compiles kernels of its own."""
+    check_order(storing_ranks, sizes, n, blocks, tile, names, seed)
+
+
+def check_order(storing_ranks, sizes, n, blocks, tile, names, seed):
     case = Case(sizes, n, np.complex128, seed)
     calls = [(name,) if name == "derivative" else (name, 0.01) for name in names]
     A, K, _ = case.run(storing_ranks, calls, tile=tile, blocks=blocks)

@@ -39,9 +39,11 @@ def split(transports, size, make=EmulatedGpu, **options):
     """Field and report of each rank."""
 
     def work(comm):
-        return propagate(
+        found = propagate(
             launched(), FIBRE, LENGTH, sample_rate=RATE, device=comm.device, comm=comm, **options
         )
+        assert not comm.device.loaded_late
+        return found
 
     return together(transports, "p2p", size, work, make=make)
 

@@ -46,6 +46,7 @@ class Coefficients:
         self.lossy = problem.absorption != "none"
         self.disperses = operators.disperses(problem)
         self.kernels = device.kernels("wavefabric.acoustics.solver.kernels")
+        self.kernels.load(real)
         nz, ny, half = subdomain.spectral_shape
         self.shape, self.half_shape = problem.array_shape, (nz, ny, pitch or half)
         self._set_medium(find_materials(problem, real) if by_index else Materials())

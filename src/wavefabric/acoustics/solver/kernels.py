@@ -251,6 +251,10 @@ def accumulate(target, kind, values):
             a[i] += np.float64(b[i]) * np.float64(b[i])  # Numba's float() keeps single precision
 
 
+def load(dtype):
+    """Kernels of this precision are about to be called: each is compiled, or read, at its first call."""
+
+
 @njit(nogil=True)
 def tick(clock):
     """One time step more."""

@@ -28,12 +28,20 @@ class AcousticKernels:
     def __init__(self, device):
         self._device = device
         self._functions: dict = {}
+        self._own: np.dtype = np.dtype(np.float32)
+
+    def load(self, dtype) -> None:
+        """Load the kernels of a precision: later, loading would wait for kernels that wait for other ranks."""
+        self._own = np.dtype(dtype)
+        self._module("float" if self._own == np.float32 else "double")
+
+    def _module(self, letter: str):
+        return self._device.module(__package__, "kernels.cu", (f"-DREAL={letter}",), BEFORE)
 
     def _launch(self, name: str, dtype, grid: tuple, threads: int, *arguments) -> None:
         letter = "float" if np.dtype(dtype) in (np.float32, np.complex64) else "double"
         if (name, letter) not in self._functions:
-            module = self._device.module(__package__, "kernels.cu", (f"-DREAL={letter}",), BEFORE)
-            self._functions[name, letter] = module.get_function(name)
+            self._functions[name, letter] = self._module(letter).get_function(name)
         self._device.launch(self._functions[name, letter], grid, (threads, 1, 1), arguments)
 
     # --- One thread a grid point ---------------------------------------------------------------------------
@@ -116,7 +124,7 @@ class AcousticKernels:
             self._items("accumulate", values.dtype, target.size, target, count, np.int32(kind), values)
 
     def tick(self, clock) -> None:
-        self._launch("tick", np.float32, (1, 1, 1), 1, clock)
+        self._launch("tick", self._own, (1, 1, 1), 1, clock)
 
 
 #: What `Device.kernels` makes on a GPU.
