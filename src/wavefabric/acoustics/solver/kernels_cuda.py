@@ -31,7 +31,7 @@ class AcousticKernels:
         self._own: np.dtype = np.dtype(np.float32)
 
     def load(self, dtype) -> None:
-        """Load the kernels of a precision: later, loading would wait for kernels that wait for other ranks."""
+        """Load the kernels of a precision: later it would wait for kernels that wait for other ranks."""
         self._own = np.dtype(dtype)
         self._module("float" if self._own == np.float32 else "double")
 
