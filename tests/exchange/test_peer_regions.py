@@ -74,18 +74,26 @@ def check_boxes(storing_ranks, given_, fields, kind):
     weights = [np.linspace(0.5, 1.5, n).astype(real) for n in RECEIVE] if weighted else None
 
     def work(comm):
-        device, found = comm.device, []
+        device, calls = comm.device, range(4)
         exchange = region_exchange(comm, messages, SEND, RECEIVE, dtype, fields)
         assert isinstance(exchange, PeerRegionExchange)
         on_device = weights and [device.asarray(each) for each in weights]
-        for call in range(4):
-            targets = [device.zeros(RECEIVE, dtype) for _ in range(fields)]
-            sources = [device.asarray(field(comm.rank, n, call, dtype)) for n in range(fields)]
+        data = [[device.asarray(field(comm.rank, n, call, dtype)) for n in range(fields)] for call in calls]
+        found = [[device.zeros(RECEIVE, dtype) for _ in range(fields)] for _ in calls]
+        sources, targets = ([device.zeros(shape, dtype) for _ in range(fields)] for shape in (SEND, RECEIVE))
+        # On one GPU taking memory waits for all kernels that run: for those, too, that wait for this rank.
+        comm.control.barrier()
+        for call in calls:
+            for source, values in zip(sources, data[call], strict=True):
+                source[...] = values
+            for target in targets:
+                target[...] = 0
             exchange.start(sources)
             exchange.finish(targets, on_device)
-            found.append([device.to_host(each).copy() for each in targets])
+            for kept, target in zip(found[call], targets, strict=True):
+                kept[...] = target
         comm.check()
-        return found
+        return [[device.to_host(each).copy() for each in kept] for kept in found]
 
     for rank, found in enumerate(storing_ranks(size, work)):
         for call, targets in enumerate(found):
