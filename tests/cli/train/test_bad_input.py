@@ -46,6 +46,8 @@ GOOD = ("ncf-1m", "--gpus", "4")
         ((*GOOD, "--trace", "t.txt"), "--trace: t.txt given"),
         ((*GOOD, "--trace", "t.json", "--save-strategy", "t.json"), "--trace: t.json given"),
         ((*GOOD, "--chakra", "absent/t"), "--chakra: "),
+        ((*GOOD, "--chakra", ""), "--chakra: . given; allowed: NAME of files"),
+        ((*GOOD, "--chakra", "/"), "--chakra: / given; allowed: NAME of files"),
         ((*GOOD, "--compare", "--trace", "t.json"), "--trace: t.json given with --compare"),
         ((*GOOD, "--seed", "1"), "--seed: 1 given with --strategy data"),
         ((*GOOD, "--strategy", "search", "--proposals", "0"), "--proposals: 0 given"),
@@ -118,3 +120,12 @@ def test_a_model_file_is_not_overwritten_by_its_strategy(command, tmp_path):
     code, _, err = command("train", *words)
     assert (code, err.count("\n")) == (2, 1)
     assert "input of this run" in err
+
+
+def test_traces_are_not_overwritten_by_those_of_themselves(command, tmp_path):
+    assert command("train", "ncf-1m", "--gpus", "2", "--chakra", "t")[0] == 0
+    before = (tmp_path / "t.1.et").read_bytes()
+    code, _, err = command("train", "t", "--chakra", "t", "--force")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--chakra: t.0.et is an input of this run" in err
+    assert (tmp_path / "t.1.et").read_bytes() == before
