@@ -55,11 +55,14 @@ def box_shape(box: Box) -> Triple:
 
 def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
     """Messages that bring data from the boxes of one layout into those of another, rank by rank in each."""
-    messages = []
-    for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
-        common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]
-        if all(start < stop for start, stop in common):
-            messages.append(Message(src, dst, _within(common, source), _within(common, target)))
+    messages, targets = [], np.array(after)  # (ranks, axes, start and stop)
+    for src, source in enumerate(before):
+        box = np.array(source)
+        start = np.maximum(box[:, 0], targets[:, :, 0])
+        stop = np.minimum(box[:, 1], targets[:, :, 1])
+        for dst in np.flatnonzero((start < stop).all(axis=1)).tolist():
+            common = list(zip(start[dst].tolist(), stop[dst].tolist(), strict=True))
+            messages.append(Message(src, dst, _within(common, source), _within(common, after[dst])))
     return messages
 
 

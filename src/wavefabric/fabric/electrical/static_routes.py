@@ -171,6 +171,7 @@ class ResourceUse:
     """
 
     fabric: Fabric
+    wires: Wires
     pair: np.ndarray  # shape (uses,), ascending
     resource: np.ndarray  # shape (uses,)
     capacity: np.ndarray  # B/s of each resource, infinite where the fabric has no such limit
@@ -185,8 +186,7 @@ class ResourceUse:
 
     def name(self, resource: int) -> str:
         """A resource in words."""
-        f = self.fabric
-        w = static_routes(f).wires
+        f, w = self.fabric, self.wires
         if resource < w.source.size:
             names = (*f.gpus, *f.switches)
             return f"link {names[w.source[resource]]} -> {names[w.target[resource]]}"
@@ -207,7 +207,7 @@ def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUs
         order = np.argsort(pair, kind="stable")
         pair, wire = pair[order], wire[order]
         capacity = np.concatenate((capacity, np.full(2 * fabric.ranks, fabric.copy_bandwidth)))
-    return ResourceUse(fabric, pair, wire, capacity, latency)
+    return ResourceUse(fabric, routes.wires, pair, wire, capacity, latency)
 
 
 def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:
