@@ -17,10 +17,9 @@ from typing import Literal
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
 from wavefabric.errors import InputError, show
-from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.spectral.distributed import boxes, transpose_messages
+from wavefabric.spectral.distributed import Box, boxes, overlaps
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
@@ -105,10 +104,11 @@ def ultrasound_step(
     if decomposition == "global":
         _, rows, planes, columns = boxes(shape, cut.grid)
         layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
-        moves = [transpose_messages(a, b) for a, b in pairwise(layouts)]
-        calls = [_call(messages, 2 * itemsize) for messages in moves] * transforms
+        calls = [_call(_transposed(a, b), 2 * itemsize) for a, b in pairwise(layouts)] * transforms
     else:
-        messages = halo_messages(cut)
+        messages = [
+            (m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in halo_messages(cut)
+        ]
         counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
         calls = [_call(messages, count * itemsize) for count in counts]
     step = _Step(gpus, device)
@@ -140,11 +140,18 @@ class _Step:
         return self.graph.communicate(name, call, (0,), waits, -1)
 
 
-def _call(messages: list[Message], itemsize: int) -> Call:
-    """The call of messages between boxes: an all-to-all in groups where it is one."""
-    sizes = [
-        (m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in messages if m.src != m.dst
+def _transposed(before: list[Box], after: list[Box]) -> list[tuple[int, int, int]]:
+    """From whom to whom how many points go from one layout to another."""
+    return [
+        (src, dst, points)
+        for src, (ranks, start, stop) in enumerate(overlaps(before, after))
+        for dst, points in zip(ranks.tolist(), (stop - start).prod(axis=1).tolist(), strict=True)
     ]
+
+
+def _call(messages: list[tuple[int, int, int]], itemsize: int) -> Call:
+    """The call of messages (from, to, points): an all-to-all in groups where it is one."""
+    sizes = [message for message in messages if message[0] != message[1]]
     peers: dict[int, set[int]] = defaultdict(set)
     for src, dst, _ in sizes:
         peers[src].add(dst)
