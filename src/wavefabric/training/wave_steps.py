@@ -23,6 +23,7 @@ from wavefabric.spectral.distributed import Box, boxes, overlaps
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.units import three_digits
 
 #: Share of the memory bandwidth that a copy reaches.
 _COPY = 0.875
@@ -30,6 +31,8 @@ _COPY = 0.875
 _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
 #: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
 _MOVED = {False: (80.0, 10), True: (120.0, 14)}
+#: Fields that a GPU holds: of light, and of ultrasound in these media (docs/ultrasound.md).
+_HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
 
 
 def fibre_step(
@@ -47,7 +50,7 @@ def fibre_step(
     samples : int
         Of a row.
     gpus : int
-        Up to one a mode.
+        Up to one a mode. `InputError` where their memory does not hold the fields; so `ultrasound_step`.
     groups : int, optional
         Rows of powers that travel; by default one a row of the field (dense coupling).
     itemsize : int
@@ -59,6 +62,7 @@ def fibre_step(
         given = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
         raise InputError(f"{given}; allowed: 1 or more, 1 or more, 8 or 16")
     field = 2 * -(-modes // gpus) * samples * itemsize
+    _check_memory(_HELD_FIBRE * field, gpus, device)
     chunks = chunks_for(samples)
     step = _Step(gpus, device)
     gather = Call(
@@ -95,6 +99,7 @@ def ultrasound_step(
     by ``overlap`` points fill them from their neighbours before each set of transforms (local Fourier basis).
     ``heterogeneous``: absorbing and nonlinear, 14 transforms a step; else 10.
     """
+    _check_memory(_HELD[heterogeneous] * math.prod(shape) * itemsize / gpus, gpus, device)
     options = (
         Options(kind=decomposition, overlap=overlap) if decomposition == "local" else Options(kind="global")
     )
@@ -118,6 +123,13 @@ def ultrasound_step(
         ready = [step.call(f"exchange {number}", call, [done])]
     step.compute(f"part {len(calls)}", moved * field / (len(calls) + 1), ready)
     return step.graph
+
+
+def _check_memory(nbytes: float, gpus: int, device: DeviceModel) -> None:
+    if nbytes > device.memory:
+        given = f"model: {three_digits(nbytes / 1e9)} GB needed of each of {gpus} GPUs"
+        allowed = f"up to {three_digits(device.memory / 1e9)} GB, those of {device.name}"
+        raise InputError(f"{given}; allowed: {allowed}")
 
 
 class _Step:
