@@ -142,7 +142,7 @@ REFUSED = [
     ({"layers": {"l2": LayerLayout(8, 1, 8)}},
      "layers.l2.expert: 8 given; allowed: divisors of its 4 experts"),
     ({"layers": {"l2": LayerLayout(8, 1, 3)}}, "layers.l2.expert: 3 given; allowed: divisors of data, 8"),
-    ({"layers": {"l3": LayerLayout(1, 8)}}, "layers.l3.tensor: 8 given; allowed: up to 4, the features of the layer"),
+    ({"layers": {"l3": LayerLayout(1, 8)}}, "layers.l3.tensor: 8 given; allowed: up to 4, the features"),
 ]  # fmt: skip
 
 
