@@ -158,8 +158,8 @@ REFUSED = {
     "ranks: 0; allowed: whole numbers from 1 to 4096": ("ring", "reduce", 0, {}),
     "ranks: 5000; allowed: whole numbers from 1 to 4096": ("recursive", "all-reduce", 5000, {"radix": 5000}),
     "ranks: 4096 given, ring all-gather has up to 16777216 chunks and moves 67108864; "
-    "allowed: fewer ranks, 4194304 chunks, 10485760 moves": ("ring", "all-gather", 4096, {}),
-    "pieces: 10000000 given; allowed: whole numbers from 1 to 524288 (4 ranks, tree)": (
+    "allowed: fewer ranks, 2097152 chunks, 8388608 moves": ("ring", "all-gather", 4096, {}),
+    "pieces: 10000000 given; allowed: whole numbers from 1 to 262144 (4 ranks, tree)": (
         "tree", "all-reduce", 4, {"pieces": 10**7}
     ),
     "pieces: 0; allowed: whole numbers from 1": ("tree", "reduce", 3, {"pieces": 0}),

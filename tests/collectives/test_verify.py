@@ -239,7 +239,7 @@ def test_the_first_of_several_faults_is_named():
 def test_the_chunk_of_a_joined_transfer_is_named():
     schedule = build("ring", "all-reduce", 2, 8, pieces=4)
     assert schedule.transfers["count"].tolist() == [4] * 4
-    schedule = replace(schedule, pre={at: held for at, held in schedule.pre.items() if at != (0, 0, 6)})
+    del schedule.pre[0, 0, 6]
     with pytest.raises(
         ScheduleError, match=r"transfer 0 .*reduce data\[6\] of rank 0 to data\[6\] of rank 1"
     ):

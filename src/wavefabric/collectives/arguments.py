@@ -15,7 +15,7 @@ _MOST = 2**63 - 1
 
 #: Most chunks of all ranks together, and most that move: what is below is built and proved within a minute
 #: and 4 GB.
-MOST_CHUNKS, MOST_MOVES = 2**22, 10 * 2**20
+MOST_CHUNKS, MOST_MOVES = 2**21, 2**23
 #: Most ranks of a named algorithm, an MSCCL file or a fabric: a bound on absurd input.
 MOST_RANKS = 4096
 

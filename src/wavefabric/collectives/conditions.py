@@ -9,7 +9,6 @@ from itertools import chain
 import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS, whole
-from wavefabric.collectives.held_chunks import HeldChunks
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
 from wavefabric.errors import InputError
 
@@ -84,14 +83,20 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
         )
     shares = elements if isinstance(elements, np.ndarray) else _split(elements, each)
     counts = np.concatenate([_split(int(n), pieces) for n in shares])
+    everybody = (1 << ranks) - 1
     sizes, conditions = [np.tile(counts, (ranks, 1))], []
     for side in (0, 1):
         held = _expected(collective, side, ranks, counts.size, pieces, root)
         if collective == "all-to-all" and side:
             sizes.append(counts[held.source].reshape(ranks, -1))
         full = counts[held.source] > 0
-        columns = (column[full] for column in (held.rank, held.chunk, held.item, held.who))
-        conditions.append(HeldChunks(ranks, len(sizes) - 1, *columns))
+        columns = (column[full].tolist() for column in (held.rank, held.chunk, held.item, held.who))
+        conditions.append(
+            {
+                (r, len(sizes) - 1, c): (item, everybody if who == _ALL else 1 << who)
+                for r, c, item, who in zip(*columns, strict=True)
+            }
+        )
     buffers = ("send", "recv") if collective == "all-to-all" else ("data",)
     return Layout(ranks, buffers, tuple(sizes), *conditions)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TypeVar
@@ -30,7 +30,7 @@ TRANSFER = np.dtype(
 PROTOCOLS = ("Simple", "LL", "LL128")
 
 #: (rank, buffer, chunk) → (item, bit mask of the ranks whose contributions it holds).
-Holdings = Mapping[tuple[int, int, int], tuple[int, int]]
+Holdings = dict[tuple[int, int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Schedule:
         Elements of each chunk, 0 where a rank has none.
     transfers : ndarray of `TRANSFER`
         Ordered by round. Rounds order a cost model; when run, only data dependencies order transfers.
-    pre, post : dict or other mapping
+    pre, post : dict
         What is held before and must be held after (see `Holdings`).
     msccl : MscclOrigin, optional
         Of a schedule that was read from an MSCCL file. No cost model counts it.

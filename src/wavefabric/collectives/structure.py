@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged
-from wavefabric.collectives.held_chunks import HeldChunks
 from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, cached
 from wavefabric.errors import InputError
 
@@ -178,8 +177,6 @@ def _check_chunks(schedule: Schedule) -> None:
 
 
 def _check_holdings(schedule: Schedule, name: str, held: Holdings) -> None:
-    if isinstance(held, HeldChunks) and held.fits(schedule.ranks, schedule.sizes):
-        return
     ranks, widths = schedule.ranks, [s.shape[1] for s in schedule.sizes]
     for (rank, buffer, chunk), (item, origins) in held.items():
         if not (0 <= buffer < len(widths) and 0 <= rank < ranks and 0 <= chunk < widths[buffer]):

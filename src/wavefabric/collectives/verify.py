@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from wavefabric.collectives.held_chunks import parts
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.collectives.structure import (
     Moves,
@@ -72,13 +69,17 @@ class _State:
         self.origins = np.zeros((m.chunks, self.words), np.uint64)
         #: The move that writes a chunk in the round at hand, -1 for none.
         self.writer = np.full(m.chunks, -1, np.int64)
-        for chunk, item, origins in self._parts(schedule.pre):
-            self.item[chunk], self.origins[chunk] = item, origins
+        chunk, item, origins = self._table(schedule.pre)
+        self.item[chunk], self.origins[chunk] = item, origins
 
-    def _parts(self, held: Holdings) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Chunk numbers, items and origins, in the order of rank, buffer and chunk."""
-        for rank, buffer, chunk, item, origins in parts(held, self.words):
-            yield chunk_numbers(self.schedule, buffer, rank, chunk), item, origins
+        keys = sorted(held)
+        at = np.array(keys, np.int64).reshape(-1, 3)
+        item = np.array([held[k][0] for k in keys], np.int64)
+        packed = b"".join(int(held[k][1]).to_bytes(8 * self.words, "little") for k in keys)
+        origins = np.frombuffer(packed, "<u8").reshape(-1, self.words)
+        return chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
 
     def play(self, first: int, last: int) -> None:
         """One round: the moves from `first` to before `last`."""
@@ -122,16 +123,15 @@ class _State:
 
     def compare(self, post: Holdings) -> None:
         """Refuse unless all that `post` names is held exactly."""
-        before = 0
-        for chunk, item, origins in self._parts(post):
-            wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins).any(axis=1)
-            if wrong.any():
-                i = int(np.argmax(wrong))
-                held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
-                where = chunk_name(self.schedule, *sorted(post)[before + i])
-                must = _holding(int(item[i]), origins[i])
-                raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
-            before += len(chunk)
+        chunk, item, origins = self._table(post)
+        wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins).any(axis=1)
+        if not wrong.any():
+            return
+        i = int(np.argmax(wrong))
+        held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
+        where = chunk_name(self.schedule, *sorted(post)[i])
+        must = _holding(int(item[i]), origins[i])
+        raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 
 
 def _holding(item: int, origins: np.ndarray) -> str:

@@ -24,7 +24,6 @@ _ALLOWED = {
     "string_unicode": "text",
     "string_pattern_mismatch": "text of the form {pattern}",
     "list_type": "a list",
-    "dict_type": "a table",
     "too_short": "a list with at least one entry",
     "too_long": "a list of at most {max_length} entries",
     "model_type": "a table",

@@ -21,8 +21,6 @@ MOST_TEXT = 16 << 20
 #: Bytes of a file with a schedule, in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
 MOST_SCHEDULE = 1 << 29
 
-#: Half of a surrogate pair, as JSON may write it.
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 #: Parts of a dotted key of TOML. The time that tomllib takes grows with their square.
 DEEPEST = 100
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -112,16 +110,10 @@ def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
         raise InputError(f"{what}: {word}; allowed: {numbers}")
 
     try:
-        content = json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
-        if _HALF.search(text):  # json takes each half of a pair alone, which no file or terminal does
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
+        return json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InputError(f"{what}: not JSON ({error.msg} at {where}); allowed: a JSON object") from None
-    except UnicodeEncodeError as error:
-        half = show(error.object[error.start])
-        raise InputError(f"{what}: {half} given, half of a surrogate pair; allowed: characters") from None
     except RecursionError:
         raise InputError(f"{what}: nested too deeply; allowed: a JSON object like that of to_json") from None
     except InputError:

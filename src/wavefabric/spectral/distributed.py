@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -57,21 +56,11 @@ def box_shape(box: Box) -> Triple:
 def transpose_messages(before: list[Box], after: list[Box]) -> list[Message]:
     """Messages that bring data from the boxes of one layout into those of another, rank by rank in each."""
     messages = []
-    for src, (ranks, start, stop) in enumerate(overlaps(before, after)):
-        for dst, *common in zip(ranks.tolist(), start.tolist(), stop.tolist(), strict=True):
-            box = list(zip(*common, strict=True))
-            messages.append(Message(src, dst, _within(box, before[src]), _within(box, after[dst])))
+    for (src, source), (dst, target) in itertools.product(enumerate(before), enumerate(after)):
+        common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(source, target, strict=True)]
+        if all(start < stop for start, stop in common):
+            messages.append(Message(src, dst, _within(common, source), _within(common, target)))
     return messages
-
-
-def overlaps(before: list[Box], after: list[Box]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each rank before: those after that it shares points with, (n,), from where to where, (n, 3)."""
-    targets = np.array(after)  # (ranks, axes, start and stop)
-    for box in np.array(before):
-        start = np.maximum(box[:, 0], targets[:, :, 0])
-        stop = np.minimum(box[:, 1], targets[:, :, 1])
-        ranks = np.flatnonzero((start < stop).all(axis=1))
-        yield ranks, start[ranks], stop[ranks]
 
 
 def _within(common, box: Box) -> tuple[slice, slice, slice]:

@@ -17,13 +17,13 @@ from typing import Literal
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
 from wavefabric.errors import InputError, show
+from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.spectral.distributed import Box, boxes, overlaps
+from wavefabric.spectral.distributed import boxes, transpose_messages
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.units import three_digits
 
 #: Share of the memory bandwidth that a copy reaches.
 _COPY = 0.875
@@ -31,8 +31,6 @@ _COPY = 0.875
 _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
 #: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
 _MOVED = {False: (80.0, 10), True: (120.0, 14)}
-#: Fields that a GPU holds: of light, and of ultrasound in these media (docs/ultrasound.md).
-_HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
 
 
 def fibre_step(
@@ -50,7 +48,7 @@ def fibre_step(
     samples : int
         Of a row.
     gpus : int
-        Up to one a mode. `InputError` where their memory does not hold the fields; so `ultrasound_step`.
+        Up to one a mode.
     groups : int, optional
         Rows of powers that travel; by default one a row of the field (dense coupling).
     itemsize : int
@@ -62,7 +60,6 @@ def fibre_step(
         given = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
         raise InputError(f"{given}; allowed: 1 or more, 1 or more, 8 or 16")
     field = 2 * -(-modes // gpus) * samples * itemsize
-    _check_memory(_HELD_FIBRE * field, gpus, device)
     chunks = chunks_for(samples)
     step = _Step(gpus, device)
     gather = Call(
@@ -99,7 +96,6 @@ def ultrasound_step(
     by ``overlap`` points fill them from their neighbours before each set of transforms (local Fourier basis).
     ``heterogeneous``: absorbing and nonlinear, 14 transforms a step; else 10.
     """
-    _check_memory(_HELD[heterogeneous] * math.prod(shape) * itemsize / gpus, gpus, device)
     options = (
         Options(kind=decomposition, overlap=overlap) if decomposition == "local" else Options(kind="global")
     )
@@ -109,11 +105,10 @@ def ultrasound_step(
     if decomposition == "global":
         _, rows, planes, columns = boxes(shape, cut.grid)
         layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
-        calls = [_call(_transposed(a, b), 2 * itemsize) for a, b in pairwise(layouts)] * transforms
+        moves = [transpose_messages(a, b) for a, b in pairwise(layouts)]
+        calls = [_call(messages, 2 * itemsize) for messages in moves] * transforms
     else:
-        messages = [
-            (m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in halo_messages(cut)
-        ]
+        messages = halo_messages(cut)
         counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
         calls = [_call(messages, count * itemsize) for count in counts]
     step = _Step(gpus, device)
@@ -123,13 +118,6 @@ def ultrasound_step(
         ready = [step.call(f"exchange {number}", call, [done])]
     step.compute(f"part {len(calls)}", moved * field / (len(calls) + 1), ready)
     return step.graph
-
-
-def _check_memory(nbytes: float, gpus: int, device: DeviceModel) -> None:
-    if nbytes > device.memory:
-        given = f"model: {three_digits(nbytes / 1e9)} GB needed of each of {gpus} GPUs"
-        allowed = f"up to {three_digits(device.memory / 1e9)} GB, those of {device.name}"
-        raise InputError(f"{given}; allowed: {allowed}")
 
 
 class _Step:
@@ -152,18 +140,11 @@ class _Step:
         return self.graph.communicate(name, call, (0,), waits, -1)
 
 
-def _transposed(before: list[Box], after: list[Box]) -> list[tuple[int, int, int]]:
-    """From whom to whom how many points go from one layout to another."""
-    return [
-        (src, dst, points)
-        for src, (ranks, start, stop) in enumerate(overlaps(before, after))
-        for dst, points in zip(ranks.tolist(), (stop - start).prod(axis=1).tolist(), strict=True)
+def _call(messages: list[Message], itemsize: int) -> Call:
+    """The call of messages between boxes: an all-to-all in groups where it is one."""
+    sizes = [
+        (m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in messages if m.src != m.dst
     ]
-
-
-def _call(messages: list[tuple[int, int, int]], itemsize: int) -> Call:
-    """The call of messages (from, to, points): an all-to-all in groups where it is one."""
-    sizes = [message for message in messages if message[0] != message[1]]
     peers: dict[int, set[int]] = defaultdict(set)
     for src, dst, _ in sizes:
         peers[src].add(dst)

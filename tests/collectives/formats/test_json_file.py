@@ -46,8 +46,8 @@ def test_round_trip(schedule, join):
 
 def test_more_ranks_than_bits_of_a_word():
     schedule = ring_all_reduce(70, 70)
-    some = {(3, 0, 5): (5, (1 << 69) | (1 << 64) | 1), (4, 0, 5): (5, (1 << 69) - 1)}
-    schedule = replace(schedule, post={**schedule.post, **some})
+    schedule.post[3, 0, 5] = (5, (1 << 69) | (1 << 64) | 1)
+    schedule.post[4, 0, 5] = (5, (1 << 69) - 1)
     text = to_json(schedule)
     assert '{"at": [2, "data", 5], "item": 5, "origins": "all"}' in text
     assert '{"at": [3, "data", 5], "item": 5, "origins": [0, 64, 69]}' in text

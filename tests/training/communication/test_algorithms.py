@@ -122,15 +122,6 @@ def test_whole_sizes_of_messages_are_exact():
     assert [table.tolist() for table in made.schedule.sizes] == [[[6], [1]], [[1], [6]]]
 
 
-def test_the_smallest_of_messages_has_a_size():
-    """No float holds its multiple."""
-    made = complete_messages((0, 1), [(0, 1, 5e-324)], None)
-    verify(made.schedule)
-    assert made.schedule.sizes[0][0].sum() == 1
-    made = complete_messages((0, 1, 2), [(0, 1, 5e-324), (1, 2, 1e9)], None)
-    assert made.schedule.sizes[0][1].sum() / made.elements == pytest.approx(1e9, rel=1e-9)
-
-
 def test_messages_of_other_gpus_are_refused():
     with pytest.raises(InputError, match="messages: 0 to 2 given; allowed: GPUs of the call"):
         complete_messages((0, 1), [(0, 2, 1.0)], None)

@@ -22,14 +22,10 @@ from wavefabric.units import three_digits, time_words
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
     """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
     sizes: dict[str, list[float]] = {}
-    each = {id(call): call for call in iteration.graph.call if call is not None}  # most come again and again
-    total = {
-        key: call.bytes * (sum(m[2] for m in call.messages) if call.messages else 1)
-        for key, call in each.items()
-    }
     for call in iteration.graph.call:
         if call is not None:
-            sizes.setdefault(call.purpose, []).append(total[id(call)])
+            size = call.bytes if not call.messages else sum(m[2] for m in call.messages) * call.bytes
+            sizes.setdefault(call.purpose, []).append(size)
     return {
         purpose: {
             "calls": len(found),

@@ -60,7 +60,6 @@ class SimulatedWork(Protocol):
     name: str
     title: str  # with how it is simulated
     memory: float  # B of a GPU
-    inputs: tuple[str, ...]  # files that it was read from
 
     def check(self, gpus: int) -> None:
         """Refuse a number of GPUs before anything is simulated."""
@@ -85,7 +84,6 @@ class ModelWork:
         self._policy = policy
         self.asked, self.device, self.memory, self.find = asked, device, memory, find
         self.model = load_model(text)
-        self.inputs: tuple[str, ...] = (text, asked.strategy)
         if asked.batch is not None:
             if is_file(asked.strategy):
                 given = f"{asked.batch} given with {asked.strategy}"
@@ -148,7 +146,6 @@ class StepWork:
         make = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}").make
         self.memory = device.memory
         self.name = f"time step of {text}"
-        self.inputs: tuple[str, ...] = ()
         self.title = f"{self.name} on {device.name}"
         self._step = cache(lambda gpus: make(gpus, device))
 
@@ -172,7 +169,6 @@ class TraceWork:
         self.name = self.title = f"trace {prefix}"
         self._graph = read_chakra(prefix, device, precision)
         self.gpus = sum(map(len, gpus_of_workers(self._graph)))
-        self.inputs: tuple[str, ...] = tuple(f"{prefix}.{gpu}.et" for gpu in range(self.gpus))
 
     def check(self, gpus: int) -> None:
         """Refuse another number of GPUs."""

@@ -50,8 +50,6 @@ def check_files(result: ResultOptions, inputs: Sequence[str], gpus: int, with_st
         from wavefabric.training.traces.chakra.messages import schema
 
         schema()
-        if result.chakra.name in ("", ".."):
-            raise InputError(f"--chakra: {result.chakra} given; allowed: NAME of files NAME.RANK.et")
         for rank in range(gpus):
             check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from wavefabric.collectives.arguments import padded, whole
-from wavefabric.collectives.held_chunks import HeldChunks
-from wavefabric.collectives.schedule import TRANSFER, Schedule
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
 from wavefabric.errors import InputError
 
 
@@ -33,22 +32,19 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
     ranks = whole("ranks", ranks, 1)
     sent: list[list[int]] = [[] for _ in range(ranks)]
     received: list[list[int]] = [[] for _ in range(ranks)]
-    rows, items = [], []
+    rows = []
+    pre: Holdings = {}
+    post: Holdings = {}
     for m, message in enumerate(messages):
         src, dst, elements = _message(m, message, ranks)
         a, b = len(sent[src]), len(received[dst])
         sent[src].append(elements)
         received[dst].append(elements)
         if elements:
-            items.append(m)
+            pre[src, 0, a] = post[dst, 1, b] = (m, 1 << src)
             rows.append((0, src, dst, 0, a, 1, b, 1, False))
-    sizes, table = (padded(sent), padded(received)), np.array(rows, TRANSFER)
-    held = []
-    for buffer, end in enumerate(("src", "dst")):
-        columns = [table[end], table[f"{end}_chunk"], np.array(items), table["src"]]
-        order = np.lexsort(columns[1::-1])
-        held.append(HeldChunks(ranks, buffer, *(column[order].astype(np.int64) for column in columns)))
-    return Schedule(name, ranks, ("send", "recv"), sizes, table, *held)
+    sizes = padded(sent), padded(received)
+    return Schedule(name, ranks, ("send", "recv"), sizes, np.array(rows, TRANSFER), pre, post)
 
 
 def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -207,9 +206,8 @@ def _proved(group: Built) -> Built:
     return Built(replace(group.schedule, pre={}, post={}), group.elements)
 
 
-@lru_cache(maxsize=8)
 def built_messages(
-    group: tuple[int, ...], messages: tuple[tuple[int, int, float], ...], lasers: int | None
+    group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
 ) -> Built:
     """The proved schedule of messages between the GPUs of a group."""
     return _proved(complete_messages(group, messages, lasers))
@@ -242,13 +240,11 @@ def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
     """Sizes as whole numbers, and by what they were multiplied."""
     if not sizes:
         return [], 1.0
-    multiple, counts = 1, [int(size) for size in sizes]
-    if any(isinstance(size, float) for size in sizes):
-        exact = [Fraction(size) for size in sizes]
-        multiple = lcm(*(f.denominator for f in exact))
-        counts = [int(f * multiple) for f in exact]
+    exact = [Fraction(size) for size in sizes]
+    multiple = lcm(*(f.denominator for f in exact))
+    counts = [int(f * multiple) for f in exact]
     common = gcd(*counts)
-    if max(counts) // common <= _STEPS and multiple // common <= sys.float_info.max:
+    if max(counts) // common <= _STEPS:
         return [n // common for n in counts], multiple / common
-    scale = min(_STEPS / max(sizes), sys.float_info.max)
+    scale = _STEPS / max(sizes)
     return [max(1, round(size * scale)) for size in sizes], scale

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
@@ -33,15 +32,11 @@ class Workload:
     precision: Precision
 
 
-#: Half a minute and 2 GB.
-MOST_TASKS = 2**20
-
-
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     """The tasks of one iteration.
 
     ``merge`` makes one task of consecutive layers between which nothing is sent or awaited: same times, fewer
-    tasks. `InputError` for more than `MOST_TASKS`.
+    tasks.
     """
     plan = _Plan(workload)
     parts, stages = workload.strategy.microbatches, workload.strategy.stages
@@ -49,10 +44,6 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     sharded = workload.strategy.sharded
     last = _Microbatch(plan, merge, reduces=True)
     others = last if sharded or parts == 1 else _Microbatch(plan, merge, reduces=False)
-    each, more = len(others.graph), len(last.graph) - len(others.graph)
-    if parts * each + more > MOST_TASKS:
-        given = f"microbatches: {parts} given, of {each} tasks each"
-        raise InputError(f"{given}; allowed: up to {(MOST_TASKS - more) // each}, {MOST_TASKS} tasks in all")
     copies = [others] * (parts - 1) + [last]
     graph = TaskGraph(stages)
     offsets = [graph.append(copy.graph, part) for part, copy in enumerate(copies)]

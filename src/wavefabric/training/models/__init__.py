@@ -6,7 +6,6 @@ Imports the graph and its file alone.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable
@@ -82,10 +81,7 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
             raise InputError(f"{min(options)}: given for a file; allowed: options of models by name")
         return load_graph(text)
     if name not in MODELS:
-        near = difflib.get_close_matches(name.lower(), MODELS, n=1)
-        meant = f" (did you mean {near[0]}?)" if near else ""
-        given = f"{show(str(text))} given{meant}"
-        raise InputError(f"model: {given}; allowed: a JSON file, {', '.join(MODELS)}")
+        raise InputError(f"model: {show(str(text))} given; allowed: a JSON file, {', '.join(MODELS)}")
     factory = MODELS[name]
     if colon and factory.number in options:
         raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")

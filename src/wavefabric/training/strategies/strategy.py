@@ -165,11 +165,6 @@ def uniform(
     for name in own:
         if name not in model.index:
             raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
-    widths = {layer.features: layer.name for layer in model.layers if layer.name not in own and _cut(layer)}
-    if tensor > min(widths, default=tensor):
-        least = min(widths)
-        given = f"tensor: {tensor} given, layer {show(widths[least])} has {least} features"
-        raise InputError(f"{given}; allowed: up to {least}, but for layers with layouts of their own")
     strategy = Strategy(
         gpus,
         batch,
@@ -200,7 +195,7 @@ def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     for key in ("gpus", "batch", "microbatches"):
         _positive(key, getattr(strategy, key))
     if not 0 <= strategy.bucket < 1e15:
-        raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to below 1e15")
+        raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to 1e15")
     _check_stages(model, strategy)
     if len(strategy.layouts) != len(model.layers):
         raise InputError(
@@ -241,14 +236,10 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
     if layout.expert > max(1, layer.experts) or (layer.experts and layer.experts % layout.expert):
         allowed = f"divisors of its {layer.experts} experts" if layer.experts else "1, it has no experts"
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: {allowed}")
-    if _cut(layer) and layout.tensor > layer.features:
-        allowed = f"up to {layer.features}, the features of the layer"
-        raise InputError(f"{where}.tensor: {layout.tensor} given; allowed: {allowed}")
-
-
-def _cut(layer: Layer) -> bool:
-    """Whether tensor parallelism divides the features of a layer's output."""
-    return layer.split in ("column", "local")
+    if layer.split in ("column", "local") and layout.tensor > layer.features:
+        raise InputError(
+            f"{where}.tensor: {layout.tensor} given; allowed: up to its {layer.features} features"
+        )
 
 
 def _positive(key: str, value: int) -> None:

@@ -72,13 +72,13 @@ def refused(text, **options):
         ('ngpus="2"', f'ngpus="{"9" * 5000}"', "algo ngpus: "),
         (
             'nchunksperloop="2"',
-            'nchunksperloop="2097153"',
-            'algo nchunksperloop: "2097153"; allowed: whole numbers from 0 to 2097152',
+            'nchunksperloop="1048577"',
+            'algo nchunksperloop: "1048577"; allowed: whole numbers from 0 to 1048576',
         ),
         (
             'o_chunks="0"',
             'o_chunks="16777216"',
-            'gpu 0 o_chunks: "16777216"; allowed: whole numbers from 0 to 2097152',
+            'gpu 0 o_chunks: "16777216"; allowed: whole numbers from 0 to 1048576',
         ),
         ('gpu id="1"', 'gpu id="0"', "gpu id: 0 given twice"),
         ('inplace="1"', 'inplace="2"', 'algo inplace: "2"; allowed: whole numbers from 0 to 1'),

@@ -97,13 +97,12 @@ class _Reader:
         self.groups: dict[str, tuple[int, ...]] = {}
 
     def read(self, metadata: dict[str, Any], messages: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
-        found: list[tuple[Any, dict[str, Any]]] = []
+        found = list(messages)
         place: dict[int, int] = {}  # of a node by its number
         passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
-        for message, values in messages:
+        for message, _ in found:
             if message.id in place or message.id in passed:
                 raise self._fault(message, "is there twice", "each number once")
-            found.append((message, values))
             if message.type == NodeType.METADATA:
                 passed[message.id] = [*message.data_deps, *message.ctrl_deps]
                 self._read_groups(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from wavefabric.errors import InputError, show
@@ -15,7 +15,6 @@ from wavefabric.training.traces.chakra.messages import Known
 from wavefabric.training.traces.chakra.parse import (
     TraceFile,
     TraceNode,
-    rank_of,
     read_file,
     read_groups,
     roofline,
@@ -53,7 +52,7 @@ def read_chakra(
     MissingExtra
         Without the package protobuf.
     InputError
-        In one line: the file, and what is wrong with it; or of which GPUs there is none.
+        In one line: the file, and what is wrong with it.
 
     Notes
     -----
@@ -61,15 +60,12 @@ def read_chakra(
     """
     if arithmetic not in ARITHMETIC:
         raise InputError(f"arithmetic: {show(arithmetic)} given; allowed: {', '.join(ARITHMETIC)}")
-    paths = _paths(files)
-    _check_whole(files, {rank_of(path) for path in paths})
     described = read_groups(groups) if groups is not None else {}
     seconds, known = roofline(device, arithmetic), Known()
-    read = sorted((read_file(path, seconds, known) for path in paths), key=lambda file: file.rank)
+    read = sorted((read_file(path, seconds, known) for path in _paths(files)), key=lambda file: file.rank)
     for one, other in pairwise(read):
         if one.rank == other.rank:
             raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
-    _check_whole(files, {file.rank for file in read}, max(whole(file.metadata.get("gpus")) for file in read))
     shared = match.collectives(read, described), match.messages(read)
     workers = [whole(file.metadata.get("worker")) for file in read]
     if min(workers) >= 0:
@@ -96,16 +92,6 @@ def _paths(files: str | Path | Sequence[str | Path]) -> list[Path]:
     if not files:
         raise InputError("trace: no files given; allowed: one or more")
     return [Path(file) for file in files]
-
-
-def _check_whole(files: str | Path | Sequence[str | Path], ranks: set[int], gpus: int = 0) -> None:
-    """Refuse a set of files that some GPUs are missing in, of as many as there are or as the files say."""
-    everyone = range(max(gpus, max(ranks) + 1))
-    missing = [str(rank) for rank in islice((rank for rank in everyone if rank not in ranks), 5)]
-    if missing:
-        first = ", ".join(missing[:4]) + ", …" * (len(missing) > 4)
-        name = files if isinstance(files, (str, Path)) else f"a list of {len(ranks)}"
-        raise InputError(f"trace: {name} lacks GPU {first}; allowed: a file NAME.RANK.et of each GPU")
 
 
 def _alike(files: Sequence[TraceFile]) -> list[int]:
