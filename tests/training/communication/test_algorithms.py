@@ -117,7 +117,7 @@ def test_messages_keep_their_sizes_and_are_proved(messages, lasers):
         for rank in range(len(group)):
             wanted = sum(message[2] for message in moving if message[end] == rank)
             found = made.schedule.sizes[buffer][rank].sum() / made.elements
-            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-10 * largest)
+            assert found == pytest.approx(wanted, rel=1e-9, abs=max(1e-10 * largest, 1e-300))
 
 
 def test_whole_sizes_of_messages_are_exact():
@@ -153,3 +153,10 @@ def test_rounds_of_a_ring_are_one_share_in_all_places(collective, ranks):
             set(zip(*(x[c].tolist() for c in ("src", "dst", "reduce")), strict=True)) for x in (alike, at)
         ]
         assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("sizes", [(5e-324,), (5e-324, 1.0), (5e-324, 1e308), (1e-320, 3e-320)])
+def test_the_smallest_messages_have_a_finite_scale(sizes):
+    made = complete_messages((0, 1), [(0, 1, size) for size in sizes], None)
+    assert 0 < made.elements < np.inf
+    verify(made.schedule)

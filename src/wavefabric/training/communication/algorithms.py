@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -270,7 +271,8 @@ def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
     multiple = lcm(*(f.denominator for f in exact))
     counts = [int(f * multiple) for f in exact]
     common = gcd(*counts)
-    if max(counts) // common <= _STEPS:
+    if max(counts) // common <= _STEPS and multiple // common <= sys.float_info.max:
         return [n // common for n in counts], multiple / common
-    scale = _STEPS / max(sizes)
+    # The inverse of the smallest numbers is no float: what is below 1e-308 counts as that.
+    scale = min(_STEPS / max(sizes), sys.float_info.max)
     return [max(1, round(size * scale)) for size in sizes], scale
