@@ -48,6 +48,11 @@ GOOD = ("ncf-1m", "--gpus", "4")
         ((*GOOD, "--chakra", "absent/t"), "--chakra: absent/t.0.et cannot be written"),
         ((*GOOD, "--chakra", ""), "--chakra: . or nothing given"),
         ((*GOOD, "--chakra", "/"), "--chakra: / given"),
+        (
+            ("ncf-1m", "--gpus", "1", "--batch", "10000000", "--microbatches", "10000000"),
+            "microbatches: 10000000",
+        ),
+        (("ultrasound:1000000x1000000x1000000:local", "--gpus", "8"), "memory: 8350000000 GB needed"),
         (("bert-lage", "--gpus", "4"), 'model: "bert-lage" given (did you mean bert-large?)'),
         (("bert-base", "--gpus", "5000"), "--gpus: 5000 given; allowed: whole numbers from 1 to 4096"),
         (

@@ -28,3 +28,9 @@ def test_one_file_of_a_high_rank_is_no_trace(tmp_path):
     alone.write_bytes(b"\x00")
     with pytest.raises(InputError, match=r"no file of ranks 0, 1, 2, 3, 4, 5, 6, 7, …; allowed: .* 9999999"):
         read_chakra(tmp_path / "t")
+
+
+def test_zeros_are_refused_at_the_first_empty_message(tmp_path):
+    (tmp_path / "t.0.et").write_bytes(bytes(1 << 20))
+    with pytest.raises(InputError, match="holds an empty message at byte 1; allowed: a Chakra"):
+        read_chakra(tmp_path / "t")

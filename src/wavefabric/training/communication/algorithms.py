@@ -233,8 +233,9 @@ def _proved(group: Built) -> Built:
     return Built(replace(group.schedule, pre={}, post={}), group.elements)
 
 
+@lru_cache(maxsize=4)
 def built_messages(
-    group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
+    group: tuple[int, ...], messages: tuple[tuple[int, int, float], ...], lasers: int | None
 ) -> Built:
     """The proved schedule of messages between the GPUs of a group."""
     return _proved(complete_messages(group, messages, lasers))
@@ -267,6 +268,9 @@ def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
     """Sizes as whole numbers, and by what they were multiplied."""
     if not sizes:
         return [], 1.0
+    if all(isinstance(size, int) for size in sizes):
+        common = gcd(*sizes)
+        return [size // common for size in sizes], 1 / common
     exact = [Fraction(size) for size in sizes]
     multiple = lcm(*(f.denominator for f in exact))
     counts = [int(f * multiple) for f in exact]
