@@ -1,12 +1,16 @@
 """Steps of our own simulations as tasks: what they exchange is what the simulations exchange."""
 
 import math
+from itertools import pairwise
+from math import prod
 
 import pytest
 
 from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
+from wavefabric.spectral.distributed import boxes, transpose_messages
+from wavefabric.training import wave_steps
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.iteration.simulate import simulate_tasks
@@ -108,3 +112,27 @@ def test_steps_by_name():
 def test_names_that_are_wrong(text):
     with pytest.raises(InputError, match=r"model: .* given; allowed: "):
         parse_wave_step(text)
+
+
+@pytest.mark.parametrize("grid", [(1, 1, 4), (1, 1, 3), (1, 2, 3), (1, 4, 4)])
+@pytest.mark.parametrize("shape", [(16, 16, 16), (13, 9, 17)])
+def test_transposes_are_the_messages_between_boxes(shape, grid):
+    _, rows, planes, columns = boxes(shape, grid)
+    layouts = [rows] + [planes] * (grid[1] > 1) + [columns] * (grid[2] > 1)
+    for before, after in pairwise(layouts):
+        messages = [m for m in transpose_messages(before, after) if m.src != m.dst]
+        wanted = {(m.src, m.dst): prod(s.stop - s.start for s in m.src_box) for m in messages}
+        call = wave_steps._transpose(before, after, 8)
+        if call.collective == "messages":
+            assert call.bytes == 8
+            assert {(src, dst): size for src, dst, size in call.messages} == wanted
+        else:
+            pairs = {(a, b) for group in call.groups for a in group for b in group if a != b}
+            assert pairs == set(wanted)
+            assert set(wanted.values()) == {call.bytes / 8 / len(call.groups[0])}
+
+
+def test_a_step_that_no_gpu_holds_is_refused():
+    for name in ("ultrasound:2000000x2000000x2000000:local", "fibre:120x1000000000"):
+        with pytest.raises(InputError, match="GB needed a GPU at least, 141 GB there; allowed: more GPUs"):
+            parse_wave_step(name).make(8, load_device("h200"))

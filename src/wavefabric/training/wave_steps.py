@@ -15,15 +15,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
 from wavefabric.errors import InputError, show
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.rank_modes import split_modes
-from wavefabric.spectral.distributed import boxes, transpose_messages
+from wavefabric.spectral.distributed import Box, boxes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.units import three_digits
 
 #: Share of the memory bandwidth that a copy reaches.
 _COPY = 0.875
@@ -31,6 +34,10 @@ _COPY = 0.875
 _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
 #: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
 _MOVED = {False: (80.0, 10), True: (120.0, 14)}
+#: Fields that a step holds: of a fibre, and of the two kinds of media.
+_HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
+#: Messages of a call at most: a bound on memory.
+_MOST_MESSAGES = 2**20
 
 
 def fibre_step(
@@ -60,6 +67,7 @@ def fibre_step(
         given = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
         raise InputError(f"{given}; allowed: 1 or more, 1 or more, 8 or 16")
     field = 2 * -(-modes // gpus) * samples * itemsize
+    _check_memory(_HELD_FIBRE * field, device)
     chunks = chunks_for(samples)
     step = _Step(gpus, device)
     gather = Call(
@@ -99,14 +107,16 @@ def ultrasound_step(
     options = (
         Options(kind=decomposition, overlap=overlap) if decomposition == "local" else Options(kind="global")
     )
+    held = _HELD[heterogeneous] * itemsize
+    _check_memory(held * math.prod(shape) / gpus, device)  # before a grid too large is divided
     cut = decompose(shape, gpus, options)
     moved, transforms = _MOVED[heterogeneous]
     field = itemsize * max(math.prod(each.size) for each in cut.subdomains)
+    _check_memory(held / itemsize * field, device)
     if decomposition == "global":
         _, rows, planes, columns = boxes(shape, cut.grid)
         layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
-        moves = [transpose_messages(a, b) for a, b in pairwise(layouts)]
-        calls = [_call(messages, 2 * itemsize) for messages in moves] * transforms
+        calls = [_transpose(a, b, 2 * itemsize) for a, b in pairwise(layouts)] * transforms
     else:
         messages = halo_messages(cut)
         counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
@@ -140,6 +150,45 @@ class _Step:
         return self.graph.communicate(name, call, (0,), waits, -1)
 
 
+def _check_memory(nbytes: float, device: DeviceModel) -> None:
+    """Refuse what a GPU cannot hold."""
+    if nbytes > device.memory:
+        given = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
+        raise InputError(f"memory: {given}; allowed: more GPUs, or a smaller grid")
+
+
+def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
+    """The call that brings data from one layout to another: an all-to-all in groups where it is one."""
+    a, b = np.array(before), np.array(after)  # GPU × axis × (first, last + 1)
+    sizes = np.ones((len(a), len(b)), np.int64)
+    for axis in range(3):
+        common = np.minimum.outer(a[:, axis, 1], b[:, axis, 1])
+        common -= np.maximum.outer(a[:, axis, 0], b[:, axis, 0])
+        sizes *= np.maximum(common, 0, out=common)
+    np.fill_diagonal(sizes, 0)
+    talks = sizes > 0
+    moving = sizes[talks]
+    if moving.size and moving.min() == moving.max() and (groups := _complete_groups(talks)):
+        nbytes = float(moving[0] * itemsize * len(groups[0]))
+        return Call("all-to-all", groups, nbytes, "layer-to-layer")
+    if moving.size > _MOST_MESSAGES:
+        given = f"{len(a)} given, between which a transpose has {moving.size} messages"
+        raise InputError(f"gpus: {given}; allowed: up to {_MOST_MESSAGES}, or a number that divides the grid")
+    ends = (each.tolist() for each in np.nonzero(talks))
+    return _messages(list(zip(*ends, moving.tolist(), strict=True)), itemsize)
+
+
+def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
+    """Groups of one size in which all send to all and to no other, if these are all that send."""
+    np.fill_diagonal(talks, talks.any(axis=1))
+    _, number = np.unique(np.packbits(talks, axis=1), axis=0, return_inverse=True)
+    groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]
+    groups = sorted(tuple(g.tolist()) for g in groups if talks[g[0]].any())
+    complete = all(np.array_equal(np.flatnonzero(talks[g[0]]), g) for g in groups)
+    np.fill_diagonal(talks, False)
+    return tuple(groups) if complete and len(set(map(len, groups))) == 1 else None
+
+
 def _call(messages: list[Message], itemsize: int) -> Call:
     """The call of messages between boxes: an all-to-all in groups where it is one."""
     sizes = [
@@ -154,6 +203,10 @@ def _call(messages: list[Message], itemsize: int) -> Call:
     if complete and len({len(g) for g in groups}) == 1 and len({size for *_, size in sizes}) == 1:
         nbytes = float(sizes[0][2] * itemsize * len(groups[0]))
         return Call("all-to-all", tuple(groups), nbytes, "layer-to-layer")
+    return _messages(sizes, itemsize)
+
+
+def _messages(sizes: list[tuple[int, int, int]], itemsize: int) -> Call:
     ends = tuple(sorted({end for src, dst, _ in sizes for end in (src, dst)}))
     return Call("messages", (ends,), float(itemsize), "layer-to-layer", tuple(sizes))
 

@@ -310,3 +310,10 @@ def test_refused_in_one_line(command, tmp_path, words, needed):
         assert word in err, err
     assert sorted(os.listdir(tmp_path)) == sorted([*FILES, "folder.json"])
     assert (tmp_path / "there.json").read_text() == "mine"
+
+
+def test_a_plan_of_too_many_ranks_is_refused_before_a_schedule_is_built(command, monkeypatch):
+    monkeypatch.setattr("wavefabric.cli.collective.compile.schedule_from", None)
+    code, _, err = command("collective", "compile", "direct", "all-to-all", "-n", "1024")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--ranks: 1024 given; allowed: 1 to 64" in err

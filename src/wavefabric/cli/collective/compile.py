@@ -8,13 +8,13 @@ from typing import Any
 
 from wavefabric.cli.collective.algorithm import RankedAlgorithmOptions, Words, schedule_from, whole_array
 from wavefabric.cli.common.files import check_target, load_fabric
-from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.options import changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
 from wavefabric.collectives.plans.check import check_plan
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import ExecutionPlan, Instruction, compile_plan
+from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruction, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes
@@ -62,6 +62,9 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     fabric = None if asked.fabric is None else load_fabric(asked.fabric)
     if isinstance(fabric, PhotonicFabric):
         raise InputError(f"--fabric: {asked.fabric} is photonic; allowed: electrical")
+    count = algorithm.ranks or (fabric.ranks if fabric else 0)
+    if len(words or ()) == 2:
+        check_range("--ranks", count or None, 1, MOST_RANKS, f"1 to {MOST_RANKS} for an execution plan")
     schedule = schedule_from(words, algorithm, fabric)
     if not 0 <= asked.rank < schedule.ranks:
         raise InputError(f"--rank: {asked.rank} given; allowed: 0 to {schedule.ranks - 1}")

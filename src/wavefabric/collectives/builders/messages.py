@@ -149,10 +149,13 @@ def _in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
 
 
 def _message(number: int, message, ranks: int) -> tuple[int, int, int]:
-    key = f"messages[{number}]"
     try:
         src, dst, elements = message
     except (TypeError, ValueError):
-        raise InputError(f"{key}: {message!r}; allowed: (src, dst, elements)") from None
+        given = f"messages[{number}]: {message!r}"
+        raise InputError(f"{given}; allowed: (src, dst, elements)") from None
+    if type(src) is type(dst) is type(elements) is int and 0 <= src < ranks > dst >= 0 <= elements < 2**63:
+        return src, dst, elements  # there may be a million
+    key = f"messages[{number}]"
     src = whole(f"{key} src", src, 0, ranks - 1)
     return src, whole(f"{key} dst", dst, 0, ranks - 1), whole(f"{key} elements", elements, 0)

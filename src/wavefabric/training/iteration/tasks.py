@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
@@ -20,6 +21,8 @@ from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Strategy
 
 _FORWARD, _BACKWARD = 0, 1
+#: Tasks of all microbatches at most: a bound on time and memory.
+MOST_TASKS = 10**6
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
     sharded = workload.strategy.sharded
     last = _Microbatch(plan, merge, reduces=True)
+    if parts > (most := MOST_TASKS // len(last.graph)):
+        raise InputError(f"microbatches: {parts} given; allowed: up to {most} of {workload.model.name}")
     others = last if sharded or parts == 1 else _Microbatch(plan, merge, reduces=False)
     copies = [others] * (parts - 1) + [last]
     graph = TaskGraph(stages)

@@ -172,6 +172,8 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
     known = Known() if known is None else known
     while place < len(content):
         length, begin = _varint(content, place, file)
+        if number and not length:
+            raise _fault(file, place, "holds an empty message")
         if begin + length > len(content):
             raise _fault(file, place, f"ends within a message of {length} bytes")
         body = content[begin : begin + length]
