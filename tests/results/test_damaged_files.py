@@ -1,6 +1,8 @@
 """Result files with damaged bytes: what is read is an array, or an InputError of one line names the file."""
 
 import random
+import resource
+import struct
 from pathlib import Path
 
 import h5py
@@ -12,6 +14,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import attributes
 from wavefabric.results import Data, read_result, write_result
 from wavefabric.results.plots import constellation_figure, distance, penalty_figure, q_squared_figure
+from wavefabric.system.machine import peak_memory
 
 OUTPUT = Path(__file__).parents[1] / "data" / "kwave" / "dirichlet_2d_out.h5"
 
@@ -134,6 +137,21 @@ def test_places_without_a_distance(tmp_path, payload, value):
     result = read_result(write_result(tmp_path / "r.h5", payload))
     with pytest.raises(InputError, match=r"'received/span_1' has the distance"):
         distance(result, "span_1")
+
+
+@pytest.mark.parametrize("place", ["an attribute", "a dataset"])
+def test_a_text_that_claims_two_gigabytes(tmp_path, payload, place):
+    text, path = "x" * 12345, tmp_path / "r.h5"
+    payload["solver"] = {"attrs": {"note": text}} if place == "an attribute" else {"note": (text, "", "")}
+    write_result(path, payload)
+    data = path.read_bytes()
+    assert data.count(struct.pack("<I", 12345)) >= 1
+    path.write_bytes(data.replace(struct.pack("<I", 12345), struct.pack("<I", (1 << 31) - 1)))
+    limits, before = resource.getrlimit(resource.RLIMIT_AS), peak_memory()
+    with pytest.raises(InputError, match=r"r\.h5: .*cannot be read; the file is damaged"):
+        read_result(path)["solver/note"]
+    assert peak_memory() - before < 1 << 29
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
 
 
 def test_large_attributes_are_not_read(tmp_path):

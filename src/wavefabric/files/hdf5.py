@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ _MOST_LINKS = 16
 _SMALL = 1 << 24
 #: Bytes of samples to a byte of the file: DEFLATE packs no better.
 _MOST_PACKED = 1100
+#: Bytes of memory for reading texts.
+_MOST_TEXT = 1 << 29
 #: What h5py and NumPy raise of a damaged file: the error depends on where the damage is.
 _DAMAGE = (
     OSError,
@@ -69,13 +73,37 @@ def reading(path: str | Path, name: str = "") -> Iterator[None]:
         raise InputError(f"{where}: cannot be read; the file is damaged or cut short") from None
 
 
+@contextlib.contextmanager
+def reading_text() -> Iterator[None]:
+    """Let the process take no more than `_MOST_TEXT` meanwhile.
+
+    HDF5 takes memory of the length that a text of variable length claims, up to 4 GiB, before it looks for
+    the text; that length cannot be asked for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:  # not Linux
+        yield
+        return
+    most = pages * os.sysconf("SC_PAGE_SIZE") + _MOST_TEXT
+    if soft != resource.RLIM_INFINITY:
+        most = min(most, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
     """Attributes by name, without those that are large, or of a type that NumPy does not have."""
     found: dict[str, Any] = {}
-    for name in item.attrs:
-        if item.attrs.get_id(name).get_storage_size() <= _SMALL:
-            with contextlib.suppress(TypeError):
-                found[name] = item.attrs[name]
+    with reading_text():
+        for name in item.attrs:
+            if item.attrs.get_id(name).get_storage_size() <= _SMALL:
+                with contextlib.suppress(TypeError):
+                    found[name] = item.attrs[name]
     return found
 
 

@@ -11,7 +11,15 @@ import h5py
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import attributes, check_inside, check_memory, check_stored, open_hdf5, reading
+from wavefabric.files.hdf5 import (
+    attributes,
+    check_inside,
+    check_memory,
+    check_stored,
+    open_hdf5,
+    reading,
+    reading_text,
+)
 from wavefabric.files.output import check_output, remove_partials, replacing
 from wavefabric.results.checkpoint_file import Rows
 from wavefabric.results.lock import locked
@@ -120,7 +128,8 @@ class Result(Mapping[str, Any]):
             check_stored(dataset)
             if h5py.check_string_dtype(dataset.dtype) is None:
                 return dataset[()]
-            text = dataset.asstr()[()]
+            with reading_text():
+                text = dataset.asstr()[()]
         return text if isinstance(text, str) else list(text)
 
     def __iter__(self) -> Iterator[str]:

@@ -123,10 +123,11 @@ class Reader:
                 raise self.fault(name, "is a group", "a dataset")
             if item.dtype.newbyteorder("<") != _DTYPES[kind]:
                 raise self.fault(name, f"is of type {item.dtype}", f"{_DTYPES[kind].name} ('{kind}')")
+            found = attributes(item)
             for attribute, allowed in (("data_type", kind), ("domain_type", "real")):
                 given = "missing"
-                if attribute in item.attrs:
-                    text = _text(item.attrs[attribute])
+                if attribute in found:
+                    text = _text(found[attribute])
                     given = "not text" if text is None else f"'{text}'"
                 if given != f"'{allowed}'":
                     raise self.fault(name, f"its attribute {attribute} is {given}", f"'{allowed}'")
