@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from matplotlib.image import imread
@@ -52,6 +53,32 @@ def test_nothing_is_replaced_without_force(command, tmp_path, out):
     assert "out-p_rms.png exists; allowed: another name, or --force" in err
     assert command(*words, "--force")[0] == 0
     assert picture.stat().st_size > 5000
+
+
+def test_what_is_damaged_is_named_and_the_others_are_drawn(command, tmp_path, out):
+    with h5py.File(out, "r+") as file:
+        file["p_final"][0, 3, 4] = np.nan
+        del file["ux_final"]
+        file["ux_final"] = np.float32(1)
+    code, said, err = command("plot", out)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "'p_final' has values that are not finite; ux_final cannot be drawn either; the others are" in err
+    names = ["out-p.png", "out-p_rms.png", "out-uy_final.png"]
+    assert sorted(os.listdir(tmp_path)) == [*names, "out.h5"]
+    assert [line for line in said.splitlines()] == [f"wrote {name}" for name in names]
+
+
+def test_a_field_of_which_nothing_was_written(command, tmp_path):
+    grid = Grid((8, 8, 6), 1e-4, pml_size=2)
+    options = {"dt": 2e-8, "steps": 2, "device": "cpu", "threads": 1, "output": tmp_path / "r.h5"}
+    simulate(grid, Medium(1500.0, 1000.0), Source(p0=np.ones(grid.shape)), **options)
+    with h5py.File("r.h5", "r+") as file:
+        del file["recorded/p_final"], file["recorded/p_max_all"], file["grid/shape"]
+        file["grid/shape"] = np.full(3, 4000)
+        file.create_dataset("recorded/p_final", (4000,) * 3, np.float32, chunks=(100,) * 3)
+    code, said, err = command("plot", "r.h5")
+    assert (code, said, err.count("\n")) == (2, "", 1)
+    assert "'recorded/p_final': has the shape (4000, 4000, 4000), but only 0 bytes of it were written" in err
 
 
 @pytest.mark.parametrize(

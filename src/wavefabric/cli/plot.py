@@ -60,7 +60,7 @@ def command(
     recorded = open_recorded(file)
     if recorded is not None:
         with recorded:
-            written = _ultrasound(recorded, asked)
+            _ultrasound(recorded, asked)
     else:
         from wavefabric.results import read_result
         from wavefabric.results.plots import plot_result
@@ -68,11 +68,10 @@ def command(
         read_result(file)
         given = {name: values[0] for name, values in changed(asked, "quantity", "slice").items() if values}
         refuse(given, "with a result of a fibre", "with results of ultrasound")
-        written = plot_result(file, asked.output, (asked.format or Format.png).value)
-    print_written(written)
+        print_written(plot_result(file, asked.output, (asked.format or Format.png).value))
 
 
-def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
+def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> None:
     from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
 
     names = select_quantities(recorded, asked.quantity or [])
@@ -85,7 +84,12 @@ def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output: {folder} cannot be used as a folder ({error.strerror})") from None
-    return plot_recorded(recorded, targets, positions)
+    drawn, faults = plot_recorded(recorded, targets, positions)
+    print_written(drawn)
+    if faults:
+        first, *more = faults
+        also = f"; {', '.join(more)} cannot be drawn either" if more else ""
+        raise InputError(f"{faults[first]}{also}" + ("; the others are drawn" if drawn else ""))
 
 
 def _targets(file: Path, names: list[str], output: Path | None, kind: Format | None) -> dict[str, Path]:

@@ -6,8 +6,13 @@ of its reader as samples (HDF5 user's guide, sections on links, external storage
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -18,6 +23,21 @@ from wavefabric.files.input import check_regular
 _MOST_LINKS = 16
 #: Bytes that are not looked at.
 _SMALL = 1 << 24
+#: Bytes of samples to a byte of the file: DEFLATE packs no better.
+_MOST_PACKED = 1100
+#: Bytes of memory for reading texts.
+_MOST_TEXT = 1 << 29
+#: What h5py and NumPy raise of a damaged file: the error depends on where the damage is.
+_DAMAGE = (
+    OSError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    MemoryError,
+    AttributeError,
+)
 
 
 def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
@@ -37,8 +57,54 @@ def open_hdf5(path: str | Path, wanted: str) -> h5py.File:
         return h5py.File(path, "r")
     except PermissionError:
         raise InputError(f"{path}: cannot be read (permission denied)") from None
-    except OSError:
+    except _DAMAGE:
         raise InputError(f"{path}: is not an HDF5 file, or is damaged or cut short") from None
+
+
+@contextlib.contextmanager
+def reading(path: str | Path, name: str = "") -> Iterator[None]:
+    """Name the dataset, or the file alone, where reading it shows that it is damaged: InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except _DAMAGE:
+        where = f"{path}: dataset '{name}'" if name else str(path)
+        raise InputError(f"{where}: cannot be read; the file is damaged or cut short") from None
+
+
+@contextlib.contextmanager
+def reading_text() -> Iterator[None]:
+    """Let the process take no more than `_MOST_TEXT` meanwhile.
+
+    HDF5 takes memory of the length that a text of variable length claims, up to 4 GiB, before it looks for
+    the text; that length cannot be asked for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:  # not Linux
+        yield
+        return
+    most = pages * os.sysconf("SC_PAGE_SIZE") + _MOST_TEXT
+    if soft != resource.RLIM_INFINITY:
+        most = min(most, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def attributes(item: h5py.HLObject) -> dict[str, Any]:
+    """Attributes by name, without those that are large, or of a type that NumPy does not have."""
+    found: dict[str, Any] = {}
+    with reading_text():
+        for name in item.attrs:
+            if item.attrs.get_id(name).get_storage_size() <= _SMALL:
+                with contextlib.suppress(TypeError):
+                    found[name] = item.attrs[name]
+    return found
 
 
 def check_inside(file: h5py.File, name: str) -> None:
@@ -80,6 +146,15 @@ def _follow(file: h5py.File, start: str, name: str, where: str, links: int) -> N
 def bytes_of(dataset: h5py.Dataset) -> int:
     """Bytes of memory that all of a dataset takes, written or not; of text, at least that of its pointers."""
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
+
+
+def check_stored(dataset: h5py.Dataset) -> None:
+    """Raise InputError for a large dataset of which (nearly) nothing was ever written."""
+    size, stored = bytes_of(dataset), dataset.id.get_storage_size()
+    if size > max(_SMALL, _MOST_PACKED * stored):
+        name = str(dataset.name).lstrip("/")
+        given = f"has the shape {dataset.shape}, but only {stored} bytes of it were written"
+        raise InputError(f"{dataset.file.filename}: dataset '{name}': {given}")
 
 
 def check_memory(dataset: h5py.Dataset, free: int) -> None:

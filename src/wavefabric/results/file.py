@@ -11,7 +11,15 @@ import h5py
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import check_inside, check_memory, open_hdf5
+from wavefabric.files.hdf5 import (
+    attributes,
+    check_inside,
+    check_memory,
+    check_stored,
+    open_hdf5,
+    reading,
+    reading_text,
+)
 from wavefabric.files.output import check_output, remove_partials, replacing
 from wavefabric.results.checkpoint_file import Rows
 from wavefabric.results.lock import locked
@@ -112,14 +120,16 @@ class Result(Mapping[str, Any]):
         key = key.strip("/")
         if key not in self._keys:
             raise KeyError(key)
-        with _open(self.path) as file:
+        with _open(self.path) as file, reading(self.path, key):
             check_inside(file, key)
             dataset = file[key]
             assert isinstance(dataset, h5py.Dataset)
             check_memory(dataset, host_memory()[0])
+            check_stored(dataset)
             if h5py.check_string_dtype(dataset.dtype) is None:
                 return dataset[()]
-            text = dataset.asstr()[()]
+            with reading_text():
+                text = dataset.asstr()[()]
         return text if isinstance(text, str) else list(text)
 
     def __iter__(self) -> Iterator[str]:
@@ -146,12 +156,12 @@ def read_result(path: str | Path) -> Result:
     attrs: dict[str, dict[str, Any]] = {}
 
     def visit(name: str, item: h5py.HLObject) -> None:
-        attrs[name] = dict(item.attrs)
+        attrs[name] = attributes(item)
         if isinstance(item, h5py.Dataset):
             keys.append(name)
 
-    with _open(path) as file:
-        attrs[""] = dict(file.attrs)
+    with _open(path) as file, reading(path):
+        attrs[""] = attributes(file)
         if attrs[""].get("format") != FORMAT:
             raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
         if (version := attrs[""].get("format_version", 0)) > FORMAT_VERSION:

@@ -27,6 +27,7 @@ MARKERS = "osD^vP"
 INK, GREY, BAND = "#222222", "#6b6b6b", "#eef2f6"
 #: Back to back above this Q² (dB) there was no noise, only round-off: no reference for a penalty.
 NOISELESS_DB = 60.0
+_MOST_DB = 1000
 STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -83,7 +84,10 @@ def received(result: Result) -> list[str]:
 
 def distance(result: Result, name: str) -> float:
     """Distance at which a signal was received, m."""
-    return float(result.attrs(f"received/{name}").get("distance_m", 0.0))
+    given = result.attrs(f"received/{name}").get("distance_m", 0.0)
+    if not (isinstance(given, (int, float, np.number)) and 0 <= given < 1e12):
+        raise InputError(f"{result.path}: 'received/{name}' has the distance {given}; allowed: from 0 m")
+    return float(given)
 
 
 def q_squared_figure(result: Result) -> Figure:
@@ -126,8 +130,12 @@ def penalty_figure(
     x, size = np.arange(1, modes + 1), 1.15 * _size(modes)
     axes.axhline(0, color=GREY, linewidth=1, zorder=1)
     for k, name in enumerate(names[1:]):
+        q = _q_squared_db(result, name)
+        if len(q) != modes:
+            given = f"has {len(q)} modes; allowed: {modes}, those of back_to_back"
+            raise InputError(f"{result.path}: 'received/{name}/q_squared_db' {given}")
         with np.errstate(invalid="ignore"):  # Lost in both: no penalty can be told.
-            penalty = mean_db(_q_squared_db(result, name)) - reference
+            penalty = mean_db(q) - reference
         marker, colour = MARKERS[k % len(MARKERS)], COLOURS[k % len(COLOURS)]
         label = f"{distance(result, name) / 1e3:g} km"
         axes.plot(x, penalty, marker, color=colour, markersize=size, label=label, zorder=3 + k)
@@ -148,7 +156,13 @@ def constellation_figure(result: Result) -> Figure | None:
     if (key := f"received/{name}/constellation") not in result:
         return None
     q = _q_squared_db(result, name)
-    mean, points = mean_db(q), np.asarray(result[key]).reshape(len(q), -1)
+    mean, points = mean_db(q), np.asarray(result[key])
+    if points.dtype.kind != "c" or not points.size or points.size % len(q):
+        given = f"has {points.size} values of type {points.dtype}"
+        raise InputError(
+            f"{result.path}: '{key}' {given}; allowed: complex symbols of each of {len(q)} modes"
+        )
+    points = points.reshape(len(q), -1)
     groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
     chosen = sorted({0, int(np.argmin(mean)), len(q) - 1})
     with _style():
@@ -179,8 +193,8 @@ def mean_db(q: np.ndarray) -> np.ndarray:
 
 def mode_groups(result: Result, modes: int) -> np.ndarray:
     """Mode group of each of so many modes; all 1 if the result does not say."""
-    groups = np.asarray(result.get("fibre/groups", []), int)
-    return groups if groups.size == modes else np.ones(modes, int)
+    groups = np.asarray(result.get("fibre/groups", []))
+    return groups if groups.shape == (modes,) and groups.dtype.kind in "iu" else np.ones(modes, int)
 
 
 def plain_text(text: str) -> str:
@@ -198,7 +212,15 @@ def _style() -> Any:
 
 
 def _q_squared_db(result: Result, name: str) -> np.ndarray:
-    return np.atleast_2d(result[f"received/{name}/q_squared_db"])
+    key = f"received/{name}/q_squared_db"
+    q = np.atleast_2d(result[key])
+    if q.dtype.kind not in "fiu" or q.ndim != 2 or not q.size:
+        given = f"has the shape {q.shape} and the type {q.dtype}; allowed: numbers, [mode, channel]"
+    elif not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
+        given = f"has values that are no Q² in dB; allowed: below {_MOST_DB}"
+    else:
+        return q
+    raise InputError(f"{result.path}: '{key}' {given}")
 
 
 def _where(result: Result, name: str) -> str:
@@ -208,7 +230,8 @@ def _where(result: Result, name: str) -> str:
 def _labels(result: Result, modes: int) -> list[str]:
     # LP0,1 and LP01a read better with the indices as a subscript.
     indices = re.compile(r"^LP(\d+,?\d*)(.*)$")
-    given = [plain_text(str(label)) for label in result.get("fibre/labels", [])]
+    found = result.get("fibre/labels", [])
+    given = [plain_text(label) for label in found] if isinstance(found, list) else []
     shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", label) for label in given]
     return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
 

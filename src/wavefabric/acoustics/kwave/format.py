@@ -17,7 +17,7 @@ import numpy as np
 
 from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import bytes_of, check_inside, open_hdf5
+from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, open_hdf5, reading
 
 #: Their places are the numbers in the file.
 MODES: tuple[SourceMode, ...] = get_args(SourceMode)
@@ -97,13 +97,9 @@ class Reader:
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Name what is read where the file turns out to be damaged: h5py's error depends on where that is."""
-        try:
+        """Name what is read where the file turns out to be damaged."""
+        with reading(self.path, name):
             yield
-        except InputError:
-            raise
-        except (OSError, RuntimeError, LookupError, TypeError, ValueError):
-            raise self.fault(name, "cannot be read; the file is damaged or cut short") from None
 
     def __contains__(self, name: str) -> bool:
         with self.reading(name):
@@ -112,11 +108,8 @@ class Reader:
 
     def attributes(self) -> dict[str, str]:
         """The root's attributes that are text."""
-        texts = {}
         with self.reading("/"):
-            for name in self.file.attrs:
-                with contextlib.suppress(TypeError):  # of a type that NumPy does not have
-                    texts[name] = _text(self.file.attrs[name])
+            texts = {name: _text(value) for name, value in attributes(self.file).items()}
         return {name: text for name, text in texts.items() if text is not None}
 
     def dataset(self, name: str) -> h5py.Dataset:
@@ -130,10 +123,11 @@ class Reader:
                 raise self.fault(name, "is a group", "a dataset")
             if item.dtype.newbyteorder("<") != _DTYPES[kind]:
                 raise self.fault(name, f"is of type {item.dtype}", f"{_DTYPES[kind].name} ('{kind}')")
+            found = attributes(item)
             for attribute, allowed in (("data_type", kind), ("domain_type", "real")):
                 given = "missing"
-                if attribute in item.attrs:
-                    text = _text(item.attrs[attribute])
+                if attribute in found:
+                    text = _text(found[attribute])
                     given = "not text" if text is None else f"'{text}'"
                 if given != f"'{allowed}'":
                     raise self.fault(name, f"its attribute {attribute} is {given}", f"'{allowed}'")

@@ -35,15 +35,24 @@ _SCALES = {
 
 def plot_recorded(
     file: RecordedFile, targets: Mapping[str, Path], cuts: Mapping[str, float] | None = None
-) -> list[Path]:
+) -> tuple[list[Path], dict[str, InputError]]:
     """Draw quantities of a file, a figure each: ``targets`` are their pictures by name.
 
     Fields in 3-D are cut at ``cuts`` (m, by axis, in the grid's coordinates), or through the largest
-    magnitude.
+    magnitude. Gives the pictures drawn, and by name why others were not.
     """
+    drawn: list[Path] = []
+    faults: dict[str, InputError] = {}
+    _check_cuts(file, cuts or {})
     for name, target in targets.items():
-        save(recorded_figure(file, name, cuts), target, "--output")
-    return list(targets.values())
+        try:
+            figure = recorded_figure(file, name, cuts)
+        except InputError as error:
+            faults[name] = error
+            continue
+        save(figure, target, "--output")
+        drawn.append(target)
+    return drawn, faults
 
 
 def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> Figure:
@@ -156,17 +165,22 @@ def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float])
     at = list(peak)
     if item.kind != "field" or len(peak) < 3:
         return at
+    _check_cuts(item.file, cuts)
     for name, coordinate in cuts.items():
         axis = "xyz".index(name)
-        x = item.coordinates(axis)
-        half = abs(x[1] - x[0]) / 2
-        if not x[0] - half <= coordinate <= x[-1] + half:
-            raise InputError(
-                f"--slice: {name}={coordinate * 1e3:g}mm is outside the grid; allowed: {x[0] * 1e3:.4g} to "
-                f"{x[-1] * 1e3:.4g} mm"
-            )
-        at[axis] = int(np.argmin(np.abs(x - coordinate)))
+        at[axis] = int(np.argmin(np.abs(item.coordinates(axis) - coordinate)))
     return at
+
+
+def _check_cuts(file: RecordedFile, cuts: Mapping[str, float]) -> None:
+    for name, coordinate in cuts.items():
+        count, step = file.shape["xyz".index(name)], file.spacing["xyz".index(name)]
+        first, last = -(count // 2) * step, (count - 1 - count // 2) * step
+        if not first - step / 2 <= coordinate <= last + step / 2:
+            raise InputError(
+                f"--slice: {name}={coordinate * 1e3:g}mm is outside the grid; allowed: {first * 1e3:.4g} to "
+                f"{last * 1e3:.4g} mm"
+            )
 
 
 def _label(item: RecordedArray, axis: int) -> str:

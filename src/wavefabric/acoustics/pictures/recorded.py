@@ -18,9 +18,12 @@ import numpy as np
 from wavefabric.acoustics.kwave.format import AXES, Reader
 from wavefabric.acoustics.recorded_quantities import quantity_of
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import check_inside, check_memory
+from wavefabric.files.hdf5 import check_inside, check_memory, check_stored
 from wavefabric.results.file import FORMAT
 from wavefabric.system.machine import host_memory
+
+#: Points along an axis, or steps, that no run has.
+_MOST_STEPS = 1 << 40
 
 
 class RecordedFile(Reader):
@@ -53,7 +56,9 @@ class RecordedFile(Reader):
             raise InputError(f"{self.path}: is a k-Wave input file; allowed: {allowed}")
         else:
             return False
-        self.items = {item.name: item for item in self._find_arrays()}
+        self._check_grid()
+        with self.reading(self.prefix or "/"):
+            self.items = {item.name: item for item in self._find_arrays()}
         if not self.items:
             raise InputError(f"{self.path}: holds no recorded quantity, so there is nothing to draw")
         return True
@@ -68,17 +73,28 @@ class RecordedFile(Reader):
             self.spacing = tuple(float(d) for d in grid["spacing"][()])
             self.dt, self.prefix = float(grid["dt"][()]), "recorded/"
 
+    def _check_grid(self) -> None:
+        """Refuse what no run can have had: pictures have axes of it."""
+        counts = all(0 < n < _MOST_STEPS for n in (*self.shape, self.steps or 1))
+        lengths = all(1e-12 < d < 1e6 for d in self.spacing) and 1e-18 < self.dt < 1e6
+        if not (counts and lengths and len(self.spacing) == len(self.shape) in (2, 3)):
+            given = (
+                f"has a grid of {self.shape} points, {self.spacing} m apart, with time steps of {self.dt} s"
+            )
+            raise InputError(f"{self.path}: {given}; the file is damaged")
+
     def _find_arrays(self) -> Iterator[RecordedArray]:
         group: Any = self.file[self.prefix or "/"]
         for name in group:
-            quantity = quantity_of(name)
+            quantity = quantity_of(name) if isinstance(name, str) else None  # bytes are no UTF-8
             if quantity is None:
                 continue
             check_inside(self.file, self.prefix + name)
             if not isinstance(group[name], h5py.Group):
                 yield RecordedArray(name, quantity.kind, self)
                 continue
-            for box in sorted(group[name], key=lambda text: (len(text), text)):
+            boxes = (text for text in group[name] if text.isdigit() and text.isascii())
+            for box in sorted(boxes, key=lambda text: (len(text), text)):
                 kind = "box" if quantity.kind == "points" else quantity.kind
                 yield RecordedArray(f"{name}/{box}", kind, self)
 
@@ -100,7 +116,28 @@ class RecordedArray:
         path = self.file.prefix + self.name
         with self.file.reading(path):
             check_inside(self.file.file, path)
-            yield self.file.file[path]  # type: ignore[misc]
+            data: Any = self.file.file[path]
+            self._check(data)
+            yield data
+
+    def _check(self, data: Any) -> None:
+        """Refuse a dataset that cannot be this array."""
+        if not isinstance(data, h5py.Dataset) or data.dtype.kind != "f":
+            raise self.fault("is no dataset of floating-point numbers")
+        shape, points = data.shape or (), self.file.shape
+        if 0 in shape:
+            raise self.fault("is empty, so there is nothing to draw")
+        if self.kind == "field" and self._flat(shape) != points:
+            raise self.fault(f"has the shape {shape}; allowed: that of the grid, {points} points")
+        least = {"field": len(points), "box": len(points), "series": 2, "points": 1}[self.kind]
+        if len(shape) < least or (self.kind == "box" and len(self._flat(shape)) != least):
+            raise self.fault(f"has {len(shape)} dimensions; allowed: {least}")
+        check_stored(data)
+
+    def _flat(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a field or box along x, y(, z): k-Wave's have z in 2-D too."""
+        shape = self._xyz(shape)
+        return shape[:2] if shape[2:] == (1,) and len(self.file.shape) == 2 else shape
 
     def _xyz(self, values: Any) -> Any:
         """A tuple or array in the order x, y, z."""
@@ -115,9 +152,7 @@ class RecordedArray:
             if self.kind == "points":
                 return (math.prod(data.shape),)
             if self.kind != "series":
-                shape = self._xyz(data.shape)
-                flat = len(shape) == 3 and shape[2] == 1 and len(self.file.shape) == 2
-                return shape[:2] if flat else shape
+                return self._flat(data.shape)
             if not self.file.steps:
                 return math.prod(data.shape[:-1]), data.shape[-1]
             return (
@@ -178,6 +213,8 @@ class RecordedArray:
                     at = np.unravel_index(int(point), data.shape[:-1], order="F")
                     values[i] = np.asarray(data[tuple(int(n) for n in at)])[rows]
                 first = round(float(file.file["time"][0]) / file.dt)  # type: ignore[index]
+            if not 0 <= first < _MOST_STEPS:
+                raise self.fault(f"begins at step {first}; the file is damaged")
         return values, points, (first + rows) * file.dt
 
 
