@@ -236,6 +236,21 @@ def test_lines_that_do_not_fit_are_named(monkeypatch):
     assert misfits(found["cases"][0], 0.9999) == []
 
 
+def test_lines_that_fit_badly_are_kept_and_named(monkeypatch):
+    """Sums 61 % off their line were written without a word."""
+    assert _measured(monkeypatch, 4)[1]["cases"][0]["rough"] == []
+    sums = additions(4, 1, 6).name
+    found = _changed(monkeypatch, lambda s, t: 2.4 * t if s.name == sums and s.sizes[0].max() == 1024 else t)
+    case = found["cases"][0]
+    worst = case["patterns"]["add"]["line"]["worst"]
+    assert 0.25 < worst < 0.75
+    assert case["rough"] == [f"an addition (up to {100 * worst:.0f} %)"]
+    assert case["misfits"] == []
+    text = "".join(each for each in measure_fabric.table(found) if isinstance(each, str))
+    assert f"rough (off by more than 25 % at some size): {case['rough'][0]}" in text
+    assert case["rough"][0] in from_toml(found["fabric"]).source
+
+
 def test_times_that_do_not_grow_are_named(monkeypatch):
     """Their bandwidth is whatever the fit allows at most: sums at 6e8 GB/s were written so."""
     sums = additions(4, 1, 6).name

@@ -18,6 +18,8 @@ _HUBER = 1.345
 _TURNS = 20
 #: Largest residual with which a fit stands for what was measured: at 0.75 a time is four times its line.
 RESIDUAL = 0.75
+#: Beyond this residual a line is named as rough, in the report and in the file.
+ROUGH = 0.25
 #: Where bytes make up less than this share of the time of the largest size, their rate is not seen.
 _SEEN = 0.01
 #: Where all ranks at once get less than this share of what a pair alone gets, they share something.
@@ -148,6 +150,7 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
         ]
         # A round of the ring waits for the last of its links.
         alpha = max(0.0, alpha - max(late[r, (r + 1) % ranks] for r in range(ranks)))
+    doubts = f"; rough: {'; '.join(case['rough'])}" if case.get("rough") else ""
     chip = machine.get("gpu") or machine.get("cpu") or "unknown processor"
     return to_toml(
         Fabric(
@@ -159,7 +162,7 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
             copy_bandwidth=_round(copy),
             flow_bandwidth=_round(flow),
             description=f"{ranks} ranks over {case['transport']}",
-            source=f"measured over {case['transport']} between {ranks} x {chip}: {command}",
+            source=f"measured over {case['transport']} between {ranks} x {chip}: {command}{doubts}",
             reduce_bandwidth=_round(add["bandwidth"]),
             reduce_alpha=_time(add["alpha"]),
             round_overhead=_time(step["floor"]),
@@ -197,6 +200,15 @@ def _lines(case: dict[str, Any], patterns) -> dict[str, dict[str, Any]]:
 
 def _line(fitted: dict[str, Any]) -> Line:
     return Line(*(fitted["line"][key] for key in ("alpha", "bandwidth", "floor", "residuals")))
+
+
+def rough(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
+    """Lines of the fabric that are kept, residuals up to the limit, but far from some of their times."""
+    return [
+        f"{words} (up to {100 * line.worst:.0f} %)"
+        for words, fitted in _lines(case, _USED).items()
+        if ROUGH < (line := _line(fitted)).worst <= limit
+    ]
 
 
 def misfits(case: dict[str, Any], limit: float = RESIDUAL) -> list[str]:
@@ -240,6 +252,9 @@ def table(result: dict[str, Any]) -> list:
         shown.append(_summary(case["fabric"]))
         if why := (case.get("kernels") or {}).get("why_not"):
             shown.append(f"kernels: not in the fabric; {why}")
+        if case.get("rough"):
+            limit = f"off by more than {100 * ROUGH:g} % at some size"
+            shown.append(f"rough ({limit}): {'; '.join(case['rough'])}")
         if case["misfits"]:
             limit = f"residuals above {100 * result['residual']:g} % or level times"
             shown.append(f"no fabric to rely on ({limit}): {'; '.join(case['misfits'])}")

@@ -11,7 +11,15 @@ from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports.plan_code import arrival_bytes
-from wavefabric.execution.fitted_fabric import RESIDUAL, fabric_of, fit, misfits, reliable_kernels, table
+from wavefabric.execution.fitted_fabric import (
+    RESIDUAL,
+    fabric_of,
+    fit,
+    misfits,
+    reliable_kernels,
+    rough,
+    table,
+)
 from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.measure_kernels import measure_kernels
 from wavefabric.execution.timed_schedule import busiest
@@ -79,6 +87,7 @@ def run(
             if sizes:
                 command += f" --sizes {','.join(map(str, chosen))}"
             case["kernels"] = reliable_kernels(case["kernels"], residual)
+            case["rough"] = rough(case, residual)
             case["fabric"] = fabric_of(case, ranks.size, ranks.on_gpu, name, machine, command)
             case["misfits"] = misfits(case, residual)
             cases.append(case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def build_choice(choice: Choice, collective: str, ranks: int, elements: int) -> 
 
 
 def _traffic(schedule: Schedule) -> bytes:
-    """What is sent from whom to whom in each round, whatever the order within it."""
+    """Digest of what is sent from whom to whom in each round, whatever the order within it."""
     t, columns = schedule.transfers, ("round", "src", "dst", "reduce")
     rows = np.stack([*(t[name].astype(np.int64) for name in columns), transfer_elements(schedule)])
-    return rows[:, np.lexsort(rows[::-1])].tobytes()
+    return sha256(np.take(rows, np.lexsort(rows[::-1]), axis=1)).digest()
