@@ -46,9 +46,9 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
     sharded = workload.strategy.sharded
     last = _Microbatch(plan, merge, reduces=True)
-    if parts > (most := MOST_TASKS // len(last.graph)):
-        raise InputError(f"microbatches: {parts} given; allowed: up to {most} of {workload.model.name}")
     others = last if sharded or parts == 1 else _Microbatch(plan, merge, reduces=False)
+    if parts > (most := 1 + (MOST_TASKS - len(last.graph)) // len(others.graph)):
+        raise InputError(f"microbatches: {parts} given; allowed: up to {most} of {workload.model.name}")
     copies = [others] * (parts - 1) + [last]
     graph = TaskGraph(stages)
     offsets = [graph.append(copy.graph, part) for part, copy in enumerate(copies)]
