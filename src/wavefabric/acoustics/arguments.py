@@ -32,7 +32,8 @@ def is_whole(value: Any) -> bool:
 
 def real(value: Any, key: str) -> float:
     """A real number as float, NumPy scalars included."""
-    require(is_whole(value) or isinstance(value, float | np.floating), key, value, "a number")
+    right = is_whole(value) and abs(int(value)) < 2**1023
+    require(right or isinstance(value, float | np.floating), key, value, "a number")
     return float(value)
 
 

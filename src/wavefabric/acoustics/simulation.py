@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, positive, require
+from wavefabric.acoustics.check.options import check_options
 from wavefabric.acoustics.check.rules import check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
@@ -130,6 +131,11 @@ def simulate(
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
+    options: dict[str, Any] = dict(
+        device=device, threads=threads, precision=precision, progress=progress, output=output, force=force,
+        checkpoint=checkpoint, check_stability=check_stability, comm=comm, decomposition=decomposition,
+    )  # fmt: skip
+    check_options(**options)
     # First: what goes wrong on one rank alone then ends the others too.
     comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
     if steps is not None and t_end is not None:
@@ -145,21 +151,8 @@ def simulate(
     if steps is None:
         steps = grid.steps(medium, dt, t_end)
     problem, recording = to_problem(grid, medium, source, sensor, dt, steps)
-    return solve(
-        problem,
-        recording,
-        grid,
-        device=device,
-        threads=threads,
-        precision=precision,
-        progress=progress,
-        output=output,
-        force=force,
-        checkpoint=checkpoint,
-        check_stability=check_stability,
-        comm=comm,
-        decomposition=decomposition,
-    )
+    options |= {"check_stability": check_stability, "comm": comm}
+    return solve(problem, recording, grid, **options)
 
 
 def solve(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.check.options import check_options
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
@@ -125,6 +126,7 @@ def simulate_kwave(
         Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
         were periodic.
     """
+    check_options(**options)
     pml = (pml_size, pml_alpha, pml_inside)
     grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)
     return solve(problem, recording, grid, adapt=adapt, **options)
@@ -134,7 +136,10 @@ def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, pml: tuple, smooth_p0: bool, signal_order: str
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    require(signal_order in ("C", "F"), "signal_order", signal_order, "'C' or 'F'")
+    known = isinstance(signal_order, str) and signal_order in ("C", "F")
+    require(known, "signal_order", signal_order, "'C' or 'F'")
+    for key, value in (("pml_inside", pml[2]), ("smooth_p0", smooth_p0)):
+        require(isinstance(value, bool), key, value, "True or False")
     for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
         for attribute in _NOT_READ[name]:
             if getattr(described, attribute, None) is not None:
@@ -143,30 +148,37 @@ def _translate(
     grid = _grid(kgrid, pml)
     translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
     records, adapt = _record(sensor, grid)
-    problem, recording = to_problem(grid, *translated, records, float(kgrid.dt), int(kgrid.Nt))
+    dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
+    problem, recording = to_problem(grid, *translated, records, dt, steps)
     return grid, problem, recording, adapt
 
 
 def _grid(kgrid: Any, pml: tuple) -> Grid:
-    if getattr(kgrid, "nonuniform", False):
-        raise InputError("kgrid.nonuniform: True; allowed: a uniform grid")
-    shape = tuple(int(n) for n in np.ravel(kgrid.N))
-    if len(shape) < 2:
-        raise InputError("kgrid.N: of 1 dimension; allowed: 2 or 3")
-    for name in ("dt", "Nt"):
-        value = getattr(kgrid, name)
-        require(not isinstance(value, str), f"kgrid.{name}", value, "a number, see kgrid.makeTime")
-    return Grid(shape, tuple(float(d) for d in np.ravel(kgrid.spacing)), *pml)
+    for name in ("N", "spacing", "dt", "Nt"):
+        require(hasattr(kgrid, name), f"kgrid.{name}", None, "that of a kWaveGrid")
+    uneven = getattr(kgrid, "nonuniform", False)
+    require(isinstance(uneven, bool | np.bool_) and not uneven, "kgrid.nonuniform", uneven, "False")
+    points = _numbers(kgrid.N, "kgrid.N").ravel()
+    right = points.size in (2, 3) and all(n == n // 1 and 2 <= n < 2**31 for n in points.tolist())
+    require(right, "kgrid.N", kgrid.N, "2 or 3 whole numbers from 2")
+    spacing = _numbers(kgrid.spacing, "kgrid.spacing").ravel().tolist()
+    return Grid(tuple(map(int, points)), tuple(map(float, spacing)), *map(_from_array, pml))
+
+
+def _from_array(value: Any) -> Any:
+    """A number or numbers of Python, of NumPy's."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _medium(medium: Any, grid: Grid) -> Medium:
     speed, density, alpha, power, nonlinearity = (
-        _values(getattr(medium, name, None), grid)
+        _values(getattr(medium, name, None), grid, f"medium.{name}")
         for name in ("sound_speed", "density", "alpha_coeff", "alpha_power", "BonA")
     )
     mode = getattr(medium, "alpha_mode", None)
     mode = getattr(mode, "value", mode)  # of an enumeration
-    known = mode in (None, "no_dispersion", "stokes")
+    require(speed is not None, "medium.sound_speed", None, "one number, or an array of the grid's shape")
+    known = mode is None or (isinstance(mode, str) and mode in ("no_dispersion", "stokes"))
     require(known, "medium.alpha_mode", mode, "None, 'no_dispersion' or 'stokes'")
     if isinstance(power, np.ndarray):
         raise InputError("medium.alpha_power: is an array; allowed: one number")
@@ -185,7 +197,7 @@ def _medium(medium: Any, grid: Grid) -> Medium:
         nonlinearity=nonlinearity if np.any(nonlinearity) else None,  # type: ignore[arg-type]
         absorption="stokes" if stokes else "power_law",
         dispersion=mode != "no_dispersion",
-        reference_speed=None if reference is None else float(np.ravel(reference)[0]),
+        reference_speed=None if reference is None else _number(reference, "medium.sound_speed_ref"),
     )
 
 
@@ -197,10 +209,18 @@ def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
         mask = getattr(source, name, None)
         given[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
     for name in ("p", "ux", "uy", "uz"):
-        given[name] = _in_memory_order(getattr(source, name, None), given[f"{name[0]}_mask"], order)
+        signal, mask = getattr(source, name, None), given[f"{name[0]}_mask"]
+        if signal is not None:
+            signal = _in_memory_order(_numbers(signal, f"source.{name}"), mask, order)
+        given[name] = signal
     for name in ("p_mode", "u_mode"):
-        given[name] = str(getattr(source, name, None) or "additive").replace("-", "_")
-    return Source(p0=_values(getattr(source, "p0", None), grid, alone=False), smooth=smooth_p0, **given)
+        mode = getattr(source, name, None)
+        mode = "additive" if mode is None else getattr(mode, "value", mode)
+        allowed = "'additive', 'additive-no-correction' or 'dirichlet'"
+        require(isinstance(mode, str), f"source.{name}", mode, allowed)
+        given[name] = mode.replace("-", "_")
+    p0 = _values(getattr(source, "p0", None), grid, "source.p0", alone=False)
+    return Source(p0=p0, smooth=smooth_p0, **given)
 
 
 def _transducer(source: Any) -> Source:
@@ -212,6 +232,8 @@ def _transducer(source: Any) -> Source:
 
 
 def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
+    described = sensor is None or hasattr(sensor, "mask") or hasattr(sensor, "record")
+    require(described or hasattr(sensor, "active_elements_mask"), "sensor", sensor, "a kSensor or None")
     if hasattr(sensor, "active_elements_mask"):
         allowed = "a kSensor, e.g. with its active_elements_mask as mask"
         raise InputError(f"sensor: is a transducer; allowed: {allowed}")
@@ -223,12 +245,14 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
         allowed = "None (use it as a source instead)"
         raise InputError(f"sensor.time_reversal_boundary_data: is set; allowed: {allowed}")
     start = getattr(sensor, "record_start_index", None)
-    start = 1 if start is None else int(start)
-    require(start >= 1, "sensor.record_start_index", start, "from 1")
+    start = 1 if start is None else _whole(start, "sensor.record_start_index", 1)
     # What ``kspaceFirstOrder`` takes None for.
     record = getattr(sensor, "record", None)
     record = ("p", "p_final") if record is None else record
-    recorded, arrays = _recorded((record,) if isinstance(record, str) else tuple(record))
+    record = (record,) if isinstance(record, str) else _from_array(record)
+    words = isinstance(record, list | tuple) and all(isinstance(name, str) for name in record)
+    require(words, "sensor.record", record, "names of what to record")
+    recorded, arrays = _recorded(tuple(record))
     points, order = _sensor(getattr(sensor, "mask", None), grid)
     return replace(points, record=recorded, start=start - 1), partial(_adapted, arrays, order)
 
@@ -239,7 +263,7 @@ def _recorded(record: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
     recorded, arrays = [], []
     for name in record:
         stem = vector_of(name)
-        axes = "xyz" if stem == name else name[1]
+        axes = "xyz" if stem == name else name[1:2]
         require(stem in allowed, "sensor.record", name, f"{', '.join(allowed)}, or one axis of them")
         recorded.append(_U_RECORDED.get(stem, stem))
         arrays += components(stem, axes)
@@ -269,29 +293,62 @@ def _adapted(
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
     """A sensor at a mask, and the places of its points in the order of C (None if no mask)."""
     dims = grid.dimensions
-    mask = np.ones(grid.shape, bool) if mask is None or np.size(mask) == 1 else np.asarray(mask)
+    mask = np.ones(grid.shape, bool) if mask is None else _numbers(mask, "sensor.mask")
+    mask = np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask
     if mask.shape != grid.shape and mask.ndim == 2 and mask.shape[0] == dims:
         return Sensor.points(mask), None
     if mask.shape != grid.shape and mask.ndim == 2 and mask.shape[0] == 2 * dims:
+        whole = np.isfinite(mask).all() and (mask == mask // 1).all() and (abs(mask) < 2**31).all()
+        require(whole, "sensor.mask", mask, "corners of cuboids as whole numbers from 1")
         return Sensor.boxes(*mask.T.reshape(-1, 2, dims).astype(np.int64) - 1), None
     mask = _mask(mask, grid, "sensor.mask")
     return Sensor(mask), _fortran_places(mask)
 
 
-def _values(value: Any, grid: Grid, alone: bool = True) -> Any:
-    """None, one float (if ``alone`` may be), or an array of the grid's shape if it has as many values."""
+def _numbers(value: Any, key: str) -> np.ndarray:
+    """Any array of real numbers, at least one."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        array = np.zeros(0)
+    require(array.dtype.kind in "biuf" and array.size, key, value, "real numbers")
+    return array
+
+
+def _number(value: Any, key: str) -> float:
+    """One finite number, as k-wave-python may hold it: alone or in an array."""
+    array = _numbers(value, key)
+    require(array.size == 1 and np.isfinite(array).all(), key, value, "a number")
+    return float(array.reshape(-1)[0])
+
+
+def _whole(value: Any, key: str, least: int) -> int:
+    number = _number(value, key)
+    require(number == number // 1 and least <= number < 2**53, key, value, f"a whole number from {least}")
+    return int(number)
+
+
+def _values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
+    """None, one float (if ``alone`` may be), or an array of the grid's shape.
+
+    k-wave-python also takes what is flattened in the order of C, and any other shape with as many values,
+    which is refused here.
+    """
     if value is None:
         return None
-    array = np.asarray(value)
+    array, points = _numbers(value, key), math.prod(grid.shape)
     if array.size == 1 and alone:
         return float(array.reshape(-1)[0])
-    return array.reshape(grid.shape) if array.size == math.prod(grid.shape) else array
+    flat = tuple(n for n in array.shape if n > 1) in ((points,), grid.shape)
+    what = f"{grid.shape}, that of the grid, or flattened" + (", or one number" if alone else "")
+    require(array.shape == grid.shape or flat, key, f"shape {array.shape}", what)
+    return array.reshape(grid.shape)
 
 
 def _mask(mask: Any, grid: Grid, key: str) -> np.ndarray:
     """A mask as bool; one value serves all points."""
-    mask = _values(mask, grid, alone=False)
-    return grid.mask(np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask, key)
+    mask = _values(mask, grid, key)
+    return grid.mask(np.full(grid.shape, mask) if isinstance(mask, float) else mask, key)
 
 
 def _fortran_places(mask: np.ndarray) -> np.ndarray:
@@ -301,11 +358,9 @@ def _fortran_places(mask: np.ndarray) -> np.ndarray:
     return places[mask]
 
 
-def _in_memory_order(values: Any, mask: np.ndarray | None, order: str) -> np.ndarray | None:
+def _in_memory_order(values: np.ndarray, mask: np.ndarray | None, order: str) -> np.ndarray:
     """Signals, (points, Nt), (1, Nt) or (Nt,), with rows in the order of `Source`, that of Fortran."""
-    if values is None:
-        return None
-    signal = np.atleast_2d(np.asarray(values))
+    signal = np.atleast_2d(values)
     if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
         return signal
     return signal[np.argsort(_fortran_places(mask))]
