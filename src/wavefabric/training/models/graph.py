@@ -20,6 +20,8 @@ OPERATORS = (
     "pooling",
     "softmax",
 )
+#: Operators made of matrix products, which run at the arithmetic that is asked for; all others at fp32.
+MATRIX_OPERATORS = ("matmul", "convolution", "attention")
 #: Elements of fp32 that optimizers keep for each parameter.
 OPTIMIZERS = {"sgd": 0, "momentum": 1, "rmsprop": 2, "adam": 2}
 #: How tensor parallelism cuts a layer among t GPUs. ``none``: it does not, all t do the same. ``column``:
@@ -156,6 +158,15 @@ class ModelGraph:
     def flops(self) -> float:
         """FLOPs of the forward pass of one sample."""
         return sum(layer.flops for layer in self.layers)
+
+    @property
+    def training_flops(self) -> float:
+        """FLOPs of matrix products, convolutions and attention for one sample, forward and backward.
+
+        What the model asks for, whoever computes it: no recomputation, not even that of fused attention.
+        """
+        products = (layer for layer in self.layers if layer.operator in MATRIX_OPERATORS)
+        return sum(layer.flops * (1 + min(layer.backward, 2.0)) for layer in products)
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
