@@ -53,3 +53,12 @@ def test_the_format_says_which_numbers_are_allowed():
     with pytest.raises(InputError) as error:
         parse_json("[Infinity]", "schedule", "whole numbers")
     assert str(error.value) == "schedule: Infinity; allowed: whole numbers"
+
+
+@pytest.mark.parametrize("text", [r'["a\ud800"]', r'{"\uDFFF": 1}', r'{"a": ["\ud83d", "\ude00"]}'])
+def test_half_a_character_is_refused(text):
+    with pytest.raises(
+        InputError, match=r"^model: half a character, \\ud[0-9a-f]{3}; allowed: text in Unicode$"
+    ):
+        parse_json(text, "model")
+    assert parse_json(r'["\ud83d\ude00"]', "model") == ["\N{GRINNING FACE}"]

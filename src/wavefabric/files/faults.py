@@ -27,6 +27,7 @@ _ALLOWED = {
     "too_short": "a list with at least one entry",
     "too_long": "a list of at most {max_length} entries",
     "model_type": "a table",
+    "dict_type": "a table",
 }
 
 

@@ -26,6 +26,7 @@ DEEPEST = 100
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DOTTED = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _KINDS = (
     (stat.S_ISFIFO, "is a pipe"),
     (stat.S_ISSOCK, "is a socket"),
@@ -110,7 +111,13 @@ def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
         raise InputError(f"{what}: {word}; allowed: {numbers}")
 
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
+        content = json.loads(text, object_pairs_hook=_object, parse_constant=refuse_constant)
+        if _SURROGATE.search(text):  # a pair is one character, a lone one cannot be written or printed
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except UnicodeEncodeError as error:
+        given = f"half a character, \\u{ord(error.object[error.start]):04x}"
+        raise InputError(f"{what}: {given}; allowed: text in Unicode") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InputError(f"{what}: not JSON ({error.msg} at {where}); allowed: a JSON object") from None

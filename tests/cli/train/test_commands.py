@@ -249,6 +249,9 @@ def test_a_timeline_and_traces_are_written(command, tmp_path):
     code, _, err = command("train", "t", "--gpus", "8")
     assert (code, err.count("\n")) == (2, 1)
     assert "--gpus: 8 given; allowed: 4" in err
+    code, _, err = command("train", "t", "--chakra", "t", "--force")
+    assert code == 2
+    assert "t.0.et is an input of this run" in err
     code, _, err = command("train", *words, "--chakra", "t")
     assert (code, err.count("\n")) == (2, 1)
     assert "t.0.et exists" in err

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import kind, verify
+from wavefabric.collectives.builders.ring import ring_of_one_share
 from wavefabric.errors import InputError
 from wavefabric.training.communication.algorithms import (
     ALIASES,
@@ -14,6 +15,7 @@ from wavefabric.training.communication.algorithms import (
     built,
     complete,
     complete_messages,
+    folded,
     parse_collective,
     recipes,
 )
@@ -62,8 +64,10 @@ def test_what_serves_what():
     assert names("ring", "messages", False) == ["point-to-point"]
 
 
-def test_groups_too_large_for_a_ring_are_served_by_trees():
-    assert recipes("ring", "all-reduce", 2048, False) == (Recipe("double-tree"),)
+def test_rings_serve_the_largest_groups():
+    for choice in ("ring", "bidirectional-ring"):
+        for collective in ("all-reduce", "all-gather", "reduce-scatter"):
+            assert recipes(choice, collective, 4096, False) == (Recipe("ring"),)
     with pytest.raises(InputError, match="ranks: 4000 given"):
         recipes("ring", "all-to-all", 4000, True)
 
@@ -113,7 +117,7 @@ def test_messages_keep_their_sizes_and_are_proved(messages, lasers):
         for rank in range(len(group)):
             wanted = sum(message[2] for message in moving if message[end] == rank)
             found = made.schedule.sizes[buffer][rank].sum() / made.elements
-            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-10 * largest)
+            assert found == pytest.approx(wanted, rel=1e-9, abs=max(1e-10 * largest, 1e-300))
 
 
 def test_whole_sizes_of_messages_are_exact():
@@ -125,3 +129,34 @@ def test_whole_sizes_of_messages_are_exact():
 def test_messages_of_other_gpus_are_refused():
     with pytest.raises(InputError, match="messages: 0 to 2 given; allowed: GPUs of the call"):
         complete_messages((0, 1), [(0, 2, 1.0)], None)
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_rounds_of_a_ring_are_one_share_in_all_places(collective, ranks):
+    """`folded` proves one share, and counts one round of each kind."""
+    share, whole = ring_of_one_share(collective, ranks), built(Recipe("ring"), collective, ranks).schedule
+    turned = set()
+    for r in range(ranks):
+        for t in share.transfers:
+            ends = (int(t["src"] + r) % ranks, int(t["dst"] + r) % ranks)
+            turned.add((int(t["round"]), *ends, r, bool(t["reduce"])))
+    columns = ("round", "src", "dst", "src_chunk", "reduce")
+    assert turned == set(zip(*(whole.transfers[c].tolist() for c in columns), strict=True))
+    one = folded(Recipe("ring"), collective, ranks)
+    kinds = one.schedule.transfers
+    assert one.repeats * one.schedule.rounds == whole.rounds
+    for number in range(whole.rounds):
+        alike = kinds[kinds["round"] == number // one.repeats]
+        at = whole.transfers[whole.transfers["round"] == number]
+        ends = [
+            set(zip(*(x[c].tolist() for c in ("src", "dst", "reduce")), strict=True)) for x in (alike, at)
+        ]
+        assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("sizes", [(5e-324,), (5e-324, 1.0), (5e-324, 1e308), (1e-320, 3e-320)])
+def test_the_smallest_messages_have_a_finite_scale(sizes):
+    made = complete_messages((0, 1), [(0, 1, size) for size in sizes], None)
+    assert 0 < made.elements < np.inf
+    verify(made.schedule)

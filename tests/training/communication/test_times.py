@@ -326,3 +326,24 @@ def test_the_same_calls_take_the_same_time_in_any_communication_and_order():
         found = Communication(fabric, "lumorph-4")
         results.add(found.seconds(order))
     assert len(results) == 1
+
+
+def test_sharded_calls_of_many_gpus_in_rings():
+    """1536 GPUs have more chunks than a schedule may; two rings at once share no link of a switch."""
+    for fabric in (load("switch:3072"), replace(load("switch:3072"), flow_bandwidth=1e30)):
+        there = Communication(fabric, "ring")
+        one = Call("all-gather", (tuple(range(1536)),), 1536e6, "parameters")
+        wanted = 1535 * (fabric.alpha + 1e6 / fabric.links[0].bandwidth)
+        assert there.seconds([one]) == pytest.approx(wanted, rel=1e-3)
+        other = replace(one, groups=(tuple(range(1536, 3072)),))
+        assert there.seconds([one, other]) == pytest.approx(there.seconds([one]))
+
+
+@pytest.mark.parametrize("name", ["torus:4x4", "hgx-h200", "lightpath:2x4"])
+def test_folded_rings_take_as_long_as_whole_ones(name):
+    fabric = load(name)
+    there = Communication(fabric, "ring")
+    for collective in ("all-gather", "reduce-scatter", "all-reduce"):
+        for nbytes in (8.0, 1e9):
+            one = Call(collective, (tuple(range(8)),), nbytes, "gradients")
+            assert there.seconds([one]) == pytest.approx(there.cost([one]).seconds)

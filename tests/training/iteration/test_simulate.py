@@ -427,7 +427,7 @@ def test_equal_calls_are_the_same_object(load):
 
 
 def test_model_flops_are_the_models_alone():
-    """Recomputation takes time and is no work of the model's; attention counts 12 s² h, products 6 a parameter."""
+    """Recomputation is no work of the model's; attention counts 12 s² h, products 6 a parameter."""
     model, precision = load_model("gpt3-6.7b"), PRECISIONS["bf16"]
     width, tokens, blocks, vocabulary = 4096, 2048, 32, 50_257
     products = 6 * tokens * (blocks * 12 * width**2 + vocabulary * width)

@@ -180,7 +180,11 @@ def test_every_model_says_what_it_is(models):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("bert", {}, r'model: "bert" given; allowed: a JSON file, bert-base, bert-large, .*'),
+        (
+            "bert",
+            {},
+            r'model: "bert" given \(did you mean bert-base\?\); allowed: a JSON file, bert-base, .*',
+        ),
         (
             "bert-base:x",
             {},

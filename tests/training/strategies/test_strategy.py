@@ -133,8 +133,8 @@ REFUSED = [
     ({"batch": 8, "microbatches": 2},
      "batch: 8 samples in 2 microbatches given; allowed: multiples of 16, with data 8"),
     ({"microbatches": -1}, "microbatches: -1 given; allowed: whole numbers from 1"),
-    ({"bucket": -1.0}, "bucket: -1.0 B given; allowed: 0 to 1e15"),
-    ({"bucket": float("nan")}, "bucket: nan B given; allowed: 0 to 1e15"),
+    ({"bucket": -1.0}, "bucket: -1.0 B given; allowed: 0 to below 1e15"),
+    ({"bucket": float("nan")}, "bucket: nan B given; allowed: 0 to below 1e15"),
     ({"layers": {"x\n": LayerLayout(8)}}, 'layers: "x\\n" given; allowed: layers of chain'),
     ({"layers": {"l1": LayerLayout(4)}},
      "layers.l1: data 4 and tensor 1 given; allowed: a product of 8, the GPUs of a stage"),
@@ -142,7 +142,8 @@ REFUSED = [
     ({"layers": {"l2": LayerLayout(8, 1, 8)}},
      "layers.l2.expert: 8 given; allowed: divisors of its 4 experts"),
     ({"layers": {"l2": LayerLayout(8, 1, 3)}}, "layers.l2.expert: 3 given; allowed: divisors of data, 8"),
-    ({"layers": {"l3": LayerLayout(1, 8)}}, "layers.l3.tensor: 8 given; allowed: up to its 4 features"),
+    ({"layers": {"l3": LayerLayout(1, 8)}},
+     'tensor: 8 given for layer "l3"; allowed: up to 4, its outputs for each sample'),
 ]  # fmt: skip
 
 

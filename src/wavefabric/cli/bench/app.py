@@ -13,7 +13,7 @@ import typer
 
 from wavefabric.cli.bench import suite
 from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
-from wavefabric.cli.common.options import check_choice, check_range, option, options, register
+from wavefabric.cli.common.options import check_choice, check_range, from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
@@ -39,7 +39,7 @@ class Local:
     """Options of every benchmark of one process."""
 
     device: str = option("auto, cpu, cuda or cuda:K.", default="auto")
-    threads: int | None = option("CPU threads. \\[default: all]")
+    threads: int | None = option("CPU threads. \\[default: all]", callback=from_one)
 
 
 class Argument(NamedTuple):

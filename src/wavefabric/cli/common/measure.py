@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.options import option, options
+from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
 from wavefabric.cli.common.show import StatusLine, console, plain
@@ -39,7 +39,7 @@ class RankedOptions:
     ranks: int | None = option(RANKS_HELP, panel=PANEL)
     placement: str | None = option(PLACEMENT_HELP, panel=PANEL)
     device: str = option("auto, cpu or cuda: a GPU for each rank.", default="auto")
-    threads: int | None = option("CPU threads of a rank.")
+    threads: int | None = option("CPU threads of a rank.", callback=from_one)
 
 
 @options()

@@ -131,6 +131,12 @@ def check_range(name: str, value: float | None, least: float, most: float, allow
         raise InputError(f"{name}: {value} given; allowed: {allowed}")
 
 
+def from_one(param: typer.CallbackParam, value: int | None) -> int | None:
+    """Callback of an option: refuse whole numbers below 1."""
+    check_range(f"--{param.name}", value, 1, float("inf"), "a whole number from 1")
+    return value
+
+
 def check_seed(seed: int | None) -> None:
     """Refuse a negative seed."""
     check_range("--seed", seed, 0, float("inf"), "whole numbers from 0")

@@ -6,11 +6,10 @@ from wavefabric.cli.common.circuits import PlanningOptions
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import parse_list
+from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
-
-_MOST_GPUS = 10**6
 
 
 @options("Fabric")
@@ -38,10 +37,9 @@ def parse_gpus(text: str) -> list[int]:
     """Numbers with commas between."""
     words = parse_list(text)
     for word in words:
-        if not (word.isascii() and word.isdigit() and len(word) <= 7 and int(word) > 0):
-            raise InputError(f"--gpus: {text} given; allowed: whole numbers from 1, such as 16 or 4,16,64")
-        if int(word) > _MOST_GPUS:
-            raise InputError(f"--gpus: {word} given; allowed: up to {_MOST_GPUS}")
+        if not (word.isascii() and word.isdigit() and len(word) <= 9 and 1 <= int(word) <= MOST_RANKS):
+            allowed = f"whole numbers from 1 to {MOST_RANKS}, such as 16 or 4,16,64"
+            raise InputError(f"--gpus: {text} given; allowed: {allowed}")
     return [int(word) for word in words]
 
 

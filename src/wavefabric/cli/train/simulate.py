@@ -70,7 +70,8 @@ def command(
             if len(given) > 1:
                 text = getattr(where, name)
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
-    check_files(result, (model, work.strategy, work.device), gpus[0], isinstance(asked, ModelWork))
+    inputs = (model, work.strategy, work.device, *(asked.files if isinstance(asked, TraceWork) else ()))
+    check_files(result, inputs, gpus[0], isinstance(asked, ModelWork))
     for count in gpus:
         asked.check(count)
     # A search has a bar of its own.

@@ -162,12 +162,13 @@ class TraceWork:
     """What was recorded in a Chakra trace, for as many GPUs as it is of."""
 
     def __init__(self, prefix: str, device: DeviceModel, precision: str):
-        from wavefabric.training.traces.chakra import read_chakra
+        from wavefabric.training.traces.chakra.read import read_chakra, trace_files
         from wavefabric.training.traces.order import gpus_of_workers
 
         self.memory = device.memory
         self.name = self.title = f"trace {prefix}"
-        self._graph = read_chakra(prefix, device, precision)
+        self.files = trace_files(prefix)
+        self._graph = read_chakra(self.files, device, precision)
         self.gpus = sum(map(len, gpus_of_workers(self._graph)))
 
     def check(self, gpus: int) -> None:

@@ -50,6 +50,9 @@ def check_files(result: ResultOptions, inputs: Sequence[str], gpus: int, with_st
         from wavefabric.training.traces.chakra.messages import schema
 
         schema()
+        if not result.chakra.name:  # Path("") is Path(".")
+            given = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
+            raise InputError(f"--chakra: {given} given; allowed: NAME of the files NAME.RANK.et")
         for rank in range(gpus):
             check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
 

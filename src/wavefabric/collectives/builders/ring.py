@@ -61,6 +61,26 @@ def ring(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 
     return assemble(name, conditions, parts)
 
 
+def ring_of_one_share(collective: str, ranks: int) -> Schedule:
+    """What `ring` does with the share of rank 0, one element, in an all-gather, reduce-scatter or all-reduce.
+
+    The share of rank r goes the same way, r ranks further: rounds, transfers and conditions of all shares.
+    """
+    everybody, each, parts = (1 << ranks) - 1, range(ranks), []
+    step, first = np.arange(ranks - 1), 0
+    if collective != "all-gather":
+        rank = (step + 1) % ranks
+        parts.append(transfers(step, rank, (rank + 1) % ranks, 0, reduce=True))
+        first = ranks - 1
+    if collective != "reduce-scatter":
+        parts.append(transfers(first + step, step, (step + 1) % ranks, 0))
+    gather, scatter = collective == "all-gather", collective == "reduce-scatter"
+    pre = {(r, 0, 0): (0, 1 << r) for r in (each[:1] if gather else each)}
+    post = {(r, 0, 0): (0, 1 if gather else everybody) for r in (each[:1] if scatter else each)}
+    sizes = (np.ones((ranks, 1), np.int64),)
+    return Schedule(f"ring {collective}", ranks, ("data",), sizes, np.concatenate(parts), pre, post)
+
+
 def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
     """All-gather, reduce-scatter or all-reduce in which a share travels both ways around at once.
 

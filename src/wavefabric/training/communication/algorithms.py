@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -9,8 +10,13 @@ from functools import lru_cache
 from math import gcd, lcm
 from typing import Any
 
+import numpy as np
+
+from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy, point_to_point
 from wavefabric.collectives.builders.recursive import factors
+from wavefabric.collectives.builders.ring import ring_of_one_share
+from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.registry import build, why_refused
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.verify import verify
@@ -57,6 +63,8 @@ class Recipe:
 
     def refused(self, collective: str, ranks: int) -> str | None:
         """Why it cannot be, in one line."""
+        if self.algorithm == "ring" and collective != "all-to-all" and ranks <= MOST_RANKS:
+            return None  # `folded` needs no table of all chunks
         return why_refused(self.algorithm, collective, ranks, **dict(self.options))
 
 
@@ -65,11 +73,13 @@ class Built:
     """The proved schedule of one group, and how many of its elements B bytes of the call are.
 
     B is `Call.bytes`: an element is ``bytes / elements`` bytes. Once it is proved, what the schedule is to
-    hold before and after is left out, which takes more memory than all the rest.
+    hold before and after is left out, which takes more memory than all the rest. All rounds follow one
+    another `repeats` times.
     """
 
     schedule: Schedule
     elements: float
+    repeats: int = 1
 
 
 def parse_collective(text: str) -> str:
@@ -119,8 +129,8 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
         unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's algorithm 3 on a photonic
         fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds the radix of a
         recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for
-        groups that an algorithm refuses otherwise, a ring; for groups too large for a ring, the first that
-        can of trees, Bruck's algorithm and one pair after the other.
+        groups that an algorithm refuses otherwise, a ring; for all-to-alls the first that can of Bruck's
+        algorithm and one pair after the other.
 
     Raises
     ------
@@ -135,7 +145,7 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
         wanted = _sums(choice, collective, ranks, FEW_PIECES if photonic else PIECES)
     fitting = [r for r in wanted if r.refused(collective, ranks) is None]
     if not fitting:
-        others = (Recipe(name) for name in ("ring", "double-tree", "bruck", "pairwise"))
+        others = (Recipe(name) for name in ("ring", "bruck", "pairwise"))
         fitting = [r for r in others if r.refused(collective, ranks) is None][:1]
     if not fitting:
         raise InputError(wanted[0].refused(collective, ranks) or "ranks: no algorithm")
@@ -194,6 +204,23 @@ def built(recipe: Recipe, collective: str, ranks: int) -> Built:
     return _proved(complete(recipe, collective, ranks))
 
 
+@lru_cache(maxsize=32)
+def folded(recipe: Recipe, collective: str, ranks: int) -> Built:
+    """As `built`; of a ring one round of each kind, since all of them are alike but for whose share moves.
+
+    Proved by one share: those of the others go the same way, further around the ring, and meet nowhere.
+    """
+    if recipe.algorithm != "ring":
+        return built(recipe, collective, ranks)
+    share = ring_of_one_share(collective, ranks)
+    verify(share)
+    reduce = np.unique(share.transfers["reduce"])[::-1]
+    number, rank = np.divmod(np.arange(reduce.size * ranks), ranks)
+    rounds = transfers(number, rank, (rank + 1) % ranks, 0, reduce=reduce[number])
+    kinds = replace(share, transfers=rounds, pre={}, post={})
+    return Built(kinds, ranks, share.communication_rounds // reduce.size)
+
+
 def complete(recipe: Recipe, collective: str, ranks: int) -> Built:
     """What `built` proves, with what it must hold before and after."""
     options: dict[str, Any] = dict(recipe.options)
@@ -244,7 +271,8 @@ def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
     multiple = lcm(*(f.denominator for f in exact))
     counts = [int(f * multiple) for f in exact]
     common = gcd(*counts)
-    if max(counts) // common <= _STEPS:
+    if max(counts) // common <= _STEPS and multiple // common <= sys.float_info.max:
         return [n // common for n in counts], multiple / common
-    scale = _STEPS / max(sizes)
+    # The inverse of the smallest numbers is no float: what is below 1e-308 counts as that.
+    scale = min(_STEPS / max(sizes), sys.float_info.max)
     return [max(1, round(size * scale)) for size in sizes], scale

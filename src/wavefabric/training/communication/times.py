@@ -21,6 +21,7 @@ from wavefabric.training.communication.algorithms import (
     built_messages,
     complete,
     complete_messages,
+    folded,
     parse_collective,
     recipes,
 )
@@ -217,18 +218,18 @@ class Communication:
         return _CallTime(found, tuple(self._lines(call, recipe) for recipe in found))
 
     def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
-        group = self._built(call, recipe)
+        group = self._folded(call, recipe)
         parts = [(group.schedule, gpus) for gpus in call.groups]
         schedule = combined(parts, self.fabric.ranks, str(recipe), conditions=False)
         plan = self._plan(schedule)
 
         def tangent(nbytes: float) -> AffineTime:
             found = self._cost(schedule, nbytes / group.elements, plan)
-            latency = sum(r.latency + r.reconfiguration for r in found.rounds)
-            rate = sum(r.transfer for r in found.rounds) / nbytes
-            line = AffineTime(latency, rate)
+            latency = group.repeats * sum(r.latency + r.reconfiguration for r in found.rounds)
+            rate = group.repeats * sum(r.transfer for r in found.rounds) / nbytes
+            line, seconds = AffineTime(latency, rate), group.repeats * found.seconds
             # What takes longer than all rounds is the issuing of operations, whatever their size.
-            return AffineTime(found.seconds, 0.0) if found.seconds > line(nbytes) * (1 + 1e-9) else line
+            return AffineTime(seconds, 0.0) if seconds > line(nbytes) * (1 + 1e-9) else line
 
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
@@ -239,6 +240,12 @@ class Communication:
             make = complete_messages if conditions else built_messages
             return make(call.groups[0], call.messages, lasers)
         return (complete if conditions else built)(recipe, call.collective, len(call.groups[0]))
+
+    def _folded(self, call: Call, recipe: Recipe) -> Built:
+        """The schedule of one group, of rounds that are alike only one, if each is served as the first."""
+        if call.collective == "messages" or self.incremental:
+            return self._built(call, recipe)
+        return folded(recipe, call.collective, len(call.groups[0]))
 
     def _plan(self, schedule: Schedule) -> CircuitPlan | None:
         if isinstance(self.fabric, PhotonicFabric):
@@ -284,8 +291,12 @@ class Communication:
             return slowest
         key = (*key, *(call.bytes for call in calls))
         if key not in self._batches:
-            schedule, element_bytes = self._placed(calls, chosen, None, False)
-            self._batches[key] = self._cost(schedule, element_bytes).seconds
+            pairs = list(zip(calls, chosen, strict=True))
+            groups = [self._folded(call, recipe) for call, recipe in pairs]
+            if len({(group.repeats, group.schedule.rounds) for group in groups}) > 1:
+                groups = [self._built(call, recipe) for call, recipe in pairs]
+            schedule, element_bytes = self._placed(calls, chosen, groups)
+            self._batches[key] = groups[0].repeats * self._cost(schedule, element_bytes).seconds
         seconds = self._batches[key]
         assert isinstance(seconds, float)
         return seconds
@@ -314,13 +325,18 @@ class Communication:
                 self._built(c, r).schedule.communication_rounds for c, r in zip(moving, chosen, strict=True)
             ]
             starts = [sum(rounds[:number]) for number in range(len(moving))]
-        return self._placed(moving, chosen, starts, conditions)
+        groups = [self._built(c, r, conditions) for c, r in zip(moving, chosen, strict=True)]
+        return self._placed(moving, chosen, groups, starts, conditions)
 
     def _placed(
-        self, calls: list[Call], chosen: list[Recipe], starts: list[int] | None, conditions: bool
+        self,
+        calls: list[Call],
+        chosen: list[Recipe],
+        groups: list[Built],
+        starts: list[int] | None = None,
+        conditions: bool = False,
     ) -> tuple[Schedule, float]:
         """Calls by given algorithms as one schedule, and bytes an element; each from its round on."""
-        groups = [self._built(call, recipe, conditions) for call, recipe in zip(calls, chosen, strict=True)]
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []

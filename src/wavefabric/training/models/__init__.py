@@ -6,6 +6,7 @@ Imports the graph and its file alone.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 from collections.abc import Callable
@@ -81,7 +82,9 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
             raise InputError(f"{min(options)}: given for a file; allowed: options of models by name")
         return load_graph(text)
     if name not in MODELS:
-        raise InputError(f"model: {show(str(text))} given; allowed: a JSON file, {', '.join(MODELS)}")
+        close = difflib.get_close_matches(name.lower(), MODELS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise InputError(f"model: {show(str(text))} given{hint}; allowed: a JSON file, {', '.join(MODELS)}")
     factory = MODELS[name]
     if colon and factory.number in options:
         raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")

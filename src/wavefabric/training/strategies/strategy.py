@@ -195,7 +195,7 @@ def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     for key in ("gpus", "batch", "microbatches"):
         _positive(key, getattr(strategy, key))
     if not 0 <= strategy.bucket < 1e15:
-        raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to 1e15")
+        raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to below 1e15")
     _check_stages(model, strategy)
     if len(strategy.layouts) != len(model.layers):
         raise InputError(
@@ -237,9 +237,8 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
         allowed = f"divisors of its {layer.experts} experts" if layer.experts else "1, it has no experts"
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: {allowed}")
     if layer.split in ("column", "local") and layout.tensor > layer.features:
-        raise InputError(
-            f"{where}.tensor: {layout.tensor} given; allowed: up to its {layer.features} features"
-        )
+        given = f"tensor: {layout.tensor} given for layer {show(layer.name)}"
+        raise InputError(f"{given}; allowed: up to {layer.features}, its outputs for each sample")
 
 
 def _positive(key: str, value: int) -> None:

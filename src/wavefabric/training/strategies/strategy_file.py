@@ -49,7 +49,7 @@ class StrategyTable(LayoutTable):
     microbatches: _Whole = 1
     stages: list[StrictStr] = []
     sharded: StrictBool = False
-    bucket: Annotated[float, Field(ge=0, le=1e15, strict=True)] = 0.0
+    bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
     recompute: StrictBool = False
     layers: dict[StrictStr, LayoutTable] = {}
 

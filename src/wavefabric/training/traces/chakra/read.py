@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from wavefabric.errors import InputError, show
@@ -39,7 +39,7 @@ def read_chakra(
     Parameters
     ----------
     files : str, Path or sequence
-        ``NAME`` for all files ``NAME.RANK.et``, or their paths.
+        ``NAME`` for all files ``NAME.RANK.et``, or their paths: those of all GPUs, from rank 0.
     device : DeviceModel, optional
         For nodes with operations (num_ops, tensor_size) and no duration.
     arithmetic : str
@@ -62,10 +62,13 @@ def read_chakra(
         raise InputError(f"arithmetic: {show(arithmetic)} given; allowed: {', '.join(ARITHMETIC)}")
     described = read_groups(groups) if groups is not None else {}
     seconds, known = roofline(device, arithmetic), Known()
-    read = sorted((read_file(path, seconds, known) for path in _paths(files)), key=lambda file: file.rank)
+    read = sorted(
+        (read_file(path, seconds, known) for path in trace_files(files)), key=lambda file: file.rank
+    )
     for one, other in pairwise(read):
         if one.rank == other.rank:
             raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
+    _check_whole(read)
     shared = match.collectives(read, described), match.messages(read)
     workers = [whole(file.metadata.get("worker")) for file in read]
     if min(workers) >= 0:
@@ -77,7 +80,19 @@ def read_chakra(
         return Assembly(read, *shared, list(range(len(read))), own=False).graph()
 
 
-def _paths(files: str | Path | Sequence[str | Path]) -> list[Path]:
+def _check_whole(files: Sequence[TraceFile]) -> None:
+    """Refuse a set in which the file of a GPU is missing; our own say of how many GPUs they are."""
+    count = max(files[-1].rank + 1, *(whole(file.metadata.get("gpus")) for file in files))
+    if len(files) < count:
+        there = {file.rank for file in files}
+        missing = [str(rank) for rank in islice((r for r in range(count) if r not in there), 9)]
+        words = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
+        given = f"{files[0].file} given, and no file of rank{'s' * (len(missing) > 1)} {words}"
+        raise InputError(f"trace: {given}; allowed: the files of all GPUs, ranks 0 to {count - 1}")
+
+
+def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Files of a trace: all that are called ``NAME.RANK.et``, or those given; `InputError` for none."""
     if isinstance(files, (str, Path)):
         prefix = Path(files)
         if prefix.suffix == ".et":

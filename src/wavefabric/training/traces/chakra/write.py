@@ -142,6 +142,7 @@ class _Writer:
         metadata.attr.append(attribute("schema", string_val=f"chakra-{VERSION}"))
         metadata.attr.append(attribute("generator", string_val="wavefabric"))
         metadata.attr.append(attribute("worker", int64_val=worker))
+        metadata.attr.append(attribute("gpus", int64_val=len(self.everyone)))
         yield with_length(metadata)
         yield with_length(self._groups(gpu))
         for task in sorted((*self.graph.program[worker], *self.calls_of[gpu]), key=self.turn.__getitem__):
