@@ -147,7 +147,8 @@ def from_json(text: str) -> ModelGraph:
 
 def _layer(table: LayerTable) -> Layer:
     values = table.model_dump()
-    return Layer(**values | {key: tuple(values[key]) for key in ("inputs", "output", "tensors")})
+    values |= {key: tuple(values[key]) for key in ("inputs", "output", "tensors")}
+    return Layer(**values)
 
 
 def load_graph(path: str | Path) -> ModelGraph:
