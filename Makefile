@@ -59,6 +59,7 @@ papers: $(STAMP)
 	$(BIN)/python papers/fibre/q_squared.py --groups 2 --channels 9 --spans 1 --steps 400m,200m,100m --force -o papers/fibre/small_link
 	$(BIN)/python papers/ultrasound/local_basis_error.py --ranks 2 --device cpu
 	$(BIN)/python papers/ultrasound/stability.py --media 1000
+	$(BIN)/python papers/training/published_runs.py
 	for figure in figure3 figure5 figure6 figure7 figure8 figure10 figure11 sensitivity co_scheduling radices \
 		baselines claims; do \
 		$(BIN)/python papers/lumorph/$$figure.py || exit 1; \

@@ -12,9 +12,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import command, run
 from papers.lumorph.closed_forms import MIB
+from papers.lumorph.logged import LOGGED, NAMES
 from papers.lumorph.panels import draw_panels
-from papers.lumorph.training import CASES, loaded, workload
-from papers.lumorph.training_calls import flexflow_transformer
 from wavefabric.execution import report
 from wavefabric.results.plots import BLUE, GREY, ORANGE, RED
 from wavefabric.training.iteration.tasks import build_tasks
@@ -22,11 +21,11 @@ from wavefabric.training.iteration.tasks import build_tasks
 _RANKS = 256
 #: MiB up to which the paper's BERT has most of its calls: 16, and a bias.
 _SMALL = 16.1
-_COLOURS = {"BERT-large": BLUE, "Inception-v3": ORANGE, "NCF": RED, "FlexFlow's Transformer": GREY}
+_COLOURS = dict(zip(NAMES.values(), (BLUE, ORANGE, RED), strict=True))
 
 
 def figure(say=lambda line: None) -> dict[str, Any]:
-    """Sizes of all-reduces, in the setting of figure 11.
+    """Sizes of all-reduces of the models in the authors' logs, as in figure 11.
 
     Returns
     -------
@@ -35,16 +34,14 @@ def figure(say=lambda line: None) -> dict[str, Any]:
         ``small``, the share of them up to 16.1 MiB (weights of 16 MiB and a bias), ``small_bytes``, the share
         of all bytes that those have, ``median`` and ``mean`` (bytes).
     """
-    models = {case.label: loaded(case.model) for case in CASES}
-    models["FlexFlow's Transformer"] = flexflow_transformer()
     series = []
-    for label, model in models.items():
-        say(label)
-        calls = build_tasks(workload(model, _RANKS)).call
-        sizes = np.sort([call.bytes for call in calls if call is not None and call.bytes > 0])
+    for case in LOGGED:
+        say(NAMES[case.figure])
+        calls = build_tasks(case.workload(_RANKS)).call
+        sizes = np.sort([c.bytes for c in calls if c is not None and c.purpose == "gradients"])
         few = sizes <= _SMALL * MIB
         series.append({
-            "model": label,
+            "model": NAMES[case.figure],
             "sizes": sizes.tolist(),
             "calls": sizes.size,
             "small": float(few.mean()),
@@ -66,7 +63,7 @@ def table(result: dict[str, Any]) -> list:
         for one in result["series"]
     ]
     headings = ("<model", "calls", "up to 16.1 MiB", "of the bytes", "median, MiB", "mean", "largest")
-    return [report.table("all-reduces of an iteration, one a layer", headings, rows)]
+    return [report.table("all-reduces of an iteration, one a tensor", headings, rows)]
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
@@ -81,10 +78,8 @@ def _panel(axes, result: dict[str, Any], by_bytes: bool) -> None:
         share = np.cumsum(sizes if by_bytes else np.ones(sizes.size))
         x = np.concatenate(([sizes[0]], sizes, [256 * MIB])) / MIB
         y = np.concatenate(([0.0], share, share[-1:])) / share[-1]
-        own = one["model"].startswith("FlexFlow")
         label = f"{one['model']}, {one['calls']} calls"
-        axes.step(x, y, where="post", color=_COLOURS[one["model"]], linewidth=1.2 if own else 1.9,
-                  linestyle="--" if own else "-", label=label)  # fmt: skip
+        axes.step(x, y, where="post", color=_COLOURS[one["model"]], linewidth=1.9, label=label)
     axes.axvline(16, color=GREY, linewidth=1.0, linestyle=":")
     axes.set_xscale("log")
     ticks = (0.001, 0.01, 0.1, 1, 16, 128)

@@ -128,11 +128,11 @@ def merged(model: ModelGraph, first: dict[str, str]) -> ModelGraph:
     added: dict[str, int] = {}
     for name, other in first.items():
         added[other] = added.get(other, 0) + model.layers[model.index[name]].parameters
-    layers = tuple(
-        replace(layer, parameters=0 if layer.name in first else layer.parameters + added.get(layer.name, 0))
-        for layer in model.layers
-    )
-    return replace(model, layers=layers)
+    layers = []
+    for layer in model.layers:
+        own = 0 if layer.name in first else layer.parameters + added.get(layer.name, 0)
+        layers.append(layer if own == layer.parameters else replace(layer, parameters=own, tensors=()))
+    return replace(model, layers=tuple(layers))
 
 
 def assumptions() -> Any:

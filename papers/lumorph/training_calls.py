@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from papers.lumorph.training import loaded, merged, workload
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import build_tasks
-from wavefabric.training.models.graph import Layer, ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 from wavefabric.training.strategies.strategy import LayerLayout
 
@@ -41,43 +41,14 @@ class Division:
 
     def tasks(self, ranks: int, batch: int) -> TaskGraph:
         """An iteration with so many samples a GPU."""
-        model = self.make()
+        model = replace(self.make(), tensor_calls=self.tensors)
         shared = min(64, ranks)
         own = {
             layer.name: LayerLayout(ranks // shared, shared)
             for layer in model.layers
             if self.tables and layer.block == "tables"
         }
-        graph = build_tasks(workload(model, ranks, batch=batch, bucket=self.bucket, layers=own))
-        if self.tensors:
-            split_calls(graph, model)
-        return graph
-
-
-def split_calls(graph: TaskGraph, model: ModelGraph) -> None:
-    """Give each tensor of a layer a call; graphs with a call for each layer."""
-    named = {f"gradients {layer.name}": tensors(layer) for layer in model.layers}
-    for task in range(len(graph)):
-        call = graph.call[task]
-        if call is None or graph.name[task] not in named:
-            continue
-        sizes = named[graph.name[task]]
-        total, waits = call.bytes, graph.waits[task]
-        parts = [replace(call, bytes=total * size / sum(sizes)) for size in sizes]
-        graph.call[task] = parts[0]
-        name, ports = graph.name[task], graph.ports[task]
-        more = [graph.communicate(name, part, ports, waits, -1) for part in parts[1:]]
-        for other in range(len(graph)):
-            if task in graph.waits[other]:
-                graph.waits[other] += more
-
-
-def tensors(layer: Layer) -> list[int]:
-    """Elements of a layer's tensors: weights and bias of linear ones, scales and shifts of norms."""
-    if layer.operator == "normalisation":
-        return [layer.parameters // 2] * 2
-    bias = layer.output[-1] if layer.operator == "matmul" else 0
-    return [size for size in (layer.parameters - bias, bias) if size]
+        return build_tasks(workload(model, ranks, batch=batch, bucket=self.bucket, layers=own))
 
 
 def attention_in_one(model: ModelGraph) -> ModelGraph:

@@ -58,6 +58,7 @@ def test_an_iteration(command):
         "hidden",
         "bound by",
         "gradients",
+        "TFLOP/s a GPU",
         "memory",
         "1.000 x ring",
     ):
@@ -76,6 +77,8 @@ def test_numbers_are_those_of_the_library(command):
     expected = simulate(workload, FreeCommunication())
     assert found["seconds"] == expected.seconds
     assert found["samples_per_second"] == pytest.approx(4 * model.batch / expected.seconds)
+    assert found["model_flops_per_second_per_gpu"] == expected.model_flops_per_second
+    assert found["model_flops_utilisation"] == expected.model_flops_utilisation
     assert (found["ratio_to_free"], found["exposed_seconds"], found["batch"]) == (1.0, 0.0, 4 * model.batch)
 
 

@@ -424,3 +424,18 @@ def test_free_communication_is_no_slower_than_one_microbatch_after_the_other(loa
 def test_equal_calls_are_the_same_object(load):
     calls = [call for call in simulate(load, FreeCommunication()).graph.call if call is not None]
     assert len({id(call) for call in calls}) == len(set(calls))
+
+
+def test_model_flops_are_the_models_alone():
+    """Recomputation is no work of the model's; attention counts 12 s² h, products 6 a parameter."""
+    model, precision = load_model("gpt3-6.7b"), PRECISIONS["bf16"]
+    width, tokens, blocks, vocabulary = 4096, 2048, 32, 50_257
+    products = 6 * tokens * (blocks * 12 * width**2 + vocabulary * width)
+    scores = blocks * 12 * tokens**2 * width
+    assert model.training_flops == pytest.approx(products + scores, rel=0.01)
+    for recompute in (False, True):
+        work = Workload(model, uniform(model, 8, recompute=recompute), DEVICES["h200"], precision)
+        one = simulate(work, FreeCommunication())
+        assert one.model_flops_per_second == pytest.approx(model.training_flops / one.seconds)
+        assert one.model_flops_utilisation == pytest.approx(one.model_flops_per_second / 989e12)
+        assert one.model_flops_utilisation < 0.75

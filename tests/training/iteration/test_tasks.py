@@ -193,6 +193,22 @@ def test_buckets_hold_consecutive_gradients_of_the_same_gpus():
         assert graph.waits[task] == [named(graph, f"gradients {graph.name[task]}")]
 
 
+@pytest.mark.parametrize(("sharded", "collective"), [(False, "all-reduce"), (True, "reduce-scatter")])
+def test_a_call_a_tensor_if_the_model_says_so(sharded, collective):
+    """The update of a layer waits for all of its tensors; a bucket is reduced by one call."""
+    layers = (layer("a", parameters=12, tensors=(8, 3, 1)), layer("b", inputs=("a",), parameters=5))
+    model = ModelGraph("m", layers, tensor_calls=True)
+    graph = build_tasks(workload(model, uniform(model, 4, sharded=sharded)))
+    sizes = [call.bytes for call in calls_of(graph, "gradients")]
+    assert {call.collective for call in calls_of(graph, "gradients")} == {collective}
+    first = workload(model, uniform(model, 4)).precision.gradient
+    assert sizes == pytest.approx([5 * first, 8 * first, 3 * first, first])
+    update = next(t for t, kind in enumerate(graph.kind) if (kind, graph.name[t]) == ("update", "a"))
+    assert sorted(graph.call[t].bytes for t in graph.waits[update]) == sorted(sizes[1:])
+    together = uniform(model, 4, sharded=sharded, bucket=1e9)
+    assert len(calls_of(build_tasks(workload(model, together)), "gradients")) == 1
+
+
 def test_gradients_are_reduced_after_the_last_microbatch():
     model = chain([1, 1], parameters=100)
     graph = build_tasks(workload(model, uniform(model, 2, batch=8, microbatches=4)))

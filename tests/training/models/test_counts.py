@@ -183,7 +183,7 @@ def test_every_model_says_what_it_is(models):
         (
             "bert",
             {},
-            r'model: "bert" given \(did you mean bert-base\?\); allowed: a JSON file, .*',
+            r'model: "bert" given \(did you mean bert-base\?\); allowed: a JSON file, bert-base, .*',
         ),
         (
             "bert-base:x",

@@ -19,16 +19,18 @@ NUMBERS = st.floats(0, 1e29) | st.integers(0, 2**53).map(float)
 @st.composite
 def graphs(draw):
     layers = []
+    sizes = st.lists(st.integers(1, 2**40), max_size=4).map(tuple)
     for name in draw(st.lists(NAMES, min_size=1, max_size=5, unique=True)):
         earlier = [layer.name for layer in layers]
         inputs = draw(st.lists(st.sampled_from(earlier), max_size=3)) if earlier else []
+        tensors = draw(sizes)
         layer = Layer(
             name,
             draw(st.sampled_from(OPERATORS)),
             tuple(inputs),
             tuple(draw(st.lists(st.integers(1, 2**40), min_size=1, max_size=4))),
             flops=draw(NUMBERS),
-            parameters=draw(st.integers(0, 2**62)),
+            parameters=sum(tensors) or draw(st.integers(0, 2**62)),
             elements=draw(NUMBERS),
             saved=draw(NUMBERS),
             split=draw(st.sampled_from(SPLITS)),
@@ -36,6 +38,8 @@ def graphs(draw):
             experts=draw(st.integers(0, 1000)),
             used=draw(st.floats(0, 1, exclude_min=True)),
             block=draw(TEXTS),
+            tensors=tensors,
+            whole=draw(st.integers(0, 1000)),
         )
         layers.append(layer)
     return ModelGraph(
@@ -46,6 +50,7 @@ def graphs(draw):
         optimizer=draw(st.sampled_from(sorted(OPTIMIZERS))),
         description=draw(TEXTS),
         source=draw(TEXTS),
+        tensor_calls=draw(st.booleans()),
     )
 
 
@@ -103,6 +108,11 @@ def test_the_least_file():
             "layers[0].output: [] given; allowed: a list with at least",
         ),
         ({"layers": [LAYER | {"output": [0]}]}, "layers[0].output[0]: 0 given; allowed: from 1"),
+        (
+            {"layers": [LAYER | {"parameters": 5, "tensors": [3, 1]}]},
+            "layers.a.tensors: [3, 1] given; allowed: whole numbers from 1 whose sum is 5, its parameters",
+        ),
+        ({"tensor_calls": 1}, "tensor_calls: 1 given; allowed: "),
         ({"layers": [LAYER | {"used": 0}]}, "layers[0].used: 0 given; allowed: above 0"),
         ({"layers": [LAYER | {"flop": 0}]}, "layers[0].flop: unknown key (did you mean flops?); allowed: "),
         ({"layers": [{"name": "a", "output": [4]}]}, "layers[0].operator: missing; allowed: a value for it"),

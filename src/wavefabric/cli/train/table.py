@@ -61,7 +61,13 @@ def facts(case: Case) -> dict[str, Any]:
         "free_seconds": iteration.free_seconds,
         "calls": calls_by_purpose(iteration),
     }
-    return found | (_workload_facts(iteration.workload) if iteration.workload else {})
+    if iteration.workload:
+        found |= {
+            "model_flops_per_second_per_gpu": iteration.model_flops_per_second,
+            "model_flops_utilisation": iteration.model_flops_utilisation,
+            **_workload_facts(iteration.workload),
+        }
+    return found
 
 
 def _workload_facts(workload: Workload) -> dict[str, Any]:
@@ -104,7 +110,7 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     else:
         lines.append(("throughput", f"{rate(throughput)} iterations/s"))
     if workload is not None:
-        lines.append(("strategy", strategy_words(workload)))
+        lines += [("model FLOP/s", _flops_words(iteration)), ("strategy", strategy_words(workload))]
     least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
     lines += [
         ("computation", f"{time_words(float(compute.max(initial=0.0)))} a GPU{least}"),
@@ -124,6 +130,15 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     free = f"x free communication, which takes {time_words(iteration.free_seconds)}"
     lines.append(("", f"{case.ratio_to_free:.3f} {free}"))
     return lines
+
+
+def _flops_words(iteration: Iteration) -> str:
+    workload = iteration.workload
+    assert workload is not None
+    arithmetic = workload.precision.arithmetic
+    peak = three_digits(workload.device.peak[arithmetic] / 1e12)
+    share = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
+    return f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {share}"
 
 
 def strategy_words(workload: Workload) -> str:

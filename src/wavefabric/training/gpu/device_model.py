@@ -10,12 +10,10 @@ from functools import cached_property
 from math import exp, inf, log, sqrt
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.models.graph import OPERATORS
+from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
 #: Arithmetic that a device has a peak for.
 ARITHMETIC = ("fp32", "tf32", "bf16")
-#: Operators made of matrix products, which run at the arithmetic that is asked for; all others at fp32.
-MATRIX_OPERATORS = ("matmul", "convolution", "attention")
 
 #: Shares of the peak FLOP/s and of the memory bandwidth that a large operator reaches; of all presets.
 #:

@@ -84,15 +84,15 @@ def optimizer_states(optimizer: str) -> int:
 
 def parameters_held(layer: Layer, tensor: int, experts: int = 1) -> float:
     """Parameters of a layer on one GPU; arguments as of `forward_work`."""
-    divided = tensor if layer.split != "none" else 1
-    return layer.parameters / divided / (experts if layer.experts else 1)
+    return layer.parameters / layer.divided(tensor) / (experts if layer.experts else 1)
 
 
 def _flops_and_elements(layer: Layer, samples: float, tensor: int) -> tuple[float, float]:
     """FLOPs, and elements of activations read and written, of the forward pass on one GPU."""
     shared = {"none": 0.0, "column": 0.5, "row": 0.5, "local": 1.0}[layer.split]
-    divided = tensor if layer.split != "none" else 1
-    return layer.flops * samples / divided, layer.elements * samples * (1 - shared + shared / tensor)
+    divided = layer.divided(tensor)
+    elements = layer.elements * (1 - shared + shared / divided)
+    return layer.flops * samples / divided, elements * samples
 
 
 def _parameters_read(layer: Layer, samples: float, tensor: int, experts: int) -> float:

@@ -52,13 +52,14 @@ class LayerCalls:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients of layers that are reduced together by one call, if there is anybody to reduce them with.
+    """Gradients of layers that are updated together.
 
+    ``calls``: one that reduces all, or one for each tensor; none if there is nobody to reduce them with.
     ``parameters``: those that each GPU updates afterwards.
     """
 
     layers: tuple[int, ...]
-    call: Call | None
+    calls: tuple[Call, ...]
     parameters: float
 
 
@@ -216,11 +217,21 @@ class CallPlan:
     def _bucket(self, numbers: tuple[int, ...], groups: Groups, nbytes: float) -> Bucket:
         own = sum(self._own_parameters(number) for number in numbers)
         if len(groups[0]) == 1:
-            return Bucket(numbers, None, own)
-        if self._strategy.sharded:
-            call = self._calls.make("reduce-scatter", groups, nbytes, "gradients")
-            return Bucket(numbers, call, own / len(groups[0]))
-        return Bucket(numbers, self._calls.make("all-reduce", groups, nbytes, "gradients"), own)
+            return Bucket(numbers, (), own)
+        sharded = self._strategy.sharded
+        collective = "reduce-scatter" if sharded else "all-reduce"
+        calls = tuple(
+            self._calls.make(collective, groups, nbytes * share, "gradients")
+            for share in self._shares(numbers)
+        )
+        return Bucket(numbers, calls, own / len(groups[0]) if sharded else own)
+
+    def _shares(self, numbers: tuple[int, ...]) -> list[float]:
+        """Shares of a bucket's bytes in its calls."""
+        layer = self._model.layers[numbers[0]]
+        if not self._model.tensor_calls or self._strategy.bucket or not layer.tensors:
+            return [1.0]
+        return [size / layer.parameters for size in layer.tensors]
 
 
 def _given(*calls: Call | None) -> tuple[Call, ...]:

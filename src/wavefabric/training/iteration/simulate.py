@@ -47,6 +47,22 @@ class Iteration:
         return (self.workload.strategy.batch if self.workload else 1) / self.seconds
 
     @property
+    def model_flops_per_second(self) -> float:
+        """FLOP/s a GPU of what the model asks for: recomputation is none of it; 0 of tasks from elsewhere."""
+        if self.workload is None:
+            return 0.0
+        strategy = self.workload.strategy
+        return self.workload.model.training_flops * strategy.batch / (self.seconds * strategy.gpus)
+
+    @property
+    def model_flops_utilisation(self) -> float:
+        """The same over the device's peak in the precision used (MFU, arXiv:2204.02311, appendix B)."""
+        if self.workload is None:
+            return 0.0
+        peak = self.workload.device.peak[self.workload.precision.arithmetic]
+        return self.model_flops_per_second / peak
+
+    @property
     def exposed_seconds(self) -> float:
         """What communication adds to the iteration: the rest is hidden behind computation."""
         return self.seconds - self.free_seconds

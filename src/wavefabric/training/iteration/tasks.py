@@ -60,7 +60,7 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
         program = _program(graph, passes)
         reducing = range(parts) if sharded else (parts - 1,)
         for number, bucket in enumerate(plan.calls.buckets[stage]):
-            waits = [offsets[part] + copies[part].reductions[stage, number] for part in reducing]
+            waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[stage, number]]
             seconds = plan.update_seconds(bucket.parameters)
             program.append(graph.compute("update", plan.names(bucket.layers), stage, seconds, waits, -1))
         graph.program.append(program)
@@ -189,15 +189,15 @@ class _Microbatch:
     ----------
     passes : dict of (int, int) to _Phase
         By direction and stage.
-    reductions : dict of (int, int) to int
-        By stage and number of bucket: the task after which its gradients are there.
+    reductions : dict of (int, int) to list of int
+        By stage and number of bucket: the tasks after which its gradients are there.
     """
 
     def __init__(self, plan: _Plan, merge: bool, reduces: bool):
         self._plan, self._merge, self._reduces = plan, merge, reduces
         self.graph = TaskGraph(plan.strategy.stages)
         self.passes: dict[tuple[int, int], _Phase] = {}
-        self.reductions: dict[tuple[int, int], int] = {}
+        self.reductions: dict[tuple[int, int], list[int]] = {}
         layers = range(len(plan.model.layers))
         #: (producer, consumer): the task after which the output is where the consumer takes it.
         self._arrived: dict[tuple[int, int], int] = {}
@@ -287,9 +287,9 @@ class _Microbatch:
         if self._reduces and number in plan.bucket_after:
             phase.close()
             bucket = plan.calls.buckets[stage][plan.bucket_after[number]]
-            if bucket.call is not None:
-                task = self._call(f"gradients {plan.names(bucket.layers)}", bucket.call, [task])
-            self.reductions[stage, plan.bucket_after[number]] = task
+            name = f"gradients {plan.names(bucket.layers)}"
+            done = [self._call(name, call, [task]) for call in bucket.calls]
+            self.reductions[stage, plan.bucket_after[number]] = done or [task]
 
     def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
         """Send a gradient back to the layer whose output was taken, once all have it who took it together."""

@@ -48,7 +48,7 @@ MODELS = {
         flexflow.transformer, "FlexFlow's stand-in for BERT, 201 M parameters"
     ),
     "flexflow-inception": ModelFactory(flexflow.inception, "Inception-v3 without batch normalisation"),
-    "flexflow-ncf": ModelFactory(flexflow.ncf, "FlexFlow's NCF, 24.7 G parameters"),
+    "flexflow-ncf": ModelFactory(flexflow.ncf, "FlexFlow's NCF, 24.7 G parameters", "tables"),
 }
 
 

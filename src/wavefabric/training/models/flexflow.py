@@ -6,10 +6,12 @@ As in its copy for TopoOpt (arXiv:2202.00433; examples/cpp of its code), whose s
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from wavefabric.errors import InputError, show
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.inception import inception_v3
-from wavefabric.training.models.layers import GraphBuilder
+from wavefabric.training.models.layers import GraphBuilder, check_whole
 
 
 def transformer() -> ModelGraph:
@@ -36,6 +38,7 @@ def transformer() -> ModelGraph:
         sample=f"sequence of {tokens} vectors",
         batch=16,
         optimizer="sgd",
+        tensor_calls=True,
         description="FlexFlow's Transformer: 36 attentions and 48 dense layers of width 1024",
         source="batch: 16 a GPU, 64 tokens, 12 layers, 16 heads (scripts of TopoOpt, arXiv:2202.00433)",
     )
@@ -69,72 +72,64 @@ def _feed_forward(graph: GraphBuilder, name: str, source: str) -> str:
     return graph.linear(f"{name} dense 2", active, width, split="row")
 
 
-def inception() -> ModelGraph:
-    """Inception-v3 with biases instead of batch normalisation: 23 817 352 parameters.
+def inception(classes: int = 1000) -> ModelGraph:
+    """Inception-v3 with biases instead of batch normalisation: 23 817 352 parameters of 1000 classes.
 
-    Taken with 1000 classes, ReLU after each convolution and sizes as published; FlexFlow's has 10 classes, no
-    ReLU in its later blocks and pads one convolution more.
+    ReLU after each convolution and sizes are as published; FlexFlow's has 10 classes, no ReLU in its later
+    blocks and pads one convolution more.
     """
     return replace(
-        inception_v3(normalised=False),
+        inception_v3(normalised=False, classes=classes),
         name="flexflow-inception",
         batch=64,
         optimizer="sgd",
+        tensor_calls=True,
         source="batch: 64, FlexFlow's default (src/runtime/model.cc of TopoOpt's copy, arXiv:2202.00433)",
     )
 
 
-def ncf() -> ModelGraph:
-    """4 x 64 tables of a million rows and 7 dense layers of 4096: 24.6 G parameters, 168 M in dense layers.
+def ncf(tables: int = 64, replicated: int = 0) -> ModelGraph:
+    """4 x ``tables`` tables of a million rows and 7 dense layers of 4096: 24.7 G parameters of 64.
 
-    Each looks up 100 rows and adds them. The first dense layer has 256 MiB in fp32, the next six 64 MiB each.
+    Each looks up 100 rows and adds them. No table is divided: GPUs hold whole ones, half of them 64 and half
+    128 features wide, each of which counts as 96. ``replicated`` of those 64 wide are on all GPUs. With 64
+    the first dense layer has 256 MiB in fp32, the next six 64 MiB each.
     """
-    tables, rows, bag, factors, features = 64, 10**6, 100, 64, 128
+    check_whole("tables", tables, 10**4)
+    if replicated not in range(tables):
+        raise InputError(f"replicated: {show(replicated)} given; allowed: 0 to {tables - 1}")
+    rows, bag, factors, features = 10**6, 100, 64, 128
     graph = GraphBuilder()
     graph.block = "tables"
-    found = {}
-    for kind, width in (("factors", factors), ("perceptron", features)):
-        for who in ("user", "item"):
-            found[who, kind] = graph.add(
-                f"{who} {kind}",
-                "embedding",
-                [],
-                (tables, width),
-                flops=float(tables * width * bag),
-                parameters=tables * rows * width,
-                split="column",
-                backward=1.0,
-                used=bag / rows,
-            )
+
+    def looked_up(name: str, widths: list[int], **where: Any) -> str:
+        """Rows of tables. Few of so many are in a cache: each is read, and its gradient added, by itself."""
+        width = sum(widths)
+        tensors = tuple(rows * each for each in widths)
+        work = {"flops": float(width * bag), "elements": float(width * (bag + 1)), "used": 1 / (rows * width)}
+        return graph.add(name, "embedding", [], (width,), tensors=tensors, backward=1.0, **work, **where)
+
+    widths = [factors] * (2 * tables - replicated) + [features] * 2 * tables
+    found = [looked_up("rows", widths, split="local", whole=len(widths))]
     graph.block = "interaction"
-    factored = graph.product(
-        "factorisation", [found["user", "factors"], found["item", "factors"]], split="local"
-    )
-    pair = [found["user", "perceptron"], found["item", "perceptron"]]
-    joined = graph.concatenation("join", pair, split="local")
-    flat = graph.add(
-        "flat", "elementwise", [joined], (2 * tables * features,), elements=0.0, split="local", backward=1.0
-    )
-    product = graph.add(
-        "flat product",
-        "elementwise",
-        [factored],
-        (tables * factors,),
-        elements=0.0,
-        split="local",
-        backward=1.0,
-    )
+    if replicated:
+        found.append(looked_up("replicated rows", [factors] * replicated))
+    joined = (("user factors", factors), ("item factors", factors), ("flat", 2 * features))
+    alone: dict[str, Any] = {"elements": 0.0, "split": "local", "backward": 1.0}
+    pairs = {name: graph.add(name, "elementwise", found, (tables * size,), **alone) for name, size in joined}
+    product = graph.product("factorisation", [pairs["user factors"], pairs["item factors"]], split="local")
     single = graph.linear("factor dense", product, 1, bias=False, split="row")
     single = graph.function("factor sigmoid", single, "sigmoid")
-    tower = graph.stack("dense", flat, (4096,) * 7, last="sigmoid", first="row")
+    tower = graph.stack("dense", pairs["flat"], (4096,) * 7, last="sigmoid", first="row")
     both = graph.concatenation("both", [single, tower])
     graph.function("probability", graph.linear("prediction", both, 1), "sigmoid")
     return ModelGraph(
         "flexflow-ncf",
         tuple(graph.layers),
-        sample="100 users and items of each of 64 tables",
+        sample=f"100 users and items of each of {tables} tables",
         batch=128,
         optimizer="sgd",
-        description="FlexFlow's NCF: 256 tables of a million rows, 7 dense layers of 4096",
+        description=f"FlexFlow's NCF: {4 * tables} tables of a million rows, 7 dense layers of 4096",
         source="batch: 128 a GPU (scripts of TopoOpt, arXiv:2202.00433)",
+        tensor_calls=True,
     )

@@ -25,12 +25,12 @@ def gpt_70b(tokens: int = 4096) -> ModelGraph:
 
 def gpt3_7b(tokens: int = POSITIONS) -> ModelGraph:
     """GPT-3 6.7B: 32 blocks of width 4096; 6.66 G parameters."""
-    return _gpt3("gpt3-6.7b", tokens, blocks=32, width=4096, heads=32, batch="2 M tokens")
+    return gpt3("gpt3-6.7b", tokens, blocks=32, width=4096, heads=32, batch="2 M tokens")
 
 
 def gpt3_175b(tokens: int = POSITIONS) -> ModelGraph:
     """GPT-3 175B: 96 blocks of width 12288; 174.6 G parameters."""
-    return _gpt3("gpt3-175b", tokens, blocks=96, width=12288, heads=96, batch="3.2 M tokens")
+    return gpt3("gpt3-175b", tokens, blocks=96, width=12288, heads=96, batch="3.2 M tokens")
 
 
 def attention(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias: bool = False) -> str:
@@ -85,11 +85,21 @@ def _llama(
     )
 
 
-def _gpt3(name: str, tokens: int, *, blocks: int, width: int, heads: int, batch: str) -> ModelGraph:
+def gpt3(
+    name: str,
+    tokens: int,
+    *,
+    blocks: int,
+    width: int,
+    heads: int,
+    batch: str = "1 sequence",
+    vocabulary: int = GPT_VOCABULARY,
+) -> ModelGraph:
+    """GPT-3 of any size, fused attention; ``batch`` is what the source of its batch says."""
     check_whole("tokens", tokens, POSITIONS)
     graph = GraphBuilder()
     graph.block = "embedding"
-    word = graph.embedding("word", (tokens,), GPT_VOCABULARY, width)
+    word = graph.embedding("word", (tokens,), vocabulary, width)
     position = graph.embedding("position", (tokens,), POSITIONS, width, split="none")
     hidden = graph.sum("sum", [word, position])
     for number in range(blocks):
@@ -100,7 +110,7 @@ def _gpt3(name: str, tokens: int, *, blocks: int, width: int, heads: int, batch:
         down = graph.linear("ffn2", graph.function("gelu", wide, "gelu", split="local"), width, split="row")
         hidden = graph.sum("ffn sum", [middle, down])
     graph.block = "head"
-    vocabulary_head(graph, graph.normalisation("norm", hidden), GPT_VOCABULARY, tied=True)
+    vocabulary_head(graph, graph.normalisation("norm", hidden), vocabulary, tied=True)
     return ModelGraph(
         name,
         tuple(graph.layers),

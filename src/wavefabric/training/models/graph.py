@@ -20,6 +20,8 @@ OPERATORS = (
     "pooling",
     "softmax",
 )
+#: Operators made of matrix products, which run at the arithmetic that is asked for; all others at fp32.
+MATRIX_OPERATORS = ("matmul", "convolution", "attention")
 #: Elements of fp32 that optimizers keep for each parameter.
 OPTIMIZERS = {"sgd": 0, "momentum": 1, "rmsprop": 2, "adam": 2}
 #: How tensor parallelism cuts a layer among t GPUs. ``none``: it does not, all t do the same. ``column``:
@@ -61,6 +63,11 @@ class Layer:
         share that each of its tokens goes to.
     block : str
         The repeated block it belongs to, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
+    tensors : tuple of int
+        Elements of the tensors that its parameters consist of, such as weights and bias; none given: one.
+    whole : int
+        Tables that it consists of, if each is to stay whole: at most so many GPUs divide the layer, others
+        of the group have none of its work. 0: it may be divided at will.
     """
 
     name: str
@@ -76,6 +83,12 @@ class Layer:
     experts: int = 0
     used: float = 1.0
     block: str = ""
+    tensors: tuple[int, ...] = ()
+    whole: int = 0
+
+    def divided(self, tensor: int) -> int:
+        """GPUs that really divide it where ``tensor`` of them could."""
+        return 1 if self.split == "none" else min(tensor, self.whole or tensor)
 
     @property
     def features(self) -> int:
@@ -98,6 +111,9 @@ class ModelGraph:
     optimizer : str
         Of `OPTIMIZERS`.
     description, source : str
+    tensor_calls : bool
+        Gradients of each tensor (`Layer.tensors`) are reduced by a call of their own, as FlexFlow does;
+        else those of a layer together. Buckets of a strategy go before it.
 
     Raises
     ------
@@ -112,6 +128,7 @@ class ModelGraph:
     optimizer: str = "adam"
     description: str = ""
     source: str = ""
+    tensor_calls: bool = False
     index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -143,6 +160,15 @@ class ModelGraph:
         return sum(layer.flops for layer in self.layers)
 
     @property
+    def training_flops(self) -> float:
+        """FLOPs of matrix products, convolutions and attention for one sample, forward and backward.
+
+        What the model asks for, whoever computes it: no recomputation, not even that of fused attention.
+        """
+        products = (layer for layer in self.layers if layer.operator in MATRIX_OPERATORS)
+        return sum(layer.flops * (1 + min(layer.backward, 2.0)) for layer in products)
+
+    @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of layers between which a pipeline may be cut; a layer without a block is one."""
         found: list[list[int]] = []
@@ -169,9 +195,12 @@ def _check(layer: Layer, earlier: Iterable[str]) -> None:
             )
     if not layer.output or any(n < 1 for n in layer.output):
         raise InputError(f"{where}.output: {show(layer.output)} given; allowed: whole numbers from 1")
-    for key in ("flops", "parameters", "elements", "saved", "backward", "experts"):
+    for key in ("flops", "parameters", "elements", "saved", "backward", "experts", "whole"):
         value = getattr(layer, key)
         if not (isfinite(value) and 0 <= value < 1e30):
             raise InputError(f"{where}.{key}: {show(value)} given; allowed: 0 or more, below 1e30")
+    if layer.tensors and (min(layer.tensors) < 1 or sum(layer.tensors) != layer.parameters):
+        allowed = f"whole numbers from 1 whose sum is {layer.parameters}, its parameters"
+        raise InputError(f"{where}.tensors: {show(list(layer.tensors))} given; allowed: {allowed}")
     if not 0 < layer.used <= 1:
         raise InputError(f"{where}.used: {show(layer.used)} given; allowed: above 0, up to 1")

@@ -9,7 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from wavefabric.errors import InputError, show
 from wavefabric.files.faults import one_line
@@ -55,6 +64,8 @@ class LayerTable(_Table):
     experts: Annotated[StrictInt, Field(ge=0, le=10**6)] = 0
     used: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     block: StrictStr = ""
+    tensors: Annotated[list[_Side], Field(max_length=10**4)] = []
+    whole: _Whole = 0
 
 
 class ModelTable(_Table):
@@ -68,6 +79,7 @@ class ModelTable(_Table):
     optimizer: _Optimizer = "adam"
     description: StrictStr = ""
     source: StrictStr = ""
+    tensor_calls: StrictBool = False
     layers: list[LayerTable]
 
 
@@ -85,12 +97,15 @@ def to_json(graph: ModelGraph) -> str:
     All numbers of a layer are of one sample and its forward pass, as `Layer` says: ``flops`` (multiplication
     and addition are two), ``parameters``, ``elements`` (of activations read and written), ``saved``
     (elements kept for the backward pass), ``split`` (``"none"``, ``"column"``, ``"row"``, ``"local"``),
-    ``backward`` (over forward), ``experts``, ``used`` (share of the parameters a sample reads), ``block``.
+    ``backward`` (over forward), ``experts``, ``used`` (share of the parameters a sample reads), ``block``,
+    ``tensors`` (elements of each), ``whole`` (tables that no two GPUs divide). ``tensor_calls`` of the model:
+    gradients are reduced by a call a tensor.
     A layer's ``inputs`` come before it; none: it reads the model's input.
     """
     head = {"format": FORMAT, "version": VERSION, "name": graph.name, "sample": graph.sample}
     head |= {"batch": graph.batch, "optimizer": graph.optimizer}
     head |= {"description": graph.description, "source": graph.source}
+    head |= {"tensor_calls": True} if graph.tensor_calls else {}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in head.items()]
     layers = ",\n".join(f"    {_dump(_changed(layer))}" for layer in graph.layers)
     return "\n".join(["{", *lines, '  "layers": [', layers, "  ]", "}"]) + "\n"
@@ -132,7 +147,8 @@ def from_json(text: str) -> ModelGraph:
 
 def _layer(table: LayerTable) -> Layer:
     values = table.model_dump()
-    return Layer(**values | {"inputs": tuple(table.inputs), "output": tuple(table.output)})
+    values |= {key: tuple(values[key]) for key in ("inputs", "output", "tensors")}
+    return Layer(**values)
 
 
 def load_graph(path: str | Path) -> ModelGraph:

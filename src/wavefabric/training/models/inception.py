@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.models.layers import GraphBuilder
+from wavefabric.training.models.layers import GraphBuilder, check_whole
 
 #: A convolution: channels, kernel, stride, whether padded to keep the size.
 Step = tuple[int, tuple[int, int], int, bool]
@@ -21,11 +21,12 @@ class _Inception(GraphBuilder):
         self.normalised = normalised
 
 
-def inception_v3(auxiliary: bool = False, normalised: bool = True) -> ModelGraph:
+def inception_v3(auxiliary: bool = False, normalised: bool = True, classes: int = CLASSES) -> ModelGraph:
     """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds.
 
     ``normalised`` False: convolutions have biases and no batch normalisation.
     """
+    check_whole("classes", classes, 10**6)
     graph = _Inception(normalised)
     hidden = _stem(graph)
     for number, pooled in enumerate((32, 64, 64)):
@@ -34,14 +35,14 @@ def inception_v3(auxiliary: bool = False, normalised: bool = True) -> ModelGraph
     for number, channels in enumerate((128, 160, 160, 192)):
         hidden = _mixed(graph, f"mixed 6{'bcde'[number]}", hidden, _mixed_b(channels), 192)
     if auxiliary:
-        _auxiliary(graph, hidden)
+        _auxiliary(graph, hidden, classes)
     hidden = _mixed(graph, "mixed 7a", hidden, _REDUCTION_B, 0)
     for letter in "bc":
         hidden = _mixed_c(graph, f"mixed 7{letter}", hidden)
     graph.block = "classifier"
     pooled = graph.pooling("mean", hidden, (8, 8))
     flat = graph.add("flat", "elementwise", [pooled], (2048,), elements=0.0, backward=1.0)
-    graph.loss("loss", graph.linear("logits", flat, CLASSES))
+    graph.loss("loss", graph.linear("logits", flat, classes))
     return ModelGraph(
         "inception-v3" + ("-auxiliary" if auxiliary else ""),
         tuple(graph.layers),
@@ -130,10 +131,10 @@ def _mixed_c(graph: _Inception, block: str, source: str) -> str:
     return graph.concatenation("join", ends, 0, split="local")
 
 
-def _auxiliary(graph: _Inception, source: str) -> None:
+def _auxiliary(graph: _Inception, source: str, classes: int) -> None:
     """The classifier on the side of the last 17 x 17 block."""
     graph.block = "auxiliary"
     mean = graph.pooling("mean", source, (5, 5), stride=3)
     hidden = _chain(graph, "unit", mean, [_same(128), (768, (5, 5), 1, False)])
     flat = graph.add("flat", "elementwise", [hidden], (768,), elements=0.0, backward=1.0)
-    graph.loss("loss", graph.linear("logits", flat, CLASSES))
+    graph.loss("loss", graph.linear("logits", flat, classes))

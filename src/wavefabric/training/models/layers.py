@@ -83,6 +83,7 @@ class GraphBuilder:
         saved += sum(self._keep(source, prod(self.shape(source))) for source in keep)
         saved += self._keep(name, prod(output)) if keep_output else 0.0
         numbers.setdefault("elements", float(sum(sizes) + prod(output)))
+        numbers.setdefault("parameters", sum(numbers.get("tensors", ())))
         inputs = tuple(dict.fromkeys(source for source in sources if isinstance(source, str)))
         layer = Layer(name, operator, inputs, output, saved=saved, block=self.block, **numbers)
         self.layers.append(layer)
@@ -115,14 +116,14 @@ class GraphBuilder:
         With ``experts`` each has a matrix of its own and each row of the source meets that of one.
         """
         shape = self.shape(source)
-        weights = (0 if tied else shape[-1] * features) + bias * features
+        tensors = (0 if tied else shape[-1] * features, bias * features)
         return self.add(
             name,
             "matmul",
             [source],
             (*shape[:-1], features),
             flops=2.0 * prod(shape) * features,
-            parameters=weights * max(experts, 1),
+            tensors=tuple(size * max(experts, 1) for size in tensors if size),
             keep=[source],
             split=split,
             backward=2.0 if isinstance(source, str) else 1.0,
@@ -151,7 +152,7 @@ class GraphBuilder:
             [source],
             output,
             flops=2.0 * weights * prod(output[1:]),
-            parameters=weights + bias * channels,
+            tensors=(weights, channels) if bias else (weights,),
             keep=[source],
             split="column",
             backward=2.0 if isinstance(source, str) else 1.0,
@@ -195,7 +196,7 @@ class GraphBuilder:
             [source],
             shape,
             flops=float(NORMALISATION_FLOPS * prod(shape)),
-            parameters=scales * shape[-1],
+            tensors=(shape[-1],) * scales,
             keep=[source],
             split=split,
             backward=1.5,
@@ -211,7 +212,7 @@ class GraphBuilder:
             [source],
             shape,
             flops=float(NORMALISATION_FLOPS * size),
-            parameters=2 * shape[0],
+            tensors=(shape[0],) * 2,
             elements=3.0 * size,
             keep=[source],
             split="local",
