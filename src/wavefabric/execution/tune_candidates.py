@@ -46,6 +46,7 @@ def candidates(
             seen.add(key)
             verify(proved)
             yield choice, schedule
+        del proved, schedule  # before the next is built: each may take 0.5 GB
 
 
 def choices(collective: str, ranks: int) -> list[Choice]:
@@ -87,4 +88,4 @@ def _traffic(schedule: Schedule) -> bytes:
     """Digest of what is sent from whom to whom in each round, whatever the order within it."""
     t, columns = schedule.transfers, ("round", "src", "dst", "reduce")
     rows = np.stack([*(t[name].astype(np.int64) for name in columns), transfer_elements(schedule)])
-    return sha256(np.take(rows, np.lexsort(rows[::-1]), axis=1)).digest()
+    return sha256(np.take(rows, np.lexsort(rows[::-1]), axis=1).tobytes()).digest()

@@ -44,6 +44,7 @@ def predict(
                     times, model = _times(schedule, sizes, fabric, model, options)
                 for size, time in zip(sizes, times, strict=True):
                     rows[collective, size].append(TimedChoice(replace(choice, protocol=protocol), time))
+            del schedule  # before the next is built
     if kernels is not None:
         rows = {key: _launched(row, kernels.issue * 1e6) for key, row in rows.items()}
     return rows, model

@@ -77,6 +77,8 @@ def _changed(**values):
         (_changed(gpus=True), "gpus: true given; allowed: a whole number"),
         (_changed(sharded=1), "sharded: 1 given; allowed: true or false"),
         (_changed(bucket=-1), "bucket: -1 given; allowed: from 0"),
+        (_changed(bucket=1e15), "bucket: 1000000000000000.0 given; allowed: below 1000000000000000.0"),
+        (_changed(layers=[1]), "layers: [1] given; allowed: a table"),
         (_changed(pipelin=2), "pipelin: unknown key"),
         (_changed(layers={"no": {"data": 8}}), 'layers: "no" given; allowed: layers of chain'),
         (_changed(layers={"l1": {"data": 8, "row": 1}}), "layers.l1.row: unknown key"),

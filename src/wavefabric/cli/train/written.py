@@ -34,7 +34,7 @@ class ResultOptions(OutputOptions):
         return not self.compare and any((self.output, self.trace, self.chakra))
 
 
-def check_files(result: ResultOptions, inputs: Sequence[str], gpus: int, with_strategy: bool) -> None:
+def check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, with_strategy: bool) -> None:
     """Refuse files that cannot or must not be written."""
     given: dict[str, Any] = {name: path for name in _SINGLE if (path := getattr(result, name)) is not None}
     if result.compare:
@@ -51,8 +51,8 @@ def check_files(result: ResultOptions, inputs: Sequence[str], gpus: int, with_st
 
         schema()
         if not result.chakra.name:  # Path("") is Path(".")
-            given = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
-            raise InputError(f"--chakra: {given} given; allowed: NAME of the files NAME.RANK.et")
+            shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
+            raise InputError(f"--chakra: {shown} given; allowed: NAME of the files NAME.RANK.et")
         for rank in range(gpus):
             check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
 

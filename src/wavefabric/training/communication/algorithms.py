@@ -268,9 +268,10 @@ def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:
     """Sizes as whole numbers, and by what they were multiplied."""
     if not sizes:
         return [], 1.0
-    if all(isinstance(size, int) for size in sizes):
-        common = gcd(*sizes)
-        return [size // common for size in sizes], 1 / common
+    whole = [size for size in sizes if isinstance(size, int)]
+    if len(whole) == len(sizes):
+        common = gcd(*whole)
+        return [size // common for size in whole], 1 / common
     exact = [Fraction(size) for size in sizes]
     multiple = lcm(*(f.denominator for f in exact))
     counts = [int(f * multiple) for f in exact]
