@@ -25,6 +25,8 @@ from wavefabric.errors import InputError
 
 _AXES = "xyz"
 
+#: Time steps at most: the account of the energy has a number for each.
+MOST_STEPS = 10**8
 #: What the Python API calls each number; its keys are the names that `check` can be given others for.
 PYTHON_NAMES: dict[str, str] = {
     **{f"shape.{axis}": "grid.shape" for axis in _AXES},
@@ -110,6 +112,7 @@ def _grid(problem: Problem, rules: _Rules) -> None:
         rules.above_zero(f"spacing.{axis}", spacing)
     rules.above_zero("dt", problem.dt)
     rules.count("steps", problem.steps, 1)
+    rules.require(problem.steps <= MOST_STEPS, "steps", problem.steps, f"up to {MOST_STEPS}")
     rules.above_zero("reference_speed", problem.reference_speed)
     for axis, points, _, size, alpha in axes:
         rules.count(f"pml_size.{axis}", size, 0)

@@ -239,8 +239,8 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
         raise InputError(f"sensor: is a transducer; allowed: {allowed}")
     # k-wave-python warns whoever reads the public name.
     reversal = getattr(sensor, "_time_reversal_boundary_data", None)
-    if reversal is None and "time_reversal_boundary_data" in getattr(sensor, "__dict__", {}):
-        reversal = sensor.time_reversal_boundary_data
+    if reversal is None:
+        reversal = getattr(sensor, "__dict__", {}).get("time_reversal_boundary_data")
     if reversal is not None:
         allowed = "None (use it as a source instead)"
         raise InputError(f"sensor.time_reversal_boundary_data: is set; allowed: {allowed}")
