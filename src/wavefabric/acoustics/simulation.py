@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, positive, require
-from wavefabric.acoustics.check.options import check_options
 from wavefabric.acoustics.check.rules import check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
@@ -22,6 +21,7 @@ from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
+from wavefabric.acoustics.run_options import check_options
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
