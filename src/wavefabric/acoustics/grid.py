@@ -121,8 +121,8 @@ class Grid:
         """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
 
         ``cfl`` is c_max Δt / min Δx, as in k-Wave's ``makeTime``. Where density jumps so that this is not
-        proved to be stable, steps are tried, on a GPU if there is one, which takes as long as some 64 steps
-        of a run; where they grow, it is the largest that does not, and you are warned
+        proved to be stable, the largest eigenvalue of a step is found, on a GPU if there is one, which takes
+        as long as some 60 to 500 steps of a run; a time step that grows is made shorter, and you are warned
         (`wavefabric.acoustics.stability.stable_time_step.stability`).
         """
         from wavefabric.acoustics.stability.stable_time_step import stable_step

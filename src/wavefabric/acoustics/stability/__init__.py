@@ -1,4 +1,4 @@
-"""How long a time step may be: bounds, trial steps, and the energy balance of a run.
+"""How long a time step may be: bounds, the largest eigenvalue, trial steps; and what is watched in a run.
 
 May import `problem`, `choose_stages`, `threads`, `solver`, `parallel` and `lifecycle`; takes a `Problem`
 alone.
