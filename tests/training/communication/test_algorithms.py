@@ -72,6 +72,11 @@ def test_rings_serve_the_largest_groups():
         recipes("ring", "all-to-all", 4000, True)
 
 
+def test_where_all_rounds_are_needed_trees_serve_groups_too_large_for_a_ring():
+    assert recipes("ring", "all-reduce", 2048, True) == (Recipe("ring"),)
+    assert recipes("ring", "all-reduce", 2048, True, whole=True) == (Recipe("double-tree"),)
+
+
 def test_what_a_user_may_say():
     assert [parse_collective(name) for name in CHOICES] == list(CHOICES)
     assert [parse_collective(name) for name in ALIASES] == list(ALIASES.values())

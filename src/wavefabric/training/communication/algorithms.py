@@ -61,9 +61,9 @@ class Recipe:
     def __str__(self) -> str:
         return ", ".join([self.algorithm, *(f"{key} {value}" for key, value in self.options)])
 
-    def refused(self, collective: str, ranks: int) -> str | None:
-        """Why it cannot be, in one line."""
-        if self.algorithm == "ring" and collective != "all-to-all" and ranks <= MOST_RANKS:
+    def refused(self, collective: str, ranks: int, whole: bool = False) -> str | None:
+        """Why it cannot be, in one line; ``whole``: with all its rounds."""
+        if not whole and self.algorithm == "ring" and collective != "all-to-all" and ranks <= MOST_RANKS:
             return None  # `folded` needs no table of all chunks
         return why_refused(self.algorithm, collective, ranks, **dict(self.options))
 
@@ -106,7 +106,9 @@ def parse_collective(text: str) -> str:
     raise InputError(f"collective: {show(text)} given; allowed: {allowed}")
 
 
-def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[Recipe, ...]:
+def recipes(
+    choice: str, collective: str, ranks: int, photonic: bool, whole: bool = False
+) -> tuple[Recipe, ...]:
     """Algorithms of which the one that takes the least time serves a group of so many GPUs.
 
     Parameters
@@ -118,6 +120,8 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
     ranks : int
         GPUs of a group, at least 2.
     photonic : bool
+    whole : bool
+        All rounds are needed, also those of a ring, which are alike.
 
     Returns
     -------
@@ -129,8 +133,8 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
         unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's algorithm 3 on a photonic
         fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds the radix of a
         recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for
-        groups that an algorithm refuses otherwise, a ring; for all-to-alls the first that can of Bruck's
-        algorithm and one pair after the other.
+        groups that an algorithm refuses otherwise, a ring; else the first that can of trees, Bruck's algorithm
+        and one pair after the other.
 
     Raises
     ------
@@ -143,12 +147,12 @@ def recipes(choice: str, collective: str, ranks: int, photonic: bool) -> tuple[R
         wanted = _all_to_all(choice, ranks, photonic)
     else:
         wanted = _sums(choice, collective, ranks, FEW_PIECES if photonic else PIECES)
-    fitting = [r for r in wanted if r.refused(collective, ranks) is None]
+    fitting = [r for r in wanted if r.refused(collective, ranks, whole) is None]
     if not fitting:
-        others = (Recipe(name) for name in ("ring", "bruck", "pairwise"))
-        fitting = [r for r in others if r.refused(collective, ranks) is None][:1]
+        others = (Recipe(name) for name in ("ring", "double-tree", "bruck", "pairwise"))
+        fitting = [r for r in others if r.refused(collective, ranks, whole) is None][:1]
     if not fitting:
-        raise InputError(wanted[0].refused(collective, ranks) or "ranks: no algorithm")
+        raise InputError(wanted[0].refused(collective, ranks, whole) or "ranks: no algorithm")
     return tuple(fitting)
 
 

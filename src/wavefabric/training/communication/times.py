@@ -214,7 +214,9 @@ class Communication:
 
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
-        found = recipes(self.collective, call.collective, len(call.groups[0]), self.photonic)
+        found = recipes(
+            self.collective, call.collective, len(call.groups[0]), self.photonic, whole=self.incremental
+        )
         return _CallTime(found, tuple(self._lines(call, recipe) for recipe in found))
 
     def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
