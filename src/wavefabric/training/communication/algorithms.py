@@ -133,8 +133,8 @@ def recipes(
         unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's algorithm 3 on a photonic
         fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds the radix of a
         recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for
-        groups that an algorithm refuses otherwise, a ring; else the first that can of trees, Bruck's algorithm
-        and one pair after the other.
+        groups that an algorithm refuses otherwise, a ring; else the first that can of trees, Bruck's
+        algorithm and one pair after the other.
 
     Raises
     ------
