@@ -168,7 +168,7 @@ def test_bad_path(command, tmp_path, name, content, words):
         (["--output", "run.toml/out.h5"], ["run.toml", "not a folder"]),
         (["--output", "x" * 300 + ".h5"], ["cannot be"]),
         (["--device", "tpu"], ["solver.device", "tpu", "cuda"]),
-        (["--threads", "0"], ["solver.threads", "0", "from 1"]),
+        (["--threads", "0"], ["--threads", "0", "from 1"]),
         (["--threads", "two"], ["--threads", "integer"]),
         (["--frobnicate"], ["--frobnicate"]),
     ],

@@ -143,7 +143,7 @@ def test_ranks_find_the_same(comm, options):
     problem = layered(shape=(24, 8, 40))
     one = LargestEigenvalue(problem, CPU, np.float64)(5e-8)
     several = LargestEigenvalue(problem, comm, np.float64, options)(5e-8)
-    assert several == pytest.approx(one, rel=1e-9 if options.kind == "global" else 0.02)
+    assert several == pytest.approx(one, rel=1e-9 if options.kind == "global" else 0.06)
 
 
 def test_kernels_of_a_gpu_find_the_same(kernel_device):

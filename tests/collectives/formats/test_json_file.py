@@ -188,7 +188,7 @@ MALFORMED = {
     'name: "a\\nb"; allowed: text of one line, not empty': put("name", value="a\nb"),
     'name: ""; allowed: text of one line, not empty': put("name", value=""),
     "name: 3; allowed: text of one line, not empty": put("name", value=3),
-    'name: "\\ud800"; allowed: text of one line, not empty': put("name", value="\ud800"),
+    'schedule: half a character, \\ud800; allowed: text in Unicode': put("name", value="\ud800"),
     'schedule: unknown key "nmae"; allowed: format, version, name, ranks, buffers, transfers, pre, post, '
     "msccl": put("nmae", value=1),
     "msccl: null; allowed: an object with the keys protocol, channels, most_bytes": put("msccl", value=None),
