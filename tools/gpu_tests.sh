@@ -1,7 +1,7 @@
 #!/bin/bash
 # Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
 #   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
-#   tools/gpu_tests.sh sanitizer  compute-sanitizer over the kernels that wait for others and the fused passes
+#   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused passes
 #   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then with kernels that store in other GPUs
 set -u
 python=${PYTHON:-python3} status=0
@@ -22,7 +22,7 @@ sanitizer)
     files+=" tests/optics/propagation/test_peer_sweeps.py tests/acoustics/parallel/test_peers.py"
     files+=" tests/acoustics/solver/test_stages.py"
     for tool in memcheck racecheck; do
-        said compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all $pytest -m gpu -x $files
+        said compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all $pytest -m gpu -x $files "${@:2}"
     done
     ;;
 ranks)
