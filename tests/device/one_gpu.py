@@ -49,8 +49,17 @@ def _shared_by_ranks(size):
 
     from wavefabric.device.cuda import CudaDevice
 
+    class Shared(CudaDevice):
+        """Threads capture one after the other, on the one stream that is for it."""
+
+        capturing = threading.Lock()
+
+        def graph(self, work):
+            with self.capturing:
+                return super().graph(work)
+
     words = [np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.uint32, 1) for _ in range(size)]
-    return CudaDevice(), [cupy.cuda.Stream(non_blocking=True) for _ in range(size)], words
+    return Shared(), [cupy.cuda.Stream(non_blocking=True) for _ in range(size)], words
 
 
 def some_examples(count):
