@@ -59,12 +59,16 @@ must hold item 0 of rank 0
 
 
 class _State:
-    """What each chunk holds: its item, `_NOTHING` if none, and its origins as words of 64 ranks."""
+    """What each chunk holds: its item, `_NOTHING` if none, and its origins as words of 64 ranks.
+
+    Where nothing is added up sets of origins only travel: the number of each stands for it.
+    """
 
     def __init__(self, schedule: Schedule, m: Moves):
         self.schedule, self.moves = schedule, m
-        self.words = -(-schedule.ranks // 64)
         self.reduces = schedule.transfers["reduce"][m.transfer]
+        self.numbers: dict[int, int] | None = None if self.reduces.any() else {}
+        self.words = -(-schedule.ranks // 64) if self.numbers is None else 1
         self.item = np.full(m.chunks, _NOTHING, np.int64)
         self.origins = np.zeros((m.chunks, self.words), np.uint64)
         #: The move that writes a chunk in the round at hand, -1 for none.
@@ -77,8 +81,12 @@ class _State:
         keys = sorted(held)
         at = np.array(keys, np.int64).reshape(-1, 3)
         item = np.array([held[k][0] for k in keys], np.int64)
-        packed = b"".join(int(held[k][1]).to_bytes(8 * self.words, "little") for k in keys)
-        origins = np.frombuffer(packed, "<u8").reshape(-1, self.words)
+        if self.numbers is not None:
+            numbers = [self.numbers.setdefault(held[k][1], len(self.numbers)) for k in keys]
+            origins = np.array(numbers, np.uint64).reshape(-1, 1)
+        else:
+            packed = b"".join(_packed(held[k][1], self.words) for k in keys)
+            origins = np.frombuffer(packed, "<u8").reshape(-1, self.words)
         return chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
 
     def play(self, first: int, last: int) -> None:
@@ -87,17 +95,15 @@ class _State:
         reduce = self.reduces[first:last]
         number = np.arange(first, last)
         self.writer[dst[::-1]] = number[::-1]  # of several the first stays
-        item, origins, there = self.item[src], self.origins[src], self.origins[dst]
-        wrong = (
-            (self.writer[src] >= 0)
-            | (self.writer[dst] != number)
-            | (item == _NOTHING)
-            | reduce & ((item != self.item[dst]) | (origins & there).any(axis=1))
-        )
+        item, origins = self.item[src], self.origins[src]
+        wrong = (self.writer[src] >= 0) | (self.writer[dst] != number) | (item == _NOTHING)
+        added = np.flatnonzero(reduce)
+        there = self.origins[dst[added]]
+        wrong[added] |= (item[added] != self.item[dst[added]]) | (origins[added] & there).any(axis=1)
         if wrong.any():
             self._refuse(first + int(np.argmax(wrong)))
-        self.item[dst] = item
-        self.origins[dst] = np.where(reduce[:, None], origins | there, origins)
+        origins[added] |= there
+        self.item[dst], self.origins[dst] = item, origins
         self.writer[dst] = -1
 
     def _refuse(self, move: int) -> None:
@@ -128,14 +134,22 @@ class _State:
         if not wrong.any():
             return
         i = int(np.argmax(wrong))
-        held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
+        held = self._holding(self.item[chunk[i]], self.origins[chunk[i]])
         where = chunk_name(self.schedule, *sorted(post)[i])
-        must = _holding(int(item[i]), origins[i])
+        must = self._holding(item[i], origins[i])
         raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 
+    def _holding(self, item: int, origins: np.ndarray) -> str:
+        if item == _NOTHING:
+            return "nothing"
+        if self.numbers is not None:
+            held, words = list(self.numbers)[int(origins[0])], -(-self.schedule.ranks // 64)
+            origins = np.frombuffer(_packed(held, words), "<u8")
+        return f"item {item} of {_ranks(origins)}"
 
-def _holding(item: int, origins: np.ndarray) -> str:
-    return "nothing" if item == _NOTHING else f"item {item} of {_ranks(origins)}"
+
+def _packed(ranks: int, words: int) -> bytes:
+    return int(ranks).to_bytes(8 * words, "little")
 
 
 def _ranks(words: np.ndarray) -> str:

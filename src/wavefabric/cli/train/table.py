@@ -22,9 +22,12 @@ from wavefabric.units import three_digits, time_words
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
     """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
     sizes: dict[str, list[float]] = {}
+    shares: dict[int, float] = {}  # many calls have the same messages
     for call in iteration.graph.call:
         if call is not None:
-            size = call.bytes if not call.messages else sum(m[2] for m in call.messages) * call.bytes
+            if id(call.messages) not in shares:
+                shares[id(call.messages)] = sum(m[2] for m in call.messages) if call.messages else 1
+            size = shares[id(call.messages)] * call.bytes
             sizes.setdefault(call.purpose, []).append(size)
     return {
         purpose: {
