@@ -134,9 +134,9 @@ class _State:
         if not wrong.any():
             return
         i = int(np.argmax(wrong))
-        held = self._holding(self.item[chunk[i]], self.origins[chunk[i]])
+        held = self._holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
         where = chunk_name(self.schedule, *sorted(post)[i])
-        must = self._holding(item[i], origins[i])
+        must = self._holding(int(item[i]), origins[i])
         raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 
     def _holding(self, item: int, origins: np.ndarray) -> str:
