@@ -77,9 +77,9 @@ def storing_ranks(request, monkeypatch):
         from one_gpu import together_on_one_gpu
 
         if os.environ.get("WAVEFABRIC_TEST_GRAPHS") == "no":
-            from wavefabric.acoustics.solver.stages import Stages
+            from wavefabric.acoustics.solver.layout import Layout
 
-            monkeypatch.setattr(Stages, "captured", False)
+            monkeypatch.setattr(Layout, "captured", False)
         return together_on_one_gpu
     from stand_in_gpus import EmulatedGpu, together
 

@@ -9,13 +9,13 @@ import pytest
 from emulated_device import EmulatedDevice
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.choose_stages import advice, make_stages, needed_bytes
+from wavefabric.acoustics.choose_stages import CUDA, advice, make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.device import fftw, get_device
 from wavefabric.device.cpu import CpuDevice
 
@@ -29,8 +29,8 @@ def test_stages_on_a_cpu(cpu):
 
     for shape in [(24, 20, 18), (13, 17, 11), (8, 8, 2)]:
         assert type(make_stages(cpu, problem(shape, pml=False), np.float32)) is FusedCpuStages
-    assert type(make_stages(cpu, problem((24, 20, 1)), np.float32)) is Stages
-    assert type(make_stages(cpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages
+    assert type(make_stages(cpu, problem((24, 20, 1)), np.float32)) is PlainStages
+    assert type(make_stages(cpu, problem((24, 20, 18)), np.float32, plain=True)) is PlainStages
 
 
 @pytest.mark.gpu
@@ -41,16 +41,13 @@ def test_stages_on_a_gpu():
     for dtype in (np.float32, np.float64):
         assert type(make_stages(gpu, problem((24, 20, 18)), dtype)) is FusedCudaStages
         for shape in [(13, 20, 18), (35, 20, 18), (24, 22, 18), (24, 20, 17), (24, 20, 1)]:
-            assert type(make_stages(gpu, problem(shape), dtype)) is Stages
-    assert type(make_stages(gpu, problem((24, 20, 18)), np.float32, plain=True)) is Stages
+            assert type(make_stages(gpu, problem(shape), dtype)) is PlainStages
+    assert type(make_stages(gpu, problem((24, 20, 18)), np.float32, plain=True)) is PlainStages
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_grids_of_the_fused_stages_for_a_gpu(dtype):
     """Sizes of 2, 3, 5 and 7 in three dimensions, Nx even: real rows are complex ones of half the length."""
-    from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
-    from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
-
     slabs, blocks = Options("global"), Options("local", (2, 1, 1), overlap=5)
     for shape, fused in [
         ((24, 20, 18), True),
@@ -62,12 +59,12 @@ def test_grids_of_the_fused_stages_for_a_gpu(dtype):
         ((24, 20, 17), False),
         ((24, 20, 1), False),
     ]:
-        assert FusedCudaStages.supports(decompose(shape, 1), dtype) == fused
+        assert CUDA["one"].supports(decompose(shape, 1), dtype) == fused
         if shape[2] > 1:
-            assert FusedCudaGlobalStages.supports(decompose(shape, 2, slabs), dtype) == fused
+            assert CUDA["global"].supports(decompose(shape, 2, slabs), dtype) == fused
     # Of a block it is the points with its overlaps that count: 20 + 10, 30 + 10, not 21 + 10.
     for nx, fused in [(40, True), (50, True), (41, False)]:
-        assert FusedCudaLocalStages.supports(decompose((nx, 40, 40), 2, blocks), dtype) == fused
+        assert CUDA["local"].supports(decompose((nx, 40, 40), 2, blocks), dtype) == fused
 
 
 def test_advice():
@@ -127,7 +124,7 @@ def test_without_fftw(cpu, monkeypatch):
         for number in range(5):
             step.take(number)
         found.append(stages.fields.p.copy())
-    assert type(stages) is Stages
+    assert type(stages) is PlainStages
     assert abs(found[0] - found[1]).max() < 1e-12 * abs(found[0]).max()
 
 

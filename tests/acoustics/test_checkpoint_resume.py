@@ -17,7 +17,7 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.results import checkpoint_file as files
@@ -279,7 +279,7 @@ def test_an_impatient_ctrl_c_within_a_step(place, tmp_path, monkeypatch, every, 
     if place.name != "cpu":
         pytest.skip("a step on a GPU is one replay")
     flat = Leg(place, "flat", tmp_path)
-    wanted, plain, count = whole(flat), getattr(Stages, stage), []
+    wanted, plain, count = whole(flat), getattr(PlainStages, stage), []
 
     def impatient(self, *arguments):
         plain(self, *arguments)
@@ -288,7 +288,7 @@ def test_an_impatient_ctrl_c_within_a_step(place, tmp_path, monkeypatch, every, 
             press()
             press()
 
-    monkeypatch.setattr(Stages, stage, impatient)
+    monkeypatch.setattr(PlainStages, stage, impatient)
     with pytest.raises(KeyboardInterrupt):
         flat.run(every=every)
     assert flat.path.exists() == (every is not None)

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
-from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
-from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
+from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
+from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
-from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
 from wavefabric.acoustics.solver.axis_passes_cuda import longest_axes
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.fused_layout import FusedLayout
+from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.exchange import Communicator
 from wavefabric.spectral.vector_butterflies import PRIMES
 
-#: The plain stages and those fused for GPUs, of one rank and of several.
-_PLAIN = {"one": Stages, "global": GlobalStages, "local": LocalStages}
-_CUDA = {"one": FusedCudaStages, "global": FusedCudaGlobalStages, "local": FusedCudaLocalStages}
+
+class Form(NamedTuple):
+    """Stages, and the layout of their fields over ranks."""
+
+    stages: type[Any]
+    layout: type[Layout]
+
+    def supports(self, decomposition: Decomposition, dtype: np.dtype) -> bool:
+        bases = {subdomain.basis for subdomain in decomposition.subdomains}
+        served = self.stages.supports(decomposition.shape, bases, dtype)
+        return served and self.layout.supports(decomposition, dtype)
+
+
+#: By how ranks share the grid: stages of whole-array transforms, and those fused for GPUs.
+PLAIN = {
+    "one": Form(PlainStages, Layout),
+    "global": Form(PlainStages, GlobalLayout),
+    "local": Form(PlainStages, LocalLayout),
+}
+CUDA = {
+    "one": Form(FusedCudaStages, FusedLayout),
+    "global": Form(FusedCudaStages, FusedGlobalLayout),
+    "local": Form(FusedCudaStages, FusedLocalLayout),
+}
+_ONE_SIDED = Form(FusedCudaStages, OneSidedLayout)
 
 
 def make_stages(
@@ -42,28 +69,26 @@ def make_stages(
     else:
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
-    stores = comm is not None and comm.stores
-    kind = _kind(device, np.dtype(dtype), decomposition, plain, stores)
+    one_sided = comm is not None and comm.stores
+    kind, layout = _form(device, np.dtype(dtype), decomposition, plain, one_sided)
     local = restrict_problem(problem, subdomain)
-    pitch = kind.pitch(subdomain, dtype)
+    pitch = kind.pitch(subdomain, np.dtype(dtype))
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
-    stages = kind(coefficients, Fields(coefficients), comm, decomposition)
-    stages.transform_pressure()
+    stages = kind(layout(coefficients, Fields(coefficients), comm, decomposition))
+    stages.begin()
     return stages
 
 
-def _kind(
-    device, dtype, decomposition: Decomposition, plain: bool = False, stores: bool = False
-) -> type[Stages]:
-    """The class of stages, the same on all ranks; ``stores`` as of `Communicator`."""
+def _form(device, dtype, decomposition: Decomposition, plain: bool = False, one_sided: bool = False) -> Form:
+    """The same on all ranks; ``one_sided``: whether kernels store in other ranks' memory."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
-    fused: type[Stages] = _CUDA[sharing]
+    fused = CUDA[sharing]
     if device.name == "cpu":
         from wavefabric.acoustics.solver.fused_cpu import FusedCpuStages  # here: it takes Numba along
 
-        fused = FusedCpuStages if sharing == "one" else _PLAIN[sharing]
-    kind = fused if not plain and fused.supports(decomposition, dtype) else _PLAIN[sharing]
-    return FusedCudaGlobalPeerStages if stores and kind is FusedCudaGlobalStages else kind
+        fused = Form(FusedCpuStages, Layout) if sharing == "one" else PLAIN[sharing]
+    form = fused if not plain and fused.supports(decomposition, dtype) else PLAIN[sharing]
+    return _ONE_SIDED if one_sided and form is CUDA["global"] else form
 
 
 def advice(device, problem: Problem, dtype, decomposition: Decomposition | None = None) -> list[str]:
@@ -72,12 +97,12 @@ def advice(device, problem: Problem, dtype, decomposition: Decomposition | None 
     That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
     """
     decomposition = decomposition or decompose(problem.shape, 1)
-    kind = _kind(device, np.dtype(dtype), decomposition)
-    if kind.by_index:
+    form = _form(device, np.dtype(dtype), decomposition)
+    if form.stages.by_index:
         note = find_materials(problem, dtype).note()
         return [note] if note else []
     one = decomposition.ranks == 1
-    if problem.dimensions == 2 or kind not in _PLAIN.values() or (device.name == "cpu" and not one):
+    if problem.dimensions == 2 or form.stages is not PlainStages or (device.name == "cpu" and not one):
         return []
     sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
     if device.name == "cpu":
@@ -106,13 +131,14 @@ def needed_bytes(
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
-    kind = _kind(device, dtype, decomposition, stores=stores)
+    kind, layout = _form(device, dtype, decomposition, one_sided=stores)
     materials = find_materials(problem, dtype) if kind.by_index else None
     return max(
         Coefficients.nbytes(problem, subdomain, dtype, device, materials)
         + Fields.nbytes(problem, subdomain, dtype)
         + SourceTerms.nbytes(problem, subdomain, dtype)
-        + kind.nbytes(problem, dtype, device, decomposition, rank)
+        + kind.nbytes(problem, dtype, device, subdomain)
+        + layout.nbytes(problem, dtype, decomposition, rank)
         + recorder_bytes(problem, recording, subdomain, dtype)
         for rank, subdomain in enumerate(decomposition.subdomains)
     )

@@ -230,7 +230,7 @@ class _Run:
             with interrupt:
                 self._take_steps(interrupt, progress)
                 report.steps = self._done
-                self._stages.finish_exchanges()
+                self._stages.layout.finish_exchanges()
                 if self._done < self._problem.steps:
                     keep = True
                     self._close_report()
@@ -310,7 +310,7 @@ class _Run:
         self._last_status = (self._done, now)
         lost = self._lost(status, watches)
         if status.interrupted or lost:
-            self._stages.finish_exchanges()
+            self._stages.layout.finish_exchanges()
         if status.interrupted:
             self._agreed = True
             interrupt.stop()

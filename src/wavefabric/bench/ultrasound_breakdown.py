@@ -117,15 +117,15 @@ class _Case:
     def compute(self) -> float:
         """ms of a step that never fills its overlaps."""
         stepper = self.stepper()
-        halo = stepper.stages.halo  # type: ignore[attr-defined]
-        stepper.stages.finish_exchanges()  # their memory is freed
+        halo = stepper.stages.layout.halo  # type: ignore[attr-defined]
+        stepper.stages.layout.finish_exchanges()  # their memory is freed
         halo.exchanges = {count: NoExchange() for count in halo.exchanges}
         stepper.begin_anew()
         return self.time(stepper)
 
     def run(self, compute: float) -> dict[str, Any]:
         stepper = self.stepper()
-        halo: HaloExchange = stepper.stages.halo  # type: ignore[attr-defined]
+        halo: HaloExchange = stepper.stages.layout.halo  # type: ignore[attr-defined]
         counted = {count: _Counted(exchange) for count, exchange in halo.exchanges.items()}
         halo.exchanges = counted  # type: ignore[assignment]
         stepper.begin_anew(1)  # a graph would tell nobody
@@ -135,7 +135,7 @@ class _Case:
         stepper.begin_anew()
         times = self.steps.times(stepper)
         # A fused step leaves an exchange under way.
-        stepper.stages.finish_exchanges()
+        stepper.stages.layout.finish_exchanges()
         fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
         pack = self.time(self.packing(stepper, fields, each))
         if self.comm.stores:

@@ -76,7 +76,7 @@ class Stepper:
 
     def finite(self) -> bool:
         """Whether the field still is one, after all steps; collective."""
-        self.stages.finish_exchanges()
+        self.stages.layout.finish_exchanges()
         return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 

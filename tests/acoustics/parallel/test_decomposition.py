@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from wavefabric.acoustics.choose_stages import CUDA
 from wavefabric.acoustics.parallel.decomposition import (
     Options,
     decompose,
@@ -15,7 +16,6 @@ from wavefabric.acoustics.parallel.decomposition import (
     smooth,
     widened,
 )
-from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
 from wavefabric.errors import InputError
 
 EMPTY = -1
@@ -174,7 +174,7 @@ def test_default_local_grids():
 def test_blocks_along_x_suit_the_fused_passes(shape, grid):
     """Rows of an even number of points where that is possible: one odd block would slow all ranks."""
     found = decompose(shape, math.prod(grid), Options("local", grid))
-    assert FusedCudaLocalStages.supports(found, np.dtype(np.float32))
+    assert CUDA["local"].supports(found, np.dtype(np.float32))
     assert all(part.size[0] % 2 == 0 for part in found.subdomains)
     odd = decompose((41, 64, 64), 2, Options("local", (2, 1, 1), 8))
     assert sum(part.owned_size[0] for part in odd.subdomains) == 41

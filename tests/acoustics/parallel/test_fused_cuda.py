@@ -16,8 +16,8 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages, FusedCudaLocalStages
-from wavefabric.acoustics.parallel.stages import GlobalStages, LocalStages
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
+from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 from wavefabric.acoustics.solver import coefficients
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
 
@@ -39,7 +39,7 @@ def test_local(comm, absorption, nonlinear, seed, number):
     problem = noise_problem((40, 40, 40), absorption, nonlinear, seed)
     options = Options("local", grids[number], overlap=5)
     fused, found = run_steps(comm, problem, np.float64, options, False)
-    assert isinstance(fused, FusedCudaLocalStages)
+    assert isinstance(fused.layout, FusedLocalLayout)
     _, wanted = run_steps(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
         np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
@@ -54,8 +54,8 @@ def test_local_rows_of_overlaps_in_odd_planes(comm, cut):
     }[cut]
     problem, options = noise_problem(shape, "power_law", True, 0), Options("local", grid, 5)
     fused, found = run_steps(comm, problem, np.float64, options, False)
-    assert isinstance(fused, FusedCudaLocalStages)
-    rows = fused._overlap_rows.tolist()
+    assert isinstance(fused.layout, FusedLocalLayout)
+    rows = fused.layout._overlap_rows.tolist()
     nz, ny, _ = fused.coefficients.shape
     assert ny % 2 == 1
     assert len(rows) == {"y": 10 * nz, "z": 10 * ny}[cut]
@@ -72,7 +72,7 @@ def test_odd_rows_take_plain_stages(comm, kind):
     stages = make_stages(
         comm.device, random.problem(shape), np.float64, False, comm, decompose(shape, comm.size, options)
     )
-    assert type(stages) is {"local": LocalStages, "global": GlobalStages}[kind]
+    assert type(stages.layout) is {"local": LocalLayout, "global": GlobalLayout}[kind]
 
 
 @pytest.mark.parametrize(("absorption", "nonlinear", "seed"), CASES)
@@ -80,7 +80,7 @@ def test_odd_rows_take_plain_stages(comm, kind):
 def test_global(comm, absorption, nonlinear, seed, shape):
     problem = noise_problem(shape, absorption, nonlinear, seed)
     fused, found = run_steps(comm, problem, np.float64, Options("global"), False)
-    assert isinstance(fused, FusedCudaGlobalStages)
+    assert isinstance(fused.layout, FusedGlobalLayout)
     for name, field in alone(comm, problem, np.float64).items():
         if name in found:
             np.testing.assert_allclose(

@@ -11,8 +11,8 @@ from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.fused_cuda import FusedCudaLocalStages
-from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
+from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout
+from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.problem import Recording
 from wavefabric.errors import LateRank
 from wavefabric.exchange import solo
@@ -34,14 +34,16 @@ def fields_of(ranks, size, problem, options, kind):
 
     def work(comm):
         stages, found = run_steps(comm, problem, np.float64, options)
-        assert isinstance(stages, kind)
-        stages.finish_exchanges()
+        assert isinstance(stages.layout, kind)
+        stages.layout.finish_exchanges()
         comm.check()
         assert not getattr(comm.device, "loaded_late", ())
-        if kind is FusedCudaGlobalPeerStages:
+        if kind is OneSidedLayout:
             # All that has come was waited for: what is put next finds room.
             others = [rank for rank in range(comm.size) if rank != comm.rank]
-            taken, came = (comm.device.to_host(each) for each in (stages._counts, stages._flags.own))
+            taken, came = (
+                comm.device.to_host(each) for each in (stages.layout._counts, stages.layout._flags.own)
+            )
             taken = taken[..., 2:]
             np.testing.assert_array_equal(came[..., others], taken)
             assert (taken > 0).all()
@@ -65,7 +67,7 @@ def agree(found, wanted, tolerance):
 )
 def test_global(storing_ranks, cpu, shape, absorption, nonlinear, seed):
     problem = noise_problem(shape, absorption, nonlinear, seed)
-    found = fields_of(storing_ranks, 2, problem, Options("global"), FusedCudaGlobalPeerStages)
+    found = fields_of(storing_ranks, 2, problem, Options("global"), OneSidedLayout)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
 
@@ -87,7 +89,8 @@ def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch
         comm.symmetric = noted
         stages = make_stages(comm.device, problem, dtype, comm=comm, decomposition=cut)
         taken = sum(each.own.nbytes for each in shared if each.own.dtype == complex)
-        estimated = type(stages).nbytes(problem, dtype, comm.device, cut, comm.rank)
+        estimated = stages.nbytes(problem, dtype, comm.device, cut.subdomains[comm.rank])
+        estimated += stages.layout.nbytes(problem, dtype, cut, comm.rank)
         more = [
             needed_bytes(problem, Recording(()), dtype, comm.device, cut, stores) for stores in (True, False)
         ]
@@ -114,11 +117,11 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
         others = [rank for rank in range(3) if rank != comm.rank]
         for call in range(1, 4):
             flags[others] = call
-            stages._z.await_ranks(flags, taken, comm.rank, stages._patience)
+            stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._patience)
             comm.check()
             assert taken[0] == call
         flags[others[0]] = 4
-        stages._z.await_ranks(flags, taken, comm.rank, stages._patience)
+        stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._patience)
         with pytest.raises(LateRank, match=f"^transposes: rank {others[1]} did not come"):
             comm.check()
         return True
@@ -141,8 +144,8 @@ def test_local(storing_ranks, monkeypatch, absorption, nonlinear, seed, grid):
     )
     with monkeypatch.context() as patch, stand_in() as modules:
         patch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
-        wanted = fields_of(partial(by_threads, modules), 2, problem, options, FusedCudaLocalStages)
-    found = fields_of(storing_ranks, 2, problem, options, FusedCudaLocalStages)
+        wanted = fields_of(partial(by_threads, modules), 2, problem, options, FusedLocalLayout)
+    found = fields_of(storing_ranks, 2, problem, options, FusedLocalLayout)
     if storing_ranks is together_on_one_gpu:
         agree(found, wanted, 1e-11)
     else:

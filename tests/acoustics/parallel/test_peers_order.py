@@ -7,7 +7,7 @@ from rank_steps import CASES, noise_problem
 from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.parallel.fused_peers_cuda import FusedCudaGlobalPeerStages
+from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.solver.step import Step
 
 #: Spectra that a pass along z puts into planes, but for those that are told their number.
@@ -34,8 +34,9 @@ def events_of(stages, launched, rank, ranks):
 
     Arrays are (way, number): columns (0) and planes (1) of three spectra.
     """
-    arrays = {(w, n): a for w, each in enumerate((stages._columns, stages._flat)) for n, a in enumerate(each)}
-    flags = {stages._flags.own[w, n].ctypes.data: (w, n) for w in range(2) for n in range(3)}
+    layout = stages.layout
+    arrays = {(w, n): a for w, each in enumerate((layout._columns, layout._flat)) for n, a in enumerate(each)}
+    flags = {layout._flags.own[w, n].ctypes.data: (w, n) for w in range(2) for n in range(3)}
     others = [other for other in range(ranks) if other != rank]
 
     def touched(arguments):
@@ -92,7 +93,7 @@ def test_spectra_are_put_where_nobody_works(transports, monkeypatch, shape, abso
 
     def work(comm):
         stages = make_stages(comm.device, problem, np.float64, comm=comm)
-        assert isinstance(stages, FusedCudaGlobalPeerStages)
+        assert isinstance(stages.layout, OneSidedLayout)
         step, out = Step(stages), comm.device.empty(stages.coefficients.shape, np.float64)
         for number in range(4):
             step.take(number)

@@ -180,7 +180,7 @@ def test_overlaps_are_filled_before_every_transform(comm, monkeypatch, name):
     given = made_problem(name)
     decomposition = decompose(given.shape, comm.size, Options("local", overlap=4))
     stages = make_stages(comm.device, given, np.float64, plain=True, comm=comm, decomposition=decomposition)
-    filled, fill, forward = [], stages.fill_overlaps, stages._forward
+    filled, fill, forward = [], stages.layout.fill_overlaps, stages.layout.fft.forward
 
     def fill_overlaps(fields):
         filled.extend(map(id, fields))
@@ -190,8 +190,8 @@ def test_overlaps_are_filled_before_every_transform(comm, monkeypatch, name):
         filled.remove(id(real))  # once for each time
         forward(real, spectrum)
 
-    monkeypatch.setattr(stages, "fill_overlaps", fill_overlaps)
-    monkeypatch.setattr(stages, "_forward", transform)
+    monkeypatch.setattr(stages.layout, "fill_overlaps", fill_overlaps)
+    monkeypatch.setattr(stages.layout.fft, "forward", transform)
     fields_of(stages, 2)
     factor = comm.device.asarray(
         unstaggering(stages.coefficients.problem, stages.coefficients.subdomain)[1], complex

@@ -27,7 +27,7 @@ from wavefabric.acoustics.solver.axis_passes_cuda import (
     usable,
 )
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, derivatives, scaled_squares
+from wavefabric.acoustics.solver.fused_layout import axis_passes, derivatives, scaled_squares
 from wavefabric.acoustics.solver.shell import places, runs_along
 
 REALS = [np.float32, np.float64]
@@ -313,7 +313,7 @@ def along_z(shape, share):
     c = Coefficients(EmulatedDevice(), with_time_step(shape, share), np.float64, pitch(shape[0], np.float64))
     squares = scaled_squares(c)
     assert sum(float(k2.max()) for k2 in squares) == pytest.approx((share * math.pi) ** 2)
-    passes = FusedCudaStages._passes(c, Fields(c), c.shape, "Z")
+    passes = axis_passes(c, Fields(c), c.shape, "Z")
     return c, passes, [c.device.asarray(k2, np.float64) for k2 in squares]
 
 

@@ -14,7 +14,8 @@ from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.plain_stages import PlainStages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 def test_layer_at_its_ends():
@@ -182,10 +183,10 @@ def test_bytes_without_kappa(cpu, more):
 def test_stages_that_store_kappa_count_it(cpu):
     """Plain stages store it before a step is captured; the fused ones of a GPU compute it in each."""
     given = problem((10, 8, 6))
-    one, kappa = decompose(given.shape, 1), 8 * 6 * 8 * (10 // 2 + 1)
+    whole, kappa = Subdomain.whole(given.shape), 8 * 6 * 8 * (10 // 2 + 1)
     fields, spectra = 8 * given.points, 2 * kappa
-    assert Stages.nbytes(given, np.dtype(float), cpu, one, 0) == 3 * fields + 3 * spectra + kappa
-    assert FusedCudaStages.nbytes(given, np.dtype(float), EmulatedDevice(), one, 0) == 3 * spectra
+    assert PlainStages.nbytes(given, np.dtype(float), cpu, whole) == 3 * fields + 3 * spectra + kappa
+    assert FusedCudaStages.nbytes(given, np.dtype(float), EmulatedDevice(), whole) == 3 * spectra
     assert "kappa" in vars(make_stages(cpu, given, np.float64, plain=True).coefficients)
 
 

@@ -12,9 +12,10 @@ from random_problems import C, pressure_source, problem, transducer, velocity_so
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.axis_passes_cuda import medium_forms
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages, scaled_squares
+from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.solver.fused_layout import scaled_squares
 from wavefabric.acoustics.solver.operators import unstaggering
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy
 from wavefabric.device import get_device
@@ -394,7 +395,7 @@ def test_plain_stages_in_single_precision(place, name):
 
 def check_plain(place, name, dtype):
     got, stages = taken(place, name, dtype, plain=True)
-    assert type(stages) is Stages
+    assert type(stages) is PlainStages
     check(got, expected(name), dtype)
 
 

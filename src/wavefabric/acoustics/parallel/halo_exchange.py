@@ -10,6 +10,7 @@ from wavefabric.acoustics.parallel.decomposition import Decomposition, halo_mess
 from wavefabric.acoustics.parallel.window import window
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.coefficients import Coefficients
 from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.peer_regions import region_exchange
@@ -34,6 +35,12 @@ class HaloExchange:
                 comm.device.asarray(window(name, n, overlap if blocks > 1 else 0).astype(dtype))
                 for n, blocks in zip(owned[::-1], decomposition.grid[::-1], strict=True)
             ]
+
+    @classmethod
+    def of(cls, coefficients: Coefficients, comm: Communicator, decomposition: Decomposition) -> HaloExchange:
+        """That of the fields of a rank's block."""
+        c = coefficients
+        return cls(comm, decomposition, c.shape, c.dtype, cls.counts(c.problem))
 
     @staticmethod
     def counts(problem: Problem) -> set[int]:

@@ -11,24 +11,28 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import plane_passes
-from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.layout import Layout
 from wavefabric.acoustics.solver.plane_passes import StepSource
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
 from wavefabric.acoustics.solver.source_terms import SourceTerm
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.stages import Shape, Stages
+from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch, usable
 
 passes: Any = plane_passes  # compiled functions, whose many arguments come in groups
 
 
 class FusedCpuStages(Stages):
-    """Same stages, same answers to round-off as `Stages`, fewer passes over memory."""
+    """Same stages, same answers to round-off as `PlainStages`, fewer passes over memory.
 
-    _scratch_fields = 0  # gradients never leave the cache
+    Gradients never leave the cache.
+    """
 
-    def __init__(self, coefficients: Coefficients, fields: Fields, comm=None, decomposition=None):
-        c, device = coefficients, coefficients.device
+    def __init__(self, layout: Layout):
+        super().__init__(layout)
+        c, device = self.coefficients, self.coefficients.device
         nz, ny, nx = c.shape
         width, threads = c.half_shape[2], device.threads
         self._axes = AxisTransforms(c.shape, c.dtype, c.up, c.down)
@@ -48,22 +52,27 @@ class FusedCpuStages(Stages):
             False,
         )
         self._points: dict[int, tuple] = {}
-        super().__init__(coefficients, fields, comm, decomposition)
+        _ = c.kappa  # before the first step
 
     @classmethod
-    def supports(cls, decomposition, dtype) -> bool:
+    def supports(cls, shape: Shape, bases: set[Shape], dtype: np.dtype) -> bool:
         """In three dimensions, with sizes of prime factors up to 31 that are not too long: `usable`."""
-        return decomposition.shape[2] > 1 and usable(decomposition.shape)
+        return shape[2] > 1 and all(map(usable, bases))
 
     @classmethod
-    def pitch(cls, subdomain, dtype) -> int:
+    def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:
         return pitch(subdomain.basis[0], dtype)
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, device: Any, subdomain: Subdomain) -> int:
+        kappa = dtype.itemsize * math.prod(subdomain.spectral_shape)
+        return super().nbytes(problem, dtype, device, subdomain) + kappa
 
     def velocity(self, active: tuple[bool, ...]) -> None:
         super().velocity(active)
         self.transforms += 6
 
-    def _update_velocity(self, pml, dt, active: tuple[bool, ...]) -> None:
+    def _update_velocity(self, pml: list, dt: Any, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
         self.sources.refresh(f.clock, active)  # now, while one spectrum is free
         s0, s1, _ = self._spectra

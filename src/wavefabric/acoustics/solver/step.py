@@ -42,10 +42,10 @@ class Step:
                 stages.initial_pressure(initial)
             stages.tick()
             return
-        key = active, stages.pending is not None
+        key = active, stages.layout.pending is not None
         if key not in self._captured:
             stages.prepare_sources(active)
-            if not stages.captured or (stages.over_ranks and key not in self._taken):
+            if not stages.layout.captured or (stages.layout.over_ranks and key not in self._taken):
                 # As written: what exchanges need for the first time is made ready.
                 self._taken.add(key)
                 self._advance(active)
@@ -55,7 +55,7 @@ class Step:
         captured = self._captured[key]
         captured.repeat()
         stages.transforms += captured.transforms
-        stages.pending = captured.pending
+        stages.layout.pending = captured.pending
 
     def forget(self) -> None:
         """Take steps as written again, before they are captured: what the stages call is another now."""
@@ -72,7 +72,7 @@ class Step:
         before = stages.transforms
         repeat = stages.coefficients.device.graph(work)
         transforms, stages.transforms = stages.transforms - before, before
-        return _Captured(repeat, transforms, stages.pending)
+        return _Captured(repeat, transforms, stages.layout.pending)
 
     def _advance(self, active: tuple[bool, ...]) -> None:
         self.stages.velocity(active)  # u ← pml (pml u − Δt/ρ₀ ∂p), sources of velocity

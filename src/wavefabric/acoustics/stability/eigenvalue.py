@@ -80,7 +80,7 @@ class LargestEigenvalue:
         try:
             return self._iterate(_Operator(stages, dt), stages)
         finally:
-            stages.finish_exchanges()
+            stages.layout.finish_exchanges()
             stages.coefficients.device.synchronize()
 
     def _iterate(self, operator: _Operator, stages: Stages) -> float:
@@ -161,10 +161,10 @@ class _Operator:
 
     def _step_from_rest(self) -> None:
         stages = self._stages
-        stages.finish_exchanges()
+        stages.layout.finish_exchanges()
         for component in stages.fields.u:
             component[...] = 0
         stages.transform_pressure()
         self._step.take(self._number)
         self._number += 1
-        stages.finish_exchanges()
+        stages.layout.finish_exchanges()

@@ -31,7 +31,7 @@ def growth(steps: FreeSteps, dt: float) -> float:
     try:
         return _grow(steps, Step(stages), Energy(stages), count)
     finally:
-        stages.finish_exchanges()
+        stages.layout.finish_exchanges()
         stages.coefficients.device.synchronize()
 
 

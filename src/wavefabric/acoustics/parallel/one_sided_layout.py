@@ -1,4 +1,4 @@
-"""The fused GPU stages of slabs whose kernels store in each other's memory: passes write transposed."""
+"""The layout of slabs for fused GPU passes that store in each other's memory: passes write transposed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from wavefabric.acoustics.parallel.decomposition import Decomposition
-from wavefabric.acoustics.parallel.fused_cuda import FusedCudaGlobalStages
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.exchange import Communicator
+from wavefabric.acoustics.solver.axis_passes_cuda import AxisPasses
+from wavefabric.acoustics.solver.fused_layout import axis_passes
 from wavefabric.spectral.distributed import box_shape, boxes
 
 _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag", np.uint64)]
@@ -22,22 +22,23 @@ def scatter_type(ranks: int) -> np.dtype:
     return np.dtype([("ranks", _OUTLET, (ranks,)), ("calls", np.uint64), ("done", np.uint64)])
 
 
-class FusedCudaGlobalPeerStages(FusedCudaGlobalStages):
-    """`FusedCudaGlobalStages` of a communicator with ``stores``.
+class OneSidedLayout(FusedGlobalLayout):
+    """`FusedGlobalLayout` of a communicator with ``stores``.
 
-    A pass along y puts what it makes into the columns of all ranks, a pass along z into their planes. There
-    is room: who has waited for a spectrum of all ranks knows that they are done with what they read before.
+    A pass along y puts what it makes into the columns of all ranks, a pass along z into their planes. No
+    acknowledgement is sent: a spectrum that has come from all ranks proves that they have read the last one.
     """
 
     @classmethod
-    def nbytes(cls, problem: Problem, dtype, device, decomposition: Decomposition, rank: int) -> int:
-        """With three spectra once more, as columns; nothing is packed."""
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+        """Three spectra once more, as columns; nothing is packed."""
         nx, ny, _ = decomposition.shape
         planes = max(subdomain.size[2] for subdomain in decomposition.subdomains)
-        columns = super(FusedCudaGlobalStages, cls).nbytes(problem, dtype, device, decomposition, rank)
-        return columns + 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
+        return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
 
-    def _connect(self, c: Coefficients, comm: Communicator, decomposition: Decomposition) -> None:
+    def _connect(self) -> None:
+        comm, decomposition = self._ranks()
+        c = self.coefficients
         device, pitch = c.device, c.half_shape[2]
         _, planes, _, columns = boxes(decomposition.shape, decomposition.grid)
         self._z_first = [box[2][0] for box in planes]
@@ -78,12 +79,10 @@ class FusedCudaGlobalPeerStages(FusedCudaGlobalStages):
     def _new_spectra(self, count: int) -> list:
         return self._flat
 
-    def _local_passes(self, coefficients: Coefficients, fields: Fields):
-        c = coefficients
-        return self._passes(c, fields, c.shape, self._local_axes, self._y_first[1:], self._scatter[0])
-
-    def _column_passes(self, c: Coefficients, fields: Fields, shape):
-        return self._passes(c, fields, shape, "Z", self._z_first[1:], self._scatter[1])
+    def _passes(self) -> tuple[AxisPasses, AxisPasses]:
+        c, f = self.coefficients, self.fields
+        flat = axis_passes(c, f, c.shape, "XY", self._y_first[1:], self._scatter[0])
+        return flat, axis_passes(c, f, self._columns_shape(), "Z", self._z_first[1:], self._scatter[1])
 
     def _await(self, way: int, numbers: Sequence[int]) -> None:
         """Spectra of these numbers are there: columns (0) or planes (1)."""
@@ -91,22 +90,22 @@ class FusedCudaGlobalPeerStages(FusedCudaGlobalStages):
             assert self._comm is not None
             for number in numbers:
                 flags, taken = self._flags.own[way, number], self._counts[way, number, 2:]
-                self._z.await_ranks(flags, taken, self._comm.rank, self._patience)
+                self.column_passes.await_ranks(flags, taken, self._comm.rank, self._patience)
 
-    def _gradient_spectra(self) -> None:
-        self._axes.y_scatter(self._spectra[0], 0, True)
+    def gradient(self) -> None:
+        self.plane_passes.y_scatter(self.spectra[0], 0, True)
         self._await(0, [0])
-        self._z.run("z_gradient", *self._columns[:2], *self._squares, self._up[2])
+        self.column_passes.run("z_gradient", *self._columns[:2], *self.squares, self.up[2])
         self._await(1, [0, 1])
-        self._axes.run("y_gradient", *self._spectra, *self._up[:2], layers=2)
+        self.plane_passes.run("y_gradient", *self.spectra, *self.up[:2], layers=2)
 
-    def _through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
+    def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:
-            self._axes.y_scatter(self._spectra[number], number, along_y)
+            self.plane_passes.y_scatter(self.spectra[number], number, along_y)
         for number in numbers:
             self._await(0, [number])
             along_z(self._columns, [number])
         for number in numbers:
             self._await(1, [number])
             if along_y:
-                self._axes.y_transform([self._spectra[number]], True)
+                self.plane_passes.y_transform([self.spectra[number]], True)

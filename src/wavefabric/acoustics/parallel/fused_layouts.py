@@ -1,0 +1,188 @@
+"""The layouts of several ranks for fused GPU passes: slabs of one Fourier basis, blocks with their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from wavefabric.acoustics.parallel.decomposition import Decomposition, halo_messages
+from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.axis_passes_cuda import AxisPasses
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.fused_layout import FusedLayout, axis_passes, derivatives
+from wavefabric.acoustics.solver.subdomain import Subdomain
+from wavefabric.exchange import Communicator
+from wavefabric.exchange.peer_regions import region_exchange
+from wavefabric.spectral.distributed import boxes, transpose_messages
+
+
+class FusedGlobalLayout(FusedLayout):
+    """Slabs: a rank holds planes for the passes along x and y, and columns for those along z.
+
+    Spectra change between the two by transposes. Those of several spectra follow one another, each under the
+    work on its neighbours.
+    """
+
+    def __init__(
+        self, coefficients: Coefficients, fields: Fields, comm: Communicator, decomposition: Decomposition
+    ):
+        super().__init__(coefficients, fields, comm, decomposition)
+        c, (nx, ny, _) = coefficients, decomposition.shape
+        # Along y a rank has all of k_y, unlike in its columns.
+        whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
+        self.unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
+        self.up[:2] = derivatives(c, 1, whole)[:2]
+
+    @classmethod
+    def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:
+        """Slabs alone."""
+        return decomposition.grid[:2] == (1, 1)
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+        """Three spectra once more as columns, and what leaves and comes of each, there and back."""
+        subdomain = decomposition.subdomains[rank]
+        nx, ny, _ = decomposition.shape
+        columns = math.prod(subdomain.spectral_shape)
+        planes = subdomain.size[2] * ny * (nx // 2 + 1)
+        stays = subdomain.size[2] * subdomain.spectral_shape[1] * subdomain.spectral_shape[2]
+        return 2 * dtype.itemsize * (3 * columns + 6 * (planes + columns - 2 * stays))
+
+    def _connect(self) -> None:
+        comm, decomposition = self._ranks()
+        _, planes, _, columns = boxes(decomposition.shape, decomposition.grid)
+        forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
+        c, flat, tall = self.coefficients, self._spectrum_shape(), self.coefficients.half_shape
+        self._forth = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
+        self._back = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
+        self._columns = [c.device.empty(tall, c.complex) for _ in range(3)]
+
+    def _passes(self) -> tuple[AxisPasses, AxisPasses]:
+        c, f = self.coefficients, self.fields
+        return axis_passes(c, f, c.shape, "XY"), axis_passes(c, f, self._columns_shape(), "Z")
+
+    def _columns_shape(self) -> tuple[int, ...]:
+        """Of a grid whose half spectra are the columns of this rank."""
+        _, decomposition = self._ranks()
+        return (*self.coefficients.half_shape[:2], decomposition.shape[0])
+
+    def _spectrum_shape(self) -> tuple[int, ...]:
+        c, (_, decomposition) = self.coefficients, self._ranks()
+        return c.shape[0], decomposition.shape[1], c.half_shape[2]
+
+    def _send_planes(self, number: int) -> None:
+        self._forth[number].start([self.spectra[number]])
+
+    def _receive_columns(self, number: int) -> None:
+        self._forth[number].finish([self._columns[number]])
+
+    def _send_columns(self, number: int) -> None:
+        self._back[number].start([self._columns[number]])
+
+    def _receive_planes(self, number: int) -> None:
+        self._back[number].finish([self.spectra[number]])
+
+    def gradient(self) -> None:
+        self.plane_passes.y_transform(self.spectra[:1], False)
+        self._send_planes(0)
+        self._receive_columns(0)
+        self.column_passes.run("z_gradient", *self._columns[:2], *self.squares, self.up[2])
+        self._send_columns(0)
+        self._send_columns(1)
+        self._receive_planes(0)
+        self._receive_planes(1)
+        self.plane_passes.run("y_gradient", *self.spectra, *self.up[:2], layers=2)
+
+    def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
+        for number in numbers:
+            if along_y:
+                self.plane_passes.y_transform([self.spectra[number]], False)
+            self._send_planes(number)
+        for number in numbers:
+            self._receive_columns(number)
+            along_z(self._columns, [number])
+            self._send_columns(number)
+        for number in numbers:
+            self._receive_planes(number)
+            if along_y:
+                self.plane_passes.y_transform([self.spectra[number]], True)
+
+
+class FusedLocalLayout(FusedLayout):
+    """Blocks: overlaps travel while planes that lack none are transformed along y.
+
+    Rows of the overlaps alone are transformed along x once more when they are filled; where x is cut, every
+    row has overlaps and all are.
+    """
+
+    def _connect(self) -> None:
+        comm, decomposition = self._ranks()
+        c = self.coefficients
+        self.halo = HaloExchange.of(c, comm, decomposition)
+        nz, ny, nx = c.shape
+        z, y, x = c.subdomain.owned
+        whole_rows = x == slice(0, nx)
+        overlap = np.ones((nz, ny), bool)
+        if whole_rows:
+            overlap[z, y] = False
+        self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
+        #: Planes that are transformed along y while the overlaps travel.
+        self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
+        if c.lossy and not c.stokes:
+            self.exchanged = self._absorption_fields(comm, decomposition)
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+        """The halo, and ρ₀∇·u where there is dispersion."""
+        subdomain = decomposition.subdomains[rank]
+        rate = dtype.itemsize * math.prod(subdomain.size) if operators.disperses(problem) else 0
+        return HaloExchange.nbytes(problem, subdomain, dtype) + rate
+
+    def _absorption_fields(self, comm: Communicator, decomposition: Decomposition) -> tuple:
+        """What absorption transforms: p is free until it is known, so one field more at most."""
+        c, p = self.coefficients, self.fields.p
+        sent = np.zeros(c.shape[:2], np.uint8)
+        for message in halo_messages(decomposition):
+            if message.src == comm.rank:
+                sent[message.src_box[:2]] = 1
+        flags = c.device.asarray(sent.reshape(-1))
+        if c.disperses:
+            return c.device.zeros(c.shape, c.dtype), p, flags
+        return p, None, flags
+
+    # --- Exchanges -------------------------------------------------------------------------------------
+
+    def start_exchange(self, fields: list, spectra: list) -> None:
+        self.halo.start(fields)
+        self.pending = fields, list(spectra)
+
+    def finish_exchanges(self) -> None:
+        """What is under way arrives, and its rows are transformed along x.
+
+        The last step leaves p under way; what comes later would land in memory that others use by then.
+        """
+        if self.pending is not None:
+            fields, spectra = self.pending
+            self.pending = None
+            self.halo.finish(fields)
+            self.plane_passes.x_forward(fields, spectra, self._overlap_rows)
+
+    def forward_y(self, spectra: list) -> None:
+        early = self._early
+        if self.pending is None or early.start == early.stop:
+            self.finish_exchanges()
+            self.plane_passes.y_transform(spectra, False)
+            return
+        self.plane_passes.y_transform([s[early] for s in spectra], False)
+        self.finish_exchanges()
+        for planes in (slice(0, early.start), slice(early.stop, spectra[0].shape[0])):
+            if planes.start < planes.stop:
+                self.plane_passes.y_transform([s[planes] for s in spectra], False)
+
+    def fill_overlaps(self, fields: list) -> None:
+        self.finish_exchanges()
+        self.halo.fill(fields)

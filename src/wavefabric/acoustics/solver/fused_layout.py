@@ -1,0 +1,110 @@
+"""Spectra and kernels of a step that is fused axis by axis on a GPU; between the axes there is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.acoustics.materials.find import AT_POINTS
+from wavefabric.acoustics.solver import axis_passes_cuda, operators
+from wavefabric.acoustics.solver.axis_passes_cuda import AxisPasses, medium_forms
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.subdomain import Subdomain
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.parallel.decomposition import Decomposition
+    from wavefabric.exchange import Communicator
+
+
+class FusedLayout(Layout):
+    """The whole grid on one GPU; base of the layouts over ranks.
+
+    ``plane_passes`` are those along x and y, ``column_passes`` along z; ``up`` and
+    ``down`` are `derivatives`, ``squares`` `scaled_squares`, on the device.
+    """
+
+    #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
+    unstagger_y: Any = None
+    #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, ρ or None, and flags of the rows sent.
+    exchanged: tuple | None = None
+
+    def __init__(
+        self,
+        coefficients: Coefficients,
+        fields: Fields,
+        comm: Communicator | None = None,
+        decomposition: Decomposition | None = None,
+    ):
+        super().__init__(coefficients, fields, comm, decomposition)
+        c = coefficients
+        self.up, self.down = (derivatives(c, sign) for sign in (1, -1))
+        self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
+        self.plane_passes, self.column_passes = self._passes()
+
+    def _passes(self) -> tuple[AxisPasses, AxisPasses]:
+        """Kernels of planes and of columns."""
+        passes = axis_passes(self.coefficients, self.fields, self.coefficients.shape, "XYZ")
+        return passes, passes
+
+    def start_exchange(self, fields: list, spectra: list) -> None:
+        """Fields and their spectra along x are complete; they are next transformed along y."""
+
+    def forward_y(self, spectra: list) -> None:
+        """Transform spectra along y."""
+        self.plane_passes.y_transform(spectra, False)
+
+    def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
+        """Spectra of these numbers along y, ``along_z(spectra, numbers)``, and back along y."""
+        some = [self.spectra[number] for number in numbers]
+        if along_y:
+            self.forward_y(some)
+        along_z(self.spectra, numbers)
+        if along_y:
+            self.plane_passes.y_transform(some, True)
+
+    def gradient(self) -> None:
+        """The spectrum of p along x to those of its gradient."""
+        s0, s1, s2 = self.spectra
+        self.forward_y([s0])
+        self.column_passes.run("z_gradient", s0, s1, *self.squares, self.up[2])
+        self.plane_passes.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
+
+
+def axis_passes(
+    coefficients: Coefficients,
+    fields: Fields,
+    shape: Sequence[int],
+    axes: str,
+    firsts: Sequence[int] = (),
+    scatter: Any = None,
+) -> AxisPasses:
+    """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisPasses`."""
+    c = coefficients
+    largest = sum(float(k2.max()) for k2 in scaled_squares(c))
+    series = axis_passes_cuda.sinc_series(largest, c.dtype)
+    medium = c.nonlinear, c.problem.absorption
+    forms = medium_forms(at_points(c), c.staggered)
+    compiled = axes, series, fields.shell.runs, forms, c.disperses, firsts
+    definitions = axis_passes_cuda.prelude(shape, c.dtype, *medium, *compiled)
+    return AxisPasses(c.device, shape, c.dtype, axes, definitions, scatter)
+
+
+def at_points(coefficients: Coefficients) -> dict[str, Any]:
+    """Parameters of the medium at the points of the pressure, by name."""
+    return {name: getattr(coefficients, name) for name in AT_POINTS}
+
+
+def derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
+    """i k e^{±i k Δ/2} of each axis on the device, with the 1/N of the transforms, which κ here lacks."""
+    c = coefficients
+    factors = operators.derivatives(c.problem, sign, subdomain or c.subdomain)
+    return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]
+
+
+def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
+    """(c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
+    problem = coefficients.problem
+    return [k2 * (problem.reference_speed * problem.dt / 2) ** 2 for k2 in coefficients.squares]

@@ -1,0 +1,82 @@
+"""How fields and spectra of a step lie over ranks, and what carries them between: on one device nothing."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.parallel.decomposition import Decomposition
+    from wavefabric.exchange import Communicator
+
+
+class Layout:
+    """The whole grid on one device, and whole-array transforms; base of the layouts over ranks."""
+
+    #: What an exchange that is under way between steps brings; None if there is none.
+    pending: Any = None
+
+    def __init__(
+        self,
+        coefficients: Coefficients,
+        fields: Fields,
+        comm: Communicator | None = None,
+        decomposition: Decomposition | None = None,
+    ):
+        self.coefficients, self.fields = coefficients, fields
+        self._comm, self._decomposition = comm, decomposition
+        self._connect()
+        #: A half spectrum for each dimension.
+        self.spectra = self._new_spectra(coefficients.problem.dimensions)
+
+    def _connect(self) -> None:
+        """Make ready what carries fields and spectra to other ranks."""
+
+    @classmethod
+    def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:
+        """Whether a grid can be cut so."""
+        return True
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+        """Bytes of what a rank sends, receives and holds besides for that."""
+        return 0
+
+    @property
+    def over_ranks(self) -> bool:
+        """Whether other ranks have a part of the step."""
+        return self._comm is not None
+
+    @property
+    def captured(self) -> bool:
+        """Whether steps are captured as graphs: over ranks only if kernels themselves wait for others."""
+        return self._comm is None or self._comm.stores
+
+    def _new_spectra(self, count: int) -> list:
+        c = self.coefficients
+        return [c.device.empty(self._spectrum_shape(), c.complex) for _ in range(count)]
+
+    def _spectrum_shape(self) -> tuple[int, ...]:
+        return self.coefficients.half_shape
+
+    def _ranks(self) -> tuple[Communicator, Decomposition]:
+        """Those of a layout over ranks."""
+        assert self._comm is not None
+        assert self._decomposition is not None
+        return self._comm, self._decomposition
+
+    @cached_property
+    def fft(self) -> Any:
+        """Transforms of whole arrays."""
+        return self.coefficients.device.real_fft(self.coefficients.shape, self.coefficients.dtype)
+
+    def fill_overlaps(self, fields: list) -> None:
+        """Bring overlaps from the neighbours, where there are any, before fields are transformed."""
+
+    def finish_exchanges(self) -> None:
+        """End exchanges under way, before the fields are freed or steps end for good; collective."""
