@@ -77,9 +77,9 @@ def storing_ranks(request, monkeypatch):
         from one_gpu import together_on_one_gpu
 
         if os.environ.get("WAVEFABRIC_TEST_GRAPHS") == "no":
-            from wavefabric.acoustics.solver.layout import Layout
+            from wavefabric.acoustics.solver.layout import FieldLayout
 
-            monkeypatch.setattr(Layout, "captured", False)
+            monkeypatch.setattr(FieldLayout, "captured", False)
         return together_on_one_gpu
     from stand_in_gpus import EmulatedGpu, together
 

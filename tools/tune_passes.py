@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.fused import axis_passes_cuda as passes
 from wavefabric.acoustics.materials.find import AT_POINTS
-from wavefabric.acoustics.solver import axis_passes_cuda as passes
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_ranks import light_problem
 from wavefabric.device import get_device

@@ -131,7 +131,7 @@ def _stepped(comm: Communicator | None, device, given: Problem, dtype, options: 
     step = Step(stages := make_stages(device, given, dtype, comm=comm, decomposition=shared))
     for number in range(given.steps):
         step.take(number)
-    stages.finish_exchanges()
+    stages.layout.finish_exchanges()
     return stages.fields.p, shared
 
 

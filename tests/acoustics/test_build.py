@@ -25,7 +25,7 @@ SHAPE = (40, 36, 30)
 
 @needs_fftw
 def test_stages_on_a_cpu(cpu):
-    from wavefabric.acoustics.solver.fused_cpu import FusedCpuStages
+    from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages
 
     for shape in [(24, 20, 18), (13, 17, 11), (8, 8, 2)]:
         assert type(make_stages(cpu, problem(shape, pml=False), np.float32)) is FusedCpuStages
@@ -35,7 +35,7 @@ def test_stages_on_a_cpu(cpu):
 
 @pytest.mark.gpu
 def test_stages_on_a_gpu():
-    from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
+    from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 
     gpu = get_device("cuda")
     for dtype in (np.float32, np.float64):

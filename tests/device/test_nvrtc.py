@@ -70,9 +70,9 @@ BEFORE = {
 BEHIND_OTHERS = {
     "acoustics/materials/medium.cu",
     "acoustics/parallel/scatter.cu",
-    "acoustics/solver/column_passes.cu",
-    "acoustics/solver/passes.cu",
-    "acoustics/solver/row_passes.cu",
+    "acoustics/fused/column_passes.cu",
+    "acoustics/fused/passes.cu",
+    "acoustics/fused/row_passes.cu",
     "acoustics/solver/shell.cu",
     "optics/propagation/kernels/linear_sweeps.cu",
     "spectral/axis_fft.cu",
@@ -210,7 +210,7 @@ PASSES = [
 )
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest, form):
     """The passes with what the launcher puts before them: their kernels are those that it launches."""
-    from wavefabric.acoustics.solver import axis_passes_cuda as cuda
+    from wavefabric.acoustics.fused import axis_passes_cuda as cuda
     from wavefabric.acoustics.solver.shell import places, runs_along
 
     assert cuda.usable(*shape[::-1], real) == (passes == "XYZ")
@@ -222,7 +222,7 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     if form == "uniform":
         forms |= {"staggered": "full", "tau": "full"}
     text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, forms)
-    text += behind(cuda.SOURCES[:-1], "acoustics/solver/row_passes.cu")
+    text += behind(cuda.SOURCES[:-1], "acoustics/fused/row_passes.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     launched = {name for names in cuda._KERNELS.values() for name in names}
@@ -230,8 +230,8 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     scattered = {name for names in cuda._SCATTER_KERNELS.values() for name in names}
     assert exported == {name for name in launched if name[0].upper() in passes}
     # No kernel but these is named where they are launched.
-    named = re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/axis_passes_cuda.py"))
-    named += re.findall(r'"([xyz]_\w+)"', read("acoustics/solver/fused_cuda.py"))
+    named = re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/axis_passes_cuda.py"))
+    named += re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/fused_cuda.py"))
     assert set(named) == launched | scattered
 
 
@@ -244,12 +244,12 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     ],
 )
 def test_passes_that_transpose_compile(shape, real, passes, firsts):
-    from wavefabric.acoustics.solver import axis_passes_cuda as cuda
+    from wavefabric.acoustics.fused import axis_passes_cuda as cuda
 
     before, last = cuda.sources(True)
     text = cuda.prelude(shape, real, True, "power_law", passes, firsts=firsts)
     cubin = nvrtc.compile_source(
-        text + behind(before, "acoustics/solver/row_passes.cu"), OPTIONS, "sm_90", last
+        text + behind(before, "acoustics/fused/row_passes.cu"), OPTIONS, "sm_90", last
     )
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     assert "await_ranks" in exported

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Module
 
-from wavefabric.acoustics.solver.axis_passes_cuda import row_room, row_twiddles, twiddles
+from wavefabric.acoustics.fused.axis_passes_cuda import row_room, row_twiddles, twiddles
 
 SOURCE = "".join(
     files("wavefabric.spectral").joinpath(name).read_text(encoding="utf-8")

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.acoustics.fused.axis_passes_cuda import longest_axes
+from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
@@ -14,11 +17,8 @@ from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
-from wavefabric.acoustics.solver.axis_passes_cuda import longest_axes
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.solver.fused_layout import FusedLayout
-from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import Stages
@@ -30,7 +30,7 @@ class Form(NamedTuple):
     """Stages, and the layout of their fields over ranks."""
 
     stages: type[Any]
-    layout: type[Layout]
+    layout: type[FieldLayout]
 
     def supports(self, decomposition: Decomposition, dtype: np.dtype) -> bool:
         bases = {subdomain.basis for subdomain in decomposition.subdomains}
@@ -40,7 +40,7 @@ class Form(NamedTuple):
 
 #: By how ranks share the grid: stages of whole-array transforms, and those fused for GPUs.
 PLAIN = {
-    "one": Form(PlainStages, Layout),
+    "one": Form(PlainStages, FieldLayout),
     "global": Form(PlainStages, GlobalLayout),
     "local": Form(PlainStages, LocalLayout),
 }
@@ -84,9 +84,9 @@ def _form(device, dtype, decomposition: Decomposition, plain: bool = False, one_
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     fused = CUDA[sharing]
     if device.name == "cpu":
-        from wavefabric.acoustics.solver.fused_cpu import FusedCpuStages  # here: it takes Numba along
+        from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages  # here: it takes Numba along
 
-        fused = Form(FusedCpuStages, Layout) if sharing == "one" else PLAIN[sharing]
+        fused = Form(FusedCpuStages, FieldLayout) if sharing == "one" else PLAIN[sharing]
     form = fused if not plain and fused.supports(decomposition, dtype) else PLAIN[sharing]
     return _ONE_SIDED if one_sided and form is CUDA["global"] else form
 

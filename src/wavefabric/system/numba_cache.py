@@ -29,7 +29,7 @@ from wavefabric.system.user_cache import cache_directory
 SOURCES = (
     "acoustics/materials/number_sets.py",
     "acoustics/solver/kernels.py",
-    "acoustics/solver/plane_passes.py",
+    "acoustics/fused/plane_passes.py",
     "acoustics/solver/row_kernels.py",
     "device/vector_code.py",
     "device/fma.py",

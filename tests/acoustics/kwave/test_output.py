@@ -26,7 +26,7 @@ SECONDS = {"loading": 0.004, "preprocessing": 0.17, "simulation": 12.3, "postpro
 
 
 def results(name):
-    """Layout, time series (rows, samples) and the rest, from k-Wave's answer."""
+    """FieldLayout, time series (rows, samples) and the rest, from k-Wave's answer."""
     series, others, layout = {}, {}, RecordingLayout({}, {}, (), np.dtype(np.float32))
     with h5py.File(DATA / f"{name}_out.h5") as file:
         for key, item in file.items():

@@ -10,10 +10,10 @@ from plain_solver import PlainSolver
 from random_problems import C, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.fused.axis_passes_cuda import medium_forms
+from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
+from wavefabric.acoustics.fused.fused_layout import scaled_squares
 from wavefabric.acoustics.materials.find import AT_POINTS
-from wavefabric.acoustics.solver.axis_passes_cuda import medium_forms
-from wavefabric.acoustics.solver.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.solver.fused_layout import scaled_squares
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.step import Step

@@ -10,11 +10,11 @@ import numpy as np
 from wavefabric.acoustics.parallel.decomposition import Decomposition
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.spectral.distributed import DistributedRealFFT, held_elements
 
 
-class GlobalLayout(Layout):
+class GlobalLayout(FieldLayout):
     """A slab or pencil of a grid with one Fourier basis: the answers of one rank, to round-off."""
 
     @classmethod
@@ -27,7 +27,7 @@ class GlobalLayout(Layout):
         return DistributedRealFFT(comm, decomposition.shape, decomposition.grid, self.coefficients.dtype)
 
 
-class LocalLayout(Layout):
+class LocalLayout(FieldLayout):
     """A block with a Fourier basis of its own: overlaps are filled before every transform.
 
     Only the owned points are right, and the overlaps when they are filled. The fractional Laplacians of

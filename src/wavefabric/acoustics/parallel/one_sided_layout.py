@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses
+from wavefabric.acoustics.fused.fused_layout import axis_passes
 from wavefabric.acoustics.parallel.decomposition import Decomposition
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.axis_passes_cuda import AxisPasses
-from wavefabric.acoustics.solver.fused_layout import axis_passes
 from wavefabric.spectral.distributed import box_shape, boxes
 
 _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag", np.uint64)]

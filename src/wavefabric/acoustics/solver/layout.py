@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
 
 
-class Layout:
+class FieldLayout:
     """The whole grid on one device, and whole-array transforms; base of the layouts over ranks."""
 
     #: What an exchange that is under way between steps brings; None if there is none.

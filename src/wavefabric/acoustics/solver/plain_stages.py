@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain
 
@@ -16,7 +16,7 @@ from wavefabric.acoustics.solver.subdomain import Subdomain
 class PlainStages(Stages):
     """The reference for faster stages."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: FieldLayout):
         super().__init__(layout)
         c = self.coefficients
         self._real = [c.device.empty(c.shape, c.dtype) for _ in self._spectra]

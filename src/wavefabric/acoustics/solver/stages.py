@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.subdomain import Subdomain
 
@@ -30,7 +30,7 @@ class Stages(ABC):
     by_index = False
     sources: SourceTerms
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: FieldLayout):
         self.layout, self.coefficients, self.fields = layout, layout.coefficients, layout.fields
         self.transforms = 0  # 3-D transforms so far
         self._spectra = layout.spectra

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.fused import plane_passes
+from wavefabric.acoustics.fused.plane_passes import StepSource
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver import plane_passes
-from wavefabric.acoustics.solver.layout import Layout
-from wavefabric.acoustics.solver.plane_passes import StepSource
+from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Shape, Stages
@@ -30,7 +30,7 @@ class FusedCpuStages(Stages):
     Gradients never leave the cache.
     """
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: FieldLayout):
         super().__init__(layout)
         c, device = self.coefficients, self.coefficients.device
         nz, ny, nx = c.shape

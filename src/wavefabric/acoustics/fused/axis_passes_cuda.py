@@ -24,10 +24,10 @@ SOURCES = (
     "wavefabric.spectral/axis_fft.cu",
     "wavefabric.spectral/real_rows.cu",
     "wavefabric.acoustics.solver/shell.cu",
-    "wavefabric.acoustics.solver/passes.cu",
-    "wavefabric.acoustics.solver/column_passes.cu",
+    "wavefabric.acoustics.fused/passes.cu",
+    "wavefabric.acoustics.fused/column_passes.cu",
     "wavefabric.acoustics.materials/medium.cu",
-    "wavefabric.acoustics.solver/row_passes.cu",
+    "wavefabric.acoustics.fused/row_passes.cu",
 )
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
@@ -344,7 +344,7 @@ def members(parameter) -> tuple:
 
 def sources(scattered: bool) -> tuple[tuple[str, ...], str]:
     """What comes before the last source, and that; ``scattered``: for passes that end in a transpose."""
-    at = SOURCES.index("wavefabric.acoustics.solver/passes.cu")
+    at = SOURCES.index("wavefabric.acoustics.fused/passes.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
     return (*SOURCES[:at], *more, *SOURCES[at:-1]), SOURCES[-1]
 

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_problems import problem
 
-from wavefabric.acoustics.solver.axis_passes_cuda import (
+from wavefabric.acoustics.fused.axis_passes_cuda import (
     pitch,
     place_macro,
     prelude,
@@ -26,8 +26,8 @@ from wavefabric.acoustics.solver.axis_passes_cuda import (
     twiddles,
     usable,
 )
+from wavefabric.acoustics.fused.fused_layout import axis_passes, derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.fused_layout import axis_passes, derivatives, scaled_squares
 from wavefabric.acoustics.solver.shell import places, runs_along
 
 REALS = [np.float32, np.float64]
@@ -163,9 +163,9 @@ def test_room_of_a_row(points, threads):
 PLACES = """
 template <int N, int P>
 __device__ void note(int *&out) {{
-    typedef Rows<N, P, 2> Layout;
-    *out++ = Layout::room;
-    for (int n = 0; n < N; ++n) *out++ = Layout::at(n) - Layout::transform() * Layout::room;
+    typedef Rows<N, P, 2> FieldLayout;
+    *out++ = FieldLayout::room;
+    for (int n = 0; n < N; ++n) *out++ = FieldLayout::at(n) - FieldLayout::transform() * FieldLayout::room;
 }}
 extern "C" __global__ void places(int *out) {{ {calls} }}
 """

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
+from wavefabric.acoustics.fused import axis_passes_cuda
+from wavefabric.acoustics.fused.axis_passes_cuda import members, rows_of_points, structure
+from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
-from wavefabric.acoustics.solver import axis_passes_cuda
-from wavefabric.acoustics.solver.axis_passes_cuda import members, rows_of_points, structure
-from wavefabric.acoustics.solver.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import Shape, Stages
 from wavefabric.acoustics.solver.subdomain import Subdomain

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wavefabric.acoustics.fused import axis_passes_cuda
+from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses, medium_forms
 from wavefabric.acoustics.materials.find import AT_POINTS
-from wavefabric.acoustics.solver import axis_passes_cuda, operators
-from wavefabric.acoustics.solver.axis_passes_cuda import AxisPasses, medium_forms
+from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.layout import Layout
+from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.subdomain import Subdomain
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
 
 
-class FusedLayout(Layout):
+class FusedLayout(FieldLayout):
     """The whole grid on one GPU; base of the layouts over ranks.
 
     ``plane_passes`` are those along x and y, ``column_passes`` along z; ``up`` and

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from vector_calls import complex_noise
 
-from wavefabric.acoustics.solver import plane_passes
+from wavefabric.acoustics.fused import plane_passes
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch
 
 TOLERANCE = {np.float64: 1e-15, np.float32: 5e-7}
