@@ -60,6 +60,7 @@ BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",),
     "exchange/peer_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
+    "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/kerr_ranks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/peer_sweeps.cu": (
         "exchange/transports/signals.cu",

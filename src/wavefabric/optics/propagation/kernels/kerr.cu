@@ -1,16 +1,14 @@
 // Pointwise kernels of the multimode nonlinear Schroedinger equation for CUDA: same names, same
 // argument order and same formulas as kerr.py, which is the reference and explains them.
 //
-// Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2), LANES (samples
-// a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
+// After kerr_formulas.cu. Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2),
+// LANES (samples a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
 // thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a sweep reads
 // each field once. Sums over a phase group go through shared memory: each row of threads adds its share of
 // the group into a *slot* of its own, and slots are added in row order, so that answers are the same
 // every time.
 
-#ifndef REAL
-#define REAL double
-#define REAL2 double2
+#ifndef LANES
 #define LANES 32
 #define WARPS 4
 #define ROWS 4
@@ -80,8 +78,6 @@ __device__ __forceinline__ REAL group_sum(const Layout& w, const REAL* part, int
     return total;
 }
 
-__device__ __forceinline__ REAL power(REAL2 a) { return a.x * a.x + a.y * a.y; }
-
 #define FOR_ROWS(i, r) _Pragma("unroll") for (int i = 0, r = threadIdx.y * ROWS; i < ROWS; ++i, ++r) if (live && r < w.rows)
 #define FOR_GROUPS(c) for (int c = threadIdx.y; c < w.groups; c += WARPS)
 #define AT(c) ((c) * LANES + threadIdx.x)
@@ -114,25 +110,8 @@ extern "C" __global__ void kerr_derivative(const REAL2* A, REAL2* K, long long n
     phase_rates(w, p, low, rate);
     FOR_ROWS(i, r) {
         const REAL v = rate[AT(w.row_group[r])];
-        K[r * n + t] = {-v * a[i].y, v * a[i].x};
+        K[r * n + t] = times_i(a[i], v);
     }
-}
-
-__device__ __forceinline__ void sine_cosine(float x, float* s, float* c) { sincosf(x, s, c); }
-__device__ __forceinline__ void sine_cosine(double x, double* s, double* c) { sincos(x, s, c); }
-
-// (cos phase - 1, sin phase) without cancellation.
-__device__ __forceinline__ void rotation(REAL phase, REAL* re, REAL* im)
-{
-    REAL s, c;
-    sine_cosine(phase * REAL(0.5), &s, &c);
-    *re = REAL(-2) * s * s;
-    *im = REAL(2) * s * c;
-}
-
-__device__ __forceinline__ REAL2 turned(REAL2 a, REAL re, REAL im)
-{
-    return {a.x + (a.x * re - a.y * im), a.y + (a.x * im + a.y * re)};
 }
 
 extern "C" __global__ void kerr_rotate(REAL2* A, double h, long long n, const Layout* layout)
@@ -243,13 +222,12 @@ rk4ip_middle(REAL2* A, REAL2* K, double step, long long n, const Layout* layout)
         d[i] = K[r * n + t];
     }
     FOR_ROWS(i, r) {
-        d[i].x *= half;
-        d[i].y *= half;
+        d[i] = scaled(d[i], half);
         const REAL2 b = {a[i].x + d[i].x, a[i].y + d[i].y};
         const int slot = w.row_slot[r];
         add_to_slot(part, slot, power(a[i]));
         add_to_slot(part_bb, slot, power(b));
-        add_to_slot(part_ab, slot, a[i].x * b.y - a[i].y * b.x);
+        add_to_slot(part_ab, slot, cross(a[i], b));
     }
     __syncthreads();
     FOR_GROUPS(c) {
@@ -262,18 +240,15 @@ rk4ip_middle(REAL2* A, REAL2* K, double step, long long n, const Layout* layout)
     FOR_GROUPS(c) {
         const REAL u = h * theta2[AT(c)];
         theta2[AT(c)] = u;
-        saa[AT(c)] += u * (REAL(0.25) * u * sbb[AT(c)] - sab[AT(c)]);
+        saa[AT(c)] = next_power(saa[AT(c)], sbb[AT(c)], sab[AT(c)], u, REAL(0.25), 1);
     }
     __syncthreads();
     phase_rates(w, saa, low, theta3);
     FOR_ROWS(i, r) {
         const int at = AT(w.row_group[r]);
-        const REAL u = theta2[at], v = h * theta3[at];
-        const REAL2 k2 = {-u * (a[i].y + d[i].y), u * (a[i].x + d[i].x)};
-        const REAL2 k3 = {-v * (a[i].y + REAL(0.5) * k2.y), v * (a[i].x + REAL(0.5) * k2.x)};
-        K[r * n + t] = {a[i].x + (d[i].x + k2.x + k3.x) * REAL(1.0 / 3.0),
-                        a[i].y + (d[i].y + k2.y + k3.y) * REAL(1.0 / 3.0)};
-        A[r * n + t] = {a[i].x + k3.x, a[i].y + k3.y};
+        const Pair now = middle(a[i], d[i], theta2[at], h * theta3[at]);
+        K[r * n + t] = now.k;
+        A[r * n + t] = now.a;
     }
 }
 
@@ -295,7 +270,7 @@ rk4ip_last(REAL2* A, REAL2* K, double step, double* errors, long long n, const L
         const int slot = w.row_slot[r];
         add_to_slot(part, slot, power(c[i]));
         add_to_slot(part_ss, slot, power(s[i]));
-        add_to_slot(part_sc, slot, s[i].x * c[i].y - s[i].y * c[i].x);
+        add_to_slot(part_sc, slot, cross(s[i], c[i]));
     }
     __syncthreads();
     FOR_GROUPS(k) {
@@ -308,23 +283,17 @@ rk4ip_last(REAL2* A, REAL2* K, double step, double* errors, long long n, const L
     FOR_GROUPS(k) {
         const REAL u = sixth * theta[AT(k)];
         theta[AT(k)] = u;
-        sss[AT(k)] += u * (u * scc[AT(k)] - REAL(2) * ssc[AT(k)]);
+        sss[AT(k)] = next_power(sss[AT(k)], scc[AT(k)], ssc[AT(k)], u, 1, 2);
     }
     __syncthreads();
     phase_rates(w, sss, low, rate);
     double total = 0;
     FOR_ROWS(i, r) {
         const int at = AT(w.row_group[r]);
-        const REAL u = theta[at], v = rate[at];
-        const REAL2 k4 = {-u * c[i].y, u * c[i].x};
-        const REAL2 out = {s[i].x + k4.x, s[i].y + k4.y};
-        const REAL2 next = {-v * out.y, v * out.x};
-        A[r * n + t] = out;
-        K[r * n + t] = next;
-        if (errors) {
-            const double x = 6.0 / step * k4.x - next.x, y = 6.0 / step * k4.y - next.y;
-            total += x * x + y * y;
-        }
+        const Last now = last(c[i], s[i], theta[at], rate[at]);
+        A[r * n + t] = now.a;
+        K[r * n + t] = now.k;
+        if (errors) total += squared_difference(now, step);
     }
     if (errors == nullptr) return;
     double* const sums = reinterpret_cast<double*>(shared_bytes);

@@ -10,6 +10,8 @@ from wavefabric.errors import InputError
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
+#: Goes before ``kerr.cu``, ``kerr_ranks.cu`` and ``peer_sweeps.cu``.
+FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
 
@@ -67,7 +69,7 @@ class CudaKerrLayout:
         struct["pointers"] = [array.data.ptr for array in self._held]
         self._struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
-        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes))
+        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes), (FORMULAS,))
         self._functions: dict = {}
         self.blocks = -(-n // self.lanes)
         self.errors = xp.empty(self.blocks, np.float64)

@@ -175,7 +175,8 @@ extern "C" __global__ void finish_middle(REAL2* __restrict__ A, REAL2* __restric
                                          Index n, Index m, const int* row_group)
 {
     ROW
-    const Pair now = middle(__ldcs(A + at), __ldcs(K + at), REAL(h) * theta2[group], REAL(h) * theta3[group], REAL(0.5 * h));
+    const Pair now = middle(__ldcs(A + at), scaled(__ldcs(K + at), REAL(0.5 * h)), REAL(h) * theta2[group],
+                            REAL(h) * theta3[group]);
     put(A + at, now.a);
     put(K + at, now.k);
 }
@@ -190,8 +191,8 @@ extern "C" __global__ void finish_last(REAL2* __restrict__ A, REAL2* __restrict_
     double error = 0;
     if (t < m) {
         const Index group = row_group[r] * m + t, at = r * n + t0 + t;
-        const Pair now = last(__ldcs(A + at), __ldcs(K + at), REAL(h / 6.0) * theta[group], rate[group],
-                              errors ? &error : nullptr, h);
+        const Last now = last(__ldcs(A + at), __ldcs(K + at), REAL(h / 6.0) * theta[group], rate[group]);
+        if (errors) error = 0.01 * h * h * squared_difference(now, h);
         put(A + at, now.a);
         put(K + at, now.k);
     }

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
+from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
 
-#: To be put before ``kerr_ranks.cu`` and ``peer_sweeps.cu``.
-FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _THREADS = 256
 #: Outputs that a thread of ``couple`` forms at once; as in ``kerr_ranks.cu``.
 _OUTPUTS = 16

@@ -8,8 +8,7 @@ import numpy as np
 
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.transports import SIGNALS
-from wavefabric.optics.propagation.kernels.kerr_cuda import PACKAGE, type_options
-from wavefabric.optics.propagation.kernels.kerr_ranks_cuda import FORMULAS
+from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import RankPhaseGroupCoupling
 
 #: Samples of a tile and rows of threads, by bytes of a real number: rows of 1 KiB and 256 threads.
