@@ -13,7 +13,7 @@ from wavefabric.acoustics.kwave.input import read_input, write_input
 from wavefabric.acoustics.pictures.plot_recorded import recorded_figure
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.acoustics.problem import VelocitySource
-from wavefabric.acoustics.recorded_quantities import QUANTITIES, RecordedQuantity, Statistic
+from wavefabric.acoustics.recording.quantities import QUANTITIES, RecordedQuantity, Statistic
 from wavefabric.cli import app
 from wavefabric.collectives import verify
 from wavefabric.collectives.builders.direct import direct

@@ -15,8 +15,8 @@ from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Cuboids, Interpolation, PressureSource, Recording
-from wavefabric.acoustics.recorded_quantities import QUANTITIES
 from wavefabric.acoustics.recording import recorder
+from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.errors import FieldLost, InputError

@@ -10,7 +10,7 @@ from random_problems import points, pressure_source, problem, transducer, veloci
 
 from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Interpolation, Recording
-from wavefabric.acoustics.recorded_quantities import QUANTITIES
+from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.step import Step

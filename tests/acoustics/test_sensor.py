@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from wavefabric.acoustics import Grid, Sensor
 from wavefabric.acoustics.problem import Cuboids, Interpolation
-from wavefabric.acoustics.recorded_quantities import QUANTITIES
+from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.sensor import record_names
 from wavefabric.errors import InputError
 

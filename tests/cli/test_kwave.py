@@ -440,7 +440,7 @@ def test_more_threads_than_there_are(command, tmp_path):
 def test_every_quantity_is_an_option():
     from dataclasses import fields
 
-    from wavefabric.acoustics.recorded_quantities import QUANTITIES
+    from wavefabric.acoustics.recording.quantities import QUANTITIES
     from wavefabric.cli.kwave import Quantities
 
     assert sorted(field.name for field in fields(Quantities)) == sorted(QUANTITIES)

@@ -82,7 +82,7 @@ class Recording:
     ``where`` is None if only fields of the whole domain are recorded.
     """
 
-    quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recorded_quantities`
+    quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recording.quantities`
     where: np.ndarray | Cuboids | Interpolation | None = None
     start: int = 0
 

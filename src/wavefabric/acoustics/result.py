@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Problem, Recording
-from wavefabric.acoustics.recorded_quantities import describe, quantity_of
+from wavefabric.acoustics.recording.quantities import describe, quantity_of
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance

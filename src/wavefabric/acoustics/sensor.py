@@ -14,7 +14,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import as_array, is_whole, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local
+from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
 from wavefabric.errors import InputError
 from wavefabric.units import show
 

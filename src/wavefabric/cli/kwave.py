@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local, meaning
+from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local, meaning
 from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress

@@ -15,7 +15,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
-from wavefabric.acoustics.recorded_quantities import QUANTITIES
+from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.errors import InputError
 
 GRID = (4, 5, 6)

@@ -19,7 +19,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
-from wavefabric.acoustics.recorded_quantities import QUANTITIES, is_local
+from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
 from wavefabric.acoustics.solver.operators import disperses
 from wavefabric.errors import InputError
 

@@ -14,7 +14,7 @@ from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recorded_quantities import components, quantity_of, vector_of
+from wavefabric.acoustics.recording.quantities import components, quantity_of, vector_of
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run_options import check_options
 from wavefabric.acoustics.sensor import Sensor, record_names

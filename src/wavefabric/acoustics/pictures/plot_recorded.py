@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, save, show_image, style
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
-from wavefabric.acoustics.recorded_quantities import describe, vector_of
+from wavefabric.acoustics.recording.quantities import describe, vector_of
 from wavefabric.errors import InputError
 from wavefabric.results.plots import BLUE, GREY
 from wavefabric.units import show

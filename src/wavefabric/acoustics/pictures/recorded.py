@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from wavefabric.acoustics.kwave.format import AXES, Reader
-from wavefabric.acoustics.recorded_quantities import quantity_of
+from wavefabric.acoustics.recording.quantities import quantity_of
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import check_inside, check_memory, check_stored
 from wavefabric.results.file import FORMAT

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recorded_quantities import QUANTITIES, Statistic, components, quantity_of
 from wavefabric.acoustics.recording.delivery import Delivery, RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
+from wavefabric.acoustics.recording.quantities import QUANTITIES, Statistic, components, quantity_of
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
 from wavefabric.acoustics.solver import operators
