@@ -61,7 +61,7 @@ def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
     """s of the whole, and when transfers begin and end; `pair`: of each transfer, −1 within a rank."""
-    from wavefabric.fabric.cost_models.flow_kernel import Links, Transfers, simulate
+    from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, Transfers, simulate
 
     t = schedule.transfers
     times = np.zeros((t.size, 2))
@@ -82,6 +82,6 @@ def _simulate(
     transfers = Transfers(*ends, pair, size, delay, work, follows, *after)
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
-    links = Links(each, use.resource, use.capacity, most)
+    links = SharedLinks(each, use.resource, use.capacity, most)
     waits = np.bincount(then, minlength=t.size)
     return float(simulate(transfers, links, waits, schedule.ranks, engines, times)), times

@@ -17,7 +17,7 @@ class Transfers(NamedTuple):
 
     src: np.ndarray
     dst: np.ndarray
-    pair: np.ndarray  # of `Links`; −1: within a rank
+    pair: np.ndarray  # of `SharedLinks`; −1: within a rank
     size: np.ndarray  # B
     delay: np.ndarray  # s before the first byte
     work: np.ndarray  # s that the receiver takes to add it up, or a rank to copy
@@ -26,7 +26,7 @@ class Transfers(NamedTuple):
     after: np.ndarray
 
 
-class Links(NamedTuple):
+class SharedLinks(NamedTuple):
     """What pairs of ranks share: pair p uses ``resource[first[p]:first[p + 1]]``."""
 
     first: np.ndarray
