@@ -135,7 +135,7 @@ class CollectiveCalls:
         except InputError as error:
             self._prepared.refuse(collective, error)
         request = Request(collective, source.shape, source.dtype, root, name, radix, pieces)
-        self._prepared.run(self, request, own, source, target)  # pyright: ignore[reportArgumentType]
+        self._prepared.run(request, own, source, target)
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
