@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,6 +21,8 @@ from wavefabric.exchange.control import Control, compare
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.base import Exchange, Transport
 
+#: What this rank does in a schedule.
+ProgramOf = Callable[[Schedule], Program]
 #: Operations kept ready, and bindings of them to memory; of more, those not called for longest go.
 MOST_READY, MOST_BOUND = 64, 128
 #: A buffer that must grow becomes at least so many times as large.
@@ -84,11 +86,18 @@ class PreparedCall:
     """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
 
     def __init__(
-        self, rank: int, request: Request, schedule: Schedule, before: int, after: int, protocol: str = "auto"
+        self,
+        program: Program,
+        rank: int,
+        request: Request,
+        schedule: Schedule,
+        before: int,
+        after: int,
+        protocol: str = "auto",
     ):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
-        self.program = Program(schedule, rank)
-        sizes = self.program.sizes
+        self.program = program
+        sizes = program.sizes
         self.source = _held_part(schedule, schedule.pre, before, rank)
         self.target = _held_part(schedule, schedule.post, after, rank)
         # Arrays can serve as buffers themselves where they are all of one, and what is given is not spoilt.
@@ -139,11 +148,15 @@ class PreparedCalls:
             self._gather({}, str(error))
         raise error
 
-    def run(self, request: Request, own: Schedule | None, source, target) -> None:
-        """Do it: from one array to another of the device, or in place."""
+    def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
+        """Do it: from one array to another of the device, or in place.
+
+        ``program_of``: what this rank does in a schedule. It is given with each call, since who gives it
+        holds these calls.
+        """
         self._calls += 1
         if request not in self._ready:
-            self._ready[request] = self._prepare(request, own)
+            self._ready[request] = self._prepare(program_of, request, own)
             _forget(self._ready, MOST_READY)
         self._ready.move_to_end(request)
         call = self._ready[request]
@@ -177,7 +190,7 @@ class PreparedCalls:
         compare([each for each, _, _ in gathered])
         return [each for _, _, each in gathered]
 
-    def _prepare(self, request: Request, own: Schedule | None) -> PreparedCall | None:
+    def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
         """Agree on an operation and make its schedule; None if there is nothing to move. Collective."""
         ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
@@ -201,8 +214,10 @@ class PreparedCalls:
             options = {"radix": choice.radix, "pieces": choice.pieces, "root": request.root}
             schedule = build(choice.algorithm, request.collective, ranks, elements, **options)
             before, after = 0, int(request.collective == "all-to-all")
-        rank = self._control.rank
-        return PreparedCall(rank, request, schedule, before, after, protocol) if elements else None
+        if not elements:
+            return None
+        where = program_of(schedule), self._control.rank
+        return PreparedCall(*where, request, schedule, before, after, protocol)
 
     def _served(self, protocol: str) -> str:
         """A protocol, or what auto means where the transport lacks it or it cannot serve; collective."""
