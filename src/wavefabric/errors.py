@@ -20,6 +20,10 @@ class FieldLost(InputError):
     """The field is not finite or grows without bound: the step is too long, or the input too strong."""
 
 
+class UnusableCheckpoint(InputError):
+    """A checkpoint that is damaged or of another run: it must be removed for a run that starts anew."""
+
+
 class LateRank(RuntimeError):
     """A rank did not come to an exchange in time. Its data are lost; the exchange cannot be used again."""
 

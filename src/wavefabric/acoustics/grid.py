@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require
+from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.medium import Medium
 
 #: Thicknesses of the absorbing layer that ``pml_size="auto"`` chooses from.
 AUTO_PML = range(10, 21)

@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, real, require
-from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
 _POWERS = "from 0 to below 3, 1 only with dispersion=False"
+
+
+class FieldOrder(Protocol):
+    """What puts a field of the user in the solver's order: a `wavefabric.acoustics.grid.Grid`."""
+
+    @property
+    def dimensions(self) -> int:
+        """2 or 3."""
+        ...
+
+    def to_memory(self, values: Any, key: str) -> np.ndarray:
+        """A field [x, y(, z)] as (Nz, Ny, Nx); ``key`` names it in errors."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ class Medium:
             raise InputError(f"medium.sound_speed: {given}; allowed: m/s, above 0")
         return low, high
 
-    def on(self, grid: Grid) -> dict[str, Any]:
+    def on(self, grid: FieldOrder) -> dict[str, Any]:
         """The medium's part of a `Problem` on a grid, by the names of its parameters."""
 
         def in_memory(name: str) -> float | np.ndarray:

@@ -15,6 +15,7 @@ import typer
 import wavefabric
 from wavefabric.cli import info, kwave, plot, run
 from wavefabric.cli.common import encoding, failure, ranks
+from wavefabric.cli.common.invocation import Invocation
 from wavefabric.cli.common.options import lazy_group, register
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
 from wavefabric.exchange.launch import rank_status
@@ -66,11 +67,11 @@ def redirect_caches() -> None:
     redirect("MPLCONFIGDIR", "matplotlib", f"{config}/matplotlib", f"{cache}/matplotlib")
 
 
-def _command(words: list[str]) -> int:
+def _command(words: list[str], invocation: Invocation) -> int:
     if ranks.on_ranks():
         rank_status.begin()
     redirect_caches()
-    code = app(args=words, prog_name="wavefabric", standalone_mode=False)
+    code = app(args=words, prog_name="wavefabric", standalone_mode=False, obj=invocation)
     if code == INTERRUPTED:  # Click's and Typer's own answer to Ctrl-C
         return exit_code()
     return code if isinstance(code, int) else 0
@@ -88,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
         Arguments after the command's name; those of the process by default.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    ranks.arguments[:] = words
+    invocation = Invocation(words)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     encoding.print_anywhere()
@@ -96,14 +97,14 @@ def main(argv: list[str] | None = None) -> None:
     try:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = failure.show_warning
-            code = _command(words)
+            code = _command(words, invocation)
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)
         fault = error if shown or (debug and message and isinstance(error, Exception)) else None
     # Values of options stand behind their "=".
     message = one_line(message, words + [word.partition("=")[2] for word in words if word.startswith("-")])
     if ranks.on_ranks():
-        sys.exit(failure.leave(code, message, fault))
+        sys.exit(failure.leave(code, message, fault, invocation.comm))
     if fault is not None:
         raise fault
     if message:

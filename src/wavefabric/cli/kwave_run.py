@@ -14,6 +14,7 @@ from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
 from wavefabric.cli.common.show import print_json
+from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError
 from wavefabric.files.input import check_regular
 from wavefabric.system.progress import Progress, warn
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from wavefabric.acoustics.problem import Problem, Recording
     from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints
-    from wavefabric.cli.run import RunOptions
     from wavefabric.exchange import Communicator
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -9,37 +9,12 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
-from wavefabric.cli.common.options import OutputOptions, changed, from_one, option, options, refuse
+from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.progress import naming_no_resume
-from wavefabric.cli.common.ranks import PANEL, RankOptions
+from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.kwave_run import is_hdf5, run_kwave_file
 from wavefabric.cli.run_fibre import run_link_file
-
-
-@options()
-class RunOptions(OutputOptions):
-    """Options of both kinds of files."""
-
-    output: Path | None = option(
-        "Result file (HDF5). \\[default: the run file's stem + .h5, or k-Wave's + _out.h5]", "--output", "-o"
-    )
-    device: str | None = option("auto, cpu, cuda or cuda:K.")
-    threads: int | None = option(
-        "CPU threads. \\[default: all; ultrasound: by the size of the grid]", callback=from_one
-    )
-    no_resume: bool = option("Start anew even if there is a checkpoint.", default=False)
-    quiet: bool = option("No progress bar, no table.", "--quiet", "-q", default=False)
-
-    exchange: str | None = option(
-        "Fibres: what ranks exchange, {wavefabric.optics.propagation.phase_groups:EXCHANGE_FORMS}. "
-        "\\[default: auto]",
-        panel=PANEL,
-    )
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing is said on the way."""
-        return self.quiet or self.as_json
+from wavefabric.cli.run_options import RunOptions
 
 
 def command(

@@ -12,12 +12,12 @@ from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.common.show import print_json
+from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wavefabric.cli.run import RunOptions
     from wavefabric.collectives import Schedule
     from wavefabric.results import Result
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import UnusableCheckpoint
 from wavefabric.files.output import replacing
 from wavefabric.system.machine import cpu_model
 from wavefabric.system.user_cache import cache_directory
@@ -82,7 +82,8 @@ def import_wisdom(stored: bytes) -> None:
         try:
             wisdom = {str(problem): _checked(texts) for problem, texts in json.loads(stored).items()}
         except (ValueError, AttributeError):
-            raise InputError("checkpoint: FFTW wisdom cannot be read; remove it to start anew") from None
+            fault = "checkpoint: FFTW wisdom cannot be read; remove it to start anew"
+            raise UnusableCheckpoint(fault) from None
         with _lock:
             _known.update(wisdom)
 

@@ -6,7 +6,9 @@ and NCCL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from wavefabric.lazy import lazy
 
 if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator, solo, world
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TRANSPORTS", "Communicator", "Exchange", "solo", "world"]
 
+#: Late: every command asks `environment` whether it is a rank, and most need nothing heavier.
+_EXPORTS = {
+    "TRANSPORTS": "transports",
+    "Communicator": "communicator",
+    "Exchange": "transports.base",
+    "solo": "communicator",
+    "world": "communicator",
+}
 
-def __getattr__(name: str) -> Any:
-    # Late: every command asks `environment` whether it is a rank, and most need nothing heavier.
-    if name in __all__:
-        from wavefabric.exchange import communicator
-
-        return getattr(communicator, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)

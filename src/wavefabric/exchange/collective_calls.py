@@ -12,7 +12,7 @@ from wavefabric.collectives.tuning import Tuning, load_tuning
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError, one_line, quoted
 from wavefabric.exchange.control import Control
-from wavefabric.exchange.prepared_calls import PreparedCalls, Request, schedule_digest
+from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +64,7 @@ class CollectiveCalls:
     device: Device
     rank: int
     size: int
+    program: ProgramOf
     _prepared: PreparedCalls
 
     def all_reduce(
@@ -135,7 +136,7 @@ class CollectiveCalls:
         except InputError as error:
             self._prepared.refuse(collective, error)
         request = Request(collective, source.shape, source.dtype, root, name, radix, pieces)
-        self._prepared.run(self, request, own, source, target)  # pyright: ignore[reportArgumentType]
+        self._prepared.run(self.program, request, own, source, target)
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:

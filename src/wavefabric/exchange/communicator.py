@@ -47,7 +47,7 @@ class Communicator(CollectiveCalls):
         self.rank, self.size = control.rank, control.size
         self._transport, self.transport = transport, transport.name
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
-        self._prepared = PreparedCalls(control, transport, tuning)
+        self._prepared = PreparedCalls(control, device, transport, tuning)
 
     @property
     def protocols(self) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -15,14 +15,14 @@ from wavefabric.collectives.conditions import CUT_BY_RANK, operation
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import Holdings, cached, scaled
 from wavefabric.collectives.tuning import Choice, Tuning, default_choice
+from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control, compare
+from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.base import Exchange, Transport
 
-if TYPE_CHECKING:
-    from wavefabric.device import Device
-    from wavefabric.exchange.communicator import Communicator
-
+#: What this rank does in a schedule.
+ProgramOf = Callable[[Schedule], Program]
 #: Operations kept ready, and bindings of them to memory; of more, those not called for longest go.
 MOST_READY, MOST_BOUND = 64, 128
 #: A buffer that must grow becomes at least so many times as large.
@@ -87,7 +87,8 @@ class PreparedCall:
 
     def __init__(
         self,
-        comm: Communicator,
+        program: Program,
+        rank: int,
         request: Request,
         schedule: Schedule,
         before: int,
@@ -95,16 +96,16 @@ class PreparedCall:
         protocol: str = "auto",
     ):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
-        self.program = comm.program(schedule)
-        sizes = self.program.sizes
-        self.source = _held_part(schedule, schedule.pre, before, comm.rank)
-        self.target = _held_part(schedule, schedule.post, after, comm.rank)
+        self.program = program
+        sizes = program.sizes
+        self.source = _held_part(schedule, schedule.pre, before, rank)
+        self.target = _held_part(schedule, schedule.post, after, rank)
         # Arrays can serve as buffers themselves where they are all of one, and what is given is not spoilt.
         self.binds_target = self.target == slice(0, sizes[after])
         written = (schedule.transfers["dst_buffer"] == before).any()
         self.binds_source = before != after and not written and self.source == slice(0, sizes[before])
         #: Whether this rank had the result before.
-        self.gives = request.collective == "broadcast" and comm.rank == request.root
+        self.gives = request.collective == "broadcast" and rank == request.root
 
 
 def _held_part(schedule: Schedule, held: Holdings, buffer: int, rank: int) -> slice | None:
@@ -132,8 +133,8 @@ class PreparedCalls:
     differs from call to call is each rank's own matter, unless the transport says otherwise.
     """
 
-    def __init__(self, control: Control, transport: Transport, tuning: Tuning | None):
-        self._control, self._transport, self._tuning = control, transport, tuning
+    def __init__(self, control: Control, device: Device, transport: Transport, tuning: Tuning | None):
+        self._control, self._device, self._transport, self._tuning = control, device, transport, tuning
         self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
         self._bound: OrderedDict[tuple, _Binding] = OrderedDict()
         self.buffers = SharedBuffers(transport)
@@ -147,11 +148,15 @@ class PreparedCalls:
             self._gather({}, str(error))
         raise error
 
-    def run(self, comm: Communicator, request: Request, own: Schedule | None, source, target) -> None:
-        """Do it: from one array to another of the communicator's device, or in place."""
+    def run(self, program_of: ProgramOf, request: Request, own: Schedule | None, source, target) -> None:
+        """Do it: from one array to another of the device, or in place.
+
+        ``program_of``: what this rank does in a schedule. It is given with each call, since who gives it
+        holds these calls.
+        """
         self._calls += 1
         if request not in self._ready:
-            self._ready[request] = self._prepare(comm, request, own)
+            self._ready[request] = self._prepare(program_of, request, own)
             _forget(self._ready, MOST_READY)
         self._ready.move_to_end(request)
         call = self._ready[request]
@@ -160,7 +165,7 @@ class PreparedCalls:
         places = self._places(call, source, target)
         key = (call, *places)
         if key not in self._bound:
-            self._bound[key] = self._bind(comm.device, call, source, target, *places)
+            self._bound[key] = self._bind(call, source, target, *places)
             _forget(self._bound, MOST_BOUND)
         self._bound.move_to_end(key)
         bound = self._bound[key]
@@ -185,9 +190,9 @@ class PreparedCalls:
         compare([each for each, _, _ in gathered])
         return [each for _, _, each in gathered]
 
-    def _prepare(self, comm: Communicator, request: Request, own: Schedule | None) -> PreparedCall | None:
+    def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
         """Agree on an operation and make its schedule; None if there is nothing to move. Collective."""
-        ranks = comm.size
+        ranks = self._control.size
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
         choice = self._choose(request, ranks, elements * request.dtype.itemsize)
@@ -209,7 +214,10 @@ class PreparedCalls:
             options = {"radix": choice.radix, "pieces": choice.pieces, "root": request.root}
             schedule = build(choice.algorithm, request.collective, ranks, elements, **options)
             before, after = 0, int(request.collective == "all-to-all")
-        return PreparedCall(comm, request, schedule, before, after, protocol) if elements else None
+        if not elements:
+            return None
+        where = program_of(schedule), self._control.rank
+        return PreparedCall(*where, request, schedule, before, after, protocol)
 
     def _served(self, protocol: str) -> str:
         """A protocol, or what auto means where the transport lacks it or it cannot serve; collective."""
@@ -237,8 +245,9 @@ class PreparedCalls:
         whole = call.binds_source and source is not target and source.flags.c_contiguous
         return self._transport.place(source) if whole else None, at_target
 
-    def _bind(self, device: Device, call: PreparedCall, source, target, at_source, at_target) -> _Binding:
+    def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> _Binding:
         program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
+        device = self._device
         # Not kept: who calls has the memory at these addresses, whatever array it was before.
         arrays = {}
         if at_source is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
 from wavefabric.collectives.tuning import WAYS
 from wavefabric.errors import InputError
+from wavefabric.exchange import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
 from wavefabric.execution import report
 from wavefabric.execution.measure import Ranks, check_options
@@ -82,31 +83,16 @@ def run(
     check_memory(ranks, plans, width, protocols)
     own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say, graph) if nccl else (None, None)
     predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
-    cases = []
+    measurement, cases = _Measurement(ranks, plans, repeats, blocks, graph, say), []
     for comm in ranks.each():
         buffers = {name: comm.allocate((size,), dtype) for name, size in largest.items()}
         for protocol in protocols:
-            label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
-            rows, kernel = [], protocol in PROTOCOLS
-            try:
-                for plan, expected_us in zip(plans, predicted, strict=True):
-                    say(f"{label}: {first.schedule.name}, {plan.bytes} bytes")
-                    exchange = comm.bind(plan.schedule, buffers, protocol, blocks if kernel else None)
-                    row = check_and_time(
-                        ranks, comm, plan, exchange.run, buffers, repeats, graph=graph and kernel
-                    )
-                    exchange.check()
-                    rows.append(row | _compared(row, expected_us, own))
-            except InputError as error:  # of binding: the same on all ranks
-                if protocol == "auto":
-                    raise
-                ranks.unavailable[label] = str(error)
-                continue
-            facts = comm.describe()
-            cases.append({
-                "transport": comm.transport, "protocol": protocol, "latency_us": rows[0]["us"], "rows": rows,
-                "facts": facts,
-            })  # fmt: skip
+            if measured := measurement.rows(comm, buffers, protocol):
+                pairs = zip(measured, predicted, strict=True)
+                cases.append({
+                    "transport": comm.transport, "protocol": protocol, "latency_us": measured[0]["us"],
+                    "rows": [row | _compared(row, us, own) for row, us in pairs], "facts": comm.describe(),
+                })  # fmt: skip
         del buffers
     return {
         "benchmark": "collective-run",
@@ -129,6 +115,38 @@ def run(
         "unavailable": ranks.unavailable,
         "machine": ranks.machine(),
     }
+
+
+@dataclass(frozen=True)
+class _Measurement:
+    """What is measured of every protocol of every transport."""
+
+    ranks: Ranks
+    plans: list[Plan]
+    repeats: int
+    blocks: int | None
+    graph: bool
+    say: Callable[[str], None]
+
+    def rows(self, comm: Communicator, buffers: dict[str, Any], protocol: str) -> list[dict[str, Any]]:
+        """A row of `check_and_time` for each plan; none, and ``ranks`` told why, where it cannot serve."""
+        label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
+        rows, kernel = [], protocol in PROTOCOLS
+        try:
+            for plan in self.plans:
+                self.say(f"{label}: {self.plans[0].schedule.name}, {plan.bytes} bytes")
+                exchange = comm.bind(plan.schedule, buffers, protocol, self.blocks if kernel else None)
+                how = {"graph": self.graph and kernel}
+                rows.append(
+                    check_and_time(self.ranks, comm, plan, exchange.run, buffers, self.repeats, **how)
+                )
+                exchange.check()
+        except InputError as error:  # of binding: the same on all ranks
+            if protocol == "auto":
+                raise
+            self.ranks.unavailable[label] = str(error)
+            return []
+        return rows
 
 
 def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:

@@ -107,21 +107,19 @@ def tune(
         For unknown words, sizes that are no whole number of elements, a fabric of fewer GPUs (between ranks:
         of another number), no transport that can be used, or if no algorithm serves so many ranks.
     """
-    width = 1
     if ranks is not None:
         values_of(dtype, ranks.size)  # refuses what cannot be checked
-        width, count = np.dtype(dtype).itemsize, ranks.size
+        count = ranks.size
         fabric = fabric_of_ranks(fabric, count)
     elif fabric is None:
         raise InputError("fabric: none given; allowed: one, or ranks that measure")
-    check_options(repeats, sizes, width)
+    check_options(repeats, sizes, 1 if ranks is None else np.dtype(dtype).itemsize)
     if not within >= 1:
         raise InputError(f"within: {within} given; allowed: from 1")
     count = _check_count(count, fabric)
     collectives = tuple(dict.fromkeys(collectives))
     _check_collectives(collectives, count)
-    ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
-    sizes = sorted(set(sizes)) or sizes_between(*ends)
+    sizes = sorted(set(sizes)) or _default_sizes(ranks)
     steps = _Steps(progress or Progress())
     try:
         steps.start("candidates", sum(len(choices(each, count)) for each in collectives))
@@ -134,8 +132,9 @@ def tune(
             tables, counts = _measure(ranks, rows, chosen, dtype, repeats, wrong, steps)
     finally:
         steps.finish()
+    unavailable = {} if ranks is None else ranks.unavailable
     if not tables:
-        reasons = "; ".join([*wrong, *(ranks.unavailable.values() if ranks else ())])
+        reasons = "; ".join([*wrong, *unavailable.values()])
         raise InputError(f"transports: none can be used ({reasons}); allowed: others")
     measured = {} if ranks is None else {"dtype": dtype, "device": _device_words(ranks)}
     predicted = {} if fabric is None else {"fabric": fabric.name, "model": model}
@@ -145,7 +144,7 @@ def tune(
         within,
         {name: why for each in collectives for name, why in left_out(each, count).items()},
         tuple(wrong),
-        {} if ranks is None else ranks.unavailable,
+        unavailable,
     )
 
 
@@ -169,6 +168,10 @@ class _Steps:
         """What was begun is done, or will not be."""
         self._progress.update(self._begun)
         self._progress.finish()
+
+
+def _default_sizes(ranks: Ranks | None) -> list[int]:
+    return sizes_between(*(PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]))
 
 
 def _check_count(count: int | None, fabric: AnyFabric | None) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.results.lock import locked
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def _for_all(error: Exception | None) -> Exception | None:
             return None
         case OSError(errno=int()):
             return OSError(error.errno, error.strerror, error.filename)
+        case UnusableCheckpoint():
+            return UnusableCheckpoint(str(error))
         case InputError():
             return InputError(str(error))
     return RuntimeError(f"{type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.device import fftw
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.results import checkpoint_file
@@ -153,10 +153,12 @@ class RankCheckpoint:
         def read_part() -> tuple[dict, dict]:
             part = self._part(parts["slot"])
             if not part.exists():
-                raise InputError(f"{self.path}: its part {part.name} is missing; remove it to start anew")
+                raise UnusableCheckpoint(
+                    f"{self.path}: its part {part.name} is missing; remove it to start anew"
+                )
             arrays, state = read(part)
             if state.get("token") != parts["token"]:
-                raise InputError(
+                raise UnusableCheckpoint(
                     f"{self.path}: its part {part.name} was saved at another time; remove it to start anew"
                 )
             return arrays, state["state"]
@@ -168,7 +170,7 @@ class RankCheckpoint:
         parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
         saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
         if saved != here:
-            raise InputError(
+            raise UnusableCheckpoint(
                 f"{self.path}: this checkpoint was saved by {_in_words(*saved)}, this run has "
                 f"{_in_words(*here)}; go on as it was, or remove it to start anew"
             )

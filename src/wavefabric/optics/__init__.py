@@ -8,7 +8,8 @@ Rooms: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``p
 
 from wavefabric.lazy import lazy
 
-_MODULES = {
+#: Public name to the module that defines it.
+_EXPORTS = {
     "Fibre": "fibre.fibre",
     "IndexProfile": "fibre.profile",
     "TableProfile": "fibre.profile",
@@ -28,4 +29,4 @@ _MODULES = {
     "run_link": "link.run",
 }
 
-__getattr__, __dir__ = lazy(__name__, _MODULES)
+__getattr__, __dir__ = lazy(__name__, _EXPORTS)

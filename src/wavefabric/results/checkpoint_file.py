@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.files.input import check_regular
 from wavefabric.files.output import sync_folder
 
@@ -145,8 +145,8 @@ def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
                 yield flat[start : start + _CHUNK]
 
 
-def _damaged(path: Path, why: str) -> InputError:
-    return InputError(f"{path}: damaged checkpoint ({why}); remove it to start anew")
+def _damaged(path: Path, why: str) -> UnusableCheckpoint:
+    return UnusableCheckpoint(f"{path}: damaged checkpoint ({why}); remove it to start anew")
 
 
 def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     if size != wanted:
         raise _damaged(path, f"{size} bytes of {wanted}")
     if fingerprint is not None and header["fingerprint"] != fingerprint:
-        raise InputError(
+        raise UnusableCheckpoint(
             f"{path}: this checkpoint belongs to another run (other settings, inputs or versions); "
             "remove it to start anew"
         )

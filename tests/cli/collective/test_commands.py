@@ -18,8 +18,8 @@ from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import load as load_fabric
 from wavefabric.fabric import save as save_fabric
-from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from wavefabric.cli.collective.tune import TuneOptions, TuneRankOptions
 from wavefabric.cli.collective.tune import command as tune_command
-from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.collectives.tuning import Choice, load_tuning
 from wavefabric.execution import tune
 
@@ -91,15 +90,15 @@ def test_ranks_are_started(command, monkeypatch, tmp_path):
 @pytest.mark.parallel(2)
 def test_ranks_measure_and_one_of_them_writes(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(tune, "_SAMPLE", 1e-4)
-    monkeypatch.setattr(common_ranks, "opened", None)
     monkeypatch.chdir(tmp_path)
     asked = TuneOptions(
         collective=["all-reduce"], sizes=["1K,4K"], dtype="float64", output=tmp_path / "mine.json"
     )
     who = TuneRankOptions(device="cpu", threads=1, repeats=1)
     tune_command(asked, who)
-    rank, shown = common_ranks.opened.rank, capsys.readouterr()
-    common_ranks.opened.control.barrier()
+    comm = who.invocation.comm
+    rank, shown = comm.rank, capsys.readouterr()
+    comm.control.barrier()
     assert shown.err == ""
     if rank:
         assert (shown.out, os.listdir(tmp_path)) == ("", [])

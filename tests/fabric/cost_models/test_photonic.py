@@ -15,8 +15,8 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.fabric.cost_models.photonic import photonic
-from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
 
 ALPHA, RHO, BANDWIDTH = 0.7e-6, 3.7e-6, 300 * 2.0**30

@@ -11,8 +11,9 @@ from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io import writing as file_text
 from wavefabric.fabric.io.files import check_connected, from_toml, load, save, to_toml
-from wavefabric.fabric.photonic.budget import LinkBudget, budget
+from wavefabric.fabric.photonic.budget import budget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.units import quantity
 
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(

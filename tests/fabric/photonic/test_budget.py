@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import point_to_point
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.budget import (
-    RATES,
-    LinkBudget,
-    bit_error_rate,
-    budget,
-    rates,
-    required_q,
-    slowest_circuit,
-)
+from wavefabric.fabric.photonic.budget import RATES, budget, rates, slowest_circuit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget, bit_error_rate, required_q
 from wavefabric.fabric.photonic.planning import plan_circuits
 
 #: Bit error rates measured on LIGHTPATH, NRZ, by bit/s (LUMORPH paper, section 7). They fall as the rate

@@ -7,7 +7,7 @@ import pytest
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import backward_work, forward_work, parameters_held, update_work
-from wavefabric.training.iteration.memory import MemoryNeed, check_memory, memory_bytes
+from wavefabric.training.iteration.memory import MemoryNeed, check_memory, layer_memory, stage_memory
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import OPTIMIZERS, Layer
 
@@ -87,6 +87,12 @@ def test_update(optimizer, precision, nbytes):
     operator, flops, moved = update_work(1000, optimizer, precision)
     assert (operator, moved) == ("elementwise", 1000 * nbytes)
     assert flops >= 1000 * 2 * (1 + OPTIMIZERS[optimizer])
+
+
+def memory_bytes(layers, samples, in_flight, tensor, precision, optimizer, recompute=False, **shared):
+    """What one GPU holds for layers that share all numbers."""
+    each = [layer_memory(layer, samples, tensor, precision, optimizer, **shared) for layer in layers]
+    return stage_memory(layers, each, in_flight, precision, recompute)
 
 
 def test_memory_by_hand():

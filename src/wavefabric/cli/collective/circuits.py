@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from wavefabric.cli.common.files import read_json
 from wavefabric.errors import InputError
-from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import naming
 

@@ -31,7 +31,7 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.draw.pictures import draw_costs
-from wavefabric.fabric.photonic.budget import LinkBudget
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")

@@ -8,10 +8,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from wavefabric.errors import InputError, MissingExtra, one_line
 from wavefabric.exchange.launch import dev_shm, environment, rank_status
 from wavefabric.system.interrupt import INTERRUPTED, TERMINATED
+
+if TYPE_CHECKING:
+    from wavefabric.exchange import Communicator
 
 BAD_INPUT, FAILED = 2, 1
 #: Seconds that a failing rank waits for the others to fail as well; after Ctrl-C one may still be writing.
@@ -44,11 +48,16 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def leave(code: int, message: str = "", error: BaseException | None = None) -> int:
+def leave(
+    code: int,
+    message: str = "",
+    error: BaseException | None = None,
+    comm: Communicator | None = None,
+) -> int:
     """End one of several ranks: agree with the others on what to say, or stop them if they go on.
 
     ``code`` and ``message`` (one line, or nothing) are this rank's; ``error`` is shown with its traceback by
-    the rank that speaks. Gives the highest exit code of all ranks.
+    the rank that speaks. ``comm`` is theirs, if it was opened. Gives the highest exit code of all ranks.
     """
     if code == 0:
         rank_status.exits(0)
@@ -65,11 +74,13 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
             _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
         rank_status.exits(code)
 
+    from wavefabric.exchange.control import world_control
+
     patience = _PATIENCE.get(code, _SHORT)
     # Ranks that have gone on never come to a control plane which this one has yet to make.
     late = _later(patience + _SHORT, code, alone)
     try:
-        control = _control()
+        control = world_control() if comm is None else comm.control
     except (MissingExtra, InputError):
         late.cancel()
         # Not even the control plane is there, alike on all ranks as a rule.
@@ -94,13 +105,6 @@ def leave(code: int, message: str = "", error: BaseException | None = None) -> i
     rank_status.exits(code)
     _later(_LEAVING, code)
     return code
-
-
-def _control():
-    from wavefabric.cli.common import ranks
-    from wavefabric.exchange.control import world_control
-
-    return ranks.opened.control if ranks.opened is not None else world_control()
 
 
 def _trace(error: BaseException | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
+from wavefabric.cli.common.invocation import Invocation
 from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
@@ -40,6 +42,7 @@ class RankedOptions:
     placement: str | None = option(PLACEMENT_HELP, panel=PANEL)
     device: str = option("auto, cpu or cuda: a GPU for each rank.", default="auto")
     threads: int | None = option("CPU threads of a rank.", callback=from_one)
+    invocation: Invocation = field(default_factory=Invocation)
 
 
 @options()
@@ -64,12 +67,13 @@ class RankSession:
             placement=who.placement,
             device=who.device,
             threads=who.threads,
+            invocation=who.invocation,
         )
         chosen.check()
         common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
         gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None
         self.ranks: Ranks = Ranks(names, who.device, who.threads, gpus, least)
-        common_ranks.opened = self.ranks.base
+        who.invocation.comm = self.ranks.base
         self._prints, self._as_json = self.ranks.rank == 0, as_json
         self._status = StatusLine(as_json or not self._prints)
 

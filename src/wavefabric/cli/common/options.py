@@ -14,6 +14,7 @@ import typer
 import typer.core
 import typer.main
 
+from wavefabric.cli.common.invocation import Invocation
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
 
@@ -70,7 +71,10 @@ def refuse(given: dict[str, Any], why: str, allowed: str) -> None:
 
 
 def grouped(command: Callable, all_ranks: bool) -> Callable:
-    """A command that takes `options` classes: each of their fields becomes an option."""
+    """A command that takes `options` classes: each of their fields becomes an option.
+
+    Of a class with the field ``invocation`` this is the `Invocation` of the command.
+    """
     groups: dict[str, tuple[type, list[str]]] = {}
     parameters = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
@@ -81,14 +85,18 @@ def grouped(command: Callable, all_ranks: bool) -> Callable:
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
+    parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+
     @functools.wraps(command)
-    def call(**given: Any) -> Any:
+    def call(context: typer.Context, **given: Any) -> Any:
         if not all_ranks and environment.rank() > 0:
             return None
-        made = {
-            name: group(**{field: given.pop(field) for field in fields})
-            for name, (group, fields) in groups.items()
-        }
+        made = {}
+        for name, (group, fields) in groups.items():
+            values = {field: given.pop(field) for field in fields}
+            if "invocation" in group.__dataclass_fields__:  # type: ignore[attr-defined]
+                values["invocation"] = context.ensure_object(Invocation)
+            made[name] = group(**values)
         return command(**given, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

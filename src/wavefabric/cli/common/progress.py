@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from wavefabric.cli.common.ranks import is_rank_zero
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import Progress
 
@@ -147,7 +147,5 @@ def naming_no_resume() -> Iterator[None]:
     """Say which option does what is advised for a checkpoint that cannot be used."""
     try:
         yield
-    except InputError as error:
-        if not str(error).endswith("to start anew"):
-            raise
+    except UnusableCheckpoint as error:
         raise InputError(f"{error} (--no-resume)") from None

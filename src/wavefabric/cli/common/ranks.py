@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from wavefabric.cli.common.invocation import Invocation
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment, launcher
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
 PANEL = "Several ranks"
 #: Most ranks, whatever the machine: a bound on absurd input.
 MOST_RANKS = 4096
-
-#: Arguments of the command, for the ranks that it starts; set by `wavefabric.cli.main`.
-arguments: list[str] = []
-#: The communicator of this process, once there is one of several ranks.
-opened: Communicator | None = None
 
 RANKS_HELP = "Processes, each with a GPU or CPU threads."
 PLACEMENT_HELP = "GPU of each rank: a file, or auto (least traffic over slow links)."
@@ -58,6 +55,7 @@ class RankOptions:
     placement: str | None = option(PLACEMENT_HELP)
     device: str | None = None
     threads: int | None = None
+    invocation: Invocation = field(default_factory=Invocation)
 
     @property
     def count(self) -> int:
@@ -138,7 +136,7 @@ def start(
     if not must_start(options):
         return
     launched = launcher.LaunchOptions(
-        list(arguments),
+        list(options.invocation.words),
         options.count,
         options.transport or "auto",
         options.gpus(schedule, quiet) or [],
@@ -151,7 +149,6 @@ def start(
 
 def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bool) -> Communicator | None:
     """The communicator of several ranks, None for one; collective."""
-    global opened
     if is_alone():
         return None
     from wavefabric.device import get_device
@@ -166,8 +163,8 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
         # What the launcher says, else a share of what may be used.
         share = max(1, usable_threads() // environment.local_size())
         device = get_device("cpu", options.threads or environment.threads() or share)
-    opened = world(options.transport or "auto", device, gpus)
-    return opened
+    comm = options.invocation.comm = world(options.transport or "auto", device, gpus)
+    return comm
 
 
 def most_ranks() -> int:

@@ -24,7 +24,8 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
-from wavefabric.fabric.photonic.budget import LinkBudget, budget
+from wavefabric.fabric.photonic.budget import budget
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.routing.routes import Routing, route
 from wavefabric.units import time_words
 

@@ -61,7 +61,7 @@ def _simulate(
     schedule: Schedule, fabric: Fabric, size: np.ndarray, pair: np.ndarray, use: ResourceUse, engines: int
 ) -> tuple[float, np.ndarray]:
     """s of the whole, and when transfers begin and end; `pair`: of each transfer, −1 within a rank."""
-    from wavefabric.fabric.cost_models.flow_kernel import simulate
+    from wavefabric.fabric.cost_models.flow_kernel import SharedLinks, Transfers, simulate
 
     t = schedule.transfers
     times = np.zeros((t.size, 2))
@@ -78,9 +78,10 @@ def _simulate(
     same = pair[order[1:]] == pair[order[:-1]]
     follows[order[1:][same]] = order[:-1][same]
     ends = t["src"].astype(np.int64), t["dst"].astype(np.int64)
-    waits = np.bincount(then, minlength=t.size), np.searchsorted(first, np.arange(t.size + 1)), then
-    links = np.searchsorted(use.pair, np.arange(use.latency.size + 1)), use.resource, use.capacity
+    after = np.searchsorted(first, np.arange(t.size + 1)), then
+    transfers = Transfers(*ends, pair, size, delay, work, follows, *after)
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
-    shape = schedule.ranks, engines
-    seconds = simulate(*ends, pair, size, delay, work, follows, *waits, *links, most, *shape, times)
-    return float(seconds), times
+    each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
+    links = SharedLinks(each, use.resource, use.capacity, most)
+    waits = np.bincount(then, minlength=t.size)
+    return float(simulate(transfers, links, waits, schedule.ranks, engines, times)), times

@@ -25,8 +25,8 @@ from wavefabric.fabric.io.tables import (
     PhotonicTable,
 )
 from wavefabric.fabric.io.writing import to_toml
-from wavefabric.fabric.photonic.budget import LinkBudget
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import naming, parse_toml, read_text
 from wavefabric.files.output import write_text

@@ -168,7 +168,7 @@ class ElectricalTable(FabricFileTable):
 
 
 class BudgetTable(FabricFileTable):
-    """A link budget; defaults are those of `wavefabric.fabric.photonic.budget.LinkBudget`."""
+    """A link budget; defaults are those of `wavefabric.fabric.photonic.link_budget.LinkBudget`."""
 
     launch_power: Annotated[float, "dBm", _DBM] | None = None
     modulator_loss: Decibels | None = None

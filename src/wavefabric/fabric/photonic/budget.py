@@ -1,10 +1,4 @@
-"""Link budget: how much light of a circuit arrives, and how many bits a second it can carry.
-
-With two levels I₀, I₁ and thermal noise σ the bit error rate is ½ erfc(Q/√2), Q = (I₁ − I₀)/(2σ) (Agrawal,
-Fiber-Optic Communication Systems, 4th ed., section 4.6, doi:10.1002/9780470918524); with four levels, whose
-eyes are a third as high, and Gray coding ⅜ erfc(Q/(3√2)) (Proakis & Salehi, Digital Communications, 5th ed.,
-section 4.3).
-"""
+"""Link budget: how much light of a circuit arrives, and how many bits a second it can carry."""
 
 from __future__ import annotations
 
@@ -18,49 +12,11 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import FORMATS, LinkBudget, bit_error_rate, required_q
 from wavefabric.fabric.photonic.tile_grid import edge_numbers, flat_edges
 
-#: By modulation format: bits a symbol, factor before erfc, and what Q is divided by in it.
-FORMATS = {"NRZ": (1, 0.5, math.sqrt(2.0)), "PAM4": (2, 0.375, 3.0 * math.sqrt(2.0))}
 #: Formats and rates (bit/s a wavelength) that are tried, slowest first.
 RATES = (*(("NRZ", rate) for rate in (10e9, 15e9, 20e9, 28e9)), *(("PAM4", rate) for rate in (112e9, 224e9)))
-
-
-@dataclass(frozen=True)
-class LinkBudget:
-    """What a circuit loses and what its receiver needs.
-
-    The LUMORPH paper measures the loss where tiles meet, and in waveguides. It gives neither launch power nor
-    sensitivity: all other defaults are chosen here, typical of silicon photonics.
-    """
-
-    launch_power: float = 10.0  # dBm of one laser
-    modulator_loss: float = 4.0  # dB of a micro-ring modulator, that of the modulation included
-    extinction_ratio: float = 6.0  # dB between highest and lowest level
-    #: dB of one Mach–Zehnder switch: one where light enters an edge and one where it leaves it.
-    switch_loss: float = 0.3
-    crossing_loss: float = 0.02  # dB of one crossing of waveguides
-    crossings: float = 4.0  # in each tile between the ends of a route
-    reticle_loss: float = 0.25  # dB from a tile to the next of the same wafer (measured: 0.25)
-    propagation_loss: float = 40.0  # dB/m (measured: below 40); an edge is as long as the pitch of tiles
-    coupling_loss: float = 1.5  # dB between waveguide and fibre: twice for each edge from wafer to wafer
-    receiver_loss: float = 1.0  # dB of the ring that takes the wavelength out to its photodiode
-    responsivity: float = 0.9  # A/W of the photodiode
-    noise_current: float = 18e-12  # A/√Hz, thermal noise of the receiver referred to its input
-    bandwidth_ratio: float = 0.75  # noise bandwidth of the receiver by the symbol rate
-    #: Bit error rates up to which a link closes: error-free without, and with forward error correction.
-    nrz_limit: float = 1e-12
-    pam4_limit: float = 1e-4
-
-    def __post_init__(self) -> None:
-        least = dict.fromkeys(vars(self), (0.0, "from 0")) | {"launch_power": (-math.inf, "finite")}
-        for key in ("extinction_ratio", "responsivity", "noise_current", "bandwidth_ratio"):
-            least[key] = math.ulp(0.0), "above 0"
-        for key, value in vars(self).items():
-            if not math.isfinite(value) or value < least[key][0]:
-                raise InputError(f"{key}: {value} given; allowed: {least[key][1]}")
-        required_q("NRZ", self.nrz_limit)
-        required_q("PAM4", self.pam4_limit)
 
 
 @dataclass(frozen=True)
@@ -86,28 +42,6 @@ class BudgetResult:
     reaches: tuple[ReachableRate, ...]  # one for each of `RATES`
     best_rate: float  # bit/s, the highest that closes; 0 if none does
     margin_db: float  # at the best rate; if none closes, what the slowest rate lacks (negative)
-
-
-def bit_error_rate(fmt: str, q: float) -> float:
-    """Bit error rate from the Q of the outer eye, (I_highest − I_lowest) / (2σ), from 0."""
-    _, factor, divisor = _format(fmt)
-    return factor * math.erfc(q / divisor)
-
-
-def required_q(fmt: str, ber: float) -> float:
-    """Q of the outer eye at a bit error rate; `InputError` for a rate no better than guessing."""
-    from scipy.special import erfcinv
-
-    _, factor, divisor = _format(fmt)
-    if not 0 < ber < factor:
-        raise InputError(f"bit error rate: {ber} given; allowed: above 0 and below {factor} ({fmt})")
-    return divisor * float(erfcinv(ber / factor))
-
-
-def _format(fmt: str) -> tuple[int, float, float]:
-    if fmt not in FORMATS:
-        raise InputError(f"format: {fmt!r} given; allowed: {', '.join(FORMATS)}")
-    return FORMATS[fmt]
 
 
 def budget(fabric: PhotonicFabric, route: Sequence[int], budget: LinkBudget | None = None) -> BudgetResult:

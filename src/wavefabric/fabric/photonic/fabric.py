@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from wavefabric.fabric.photonic.budget import LinkBudget
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 
 
 @dataclass(frozen=True)

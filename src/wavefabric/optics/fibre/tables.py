@@ -96,12 +96,9 @@ def fibre_from_csv(
     if profile is None:
         kappa, kappa_of = _kappa_from_file(kappa_csv, len(labels), len(np.unique(groups)))
     else:
-        _, overlap = solved_overlaps(profile, wavelength, step)
-        if missing := [label for label in labels if label not in overlap.labels]:
-            raise InputError(f"{modes_csv}: {missing[0]} is not guided by the profile at {wavelength!r} m")
-        taken = overlap.take([overlap.labels.index(label) for label in labels])
-        kappa, kappa_of = kappa_from(taken, coupling, float(overlap.a_eff[0]))
-        if text := _areas_apart(labels, a_eff, taken.a_eff, overlap.a_eff[0], gamma is None):
+        taken, lp01_area = _overlap_of_table(modes_csv, labels, profile, wavelength, step)
+        kappa, kappa_of = kappa_from(taken, coupling, lp01_area)
+        if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, gamma is None):
             if warn is None:
                 warnings.warn(f"{modes_csv}: {text}", stacklevel=2)
             else:
@@ -113,6 +110,14 @@ def fibre_from_csv(
     return Fibre(
         name, labels, groups, alpha, beta, gamma_value, kappa, kappa_of, a_eff=a_eff, wavelength=wavelength
     )
+
+
+def _overlap_of_table(path, labels, profile: Profile, wavelength: float, step: float):
+    """Overlaps of the profile's modes that the table has, in its order, and the profile's A_eff of LP01."""
+    _, overlap = solved_overlaps(profile, wavelength, step)
+    if missing := [label for label in labels if label not in overlap.labels]:
+        raise InputError(f"{path}: {missing[0]} is not guided by the profile at {wavelength!r} m")
+    return overlap.take([overlap.labels.index(label) for label in labels]), float(overlap.a_eff[0])
 
 
 def _kappa_from_file(path, modes: int, groups: int) -> tuple[Array, Any]:

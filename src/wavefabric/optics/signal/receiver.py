@@ -120,52 +120,50 @@ class Receiver:
         progress : callable, optional
             Called as ``progress(rows_done, rows)`` after each mode.
         """
-        grid, xp = self.transmitter.grid, device.xp
+        grid, xp, powers = self.transmitter.grid, device.xp, self.transmitter.powers
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
         here = field.shape[0] // 2
         modes = first_mode + here if modes is None else modes
-        mine = slice(first_mode, first_mode + here)
-        keep = {(int(m), int(c)) for m, c in keep}
-        for mode, channel in keep:
-            if not (first_mode <= mode < mine.stop and 0 <= channel < grid.channels):
-                raise InputError(f"keep: {(mode, channel)} given, below {(modes, grid.channels)} allowed")
+        mine = range(first_mode, first_mode + here)
+        kept = self._checked_signals(keep, mine, modes)
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
-        coefficients = np.zeros((modes, 4)) if beta is None else np.asarray(beta, dtype=float)
-        if coefficients.shape != (modes, 4) or not np.isfinite(coefficients).all():
-            given = f"shape {coefficients.shape} given"
-            raise InputError(f"beta: {given}, finite numbers of shape {(modes, 4)} allowed")
+        coefficients = _checked_beta(beta, modes)
         if not (np.isfinite(power_gain) and power_gain > 0):
             raise InputError(f"power_gain: {power_gain!r} given, a positive power ratio allowed")
         bands = _Bands(device, self.transmitter)
         error, delay, wrong = np.full((3, here, grid.channels), np.nan)
         points = {}
-        for k in range(here):
-            mode = first_mode + k
+        for k, mode in enumerate(mine):
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
                 pair = inverse_mixing.mode(device, field, k)
-            window = device.fft(pair)[:, bands.where].astype(np.complex128)  # (2, channels, 2 symbols)
-            if length and coefficients[mode].any():
-                window *= xp.exp(1j * length * bands.phase(coefficients[mode]))
+            window = bands.compensated(device.fft(pair), length, coefficients[mode])
             if self.osnr_db is not None:
-                density = osnr_noise_density(self.osnr_db, power_gain) * self.transmitter.powers(modes)[mode]
+                density = osnr_noise_density(self.osnr_db, power_gain) * powers(modes)[mode]
                 self._add_noise(device, bands, window, mode, density)
             window *= bands.matched
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
             symbols, delay[k] = self._recover(device, window, sent)
             error[k], wrong[k] = self._judge(device, symbols, sent)
-            for channel in sorted(c for m, c in keep if m == mode):
+            for channel in sorted(c for m, c in kept if m == mode):
                 points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
             if progress is not None:
                 progress(2 * k + 2, 2 * here)
-        error[self.transmitter.powers(modes)[mine] == 0] = np.nan
+        error[powers(modes)[mine.start : mine.stop] == 0] = np.nan
         wrong[np.isnan(error)] = np.nan
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
         return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, delay, points)
+
+    def _checked_signals(self, keep, mine: range, modes: int) -> set[tuple[int, int]]:
+        channels, signals = self.transmitter.grid.channels, {(int(m), int(c)) for m, c in keep}
+        for mode, channel in signals:
+            if not (mode in mine and 0 <= channel < channels):
+                raise InputError(f"keep: {(mode, channel)} given, below {(modes, channels)} allowed")
+        return signals
 
     def _add_noise(self, device, bands, window, mode, density):
         # One sequence over all bins of the row: neighbours share their noise where windows overlap.
@@ -213,18 +211,34 @@ class Receiver:
         return device.to_host(square), device.to_host(wrong) / bits
 
 
+def _checked_beta(beta, modes: int) -> np.ndarray:
+    coefficients = np.zeros((modes, 4)) if beta is None else np.asarray(beta, dtype=float)
+    if coefficients.shape != (modes, 4) or not np.isfinite(coefficients).all():
+        given = f"shape {coefficients.shape} given"
+        raise InputError(f"beta: {given}, finite numbers of shape {(modes, 4)} allowed")
+    return coefficients
+
+
 class _Bands:
     """Where each channel's window of 2 samples per symbol lies in a row's spectrum."""
 
     def __init__(self, device, transmitter: Transmitter):
-        grid, xp = transmitter.grid, device.xp
+        grid, self._xp = transmitter.grid, device.xp
+        xp = self._xp
         around = np.fft.fftfreq(2 * grid.symbols, 1 / (2 * grid.symbols)).astype(np.int64)
         signed = grid.bins[:, None] + around
         self.where = xp.asarray(signed % grid.samples)
         self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
         self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
 
-    def phase(self, beta):
+    def compensated(self, spectrum, length: float, beta):
+        """Windows of two rows without the linear phase of a length of fibre: (2, channels, 2 symbols)."""
+        window = spectrum[:, self.where].astype(np.complex128)
+        if length and beta.any():
+            window *= self._xp.exp(1j * length * self._phase(beta))
+        return window
+
+    def _phase(self, beta):
         """Linear phase that a metre of fibre takes away, rad, shape (channels, 2 symbols)."""
         b1, b2, b3, b4 = (float(b) for b in beta)
         w = self._omega

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,51 +38,6 @@ class MemoryNeed:
         return MemoryNeed(*(a + b for a, b in pairs))
 
 
-def memory_bytes(
-    layers: Iterable[Layer],
-    samples: float,
-    in_flight: int,
-    tensor: int,
-    precision: Precision,
-    optimizer: str,
-    *,
-    sharded: int = 1,
-    experts: int = 1,
-    recompute: bool = False,
-) -> MemoryNeed:
-    """What one GPU holds for some layers.
-
-    Parameters
-    ----------
-    layers : iterable of Layer
-        Those of its pipeline stage that share the numbers below; needs of others add up.
-    samples : float
-        Of one microbatch.
-    in_flight : int
-        Microbatches whose activations it keeps at the same time; of 1F1B on stage s of p, up to p − s
-        (PipeDream-Flush, arXiv:2006.09503).
-    tensor, experts : int
-        As of `gpu.work.forward_work`. Saved activations are taken to be the layers' inputs: whole of
-        ``column``, divided of ``row`` and ``local``.
-    precision : Precision
-    optimizer : str
-    sharded : int
-        GPUs that divide parameters, gradients and optimizer states among them (ZeRO's stage 3,
-        arXiv:1910.02054); the largest two layers are whole at a time, one used and the next gathered.
-    recompute : bool
-        Of each block only the input is kept, that is what its first layer saves, and one block's other
-        activations at a time; layers without a block keep theirs.
-
-    Raises
-    ------
-    InputError
-        For an optimizer that is unknown.
-    """
-    layers = tuple(layers)
-    each = [layer_memory(n, samples, tensor, precision, optimizer, sharded, experts) for n in layers]
-    return stage_memory(layers, each, in_flight, precision, recompute)
-
-
 class LayerMemory(NamedTuple):
     """One layer on one GPU: elements that it keeps, by what they are; `stage_memory` makes bytes of them.
 
@@ -106,7 +61,13 @@ def layer_memory(
     sharded: int = 1,
     experts: int = 1,
 ) -> LayerMemory:
-    """What one GPU keeps of a layer; arguments as of `memory_bytes`."""
+    """What one GPU keeps of a layer, of a microbatch of so many samples.
+
+    ``tensor`` and ``experts`` as of `gpu.work.forward_work`. Saved activations are taken to be the layer's
+    input: whole of ``column``, divided of ``row`` and ``local``. ``sharded`` GPUs divide parameters,
+    gradients and optimizer states among them (ZeRO's stage 3, arXiv:1910.02054). `InputError` for an unknown
+    optimizer.
+    """
     own = parameters_held(layer, tensor, experts)
     states = 4 * optimizer_states(optimizer) + precision.master
     saved = layer.saved * samples / (tensor if layer.split in ("row", "local") else 1)
@@ -120,7 +81,13 @@ def stage_memory(
     precision: Precision,
     recompute: bool = False,
 ) -> MemoryNeed:
-    """What one GPU holds for the layers of its stage, each with its own numbers; see `memory_bytes`."""
+    """What one GPU holds for the layers of its pipeline stage, each with its own numbers.
+
+    The largest two of sharded layers are whole at a time, one used and the next gathered. Activations of
+    ``in_flight`` microbatches are kept at the same time; of 1F1B on stage s of p, up to p − s
+    (PipeDream-Flush, arXiv:2006.09503). With ``recompute`` only the input of each block is kept, that is what
+    its first layer saves, and one block's other activations at a time; layers without a block keep theirs.
+    """
     held = sum(own.parameters for own in each) + sum(sorted(own.whole for own in each)[-2:])
     return MemoryNeed(
         parameters=held * precision.parameter,

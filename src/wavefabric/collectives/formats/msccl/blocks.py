@@ -36,6 +36,10 @@ class MscclLimitExceeded(Exception):
     """A limit that more channels, or fewer thread blocks, may still keep; the message says which."""
 
 
+class TooManySteps(MscclLimitExceeded):
+    """A thread block has more steps than MSCCL allows: shorter lanes may do."""
+
+
 @dataclass(frozen=True, eq=False)
 class ThreadBlockLanes:
     """Transfers told apart by who moves them: a lane is a thread block at each end, or one that copies.
@@ -55,8 +59,8 @@ def build_blocks(moves: np.ndarray, gpus: int, shared: bool) -> tuple[np.ndarray
     while True:
         try:
             return _thread_blocks(moves, _lanes(moves, gpus, shared, longest), gpus)
-        except MscclLimitExceeded as error:
-            if longest < 8 or "steps" not in str(error):
+        except TooManySteps:
+            if longest < 8:
                 raise
             longest //= 2
 
@@ -163,7 +167,7 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
     number = numbers[end - 1]
     if number.max(initial=0) >= STEPS:
         worst = int(number.argmax())
-        raise MscclLimitExceeded(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
+        raise TooManySteps(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
     present = np.unique(owner)
     rank, ids = _block_order(gpu[present], np.isin(present, owner[earlier]))
     position = np.empty(present.size, np.int64)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.budget import rates
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.ripup import ripup
 from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
-
-if TYPE_CHECKING:
-    from wavefabric.fabric.photonic.budget import LinkBudget
 
 #: Methods of choosing routes; `route` says what each is.
 METHODS = ("auto", "xy", "shortest", "random", "ripup", "exact")
@@ -146,8 +144,6 @@ def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -
     """s a byte when all pairs send as much: set-ups, each as long as its slowest wavelength at worst."""
     if budget is None or not routing.routes:
         return routing.set_ups / fabric.laser_bandwidth
-    from wavefabric.fabric.photonic.budget import rates
-
     slowest = min(float(rates(fabric, routing.routes, budget).min()), fabric.laser_bandwidth)
     return routing.set_ups / slowest if slowest else np.inf
 
