@@ -7,7 +7,7 @@ Four ranks: mpiexec -n 4 python examples/ranks_ultrasound.py
 import numpy as np
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.exchange import world
 
 comm = world()  # all ranks; one if this was started alone

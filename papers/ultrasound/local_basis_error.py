@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show, start_ranks
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
-from wavefabric.acoustics.parallel.window import WINDOWS
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_cases import MEDIA, problem
@@ -64,7 +64,7 @@ def measure(
         (Nx, Ny, Nz). By default 80 points a block along the axes that are cut, and 32 along others.
     overlaps : sequence of int
     bells : sequence of str
-        Of `wavefabric.acoustics.parallel.window.WINDOWS`.
+        Of `wavefabric.acoustics.decomposition.window.WINDOWS`.
     media : sequence of {"homogeneous", "heterogeneous"}
         Uniform and lossless; or everything at once: arrays full, absorbing, nonlinear.
     grid : tuple of int, optional

@@ -4,7 +4,7 @@ import numpy as np
 import random_problems as random
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.parallel.decomposition import decompose
+from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.solver.step import Step
 
 STEPS = 6

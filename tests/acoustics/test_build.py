@@ -10,7 +10,7 @@ from emulated_device import EmulatedDevice
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import CUDA, advice, make_stages, needed_bytes
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder

@@ -11,9 +11,9 @@ import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, choose_stages, simulate
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
-from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Cuboids, Interpolation, PressureSource, Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.quantities import QUANTITIES

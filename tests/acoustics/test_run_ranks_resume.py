@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles

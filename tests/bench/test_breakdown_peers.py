@@ -7,7 +7,7 @@ import pytest
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.bench.ultrasound_breakdown import _Case
 from wavefabric.bench.ultrasound_ranks import Stepper, light_problem
 

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Options, decompose, halo_messages
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.spectral.distributed import boxes, transpose_messages

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.fused.axis_passes_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.materials.find import find_materials
-from wavefabric.acoustics.parallel.decomposition import Decomposition, decompose
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout

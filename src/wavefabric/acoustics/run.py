@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics import choose_stages
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.digest import identity
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink

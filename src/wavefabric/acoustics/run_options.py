@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from wavefabric.acoustics.arguments import check_choice, is_whole, require
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.exchange import Communicator
 from wavefabric.system.progress import Progress
 

@@ -13,9 +13,9 @@ import numpy as np
 from wavefabric.acoustics.arguments import is_whole, positive, require
 from wavefabric.acoustics.check.rules import check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
-from wavefabric.acoustics.parallel.decomposition import Options
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles

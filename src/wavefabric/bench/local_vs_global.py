@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.bench.common import Triple, grouped, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps
 from wavefabric.execution import report

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import NoExchange, without_transfers

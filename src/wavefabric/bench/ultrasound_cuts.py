@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.bench.ultrasound_breakdown import SIZES

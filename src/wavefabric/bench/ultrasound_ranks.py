@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.run import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.bench.common import Triple, check_words, grouped, percent, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.errors import InputError

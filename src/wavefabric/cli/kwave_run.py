@@ -20,9 +20,9 @@ from wavefabric.files.input import check_regular
 from wavefabric.system.progress import Progress, warn
 
 if TYPE_CHECKING:
+    from wavefabric.acoustics.decomposition.decompose import Options
     from wavefabric.acoustics.kwave.input import KWaveInput
     from wavefabric.acoustics.kwave.output import KWaveOutput
-    from wavefabric.acoustics.parallel.decomposition import Options
     from wavefabric.acoustics.problem import Problem, Recording
     from wavefabric.acoustics.recording.sinks import Report
     from wavefabric.acoustics.run import Checkpoints

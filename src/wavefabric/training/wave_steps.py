@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Options, decompose, halo_messages
 from wavefabric.errors import InputError, show
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for

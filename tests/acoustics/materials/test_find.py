@@ -10,10 +10,10 @@ import pytest
 from hypothesis import strategies as st
 from random_problems import problem
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.materials import find
 from wavefabric.acoustics.materials.find import AT_POINTS, LIMIT, STAGGERED, find_materials
 from wavefabric.acoustics.solver.coefficients import Coefficients
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 SHAPE = (24, 20, 18)
 ALL = dict(nonlinearity=True, absorption="power_law")

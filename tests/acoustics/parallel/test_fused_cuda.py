@@ -13,10 +13,10 @@ import random_problems as random
 from rank_steps import CASES, alone, noise_problem, run_steps
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.materials.indexed import Indexed
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 from wavefabric.acoustics.solver import coefficients

@@ -10,7 +10,7 @@ from rank_steps import CASES, alone, noise_problem, run_steps
 from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout
 from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.problem import Recording

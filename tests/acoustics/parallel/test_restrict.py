@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from random_problems import pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.parallel.restrict import restrict_array, restrict_problem
 from wavefabric.acoustics.problem import PressureSource, VelocitySource
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 SHAPE = (24, 20, 18)
 WAYS = [

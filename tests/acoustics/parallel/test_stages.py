@@ -8,10 +8,10 @@ import pytest
 from random_problems import full_fields, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.parallel.restrict import restrict_array
-from wavefabric.acoustics.parallel.window import window
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.solver.operators import unstaggering
 from wavefabric.acoustics.solver.step import Step

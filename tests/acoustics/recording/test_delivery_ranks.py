@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.recording.delivery import Delivery, RankParts, broadcast
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 

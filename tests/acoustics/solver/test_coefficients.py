@@ -9,13 +9,13 @@ from emulated_device import EmulatedDevice
 from random_problems import DX, C, problem
 
 from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.plain_stages import PlainStages
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 def test_layer_at_its_ends():

@@ -9,7 +9,7 @@ from random_problems import problem as random_problem
 
 from papers.ultrasound.step_matrix import leapfrog_matrix, spectral_radius
 from wavefabric.acoustics import Grid, Medium
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.stability import eigenvalue
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.stable_time_step import stability

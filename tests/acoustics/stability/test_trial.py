@@ -159,8 +159,8 @@ def test_absorption_may_grow_at_any_time_step():
 
 
 def test_noise_is_the_same_in_every_part():
-    from wavefabric.acoustics.parallel.decomposition import Options, decompose
-    from wavefabric.acoustics.solver.subdomain import Subdomain
+    from wavefabric.acoustics.decomposition.decompose import Options, decompose
+    from wavefabric.acoustics.decomposition.subdomain import Subdomain
 
     shape = (12, 8, 10)
     field = np.empty(shape[::-1])

@@ -172,7 +172,7 @@ def value(part, option, default=None):
 
 @pytest.mark.parametrize("small", [False, True])
 def test_grids_can_be_divided_among_the_ranks(small):
-    from wavefabric.acoustics.parallel.decomposition import Options, decompose
+    from wavefabric.acoustics.decomposition.decompose import Options, decompose
     from wavefabric.cli.bench.app import parse_blocks, parse_points
 
     tried = 0

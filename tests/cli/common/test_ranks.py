@@ -139,7 +139,7 @@ def test_placement_without_gpus(command, files, jobs, monkeypatch):
 
 def test_traffic_of_a_local_decomposition():
     """Four blocks along x, on a ring: each neighbour gets an overlap of 5 planes of 36 x 32 points."""
-    from wavefabric.acoustics.parallel.decomposition import Options
+    from wavefabric.acoustics.decomposition.decompose import Options
 
     schedule = decomposition.traffic(KWAVE, 4, Options("local", (4, 1, 1), 5))
     ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])

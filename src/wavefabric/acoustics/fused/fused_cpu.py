@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused import plane_passes
 from wavefabric.acoustics.fused.plane_passes import StepSource
 from wavefabric.acoustics.problem import Problem
@@ -18,7 +19,6 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
 from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Shape, Stages
-from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch, usable
 
 passes: Any = plane_passes  # compiled functions, whose many arguments come in groups

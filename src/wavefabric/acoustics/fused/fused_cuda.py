@@ -9,13 +9,13 @@ import math
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused import axis_passes_cuda
 from wavefabric.acoustics.fused.axis_passes_cuda import members, rows_of_points, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import Shape, Stages
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 class FusedCudaStages(Stages):

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused import axis_passes_cuda
 from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses, medium_forms
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
-from wavefabric.acoustics.solver.subdomain import Subdomain
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Decomposition
-    from wavefabric.exchange import Communicator
+from wavefabric.exchange import Communicator
 
 
 class FusedLayout(FieldLayout):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition, halo_messages
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_passes, derivatives
-from wavefabric.acoustics.parallel.decomposition import Decomposition, halo_messages
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.peer_regions import region_exchange
 from wavefabric.spectral.distributed import boxes, transpose_messages

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.parallel.decomposition import Decomposition, halo_messages
-from wavefabric.acoustics.parallel.window import window
+from wavefabric.acoustics.decomposition.decompose import Decomposition, halo_messages
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients
-from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.peer_regions import region_exchange
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.parallel.decomposition import Decomposition
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses
 from wavefabric.acoustics.fused.fused_layout import axis_passes
-from wavefabric.acoustics.parallel.decomposition import Decomposition
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout
 from wavefabric.acoustics.problem import Problem
 from wavefabric.spectral.distributed import box_shape, boxes

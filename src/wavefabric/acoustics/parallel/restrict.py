@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
 from wavefabric.acoustics.solver.source_terms import (
     LocalPressureSource,
@@ -13,7 +14,6 @@ from wavefabric.acoustics.solver.source_terms import (
     SourceForm,
     source_forms,
 )
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 _ARRAYS = ("sound_speed", "density", "nonlinearity", "alpha_coeff", "initial_pressure")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import Delivery, RankParts
 from wavefabric.acoustics.recording.intensity import Intensity
@@ -23,7 +24,6 @@ from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
 BLOCK_BYTES = 64 << 20

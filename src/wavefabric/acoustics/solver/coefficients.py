@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials
 from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.shell import make_shell, shell_points
-from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.spectral.wavenumbers import squared
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Decomposition
-    from wavefabric.exchange import Communicator
+from wavefabric.exchange import Communicator
 
 
 class FieldLayout:

@@ -11,8 +11,8 @@ from itertools import islice
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.spectral.wavenumbers import derivative, translation
 
 #: Kinds of spectral operators that ``fill_operator`` knows.

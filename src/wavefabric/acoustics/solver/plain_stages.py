@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 class PlainStages(Stages):

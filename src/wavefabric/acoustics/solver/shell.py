@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.operators import pml_factors
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 class Shell(NamedTuple):

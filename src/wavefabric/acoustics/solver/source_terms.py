@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 
 def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

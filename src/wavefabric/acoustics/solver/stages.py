@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
-from wavefabric.acoustics.solver.subdomain import Subdomain
 
 #: Points along x, y and z.
 Shape = tuple[int, int, int]

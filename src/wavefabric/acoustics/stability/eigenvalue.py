@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.operators import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.parallel.decomposition import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.acoustics.solver.subdomain import Subdomain
 from wavefabric.exchange import Communicator
 
 

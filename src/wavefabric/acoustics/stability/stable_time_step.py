@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.parallel.decomposition import Options
+from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue

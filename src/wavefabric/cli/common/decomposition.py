@@ -13,7 +13,7 @@ from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.parallel.decomposition import Options
+    from wavefabric.acoustics.decomposition.decompose import Options
     from wavefabric.collectives import Schedule
 
 
@@ -22,13 +22,13 @@ class DecompositionOptions:
     """How ranks share the grid, as on the command line."""
 
     decomposition: str | None = option(
-        "{wavefabric.acoustics.parallel.decomposition:KINDS}: exact, or with less communication, "
+        "{wavefabric.acoustics.decomposition.decompose:KINDS}: exact, or with less communication, "
         "approximate. \\[default: global]"
     )
     grid: str | None = option("Blocks along x, y and z, such as 1x2x2. \\[default: chosen]")
     overlap: int | None = option("Local: points of overlap on each side of a block. \\[default: 16]")
     bell: str | None = option(
-        "Local: how a block fades out: {wavefabric.acoustics.parallel.window:WINDOWS}. "
+        "Local: how a block fades out: {wavefabric.acoustics.decomposition.window:WINDOWS}. "
         "\\[default: nested-sine]"
     )
 
@@ -45,7 +45,7 @@ class DecompositionOptions:
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
         blocks = None if self.grid is None else _blocks(self.grid, ranks.count)
-        from wavefabric.acoustics.parallel.decomposition import Options
+        from wavefabric.acoustics.decomposition.decompose import Options
 
         return Options(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
 
@@ -62,7 +62,7 @@ def traffic(file: Path, ranks: int, options: Options | None) -> Schedule:
 
     Local: one filling of all overlaps. Global: the transposes of one transform.
     """
-    from wavefabric.acoustics.parallel.decomposition import decompose, halo_messages
+    from wavefabric.acoustics.decomposition.decompose import decompose, halo_messages
     from wavefabric.collectives import point_to_point
     from wavefabric.spectral.distributed import boxes, transpose_messages
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Literal
 
 from wavefabric.acoustics.arguments import is_whole
-from wavefabric.acoustics.parallel.window import check_window
-from wavefabric.acoustics.solver.subdomain import Subdomain, Triple
+from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
+from wavefabric.acoustics.decomposition.window import check_window
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.spectral.distributed import boxes

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.parallel.window import WINDOWS, window
+from wavefabric.acoustics.decomposition.window import WINDOWS, window
 from wavefabric.errors import InputError
 
 FADING = [name for name in WINDOWS if name != "none"]

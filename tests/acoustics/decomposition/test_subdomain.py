@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.acoustics.solver.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 
 
 @st.composite

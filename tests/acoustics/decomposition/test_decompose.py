@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from wavefabric.acoustics.choose_stages import CUDA
-from wavefabric.acoustics.parallel.decomposition import (
+from wavefabric.acoustics.decomposition.decompose import (
     Options,
     decompose,
     even,
