@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.training import CASES, Case, fabric
@@ -16,8 +17,8 @@ from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import Iteration, simulate
 from wavefabric.training.iteration.tasks import Workload
-from wavefabric.training.models import flexflow
 from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.graph_file import load_graph
 from wavefabric.training.strategies.strategy import LayerLayout, uniform
 
 #: What is assumed beside the logs.
@@ -80,25 +81,23 @@ class Logged:
         return float((free + ring) / (free + min(two, four)))
 
 
-@cache
-def _transformer(_ranks: int) -> ModelGraph:
-    return flexflow.transformer()
+MODELS = Path(__file__).resolve().parents[1] / "models"
 
 
 @cache
-def _inception(_ranks: int) -> ModelGraph:
-    return flexflow.inception(classes=10)
+def stored(name: str) -> ModelGraph:
+    """A model of ``papers/models``."""
+    return load_graph(MODELS / f"{name}.json")
 
 
-@cache
 def _ncf(ranks: int) -> ModelGraph:
     """4 x 32 tables; with 128 GPUs one of them is on all."""
-    return flexflow.ncf(32, replicated=int(ranks == 128))
+    return stored("flexflow-ncf-32" + ("-replicated" if ranks == 128 else ""))
 
 
 LOGGED = (
-    Logged(CASES[0], _transformer, 16),
-    Logged(CASES[1], _inception, 64),
+    Logged(CASES[0], lambda _: stored("flexflow-transformer"), 16),
+    Logged(CASES[1], lambda _: stored("flexflow-inception"), 64),
     Logged(CASES[2], _ncf, 256, "end"),
 )
 #: Names of the models in tables and pictures.

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-GOOD = ("ncf-1m", "--gpus", "4")
+GOOD = ("ncf", "--gpus", "4")
 
 
 @pytest.mark.parametrize(
@@ -12,16 +12,16 @@ GOOD = ("ncf-1m", "--gpus", "4")
     [
         (("nonsense", "--gpus", "4"), "model: "),
         (("absent.json", "--gpus", "4"), "absent.json"),
-        (("ncf-1m",), "--gpus: none given"),
-        (("ncf-1m", "--gpus", "0"), "--gpus: 0 given"),
-        (("ncf-1m", "--gpus", "four"), "--gpus: four given"),
-        (("ncf-1m", "--gpus", "4,8"), "--gpus: 4,8 given; allowed: one"),
-        (("ncf-1m", "--gpus", ","), "gpus: none given"),
-        (("ncf-1m", "--gpus", "9999999"), "--gpus: 9999999 given"),
+        (("ncf",), "--gpus: none given"),
+        (("ncf", "--gpus", "0"), "--gpus: 0 given"),
+        (("ncf", "--gpus", "four"), "--gpus: four given"),
+        (("ncf", "--gpus", "4,8"), "--gpus: 4,8 given; allowed: one"),
+        (("ncf", "--gpus", ","), "gpus: none given"),
+        (("ncf", "--gpus", "9999999"), "--gpus: 9999999 given"),
         ((*GOOD, "--fabric", "nonsense"), "fabric: "),
         ((*GOOD, "--fabric", "switch,ring"), "--fabric: switch,ring given; allowed: one"),
         ((*GOOD, "--fabric", "switch:2"), "gpus: 4 given; allowed: up to 2"),
-        (("ncf-1m", "--gpus", "6", "--fabric", "hypercube"), "powers of two"),
+        (("ncf", "--gpus", "6", "--fabric", "hypercube"), "powers of two"),
         ((*GOOD, "--collective", "nonsense"), "collective: "),
         ((*GOOD, "--collective", "ring,zero"), "--collective: ring,zero given; allowed: one"),
         ((*GOOD, "--collective", "ring,ring", "--compare"), "collective: ring given twice"),
@@ -49,7 +49,7 @@ GOOD = ("ncf-1m", "--gpus", "4")
         ((*GOOD, "--chakra", ""), "--chakra: . or nothing given"),
         ((*GOOD, "--chakra", "/"), "--chakra: / given"),
         (
-            ("ncf-1m", "--gpus", "1", "--batch", "10000000", "--microbatches", "10000000"),
+            ("ncf", "--gpus", "1", "--batch", "10000000", "--microbatches", "10000000"),
             "microbatches: 10000000",
         ),
         (("ultrasound:1000000x1000000x1000000:local", "--gpus", "8"), "memory: 8350000000 GB needed"),
@@ -83,9 +83,9 @@ GOOD = ("ncf-1m", "--gpus", "4")
         ((*GOOD, "--nonsense"), "--nonsense"),
         ((*GOOD, "extra"), "extra"),
         (("measure", "nonsense"), "model: "),
-        (("measure", "ncf-1m", "--samples", "0"), "--samples: 0 given"),
-        (("measure", "ncf-1m", "--repeats", "0"), "--repeats: 0 given"),
-        (("measure", "ncf-1m", "--device-file", "d.txt"), "--device-file: d.txt given"),
+        (("measure", "ncf", "--samples", "0"), "--samples: 0 given"),
+        (("measure", "ncf", "--repeats", "0"), "--repeats: 0 given"),
+        (("measure", "ncf", "--device-file", "d.txt"), "--device-file: d.txt given"),
         (("models", "extra"), "extra"),
     ],
 )
@@ -103,7 +103,7 @@ def test_one_line_and_nothing_written(command, tmp_path, words, told):
         (*GOOD, "--compare", "-o", "old.png"),
         (
             "measure",
-            "ncf-1m",
+            "ncf",
             "--device",
             "cpu",
             "--samples",
@@ -130,7 +130,7 @@ def test_a_model_file_is_not_overwritten_by_its_strategy(command, tmp_path):
     from wavefabric.training.models import load_model
     from wavefabric.training.models.graph_file import save_graph
 
-    save_graph(tmp_path / "mine.json", load_model("ncf-1m"))
+    save_graph(tmp_path / "mine.json", load_model("ncf"))
     words = ("mine.json", "--gpus", "2", "--save-strategy", "mine.json", "--force")
     code, _, err = command("train", *words)
     assert (code, err.count("\n")) == (2, 1)

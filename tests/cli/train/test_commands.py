@@ -66,8 +66,8 @@ def test_an_iteration(command):
 
 
 def test_options_may_stand_before_the_model(command):
-    words = ("--gpus", "4", "--fabric", "ring", "ncf-1m")
-    assert command("train", *words) == command("train", "ncf-1m", *words[:-1])
+    words = ("--gpus", "4", "--fabric", "ring", "ncf")
+    assert command("train", *words) == command("train", "ncf", *words[:-1])
 
 
 def test_numbers_are_those_of_the_library(command):
@@ -124,15 +124,15 @@ def test_a_strategy_is_saved_and_read(command):
 
 
 def test_fabrics_are_as_large_as_needed_or_larger(command):
-    assert told(command, "ncf-1m", "--gpus", "8", "--fabric", "lightpath")["fabric"] == "lightpath:2x4"
-    assert told(command, "ncf-1m", "--gpus", "8", "--fabric", "hypercube")["fabric"] == "hypercube:3"
-    assert told(command, "ncf-1m", "--gpus", "4", "--fabric", "dgx-a100")["gpus"] == 4
-    assert told(command, "ncf-1m", "--fabric", "torus:2x3")["gpus"] == 6
+    assert told(command, "ncf", "--gpus", "8", "--fabric", "lightpath")["fabric"] == "lightpath:2x4"
+    assert told(command, "ncf", "--gpus", "8", "--fabric", "hypercube")["fabric"] == "hypercube:3"
+    assert told(command, "ncf", "--gpus", "4", "--fabric", "dgx-a100")["gpus"] == 4
+    assert told(command, "ncf", "--fabric", "torus:2x3")["gpus"] == 6
 
 
 def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
     words = (
-        "ncf-1m",
+        "ncf",
         "--gpus",
         "2,4",
         "--fabric",
@@ -149,7 +149,7 @@ def test_a_comparison_is_a_table_and_a_picture(command, tmp_path):
     assert [(c["gpus"], c["fabric"]) for c in cases[::3]] == [
         (2, "switch:2"), (2, "lightpath:1x2"), (4, "switch:4"), (4, "lightpath:2x2"),
     ]  # fmt: skip
-    single = told(command, "ncf-1m", "--gpus", "4", "--fabric", "lightpath", "--collective", "recursive:4")
+    single = told(command, "ncf", "--gpus", "4", "--fabric", "lightpath", "--collective", "recursive:4")
     assert {**cases[10], "work": single["work"], "written": []} == single
 
 
@@ -169,12 +169,12 @@ def test_no_word_of_a_wide_comparison_is_cut(command, tmp_path):
 
 
 def test_circuits_are_planned_as_asked_for(command):
-    words = ("ncf-1m", "--gpus", "8", "--collective", "lumorph-4", "--sharing", "paper", "--incremental")
+    words = ("ncf", "--gpus", "8", "--collective", "lumorph-4", "--sharing", "paper", "--incremental")
     cases = told(command, *words, "--fabric", "switch,lightpath", "--compare")["cases"]
     single = told(command, *words, "--fabric", "lightpath")
     assert single["work"].endswith(", batched calls, sharing paper, incremental")
     assert {**cases[1], "work": single["work"], "written": []} == single
-    model = load_model("ncf-1m")
+    model = load_model("ncf")
     workload = Workload(model, uniform(model, 8), DEVICES["h200"], PRECISIONS["tf32"])
     times = Communication(fabric_for("lightpath", 8), "lumorph-4", sharing="paper", incremental=True)
     busy = single["fabric_busy_seconds"]
@@ -202,15 +202,15 @@ def test_models_are_listed(command):
 def test_a_json_graph_is_a_model(command, tmp_path):
     from wavefabric.training.models.graph_file import save_graph
 
-    save_graph(tmp_path / "mine.json", load_model("ncf-1m"))
-    by_file, by_name = (told(command, name, "--gpus", "2") for name in ("mine.json", "ncf-1m"))
+    save_graph(tmp_path / "mine.json", load_model("ncf"))
+    by_file, by_name = (told(command, name, "--gpus", "2") for name in ("mine.json", "ncf"))
     assert by_file == by_name
 
 
 def test_measured_operators_are_a_device(command, tmp_path):
     words = (
         "measure",
-        "ncf-1m",
+        "ncf",
         "--device",
         "cpu",
         "--samples",
@@ -227,7 +227,7 @@ def test_measured_operators_are_a_device(command, tmp_path):
     assert device.measured
     # The whole iteration is of operators that were measured.
     found = told(
-        command, "ncf-1m", "--gpus", "1", "--batch", "4", "--device", "mine.toml", "--precision", "fp32"
+        command, "ncf", "--gpus", "1", "--batch", "4", "--device", "mine.toml", "--precision", "fp32"
     )
     assert 0 < found["seconds"] < 60
     assert found["work"].endswith("on mine, batched calls")
@@ -258,7 +258,7 @@ def test_a_timeline_and_traces_are_written(command, tmp_path):
 
 
 def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
-    words = ("ncf-1m", "--gpus", "4", "--fabric", "ring")
+    words = ("ncf", "--gpus", "4", "--fabric", "ring")
     data = told(command, *words)
     found = told(command, *words, "--strategy", "search", "--proposals", "8", "--save-strategy", "s.json")
     assert found["seconds"] <= data["seconds"]
@@ -278,7 +278,7 @@ def test_a_search_is_told_what_is_simulated(command, monkeypatch):
         return search(*words, **options)
 
     monkeypatch.setattr(module, "search", noting)
-    words = ("ncf-1m", "--gpus", "2", "--strategy", "search", "--proposals", "3", "--seed", "5")
+    words = ("ncf", "--gpus", "2", "--strategy", "search", "--proposals", "3", "--seed", "5")
     told(command, *words, "--policy", "end", "--memory", "20GB", "--global-batch", "8")
     ((gpus, options),) = seen
     expected = {"policy": "end", "memory": 20e9, "batch": 8, "proposals": 3, "seed": 5, "method": "markov"}
@@ -296,7 +296,7 @@ def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(searching, "make_progress", lambda quiet=False: Impatient())
-    code, out, err = command("train", "ncf-1m", "--gpus", "4", "--strategy", "search")
+    code, out, err = command("train", "ncf", "--gpus", "4", "--strategy", "search")
     assert code == 0
     assert "iteration" in out
     assert err.startswith("wavefabric: search interrupted after")

@@ -10,14 +10,13 @@ import pytest
 from papers.lumorph import claims, co_scheduling, figure10, figure11, sensitivity
 from papers.lumorph import closed_forms as forms
 from papers.lumorph.closed_forms import MIB
-from papers.lumorph.logged import LOGGED
+from papers.lumorph.logged import LOGGED, stored
 from papers.lumorph.training import CASES, LOOKS, fabric, gain, iteration, loaded, paper_gain
 from papers.lumorph.training_calls import DIVISIONS, flexflow_transformer
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import forward_work
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.tasks import build_tasks
-from wavefabric.training.models import flexflow
 
 BY_LABEL = {(division.figure, division.label): division for division in DIVISIONS}
 
@@ -184,7 +183,7 @@ def test_ratios_by_the_logs():
 
 def test_work_of_a_whole_table_grows_with_the_batch():
     """128 tables: as many GPUs have one each; of twice as many half have none, for twice the pairs."""
-    model = flexflow.ncf(32)
+    model = stored("flexflow-ncf-32")
     (rows,) = (layer for layer in model.layers if layer.whole)
     precision = PRECISIONS["tf32"]
     work = {n: forward_work(rows, 256 * n, n, precision) for n in (64, 128, 256)}

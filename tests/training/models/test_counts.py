@@ -117,27 +117,9 @@ def test_saved_activations_are_those_of_korthikanti(models):
         assert block == 16 * 512 * width + heads * 512**2
 
 
-def test_neumf_is_the_papers(models):
-    # arXiv:1708.05031: user and item tables of F and 2F, tower 4F-2F-F, prediction from 2F.
-    users_items, factors = 6040 + 3706, 64
-    tower = 256 * 128 + 128 + 128 * 64 + 64
-    assert models["ncf-1m"].parameters == users_items * 3 * factors + tower + 2 * factors + 1
+def test_neumf_reads_one_row_of_a_table(models):
     rows = {layer.name: layer for layer in models["ncf"].layers if layer.operator == "embedding"}
     assert rows["tables user factors"].used == 1 / 138_493
-
-
-def test_flexflow_networks_have_their_sizes(models):
-    plain, normalised = models["flexflow-inception"], models["inception-v3"]
-    channels = sum(n.output[0] for n in normalised.layers if n.operator == "convolution")
-    assert normalised.parameters - plain.parameters == channels
-    assert flops_of(plain, "convolution") == flops_of(normalised, "convolution")
-    graph = models["flexflow-transformer"]
-    sizes = sorted(layer.parameters for layer in graph.layers if layer.parameters)
-    assert sizes == [1025] + [1024**2 + 1024] * 48 + [4 * 1024**2] * 36
-    attention = graph.layers[graph.index["block 0 encoder attention"]]
-    assert attention.flops == 4 * 2 * 64 * 1024**2 + 2 * 2 * 64 * 64 * 1024
-    dense = [n for n in models["flexflow-ncf"].layers if n.operator == "matmul" and n.output == (4096,)]
-    assert [n.parameters for n in dense] == [16384 * 4096 + 4096] + [4096 * 4096 + 4096] * 6
 
 
 def test_every_product_has_the_flops_of_its_shapes(models):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import typer
 
-from wavefabric.cli.bench import suite
 from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.options import check_choice, check_range, from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
@@ -283,4 +282,3 @@ _benchmark(
     precision=_PRECISION,
     repeats=_REPEATS,
 )
-register(app, "suite", suite.command)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.models import bert, dlrm, flexflow, gpt, inception, mixture, ncf
+from wavefabric.training.models import bert, dlrm, gpt, inception, mixture, ncf
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph
 
@@ -35,7 +35,6 @@ MODELS = {
     "bert-large": ModelFactory(bert.bert_large, "BERT, 24 encoders, 340 M parameters", "tokens"),
     "inception-v3": ModelFactory(inception.inception_v3, "Inception-v3, 23.8 M parameters"),
     "ncf": ModelFactory(ncf.ncf, "NeuMF on MovieLens-20M, 31.8 M parameters", "factors"),
-    "ncf-1m": ModelFactory(ncf.ncf_movielens_1m, "NeuMF on MovieLens-1M, as He et al. train it", "factors"),
     "dlrm": ModelFactory(dlrm.dlrm, "DLRM on Criteo Terabyte, 24 G parameters"),
     "dlrm-kaggle": ModelFactory(dlrm.dlrm_kaggle, "DLRM on Criteo Kaggle, 541 M parameters"),
     "gpt-7b": ModelFactory(gpt.gpt_7b, "Llama 2 7B", "tokens"),
@@ -44,11 +43,6 @@ MODELS = {
     "gpt3-175b": ModelFactory(gpt.gpt3_175b, "GPT-3 175B", "tokens"),
     "mixtral-8x7b": ModelFactory(mixture.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
     "switch-base": ModelFactory(mixture.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"),
-    "flexflow-transformer": ModelFactory(
-        flexflow.transformer, "FlexFlow's stand-in for BERT, 201 M parameters"
-    ),
-    "flexflow-inception": ModelFactory(flexflow.inception, "Inception-v3 without batch normalisation"),
-    "flexflow-ncf": ModelFactory(flexflow.ncf, "FlexFlow's NCF, 24.7 G parameters", "tables"),
 }
 
 

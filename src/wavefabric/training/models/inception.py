@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.models.layers import GraphBuilder, check_whole
+from wavefabric.training.models.layers import GraphBuilder
 
 #: A convolution: channels, kernel, stride, whether padded to keep the size.
 Step = tuple[int, tuple[int, int], int, bool]
@@ -13,21 +13,9 @@ Step = tuple[int, tuple[int, int], int, bool]
 IMAGE, CLASSES = (3, 299, 299), 1000
 
 
-class _Inception(GraphBuilder):
-    """With ``normalised`` False convolutions have biases instead of batch normalisation."""
-
-    def __init__(self, normalised: bool):
-        super().__init__()
-        self.normalised = normalised
-
-
-def inception_v3(auxiliary: bool = False, normalised: bool = True, classes: int = CLASSES) -> ModelGraph:
-    """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds.
-
-    ``normalised`` False: convolutions have biases and no batch normalisation.
-    """
-    check_whole("classes", classes, 10**6)
-    graph = _Inception(normalised)
+def inception_v3(auxiliary: bool = False) -> ModelGraph:
+    """Inception-v3: 23 834 568 parameters, with its auxiliary classifier 27 161 264; 5.7 G multiply-adds."""
+    graph = GraphBuilder()
     hidden = _stem(graph)
     for number, pooled in enumerate((32, 64, 64)):
         hidden = _mixed(graph, f"mixed 5{'bcd'[number]}", hidden, _MIXED_A, pooled)
@@ -35,14 +23,14 @@ def inception_v3(auxiliary: bool = False, normalised: bool = True, classes: int 
     for number, channels in enumerate((128, 160, 160, 192)):
         hidden = _mixed(graph, f"mixed 6{'bcde'[number]}", hidden, _mixed_b(channels), 192)
     if auxiliary:
-        _auxiliary(graph, hidden, classes)
+        _auxiliary(graph, hidden)
     hidden = _mixed(graph, "mixed 7a", hidden, _REDUCTION_B, 0)
     for letter in "bc":
         hidden = _mixed_c(graph, f"mixed 7{letter}", hidden)
     graph.block = "classifier"
     pooled = graph.pooling("mean", hidden, (8, 8))
     flat = graph.add("flat", "elementwise", [pooled], (2048,), elements=0.0, backward=1.0)
-    graph.loss("loss", graph.linear("logits", flat, classes))
+    graph.loss("loss", graph.linear("logits", flat, CLASSES))
     return ModelGraph(
         "inception-v3" + ("-auxiliary" if auxiliary else ""),
         tuple(graph.layers),
@@ -54,17 +42,16 @@ def inception_v3(auxiliary: bool = False, normalised: bool = True, classes: int 
     )
 
 
-def _unit(graph: _Inception, name: str, source: str | tuple[int, ...], step: Step) -> str:
+def _unit(graph: GraphBuilder, name: str, source: str | tuple[int, ...], step: Step) -> str:
     """Convolution, batch normalisation, ReLU."""
     channels, kernel, stride, padded = step
     padding = (kernel[0] // 2, kernel[1] // 2) if padded else (0, 0)
-    bias = not graph.normalised
-    raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding, bias=bias)
-    normed = graph.batch_normalisation(f"{name} norm", raw) if graph.normalised else raw
+    raw = graph.convolution(name, source, channels, kernel, stride=stride, padding=padding)
+    normed = graph.batch_normalisation(f"{name} norm", raw)
     return graph.function(f"{name} relu", normed, "relu", split="local")
 
 
-def _chain(graph: _Inception, name: str, source: str | tuple[int, ...], steps: Sequence[Step]) -> str:
+def _chain(graph: GraphBuilder, name: str, source: str | tuple[int, ...], steps: Sequence[Step]) -> str:
     for number, step in enumerate(steps):
         source = _unit(graph, f"{name}.{number}", source, step)
     assert isinstance(source, str)
@@ -79,7 +66,7 @@ def _halved(channels: int) -> Step:
     return channels, (3, 3), 2, False
 
 
-def _stem(graph: _Inception) -> str:
+def _stem(graph: GraphBuilder) -> str:
     graph.block = "stem"
     hidden = _chain(graph, "a", IMAGE, [_halved(32), (32, (3, 3), 1, False), _same(64, 3, 3)])
     hidden = graph.pooling("a pool", hidden, (3, 3), stride=2, maximum=True)
@@ -88,7 +75,7 @@ def _stem(graph: _Inception) -> str:
 
 
 def _mixed(
-    graph: _Inception, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
+    graph: GraphBuilder, block: str, source: str, branches: Sequence[Sequence[Step]], pooled: int
 ) -> str:
     """Branches side by side and one of a pooling: with ``pooled`` channels, or of stride 2 if 0."""
     graph.block = block
@@ -118,7 +105,7 @@ def _mixed_b(channels: int) -> list[list[Step]]:
 _REDUCTION_B = [[_same(192), _halved(320)], [_same(192), _same(192, 1, 7), _same(192, 7, 1), _halved(192)]]
 
 
-def _mixed_c(graph: _Inception, block: str, source: str) -> str:
+def _mixed_c(graph: GraphBuilder, block: str, source: str) -> str:
     """Branches that fork once more, into 1 x 3 and 3 x 1."""
     graph.block = block
     ends = [_unit(graph, "branch 0", source, _same(320))]
@@ -131,10 +118,10 @@ def _mixed_c(graph: _Inception, block: str, source: str) -> str:
     return graph.concatenation("join", ends, 0, split="local")
 
 
-def _auxiliary(graph: _Inception, source: str, classes: int) -> None:
+def _auxiliary(graph: GraphBuilder, source: str) -> None:
     """The classifier on the side of the last 17 x 17 block."""
     graph.block = "auxiliary"
     mean = graph.pooling("mean", source, (5, 5), stride=3)
     hidden = _chain(graph, "unit", mean, [_same(128), (768, (5, 5), 1, False)])
     flat = graph.add("flat", "elementwise", [hidden], (768,), elements=0.0, backward=1.0)
-    graph.loss("loss", graph.linear("logits", flat, classes))
+    graph.loss("loss", graph.linear("logits", flat, CLASSES))

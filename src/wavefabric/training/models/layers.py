@@ -140,7 +140,6 @@ class GraphBuilder:
         *,
         stride: int = 1,
         padding: tuple[int, int] = (0, 0),
-        bias: bool = False,
     ) -> str:
         """Convolution of (channels, height, width); output features are divided by ``column``."""
         depth, *_ = self.shape(source)
@@ -152,7 +151,7 @@ class GraphBuilder:
             [source],
             output,
             flops=2.0 * weights * prod(output[1:]),
-            tensors=(weights, channels) if bias else (weights,),
+            tensors=(weights,),
             keep=[source],
             split="column",
             backward=2.0 if isinstance(source, str) else 1.0,

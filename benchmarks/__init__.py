@@ -1,0 +1,1 @@
+"""All measurements of a machine in sequence, with one report: `python benchmarks/suite.py`."""

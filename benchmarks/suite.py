@@ -1,0 +1,160 @@
+"""All measurements of one machine, one after the other, and their report."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import typer
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import report, runner
+from benchmarks.parts import COUNTS, Part, choose, make_parts
+from papers.common import run
+from wavefabric.cli.common.failure import FAILED, describe
+from wavefabric.cli.common.options import changed, grouped, option, options, refuse
+from wavefabric.cli.common.ranks import on_ranks
+from wavefabric.cli.common.show import StatusLine, print_written
+from wavefabric.errors import InputError
+from wavefabric.results.lock import locked
+from wavefabric.system.interrupt import exit_code
+from wavefabric.system.progress import warn
+from wavefabric.units import quantity
+
+
+@options()
+class SuiteOptions:
+    """What is measured, how long it may take, and where results go."""
+
+    output: Path = option("Folder of results.", "--output", "-o", default=Path("results"))
+    ranks: int | None = option(f"Most ranks, to {COUNTS[-1]}. \\[default: a GPU each; on CPUs 2]")
+    small: bool = option("Sizes that CPUs do in a minute or two.", "--small", default=False)
+    only: list[str] | None = option("Name of a part, or a pattern such as 'fibre-*'; may be repeated.")
+    skip: list[str] | None = option("Parts to leave out, likewise.")
+    time_limit: str = option("Of a part.", default="10 min")
+    budget: str | None = option("Of all parts, such as '28 min'; what would not end in it is not begun.")
+    list_parts: bool = option("Show parts and their commands, and run none.", "--list", default=False)
+    report_only: bool = option("Write the report, and run nothing.", "--report-only", default=False)
+    force: bool = option("Measure again what another version or command has.", "--force", default=False)
+
+
+def suite(asked: SuiteOptions) -> None:
+    """Run all measurements of this machine, over 1, 2, 4, 6 and 8 ranks, and write a report.
+
+    Parts that are done are not run again: the same command goes on after Ctrl-C, a kill or a failure.
+    """
+    if on_ranks():
+        raise InputError("suite: started under mpiexec; allowed: alone, it starts the ranks itself")
+    settings, root = _read_settings(asked.output), asked.output
+    if asked.report_only:
+        own = "ranks", "small", "only", "skip", "time_limit", "budget", "list_parts", "force"
+        refuse(changed(asked, *own), "with --report-only", "without")
+        if not settings:
+            raise InputError(f"--output: {root} holds no results of a suite; allowed: a folder that does")
+        print_written(_report(root, settings))
+        return
+    limit, budget = _seconds(asked.time_limit, "--time-limit"), float("inf")
+    if asked.budget is not None:
+        budget = _seconds(asked.budget, "--budget")
+    machine = runner.describe_machine()
+    ranks = _ranks(asked, machine)
+    if settings and settings["small"] != asked.small:
+        given = f"{root} holds results {'with' if settings['small'] else 'without'} --small"
+        raise InputError(f"--output: {given}; allowed: the same, or another folder")
+    parts = choose(make_parts(ranks, machine["transports"], asked.small), asked.only or (), asked.skip or ())
+    work = runner.Runner(root / "parts", machine, limit, budget, asked.force)
+    if asked.list_parts:
+        _list(parts, work)
+        return
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--output: {root} cannot be made ({error.strerror})") from None
+    settings = {"ranks": max(ranks, settings.get("ranks", 1)), "small": asked.small, "machine": machine}
+    with locked(root / "suite.json", "--output"):
+        runner.write_json(root / "suite.json", settings)
+        failed = _run(parts, work, root, settings)
+        print_written(_report(root, settings))
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _seconds(text: str, key: str) -> float:
+    seconds = quantity(text, "s", key)
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{key}: {text} given; allowed: a time above 0, such as '10 min'")
+    return seconds
+
+
+def _ranks(asked: SuiteOptions, machine: dict[str, Any]) -> int:
+    """The most ranks; refused where the machine has not as many GPUs."""
+    gpus, mpi = len(machine["gpus"]), machine["transports"]["mpi"]
+    if not gpus and not asked.small:
+        raise InputError("suite: no GPU here, which its sizes need; allowed: with --small")
+    if not mpi["available"] and asked.ranks != 1:
+        raise InputError(f"suite: no ranks here ({mpi['detail']}); allowed: with MPI, or --ranks 1")
+    most = min(gpus or COUNTS[-1], COUNTS[-1])
+    if asked.ranks is not None and not 1 <= asked.ranks <= most:
+        raise InputError(f"--ranks: {asked.ranks} given; allowed: 1 to {most}")
+    return asked.ranks or min(gpus or 2, most)
+
+
+def _read_settings(root: Path) -> dict[str, Any]:
+    """What the suite in a folder was started with; nothing for a new or empty folder, others are refused."""
+    path = root / "suite.json"
+    found = runner.read_json(path)
+    if {"ranks", "small", "machine"} <= found.keys() and "transports" in found["machine"]:
+        return found
+    if not root.exists() or (root.is_dir() and all(each.suffix == ".lock" for each in root.iterdir())):
+        return {}
+    given = f"{path} cannot be read" if path.exists() else f"{root} holds no results of a suite"
+    raise InputError(f"--output: {given}; allowed: a new or empty folder, or that of a suite")
+
+
+def _run(parts: list[Part], work: runner.Runner, root: Path, settings: dict[str, Any]) -> bool:
+    """Run the parts, a line and a report each; gives whether one failed."""
+    words: dict[str, str] = {}
+    try:
+        with StatusLine(quiet=False) as say:
+            for name, word, seconds, why in work.run(parts, say):
+                words[name] = word
+                took = "" if seconds is None else f"{seconds:.1f} s"
+                typer.echo(f"{name:32} {word:12} {took:>9}  {why}".rstrip())
+                if word in (runner.DONE, runner.FAILED):
+                    try:
+                        _report(root, settings, pictures=False)
+                    except Exception as error:  # no reason to stop measuring; in the end it is raised
+                        warn(f"report: {describe(error)}")
+    except KeyboardInterrupt:
+        print("wavefabric: interrupted; the same command goes on", file=sys.stderr)
+        _report(root, settings)
+        raise typer.Exit(exit_code()) from None
+    typer.echo(", ".join(f"{n} {word}" for word, n in Counter(words.values()).items()) or "no part")
+    for word in (runner.FAILED, "not begun"):
+        if names := [name for name in words if words[name] == word]:
+            typer.echo(f"{word}: {', '.join(names)}")
+    return runner.FAILED in words.values()
+
+
+def _report(root: Path, settings: dict[str, Any], pictures: bool = True) -> list[Path]:
+    machine, small = settings["machine"], settings["small"]
+    parts = make_parts(settings["ranks"], machine["transports"], small)
+    return report.write_report(report.Results(root, parts, machine, small, pictures))
+
+
+def _list(parts: list[Part], work: runner.Runner) -> None:
+    """Names, expected times and commands."""
+    for part in parts:
+        about = f"left out: {part.left_out}" if part.left_out else f"about {work.expected(part):.0f} s"
+        typer.echo(f"{part.name} ({about})\n  {part.line(work.folder, complete=True)}")
+    total = sum(work.expected(part) for part in parts if not part.left_out)
+    typer.echo(f"{len(parts)} parts, about {total / 60:.0f} min")
+
+
+main = grouped(suite, all_ranks=True)
+
+if __name__ == "__main__":
+    run(main)
