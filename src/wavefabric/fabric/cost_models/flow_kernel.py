@@ -317,24 +317,11 @@ def simulate(transfers, links, waits, ranks, engines, times):
         if transfers.follows[t] >= 0:
             before[transfers.follows[t]] = t
     state = _State(
-        times,
-        waits,
-        transfers.size.copy(),
-        np.zeros(n, np.bool_),
-        np.zeros(n, np.bool_),
-        np.zeros(links.first.size - 1),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.zeros(ranks),
-        np.zeros(ranks, np.int64),
-        np.full(ranks, -1, np.int64),
-        np.full(ranks, -1, np.int64),
-        np.full(n, -1, np.int64),
-        before,
-    )
+        times, waits, transfers.size.copy(), np.zeros(n, np.bool_), np.zeros(n, np.bool_),
+        np.zeros(links.first.size - 1), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n),
+        np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(ranks), np.zeros(ranks, np.int64),
+        np.full(ranks, -1, np.int64), np.full(ranks, -1, np.int64), np.full(n, -1, np.int64), before,
+    )  # fmt: skip
     readies = 0
     for t in range(n):
         if waits[t] == 0:
