@@ -49,10 +49,7 @@ def describe(error: BaseException) -> str:
 
 
 def leave(
-    code: int,
-    message: str = "",
-    error: BaseException | None = None,
-    comm: Communicator | None = None,
+    code: int, message: str = "", error: BaseException | None = None, comm: Communicator | None = None
 ) -> int:
     """End one of several ranks: agree with the others on what to say, or stop them if they go on.
 

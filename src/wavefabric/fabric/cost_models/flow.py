@@ -84,4 +84,4 @@ def _simulate(
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
     links = SharedLinks(each, use.resource, use.capacity, most)
     waits = np.bincount(then, minlength=t.size)
-    return float(simulate(transfers, links, waits, schedule.ranks, engines, times)), times
+    return float(simulate(tuple(transfers), tuple(links), waits, schedule.ranks, engines, times)), times

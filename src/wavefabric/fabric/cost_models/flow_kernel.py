@@ -35,6 +35,7 @@ class SharedLinks(NamedTuple):
     most: float  # B/s of one transfer
 
 
+# Functions that take the state are inlined: it is many words to hand over.
 class _State(NamedTuple):
     """What changes with time; the first elements of `moving`, `timed`, `ready` and `stack` are in use."""
 
@@ -156,7 +157,7 @@ def _sort(numbers, count):
         gap //= 3
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _end(t, now, transfers, state, readies):
     """Transfer t ends: what waited for nothing else is ready. Gives how many are."""
     state.times[t, 1] = now
@@ -169,7 +170,7 @@ def _end(t, now, transfers, state, readies):
     return readies
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _add_up(t, now, transfers, state, timers):
     """The sum or copy of transfer t, behind those that its GPU has begun."""
     gpu = transfers.dst[t]
@@ -178,7 +179,7 @@ def _add_up(t, now, transfers, state, timers):
     return timers + 1
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _begin(now, transfers, state, readies, timers):
     """What is ready begins its delay; what is within a rank its copy, or it ends at once: how many do."""
     ended = 0
@@ -204,7 +205,7 @@ def _begin(now, transfers, state, readies, timers):
     return timers, ended
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _next_event(now, transfers, state, timers, movers):
     """When the next delay or sum is over, or the next transfer arrives."""
     soon = np.inf
@@ -216,7 +217,7 @@ def _next_event(now, transfers, state, timers, movers):
     return soon
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _advance(step, close, transfers, state, movers):
     """Transfers move for a time; what arrives, within so many s, goes on the stack."""
     kept = 0
@@ -235,7 +236,7 @@ def _advance(step, close, transfers, state, movers):
     return kept, arrived
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _expire(until, transfers, state, timers, arrived):
     """Delays and sums are over: what may leave now goes to `ready`, and −1 − t for sums on the stack."""
     queued = 0
@@ -264,7 +265,7 @@ def _expire(until, transfers, state, timers, arrived):
     return kept, expired, queued
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _send(now, transfers, state, queued, movers, engines):
     """What may leave queues for its GPU's engines; these send, first come, first served."""
     _sort(state.ready, queued)
@@ -287,7 +288,7 @@ def _send(now, transfers, state, queued, movers, engines):
     return movers
 
 
-@njit(nogil=True)
+@njit(forceinline=True, nogil=True)
 def _receive(now, transfers, state, expired, timers):
     """What arrived is added up, one after the other; what needs no sum, or has it, ends."""
     over = 0
@@ -306,35 +307,25 @@ def _receive(now, transfers, state, expired, timers):
 
 @njit(nogil=True)
 def simulate(transfers, links, waits, ranks, engines, times):
-    """Seconds of all transfers.
+    """Seconds of all transfers, from the fields of `Transfers` and `SharedLinks` as plain tuples.
+
+    (Numba's dispatcher takes those in C, named ones in Python.)
 
     `waits` is the number of transfers that each waits for, written on the way, as is `times`, their begin and
     end. At most `engines` leave a GPU at once; 0: any number.
     """
+    transfers, links = Transfers(*transfers), SharedLinks(*links)
     n = transfers.src.size
     before = np.full(n, -1, np.int64)
     for t in range(n):
         if transfers.follows[t] >= 0:
             before[transfers.follows[t]] = t
     state = _State(
-        times,
-        waits,
-        transfers.size.copy(),
-        np.zeros(n, np.bool_),
-        np.zeros(n, np.bool_),
-        np.zeros(links.first.size - 1),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.zeros(ranks),
-        np.zeros(ranks, np.int64),
-        np.full(ranks, -1, np.int64),
-        np.full(ranks, -1, np.int64),
-        np.full(n, -1, np.int64),
-        before,
-    )
+        times, waits, transfers.size.copy(), np.zeros(n, np.bool_), np.zeros(n, np.bool_),
+        np.zeros(links.first.size - 1), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n),
+        np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(ranks), np.zeros(ranks, np.int64),
+        np.full(ranks, -1, np.int64), np.full(ranks, -1, np.int64), np.full(n, -1, np.int64), before,
+    )  # fmt: skip
     readies = 0
     for t in range(n):
         if waits[t] == 0:
