@@ -8,7 +8,7 @@ from wavefabric.optics.propagation.operators_ranks import RankOperators
 
 
 class PeerOperators(RankOperators):
-    """`RankOperators` of a communicator with ``stores``.
+    """`RankOperators` of a one-sided communicator.
 
     What has more than two exchanges, or needs phase rates by themselves, is done as there; its exchanges are
     kernels too.
@@ -43,4 +43,4 @@ class PeerOperators(RankOperators):
 
 def rank_operators(*shape, comm: Communicator, **how) -> RankOperators:
     """`RankOperators`, or `PeerOperators` where the communicator's kernels store in other ranks' memory."""
-    return (PeerOperators if comm.stores else RankOperators)(*shape, comm=comm, **how)
+    return (PeerOperators if comm.one_sided else RankOperators)(*shape, comm=comm, **how)
