@@ -36,8 +36,8 @@ _SLICE, _ENOUGH = 1 << 14, 32
 class PlanExchange(Exchange):
     """One kernel a call (`Transport.bind_plan`): `run` launches it in the current stream, `start` in its own.
 
-    ``blocks`` depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not all
-    reach one another or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
+    ``blocks`` depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not
+    reach all others or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
     """
 
     def __init__(self, program, buffers, transport, device, protocol: str, blocks: int | None = None):
