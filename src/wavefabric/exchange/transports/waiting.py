@@ -13,7 +13,7 @@ import numpy as np
 
 from wavefabric.errors import InputError, LateRank
 
-#: Seconds that a kernel waits for another rank, unless told otherwise.
+#: Seconds that a kernel waits for another rank.
 TIMEOUT = 120.0
 
 
@@ -26,7 +26,7 @@ class Timeout:
     #: Memory of the host that GPUs write. A kernel may still read it: those that follow get it, not CuPy.
     _free: ClassVar[list[Any]] = []
 
-    def __init__(self, name: str, seconds: float = TIMEOUT, multiprocessors: int = 1):
+    def __init__(self, name: str, multiprocessors: int = 1):
         if self._free:
             cupy.cuda.runtime.deviceSynchronize()
         self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
@@ -36,7 +36,7 @@ class Timeout:
         #: Whether kernels send and wait at all; not where the cost of everything else is measured.
         self.waits = True
         #: Of a kernel: where it says who did not come (see ``signals.cu``), and nanoseconds.
-        self.arguments = np.uint64(self._memory.ptr), np.uint64(round(seconds * 1e9))
+        self.arguments = np.uint64(self._memory.ptr), np.uint64(round(TIMEOUT * 1e9))
 
     def __del__(self):
         self._free.append(self._memory)
