@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_gpu import some_examples
 from stand_in_gpus import EmulatedGpu, together
+from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import PEERS, PeerSweeps, share_out
 
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import PEERS, PeerSweeps, share_out
 
 TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 #: Rows of the parts of each rank.

@@ -6,7 +6,6 @@ from itertools import product
 
 import pytest
 from order_of_ranks import Event, order
-
 from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import _SLOTS
 
 

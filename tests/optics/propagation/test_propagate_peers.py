@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 from stand_in_gpus import EmulatedGpu, together
+from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
 
 from wavefabric.errors import LateRank
-from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
 from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import (
     PropagationOptions,
