@@ -61,8 +61,8 @@ BEFORE = {
     "exchange/peer_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
-    "optics/propagation/kernels/kerr_ranks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
-    "optics/propagation/kernels/peer_sweeps.cu": (
+    "optics/propagation/kernels/kerr_chunks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
+    "optics/propagation/kernels/kerr_one_sided.cu": (
         "exchange/transports/signals.cu",
         "optics/propagation/kernels/kerr_formulas.cu",
     ),
@@ -88,7 +88,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [(arch, ()) for arch in ARCHITECTURES]
     if source == "optics/propagation/kernels/linear.cu":
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
-    if source == "optics/propagation/kernels/kerr_ranks.cu":
+    if source == "optics/propagation/kernels/kerr_chunks.cu":
         return [("sm_90", (f"-DREAL={real}", f"-DREAL2={real}2")) for real in REALS]
     if source in ("exchange/pack.cu", "exchange/peer_pack.cu"):
         kinds = [("float", "float", 1), ("double2", "double", 0)]
@@ -100,9 +100,9 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [("sm_90", (f"-DELEMENT={each}",)) for each in types] + [("sm_80", ("-DELEMENT=bfloat16",))]
     if source in ("exchange/transports/signals.cu", "optics/propagation/kernels/kerr_formulas.cu"):
         return []  # functions for other sources
-    if source == "optics/propagation/kernels/peer_sweeps.cu":
+    if source == "optics/propagation/kernels/kerr_one_sided.cu":
         from wavefabric.optics.propagation.kernels.kerr_cuda import type_options
-        from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import sizes
+        from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import sizes
 
         shapes = [(np.complex64, 30), (np.complex128, 3)]
         return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
@@ -152,7 +152,7 @@ def test_the_sources_are_found():
     } <= set(SOURCES)
     assert {"acoustics/solver/kernels.cu", "spectral/butterflies.cu", *BEHIND_OTHERS} <= set(SOURCES)
     assert {
-        "optics/propagation/kernels/kerr_ranks.cu",
+        "optics/propagation/kernels/kerr_chunks.cu",
         "exchange/pack.cu",
         "exchange/transports/p2p.cu",
         "exchange/transports/plan.cu",

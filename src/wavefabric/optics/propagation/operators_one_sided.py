@@ -33,5 +33,5 @@ class OneSidedOperators(RankOperators):
 
 
 def rank_operators(*shape, comm: Communicator, **how) -> RankOperators:
-    """`RankOperators`, or `OneSidedOperators` where the communicator's kernels store in other ranks' memory."""
+    """`RankOperators`, or `OneSidedOperators` where the communicator's kernels write into other ranks."""
     return (OneSidedOperators if comm.stores else RankOperators)(*shape, comm=comm, **how)

@@ -222,7 +222,7 @@ class RankOperators(FibreOperators):
         self.counts.exchanges += last
 
     def _rates(self, A, rates: list | None, use: Callable[[Any], None] = lambda rate: None) -> None:
-        """Phase rates of |A|² in one exchange, into ``rates`` if given, then ``use(rate)``, chunk by chunk."""
+        """Phase rates of |A|² in one exchange, into ``rates`` or scratch; then ``use(rate)``."""
 
         def rate_of(chunk, ring):
             return self._array("rate", chunk, ring) if rates is None else rates[chunk.index]

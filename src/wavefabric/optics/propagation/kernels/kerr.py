@@ -2,12 +2,12 @@
 
 A field ``A`` is (rows, N), C-contiguous, complex64 or complex128, √W; kernels see its real view. Rows of one
 *phase group* are contiguous and share a Kerr phase: the phase rate of group g is Σ_d γκ_gd P_d in rad/m, P_d
-the power of all rows of group d. Steps ``h`` are in metres. `kerr_formulas` has what one tile of samples needs.
+the power of all rows of group d. Steps ``h`` are in metres. `kerr_formulas` works on one tile of samples.
 
 On one rank an operator is one kernel (`kerr`). Over ranks it is cut where powers of groups are exchanged:
 `kerr_begin`, `couple`, `kerr_advance` and `kerr_update` do one part each, for samples ``t0`` to ``t0 + m`` of
 the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous, real. A group cut between
-ranks has a part on each; its sums are those of the rows that are here, and add up where the phases are formed.
+ranks has a part on each; its sums are those of the rows that are here; they add up where phases are formed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEPT = 3
 
 
 class KerrLayout:
-    """γκ between phase groups as the kernels of one rank read it, and their scratch, for ``n`` samples a row."""
+    """γκ between phase groups as the kernels of one rank read it, and their scratch, for rows of ``n``."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         real = np.finfo(dtype).dtype
@@ -87,8 +87,8 @@ def kerr(operator: KerrOperator, A, K, h, layout, error=None):
 
     - ``derivative``: K = N̂(A) A = i (γκ|A|²) A, √W/m.
     - ``rotate``: A ← exp(i h γκ|A|²) A: the exact flow of N̂ over h, since |A|² is invariant under it.
-    - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A times one
-      complex number a group, so it needs only the powers of groups.
+    - ``rotate_rk4``: A ← the classical Runge–Kutta (RK4) approximation of that flow. Every stage is A times
+      one complex number a group, so it needs only the powers of groups.
     - ``rk4ip_middle``: stages k2 and k3 of RK4IP, eq. (6c, 6d), and the sums that the last transforms need.
       In: A = A_I and K = k1/h. Out: A ← A_I + k3 and K ← A_I + k1/6 + k2/3 + k3/3.
     - ``rk4ip_last``: stage k4 of RK4IP, eq. (6e, 6f), and the first stage of the next step. In: A = the
@@ -182,7 +182,7 @@ def _max_phase_rate(A, start, dense, left, right, scratch, tile):
 
 
 def kerr_begin(operator: KerrOperator, A, K, t0, h, power, numbers, layout):
-    """``power`` ← the first powers of the own groups, W; ``numbers`` (`begin` of the formulas) ← what is kept."""
+    """``power`` ← the first powers of the own groups, W; ``numbers`` ← what is kept (`formulas.begin`)."""
     _kerr_begin(NUMBER[operator.name], A, K, t0, float(h), power, numbers, layout)
 
 

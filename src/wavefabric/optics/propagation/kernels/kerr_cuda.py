@@ -1,4 +1,4 @@
-"""Launches of ``kerr.cu``, ``kerr_chunks.cu`` and ``linear.cu``: the names and argument order of ``kerr.py``."""
+"""Launches of ``kerr.cu``, ``kerr_chunks.cu`` and ``linear.cu``: names and argument order of ``kerr.py``."""
 
 from __future__ import annotations
 

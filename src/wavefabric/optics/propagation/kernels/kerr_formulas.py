@@ -249,11 +249,11 @@ def largest(rate, most):
 
 @njit(**SERIAL)
 def begin(op, a, k, start, h, power, numbers):
-    """``power`` ← the powers of groups that the first phase rate comes from; ``numbers`` ← what later ones need.
+    """``power`` ← the powers that the first phase rate comes from; ``numbers`` ← what later rates need.
 
-    ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im x*y, where
-    x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|², and real and
-    imaginary parts of a stage's multiplier of A and of their weighted sum.
+    ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im x*y,
+    where x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|², and real
+    and imaginary parts of a stage's multiplier of A and of their weighted sum.
     """
     real = a.dtype.type
     if op == _MIDDLE:
@@ -269,7 +269,7 @@ def begin(op, a, k, start, h, power, numbers):
 
 @njit(**SERIAL)
 def advance(op, stage, rate, h, power, numbers, out):
-    """``out`` ← the power of the next stage, from rate and ``power`` of this one; ``out`` may be ``power``."""
+    """``out`` ← the power of the next stage, from rate and power of this one; ``out`` may be ``power``."""
     real = rate.dtype.type
     for g in range(rate.shape[0]):
         if op == _MIDDLE:

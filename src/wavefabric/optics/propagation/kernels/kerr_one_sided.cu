@@ -14,8 +14,8 @@
 
 #define SLOTS 4
 #define PARTS 32  // whose powers are in shared memory at once
-#define NUMBERS 4  // of an own part in scratch: what an operator keeps, and the rate of its last stage at the end
-#define RATE (NUMBERS - 1)
+#define KEPT 4  // of an own part in scratch: what an operator keeps, and the rate of its last stage at the end
+#define RATE (KEPT - 1)
 
 struct Peers {
     int ranks, rank, rows, own, parts, first;  // parts of phase groups: own, of all ranks, first own one
@@ -27,7 +27,7 @@ struct Peers {
     const REAL *matrix;                        // (parts, padded) rad/(W m)
     REAL *const *slots;                        // of each rank: (blocks, SLOTS, 2, parts, TILE)
     unsigned *const *sent;                     // of each rank: (blocks, 2, ranks), by sender: tiles that are there
-    REAL *scratch;                             // (blocks, 2, NUMBERS, own, TILE)
+    REAL *scratch;                             // (blocks, 2, KEPT, own, TILE)
     unsigned *tiles;                           // (blocks,) in all calls before
     unsigned *late;
     unsigned long long patience;
@@ -51,7 +51,7 @@ struct Block {
     // One of the numbers of the own parts of a tile, (own, TILE).
     __device__ __forceinline__ REAL *numbers(unsigned tile, int which) const
     {
-        return p.scratch + (((Index)blockIdx.x * 2 + tile % 2) * NUMBERS + which) * p.own * TILE;
+        return p.scratch + (((Index)blockIdx.x * 2 + tile % 2) * KEPT + which) * p.own * TILE;
     }
     // Power of an own part at this thread's sample, to all ranks.
     __device__ __forceinline__ void send(REAL power, int part, unsigned tile, int round) const

@@ -18,8 +18,8 @@ _TILES = {8: (64, 4), 4: (128, 2)}
 _OUTPUTS, _BLOCKS = 8, 2
 #: More multiprocessors than any GPU has so far, for estimates.
 _MULTIPROCESSORS = 192
-#: As in ``kerr_one_sided.cu``: tiles whose powers have a slot, numbers of an own part in scratch, their tiles.
-_SLOTS, _NUMBERS, _RING = 4, 4, 2
+#: As in ``kerr_one_sided.cu``: tiles that have a slot; numbers of an own part in scratch, and their tiles.
+_SLOTS, _KEPT, _RING = 4, 4, 2
 
 #: Names of the operators that are one kernel: those of one or two stages.
 OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last")
@@ -70,7 +70,7 @@ class OneSidedKerr:
             device.asarray(matrix),
             slots.addresses,
             sent.addresses,
-            device.empty((self.blocks, _RING, _NUMBERS, own, samples), real),
+            device.empty((self.blocks, _RING, _KEPT, own, samples), real),
             device.zeros((self.blocks,), np.uint32),
         )
         #: Of each block, the squared local error of its tiles.
@@ -101,7 +101,7 @@ def most_nbytes(coupling: RankPhaseGroupCoupling, n: int, dtype) -> int:
     """Bytes that `OneSidedKerr` holds for rows of ``n`` samples, on the largest GPU at most."""
     item = np.finfo(dtype).dtype.itemsize
     samples, _ = _TILES[item]
-    numbers = _SLOTS * 2 * sum(coupling.parts) + _RING * _NUMBERS * coupling.own_groups
+    numbers = _SLOTS * 2 * sum(coupling.parts) + _RING * _KEPT * coupling.own_groups
     return min(-(-n // samples), _BLOCKS * _MULTIPROCESSORS) * samples * numbers * item
 
 
