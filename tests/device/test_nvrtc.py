@@ -45,14 +45,19 @@ def behind(before: tuple[str, ...], source: str) -> str:
     return "\n".join([*first, read(source)])
 
 
+OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4")
+
+
 def kernels_in(source: str) -> list[str]:
-    """Names of the kernels that a source exports: the word before the list of arguments."""
-    text = read(source)
-    if "#define SWEEP" in text:
-        text = re.sub(r"#define SWEEP (.*)", "", text.replace("\nSWEEP ", '\nextern "C" __global__ void '))
-    heads = text.split('extern "C" __global__ void')[1:]
+    """Names of the kernels that a source exports: the word before the list of arguments.
+
+    The kernels of all Kerr operators come from one macro, with ``name`` in theirs.
+    """
+    heads = read(source).split('extern "C" __global__ void')[1:]
     bounds = re.compile(r"__launch_bounds__\([^()]*\)")
-    return [bounds.sub("", head).split("(")[0].strip() for head in heads]
+    names = {bounds.sub("", head).split("(")[0].strip(" \\\n") for head in heads}
+    operators = OPERATORS[:4] if source.endswith("kerr_one_sided.cu") else OPERATORS
+    return sorted({re.sub("(##)?name$", operator, name) for name in names for operator in operators})
 
 
 #: What the launcher puts before a source.

@@ -194,13 +194,15 @@ __device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* error
         Operator::begin(sums, numbers + AT(c), tall);
     }
     __syncthreads();
-#pragma unroll 1
-    for (int stage = 0; stage + 1 < Operator::STAGES; ++stage) {
-        phase_rates(w, pw, low, first_rate);
-        FOR_GROUPS(c) pw[AT(c)] = Operator::advance(stage, first_rate[AT(c)], pw[AT(c)], numbers + AT(c), tall, h);
+#pragma unroll (Operator::STAGES > 2 ? 1 : Operator::STAGES)
+    for (int stage = 0; stage < Operator::STAGES; ++stage) {
+        const bool last = stage + 1 == Operator::STAGES;
+        REAL* const out = last ? rate : first_rate;
+        phase_rates(w, pw, low, out);
+        if (last) break;
+        FOR_GROUPS(c) pw[AT(c)] = Operator::advance(stage, out[AT(c)], pw[AT(c)], numbers + AT(c), tall, h);
         __syncthreads();
     }
-    phase_rates(w, pw, low, rate);
     if constexpr (Operator::TURNS) {
         FOR_GROUPS(c) Operator::turn(rate[AT(c)], numbers + AT(c), tall, h, &pw[AT(c)], &low[AT(c)]);
         __syncthreads();
@@ -227,10 +229,14 @@ __device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* error
     }
 }
 
-#define KERNEL(name, Operator)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(LANES * WARPS)                                                   \
-    kerr_##name(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout)                  \
-    {                                                                                                             \
-        kerr<Operator>(A, K, h, errors, n, layout);                                                               \
+// By itself the compiler takes more registers here than leave room for enough blocks; many rows a thread would spill.
+extern "C" __global__ void __launch_bounds__(LANES * WARPS, ROWS > 8 ? 1 : 0)
+kerr_rk4ip_last(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout);
+
+#define KERNEL(name, Operator)                                                                    \
+    extern "C" __global__ void                                                                    \
+    kerr_##name(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout)  \
+    {                                                                                             \
+        kerr<Operator>(A, K, h, errors, n, layout);                                               \
     }
 KERR_OPERATORS(KERNEL)

@@ -179,7 +179,7 @@ struct RK4IPMiddle : OfRK4IP<RK4IPMiddle> {
 struct RK4IPLast : OfRK4IP<RK4IPLast> {
     static constexpr bool MEASURES = true;
     static __device__ __forceinline__ Sums row(REAL2 c, REAL2 s, double) { return {power(s), power(c), cross(s, c)}; }
-    static __device__ __forceinline__ REAL step(double h) { return REAL(h / 6.0); }
+    static __device__ __forceinline__ REAL step(double h) { return REAL(h) * REAL(1.0 / 6.0); }
     static __device__ __forceinline__ REAL next_power(REAL xx, REAL yy, REAL xy, REAL u)
     {
         return xx + u * (u * yy - REAL(2) * xy);
