@@ -50,7 +50,7 @@ _EXCHANGE = "bench exchange --ranks {K} -o {here} --transports"
 _MEASURE = "fabric measure --ranks {K} --transport {one} --name measured-{K} -o {here}/fabric.toml --json"
 _TUNE = "collective tune --ranks {K} --transports {one} -o {here}/tuning.json --plot {here}/tuning.png --json"
 _ON_FABRIC = "--fabric {parts}/fabric-{K}/fabric.toml"
-_STORING = "WAVEFABRIC_PROTOCOL=signals"
+_ONE_SIDED = "WAVEFABRIC_PROTOCOL=signals"
 _GRIDS = "--size 256 --size 512 --size 512x512x1024 --size 1024"
 _50, _2 = "--steps 50", "--steps 2 --repeats 1"
 _FEW, _32 = "--overlap 4 --repeats 1", "--size 32 --overlap 4 --repeats 1"
@@ -77,8 +77,8 @@ def _collective(tiers: tuple[int, int], collective: str, names: str, kernels: bo
 _KINDS = [
     Kind("fibre", f"{_FIBRE} {{fast}}", _50, _2, 150, (0, 1)),
     Kind("ultrasound-1d", f"{_ALONG_Z} {{fast}}", "", _FEW, 120, (0, 1)),
-    Kind("fibre-kernels", f"{_STORING} {_FIBRE} p2p", _50, _2, 100, (0, 1), "p2p"),
-    Kind("ultrasound-kernels", f"{_STORING} {_ALONG_Z} p2p", "", _FEW, 80, (0, 1), "p2p"),
+    Kind("fibre-kernels", f"{_ONE_SIDED} {_FIBRE} p2p", _50, _2, 100, (0, 1), "p2p"),
+    Kind("ultrasound-kernels", f"{_ONE_SIDED} {_ALONG_Z} p2p", "", _FEW, 80, (0, 1), "p2p"),
     Kind("fabric", _MEASURE, "", _ROUGH, 60, (0, 4), prints="fabric.json"),
     *_collective((0, 4), "all-reduce", "ring recursive radix-4 direct"),
     Kind("link", "run {link} --ranks {K} -o {here}/link.h5 --json", "", "", 180, (0, 4), prints="link.json"),
@@ -87,7 +87,7 @@ _KINDS = [
     Kind("large", f"{_VERSUS} {{one}} --grid 1x1x{{K}}",
          "--size 1536x1024x2048 --repeats 3", f"--size 24x16x64 {_FEW}", 120, (2, 4)),
     Kind("local-vs-global", f"{_VERSUS} {{fast}}", _GRIDS, _32, 120, (2, 4)),
-    Kind("local-vs-global-kernels", f"{_STORING} {_VERSUS} p2p", _GRIDS, _32, 90, (2, 4), "p2p"),
+    Kind("local-vs-global-kernels", f"{_ONE_SIDED} {_VERSUS} p2p", _GRIDS, _32, 90, (2, 4), "p2p"),
     Kind("exchange", f"{_EXCHANGE} {{fast}}", _1G, _256K, 120, (2, 4)),
     Kind("ultrasound-2d", f"{_LOCAL} {{fast}} --grid {{two}}", "", _FEW, 80, (2, 4)),
     Kind("ultrasound-3d", f"{_LOCAL} {{fast}} --grid {{three}}", "", _FEW, 80, (2, 4)),

@@ -183,11 +183,11 @@ def _end(process: subprocess.Popen[bytes]) -> int:
     """End it and what is left of its session; the exit code. A second Ctrl-C would leave it running."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        for number, patience in ENDING:
+        for number, timeout in ENDING:
             if process.poll() is None:
                 process.send_signal(number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(patience)
+                    process.wait(timeout)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         return process.wait()

@@ -15,7 +15,7 @@ from wavefabric.exchange.launch import environment
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 # Else a kernel is loaded when it is first launched, which waits for kernels that run: see `one_gpu.py`.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 # In the background of a script SIGINT is ignored, and what tests start would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -63,15 +63,15 @@ def comm():
 
 @pytest.fixture(scope="module")
 def transports():
-    """The modules of the transports between GPUs, over a stand-in for CuPy whose GPUs are threads."""
-    from stand_in_gpus import stand_in
+    """The modules of the transports between GPUs, over a fake CuPy whose GPUs are threads."""
+    from fake_gpus import fake_cupy
 
-    with stand_in() as modules:
+    with fake_cupy() as modules:
         yield modules
 
 
 @pytest.fixture(params=["emulated", _CUDA])
-def storing_ranks(request, monkeypatch):
+def one_sided_ranks(request, monkeypatch):
     """Runs a function of a communicator on so many ranks whose kernels store in each other's memory."""
     if request.param == "cuda":
         from one_gpu import together_on_one_gpu
@@ -81,7 +81,7 @@ def storing_ranks(request, monkeypatch):
 
             monkeypatch.setattr(FieldLayout, "captured", False)
         return together_on_one_gpu
-    from stand_in_gpus import EmulatedGpu, together
+    from fake_gpus import EmulatedGpu, together
 
     transports = request.getfixturevalue("transports")  # not on a GPU, where CuPy is needed
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
@@ -139,7 +139,7 @@ def _agree(item, report) -> None:
         _channel.append(MPIControl(MPI.COMM_WORLD))
     control = _channel[0]
     text = str(report.longrepr) if report.failed else ""
-    found = control.gather_failures(text[-3500:], int(report.failed), _PATIENCE)
+    found = control.gather_failures(text[-3500:], int(report.failed), _TIMEOUT)
     if found is None:
         print(f"rank {control.rank} of {control.size}: {item.nodeid}: others hang\n{text}", flush=True)
         os._exit(1) if control.size == 1 else control.abort(1)

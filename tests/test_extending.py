@@ -21,7 +21,7 @@ from wavefabric.collectives.registry import ALGORITHMS, Algorithm, build
 from wavefabric.device import get_device
 from wavefabric.exchange import TRANSPORTS, Exchange, world
 from wavefabric.exchange.describe import transports
-from wavefabric.exchange.transports import Offer
+from wavefabric.exchange.transports import TransportDescription
 from wavefabric.exchange.transports.base import Transport
 from wavefabric.execution import run_schedule
 from wavefabric.execution.measure import Ranks
@@ -195,7 +195,7 @@ class Post(Transport):
 
 @pytest.mark.parallel([2, 3])
 def test_a_transport(monkeypatch):
-    monkeypatch.setitem(TRANSPORTS, "post", Offer("by post", f"{__name__}:Post"))
+    monkeypatch.setitem(TRANSPORTS, "post", TransportDescription("by post", f"{__name__}:Post"))
     cpu = get_device("cpu", 1)
     # Of those that serve all ranks `auto` takes the one that stands last.
     assert [world(name, cpu).transport for name in ("post", "auto")] == ["post", "post"]

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from fake_gpus import EmulatedGpu, fake_cupy, together
 
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.decomposition.decompose import Options, decompose
@@ -44,7 +44,7 @@ def test_parts_are_timed_with_and_without_exchanges(monkeypatch):
         case = _Case(SimpleNamespace(stepper=stepper, times=times), comm, "homogeneous", SHAPE, OPTIONS)
         return case.run(case.compute())
 
-    with stand_in() as transports:
+    with fake_cupy() as transports:
         for found in together(transports, "p2p", 2, work, make=_Counting):
             assert {name: found[name] for name in ("compute", "pack", "ms")} == {
                 "compute": 0,

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from stand_in_gpus import EmulatedGpu, stand_in, together
+from fake_gpus import EmulatedGpu, fake_cupy, together
 
 from wavefabric.bench.fibre_scaling import _Bench
 
@@ -13,10 +13,10 @@ def test_what_is_exposed_is_over_the_same_kernels_without_exchange(monkeypatch):
     def work(comm):
         ranks = SimpleNamespace(size=comm.size, rank=comm.rank, device=comm.device)
         bench = _Bench(ranks, modes=1, n=64, steps=1, h=1.0, repeats=1)
-        bench.time = lambda operators: {"ms": 10.0 if operators.sweeps.patience.waits else 4.0}
+        bench.time = lambda operators: {"ms": 10.0 if operators.sweeps.timeout.waits else 4.0}
         alone = {"one_rank": {"ms": 5.0}, "no_exchange": {"ms": 1.0}}
         found = bench.case(comm, "dense", alone)
         return found["ms"], found["ratio"], found["exposed_ms"]
 
-    with stand_in() as transports:
+    with fake_cupy() as transports:
         assert together(transports, "p2p", 2, work, make=EmulatedGpu) == [(10.0, 2.0, 6.0)] * 2

@@ -1,4 +1,4 @@
-"""``ultrasound-step`` at tiny sizes, through the command; k-Wave is a stand-in that only writes an output."""
+"""``ultrasound-step`` at tiny sizes, through the command; k-Wave is a fake that only writes an output."""
 
 import json
 import os
@@ -50,7 +50,7 @@ with h5py.File(given["-o"], "w") as file:
 @pytest.fixture
 def program(tmp_path):
     def write(fails=False, says=True, memory="21"):
-        path = tmp_path / "stand-in"
+        path = tmp_path / "fake"
         path.write_text(PROGRAM.format(python=sys.executable, fails=fails, says=says, memory=memory))
         path.chmod(0o755)
         return path
@@ -142,7 +142,7 @@ def test_on_the_terminal_beside_another_program(command, program, tmp_path):
     assert (code, err) == (0, "")
     for word in ("20 x 20 x 20 float32", "one bare transform", "heterogeneous", "passes", "floats/point"):
         assert word in out
-    assert "stand-in" in out
+    assert "fake" in out
     assert "x our time" in out
     assert "…" not in out
     assert sorted(os.listdir("out")) == ["ultrasound-step.json", "ultrasound-step.png"]
@@ -166,7 +166,7 @@ def test_program_that_fails(cpu, program, how, words):
     peer = KWaveProgram(program(**how), cpu, "single")
     with pytest.raises(InputError) as fault:
         peer.against("homogeneous", (16, 16, 16), lambda: None)
-    for word in ("--peer", "stand-in", *words):
+    for word in ("--peer", "fake", *words):
         assert word in str(fault.value)
 
 

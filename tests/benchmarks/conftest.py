@@ -9,7 +9,7 @@ from benchmarks.parts import Part
 from papers import common
 
 #: ``write FILE TEXT``, ``fail CODE TEXT``, ``sleep SECONDS``, ``stubborn FILE`` (ignores signals).
-STAND_IN = """\
+FAKE = """\
 import os, signal, subprocess, sys, time
 what, first, *more = sys.argv[1:]
 if what == "write":
@@ -46,9 +46,9 @@ def machine(monkeypatch):
 
 @pytest.fixture
 def make_runner(tmp_path, machine):
-    """A runner of the stand-in; options replace its own."""
-    path = tmp_path / "stand_in.py"
-    path.write_text(STAND_IN)
+    """A runner of the fake program; options replace its own."""
+    path = tmp_path / "fake.py"
+    path.write_text(FAKE)
 
     def make(**options):
         options = {"machine": machine, "program": [sys.executable, str(path)]} | options

@@ -44,8 +44,8 @@ def test_every_command_is_one_of_the_program(commands, tmp_path, available, smal
         assert not any("{" in word or not word for word in words)
         words = words[words.index("wavefabric") + 1 :]
         assert part.ranks == 1 or parsed(commands, words)["ranks"] == part.ranks
-        stores = re.match("(fibre|ultrasound|local-vs-global)-kernels-", part.name)
-        assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=signals wavefabric bench") == bool(stores)
+        direct = re.match("(fibre|ultrasound|local-vs-global)-kernels-", part.name)
+        assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=signals wavefabric bench") == bool(direct)
     assert len({part.name for part in found}) == len(found)
     with pytest.raises(Exception, match="no-such"):
         parsed(commands, ["bench", "fibre-scaling", "--no-such", "1"])

@@ -1,4 +1,4 @@
-"""Parts run, kept, resumed and ended, with a stand-in for the program."""
+"""Parts run, kept, resumed and ended, with a fake program."""
 
 import json
 import os

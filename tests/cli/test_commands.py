@@ -40,7 +40,7 @@ PAYLOAD = {
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Stand-in for the simulation: notes its arguments and writes a small result."""
+    """A fake simulation: notes its arguments and writes a small result."""
     seen = []
 
     def run_link(runfile, *, output, force, resume, progress, comm=None):

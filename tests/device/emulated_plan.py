@@ -8,8 +8,8 @@ from emulated_cuda import Module, empty
 
 from wavefabric.exchange.transports.plan_code import (
     MOST_BLOCKS,
-    ArrivalRoom,
     RankMemory,
+    StagingLayout,
     element_type,
     encode,
     has_sums,
@@ -76,7 +76,7 @@ class Ranks:
 
     ``shifts``: elements before the buffers of each rank. ``element``: type in C, if not that of ``dtype``.
     ``before``: calls that there have been. ``keep``: whether blocks keep the program in shared memory.
-    ``arrivals``: bytes of each rank, all rooms.
+    ``staging``: bytes of each rank, all rooms.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Ranks:
         blocks=1,
         threads=32,
         shifts=(0,),
-        patience=PATIENT,
+        timeout=PATIENT,
         element=None,
         before=0,
         place=OnTheCpu,
@@ -101,9 +101,9 @@ class Ranks:
             for rank, shift in enumerate(self._shifts)
         ]
         ranks, itemsize = range(schedule.ranks), np.dtype(dtype).itemsize
-        rooms = [ArrivalRoom(plan, rank, itemsize).nbytes * plan.rooms for rank in ranks]
+        rooms = [StagingLayout(plan, rank, itemsize).nbytes * plan.rooms for rank in ranks]
         # Flags of calls long ago.
-        self.arrivals = [self._filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
+        self.staging = [self._filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
         self._counters = [self._filled(schedule.ranks * MOST_BLOCKS, np.uint32) for _ in ranks]
         for (sender, receiver), each in plan.signals.items():
             here = self._counters[receiver][sender * MOST_BLOCKS : (sender + 1) * MOST_BLOCKS]
@@ -111,15 +111,15 @@ class Ranks:
         self.late = [self._filled(1, np.uint32) for _ in ranks]
         self.calls = [self._filled(blocks, np.uint32, before) for _ in ranks]
         memory = [
-            RankMemory([b.data.ptr for b in buffers], arrivals.data.ptr, counters.data.ptr)
-            for buffers, arrivals, counters in zip(self.buffers, self.arrivals, self._counters, strict=True)
+            RankMemory([b.data.ptr for b in buffers], staging.data.ptr, counters.data.ptr)
+            for buffers, staging, counters in zip(self.buffers, self.staging, self._counters, strict=True)
         ]
         self._arguments, self._shared = [], 0
         for rank in ranks:
             code = encode(plan, rank, dtype, memory)
             program = self._place.array(code.program())
             self._shared = max(self._shared, program.nbytes if keep else 0)
-            limits = np.uint32(plan.rooms), self.late[rank], np.uint64(patience)
+            limits = np.uint32(plan.rooms), self.late[rank], np.uint64(timeout)
             parts = code.arguments(program, program.nbytes if keep else 0)
             self._arguments.append((*parts, self.calls[rank], *limits))
 

@@ -7,21 +7,21 @@ from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
+from fake_gpus import SharedByRanks, ThreadControl
 from hypothesis import HealthCheck, settings
-from stand_in_gpus import SharedByRanks, ThreadControl
 
 from wavefabric.exchange.transports.base import SymmetricArray
 
 #: For tests whose fixtures make ranks, which serve all examples.
 _LASTING = [HealthCheck.function_scoped_fixture]
 #: Seconds that kernels wait while all are loaded, and then.
-_LOADING, _PATIENCE = 0.05, 30.0
+_LOADING, _TIMEOUT = 0.05, 30.0
 
 
 class _Communicator:
     """What solvers whose kernels wait for other ranks ask of `wavefabric.exchange.Communicator`."""
 
-    stores, transport, label = True, "p2p", "p2p, signals"
+    one_sided, transport, label = True, "p2p", "p2p, signals"
 
     def __init__(self, device, control, late, seconds):
         self.device, self.control, self._late, self._seconds = device, control, late, seconds
@@ -33,7 +33,7 @@ class _Communicator:
         addresses = self.control.all_gather(own.data.ptr)
         return SymmetricArray(own, self.device.asarray(np.array(addresses, np.uint64)))
 
-    def patience(self, name):
+    def timeout(self, name):
         arguments = np.uint64(self._late.ctypes.data), np.uint64(self._seconds * 1e9)
         return SimpleNamespace(arguments=arguments, multiprocessors=2, waits=True)
 
@@ -75,7 +75,7 @@ def together_on_one_gpu(size, work):
     kernels of the first pass give up soon, and load everything; its answers are no answers.
     """
     device, streams, words = _shared_by_ranks(size)
-    for seconds in (_LOADING, _PATIENCE):
+    for seconds in (_LOADING, _TIMEOUT):
         shared = SharedByRanks(size)
 
         def one(rank, seconds=seconds, shared=shared):

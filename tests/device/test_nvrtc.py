@@ -63,7 +63,7 @@ def kernels_in(source: str) -> list[str]:
 #: What the launcher puts before a source.
 BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",),
-    "exchange/peer_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
+    "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/kerr_chunks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
@@ -95,7 +95,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
     if source == "optics/propagation/kernels/kerr_chunks.cu":
         return [("sm_90", (f"-DREAL={real}", f"-DREAL2={real}2")) for real in REALS]
-    if source in ("exchange/pack.cu", "exchange/peer_pack.cu"):
+    if source in ("exchange/pack.cu", "exchange/one_sided_pack.cu"):
         kinds = [("float", "float", 1), ("double2", "double", 0)]
         return [("sm_90", (f"-DTYPE={t}", f"-DWEIGHT={w}", f"-DWEIGHTED={n}")) for t, w, n in kinds]
     if source == "exchange/transports/p2p.cu":

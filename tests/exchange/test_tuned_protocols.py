@@ -1,10 +1,10 @@
-"""Calls that run with the protocol of a tuning, without GPUs: see `stand_in_gpus`."""
+"""Calls that run with the protocol of a tuning, without GPUs: see `fake_gpus`."""
 
 from collections import OrderedDict
 
 import numpy as np
 import pytest
-from stand_in_gpus import stand_in, together
+from fake_gpus import fake_cupy, together
 
 from wavefabric.collectives.tuning import Choice, TimedChoice, TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError
@@ -16,7 +16,7 @@ SMALL, LARGE = 300, 40_000
 
 @pytest.fixture(scope="module")
 def transports():
-    with stand_in() as modules:
+    with fake_cupy() as modules:
         yield modules
 
 

@@ -1,10 +1,10 @@
-"""The search for the fastest where it may be copies or kernels: GPUs are threads, see `stand_in_gpus`."""
+"""The search for the fastest where it may be copies or kernels: GPUs are threads, see `fake_gpus`."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from stand_in_gpus import ranks_of, stand_in, together
+from fake_gpus import fake_cupy, ranks_of, together
 
 from wavefabric.collectives import build
 from wavefabric.collectives.plans.plan import PROTOCOLS
@@ -24,7 +24,7 @@ PLAIN = [choice for choice, _ in candidates("all-reduce", 2, True)]
 
 @pytest.fixture(scope="module")
 def transports():
-    with stand_in() as modules:
+    with fake_cupy() as modules:
         yield modules
 
 
@@ -116,8 +116,8 @@ def test_wrong_data_of_one_protocol_do_not_count_against_others(transports, monk
 
 def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatch):
     def check_and_time(ranks, comm, plan, work, buffers, repeats):
-        if hasattr(work.__self__, "_patience"):
-            work.__self__._patience._late._word[0] = 1 + 1  # what the kernel writes
+        if hasattr(work.__self__, "_timeout"):
+            work.__self__._timeout._late._word[0] = 1 + 1  # what the kernel writes
         return {"us": 1.0, "wrong": 0}
 
     monkeypatch.setattr(module, "check_and_time", check_and_time)
@@ -130,7 +130,7 @@ def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatc
     [
         # Kernels of ranks that share a GPU would wait for each other.
         ([0, 0], 1 << 40, {"copies"}, "protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each"),
-        # 128 MiB of expected values, up to 3 of buffers; arrivals of signals 2 + 1 + …, of packets 4 + 2 + ….
+        # 128 MiB of expected values, up to 3 of buffers; staging of signals 2 + 1 + …, of packets 4 + 2 + ….
         (None, (1 << 27) + (9 << 20), {"copies", "signals"}, "sizes: 1048576 bytes need"),
     ],
 )

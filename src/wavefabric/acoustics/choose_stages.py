@@ -69,7 +69,7 @@ def make_stages(
     else:
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
-    one_sided = comm is not None and comm.stores
+    one_sided = comm is not None and comm.one_sided
     kind, layout = _form(device, np.dtype(dtype), decomposition, plain, one_sided)
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, np.dtype(dtype))
@@ -123,15 +123,15 @@ def needed_bytes(
     dtype,
     device,
     decomposition: Decomposition | None = None,
-    stores: bool = False,
+    one_sided: bool = False,
 ) -> int:
     """Bytes that a run allocates on its device, within a few per cent; on the rank with most.
 
-    ``stores``: whether the ranks' communicator does, see `Communicator`.
+    ``one_sided``: whether the ranks' communicator does, see `Communicator`.
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
-    kind, layout = _form(device, dtype, decomposition, one_sided=stores)
+    kind, layout = _form(device, dtype, decomposition, one_sided=one_sided)
     materials = find_materials(problem, dtype) if kind.by_index else None
     return max(
         Coefficients.nbytes(problem, subdomain, dtype, device, materials)

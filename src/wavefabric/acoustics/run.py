@@ -188,7 +188,7 @@ class _Run:
     def _allocate(self, sink: Sink | None) -> None:
         comm, device, shared = self._comm, self._device, self._decomposition
         given = self._problem, self._recording, self._dtype, device, shared
-        needed = choose_stages.needed_bytes(*given, comm.stores)
+        needed = choose_stages.needed_bytes(*given, comm.one_sided)
         advice = "use a smaller grid, single precision or fewer recorded points"
         check_memory(comm, device, needed, "this run", advice)
         self._stages = choose_stages.make_stages(

@@ -117,7 +117,7 @@ class _Bench:
         ours = self.time(operators)
         bare = self.time(self.split(comm, self.fibre, self.share, form, others=False))
         none = alone["no_exchange"]
-        if comm.stores:  # other kernels, which do the same work in another order
+        if comm.one_sided:  # other kernels, which do the same work in another order
             none = self.time(self.split(without_transfers(comm), self.fibre, self.share, form))
         return ours | {
             "transport": comm.label,

@@ -42,16 +42,16 @@ class _NoTransport(Transport):
         return NoExchange()
 
     @property
-    def stores(self) -> bool:
-        return self._transport.stores
+    def one_sided(self) -> bool:
+        return self._transport.one_sided
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         own = self.allocate(shape, dtype)
         addresses = np.full(self._ranks, self._device.address(own), np.uint64)
         return SymmetricArray(own, self._device.asarray(addresses))
 
-    def patience(self, name: str):
-        found = self._transport.patience(name)
+    def timeout(self, name: str):
+        found = self._transport.timeout(name)
         found.waits = False
         return found
 

@@ -138,7 +138,7 @@ class _Case:
         stepper.stages.layout.finish_exchanges()
         fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
         pack = self.time(self.packing(stepper, fields, each))
-        if self.comm.stores:
+        if self.comm.one_sided:
             # Packing is sending, where kernels store in other ranks' memory.
             exchange = max(0.0, self.time(lambda: self.fill(halo, fields, each)) - pack)
         else:

@@ -32,7 +32,7 @@ from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricAr
 from wavefabric.results.provenance import NUMERICAL, versions
 
 if TYPE_CHECKING:
-    from wavefabric.exchange.transports.waiting import Patience
+    from wavefabric.exchange.transports.waiting import Timeout
 
 
 class Communicator(CollectiveCalls):
@@ -127,29 +127,29 @@ class Communicator(CollectiveCalls):
     @property
     def label(self) -> str:
         """The transport, and the protocol if kernels of the solvers store in other ranks' memory."""
-        return f"{self.transport}, {self._transport.protocol}" if self.stores else self.transport
+        return f"{self.transport}, {self._transport.protocol}" if self.one_sided else self.transport
 
     @property
-    def stores(self) -> bool:
+    def one_sided(self) -> bool:
         """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
 
         So it is with p2p where a protocol of kernels was asked for (``WAVEFABRIC_PROTOCOL``).
         """
-        return self._transport.stores
+        return self._transport.one_sided
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         """An array of the same shape on every rank, in which kernels of all may store; collective.
 
-        Only where `stores` is true.
+        Only where `one_sided` is true.
         """
         return self._transport.symmetric(shape, np.dtype(dtype))
 
-    def patience(self, name: str) -> Patience:
+    def timeout(self, name: str) -> Timeout:
         """How long kernels wait for those of other ranks in what they do together under a name; collective.
 
-        Only where `stores` is true. `InputError` if these ranks cannot have such kernels: they share a GPU.
+        Only where `one_sided` is true. `InputError` if these ranks cannot: they share a GPU.
         """
-        return self._transport.patience(name)
+        return self._transport.timeout(name)
 
     def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
         """The transport library's own form of a collective operation, to be run many times; collective.

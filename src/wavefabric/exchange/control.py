@@ -22,7 +22,7 @@ _FAILURE_BYTES = 4096
 #: Characters of a value that a message shows.
 _SHOWN = 60
 #: Seconds that a rank with an uncaught error waits for the others to come to one as well.
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 _guarded: list[Control] = []
 
 
@@ -60,7 +60,7 @@ class Control:
     def recv_array(self, peer: int, array: np.ndarray, tag: int = 0) -> None:
         """Receive into a contiguous host array of the same size."""
 
-    def gather_failures(self, message: str, code: int, patience: float) -> list[tuple[str, int]] | None:
+    def gather_failures(self, message: str, code: int, timeout: float) -> list[tuple[str, int]] | None:
         """Messages and exit codes of all ranks if all fail within so many seconds, None if some go on."""
         return [(message, code)]
 
@@ -119,13 +119,13 @@ class MPIControl(Control):
             with waiting(peer):
                 call(flat[first : first + _PIECE], peer, tag)
 
-    def gather_failures(self, message, code, patience):
+    def gather_failures(self, message, code, timeout):
         mine = np.zeros(_FAILURE_BYTES, np.uint8)
         text = f"{code} {message}".encode()[: _FAILURE_BYTES - 1]
         mine[: len(text)] = np.frombuffer(text, np.uint8)
         rows = np.zeros((self.size, _FAILURE_BYTES), np.uint8)
         request = self._failures.Iallgather(mine, rows)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while not request.Test():
             if time.monotonic() > deadline:
                 return None
@@ -191,7 +191,7 @@ def abort_on_uncaught_error(control: Control) -> None:
     def hook(kind, error, trace) -> None:
         before(kind, error, trace)
         sys.stderr.flush()
-        if control.gather_failures("", 1, _PATIENCE) is None:
+        if control.gather_failures("", 1, _TIMEOUT) is None:
             control.abort(1)
 
     sys.excepthook = hook

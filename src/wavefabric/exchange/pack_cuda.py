@@ -1,4 +1,4 @@
-"""Launches of ``pack.cu``, the names and arguments of ``pack.py``; and of ``peer_pack.cu``."""
+"""Launches of ``pack.cu``, the names and arguments of ``pack.py``; and of ``one_sided_pack.cu``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wavefabric.exchange.transports import SIGNALS
 PACKAGE = "wavefabric.exchange"
 #: A source, and what goes before it.
 _LINEAR = "pack.cu", ()
-_PEER = "peer_pack.cu", (SIGNALS, f"{PACKAGE}/pack.cu")
+_PEER = "one_sided_pack.cu", (SIGNALS, f"{PACKAGE}/pack.cu")
 
 _TYPES = {
     np.dtype(np.float32): ("float", "float", 1),
@@ -21,7 +21,7 @@ _TYPES = {
     np.dtype(np.complex128): ("double2", "double", 0),
 }
 _THREADS = 256
-#: What is known of a message on its way, as ``peer_pack.cu`` reads it.
+#: What is known of a message on its way, as ``one_sided_pack.cu`` reads it.
 ROUTE = np.dtype(
     [("at", np.uint64), ("room", np.int64)]
     + [(name, np.uint64) for name in ("flag", "calls", "done")]
@@ -72,9 +72,9 @@ class PackKernels:
         """Boxes of ``arrays`` to the memory of other GPUs, one `ROUTE` (on the device) a message."""
         self._launch("put", arrays, table, routes)
 
-    def take(self, routes, arrays, table, weights, patience) -> None:
+    def take(self, routes, arrays, table, weights, timeout) -> None:
         """Boxes of ``arrays`` ← what others have put, when it is there, times weights."""
-        self._launch("take", arrays, table, routes, *patience.arguments, *_vectors(weights))
+        self._launch("take", arrays, table, routes, *timeout.arguments, *_vectors(weights))
 
     def _launch(self, name, arrays, table, *more) -> None:
         if table.empty:

@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.plan_code import arrival_bytes
+from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution.fitted_fabric import (
     RESIDUAL,
     fabric_of,
@@ -142,17 +142,17 @@ class _Measurement:
             return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
 
         try:
-            self._check_arrivals()
+            self._check_staging()
         except InputError as error:
             return {"why_not": str(error)}
         return measure_kernels(self.comm, self.sizes, relay, additions, self._buffers, seconds, self.say)
 
-    def _check_arrivals(self) -> None:
+    def _check_staging(self) -> None:
         """Refuse memory for packets, of all sizes together, that does not fit beside what is in use."""
         if "packets" not in self.comm.protocols:
             return
         plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
-        needed = 2 * arrival_bytes(plan, self.ranks.rank, _WORD)
+        needed = 2 * staging_bytes(plan, self.ranks.rank, _WORD)
         self.ranks.check_memory(needed, f"packets of {self.sizes[-1]} bytes")
 
     def _buffers(self, schedule: Schedule) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from wavefabric.collectives.structure import transfer_elements
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
-from wavefabric.exchange.transports.plan_code import arrival_bytes
+from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution.measure import Ranks, timed
 
 #: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
@@ -166,13 +166,13 @@ def check_memory(ranks: Ranks, plans: list[Plan], width: int, protocols: Sequenc
     Of ``protocols`` those of kernels have memory where data arrive.
     """
     elements = sum(largest_buffers(plans).values()) + max(plan.scratch(ranks.rank) for plan in plans)
-    arrivals = [
-        arrival_bytes(compile_plan(plan.schedule, protocol), ranks.rank, width)
+    staging = [
+        staging_bytes(compile_plan(plan.schedule, protocol), ranks.rank, width)
         for protocol in set(protocols) & set(PROTOCOLS)
         for plan in plans
     ]
     # All powers of two below the most are kept for those that follow. Blocks of expected values come on top.
-    needed = elements * width + 2 * max(arrivals, default=0) + (1 << 27)
+    needed = elements * width + 2 * max(staging, default=0) + (1 << 27)
     ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
 
 

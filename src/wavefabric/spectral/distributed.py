@@ -17,7 +17,7 @@ import numpy as np
 
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.halos_transposes import Message, RegionExchange
-from wavefabric.exchange.peer_regions import region_exchange
+from wavefabric.exchange.one_sided_regions import region_exchange
 
 Triple = tuple[int, int, int]
 #: Ranges along x, y, z.

@@ -48,7 +48,7 @@ SOURCES = (
 # Kernels of other versions are removed once nobody has used them for so long, s.
 _UNUSED = 30 * 86400.0
 # How long a process waits for another one that compiles the same kernel, and how often it looks, s.
-_PATIENCE, _POLL = 120.0, 0.02
+_TIMEOUT, _POLL = 120.0, 0.02
 
 
 class _Locator(_CacheLocator):
@@ -103,7 +103,7 @@ class _KernelCache(FunctionCache):
         with contextlib.suppress(OSError):
             self._impl.locator.ensure_cache_path()
             self._lock = open(f"{self._cache_file._index_path}.lock", "wb")  # noqa: SIM115
-            for _ in range(round(_PATIENCE / _POLL)):
+            for _ in range(round(_TIMEOUT / _POLL)):
                 try:
                     fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return

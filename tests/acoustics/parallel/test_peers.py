@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
+from fake_gpus import EmulatedGpu, fake_cupy, together
 from one_gpu import together_on_one_gpu
 from rank_steps import CASES, alone, noise_problem, run_steps
-from stand_in_gpus import EmulatedGpu, stand_in, together
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Options, decompose
@@ -65,9 +65,9 @@ def agree(found, wanted, tolerance):
     ("shape", "absorption", "nonlinear", "seed"),
     [(EVEN, *CASES[1]), *_slow([(UNEVEN, *case) for case in CASES])],
 )
-def test_global(storing_ranks, cpu, shape, absorption, nonlinear, seed):
+def test_global(one_sided_ranks, cpu, shape, absorption, nonlinear, seed):
     problem = noise_problem(shape, absorption, nonlinear, seed)
-    found = fields_of(storing_ranks, 2, problem, Options("global"), OneSidedLayout)
+    found = fields_of(one_sided_ranks, 2, problem, Options("global"), OneSidedLayout)
     wanted = alone(solo(cpu), problem, np.float64)
     agree(found, wanted, 1e-12)
 
@@ -92,7 +92,8 @@ def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch
         estimated = stages.nbytes(problem, dtype, comm.device, cut.subdomains[comm.rank])
         estimated += stages.layout.nbytes(problem, dtype, cut, comm.rank)
         more = [
-            needed_bytes(problem, Recording(()), dtype, comm.device, cut, stores) for stores in (True, False)
+            needed_bytes(problem, Recording(()), dtype, comm.device, cut, one_sided)
+            for one_sided in (True, False)
         ]
         return taken, estimated, more
 
@@ -107,7 +108,7 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
     """Until all other ranks have sent it in this call, whatever was sent before; who has not is named."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Patience", partial(waiting.Patience, seconds=1e-6))
+    monkeypatch.setattr(waiting, "Timeout", partial(waiting.Timeout, seconds=1e-6))
     problem = noise_problem((10, 7, 6), *CASES[0])
 
     def work(comm):
@@ -117,11 +118,11 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
         others = [rank for rank in range(3) if rank != comm.rank]
         for call in range(1, 4):
             flags[others] = call
-            stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._patience)
+            stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._timeout)
             comm.check()
             assert taken[0] == call
         flags[others[0]] = 4
-        stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._patience)
+        stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._timeout)
         with pytest.raises(LateRank, match=f"^transposes: rank {others[1]} did not come"):
             comm.check()
         return True
@@ -136,17 +137,17 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
         *_slow([((2, 1, 1), *CASES[1]), ((1, 1, 2), *CASES[0]), ((2, 1, 1), *CASES[0])]),
     ],
 )
-def test_local(storing_ranks, monkeypatch, absorption, nonlinear, seed, grid):
+def test_local(one_sided_ranks, monkeypatch, absorption, nonlinear, seed, grid):
     """What copies between the ranks bring; on the same device to the bit."""
     problem, options = (
         noise_problem((20, 8, 20), absorption, nonlinear, seed),
         Options("local", grid, overlap=4),
     )
-    with monkeypatch.context() as patch, stand_in() as modules:
+    with monkeypatch.context() as patch, fake_cupy() as modules:
         patch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
         wanted = fields_of(partial(by_threads, modules), 2, problem, options, FusedLocalLayout)
-    found = fields_of(storing_ranks, 2, problem, options, FusedLocalLayout)
-    if storing_ranks is together_on_one_gpu:
+    found = fields_of(one_sided_ranks, 2, problem, options, FusedLocalLayout)
+    if one_sided_ranks is together_on_one_gpu:
         agree(found, wanted, 1e-11)
     else:
         assert all((found[name] == wanted[name]).all() for name in wanted)

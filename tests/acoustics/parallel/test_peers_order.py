@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from fake_gpus import EmulatedGpu, together
 from order_of_ranks import Event, order
 from rank_steps import CASES, noise_problem
-from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout

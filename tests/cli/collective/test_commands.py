@@ -502,10 +502,10 @@ def test_compile_shows_what_a_kernel_does(command, tmp_path):
     lines = [" ".join(line.split()) for line in out.splitlines()]
     for line in (
         "proved no deadlock, no race, whatever the timing; calls may follow one another",
-        "0 put 4 data[4:8] rank 1: arrival 0",
+        "0 put 4 data[4:8] rank 1: staging 0",
         "1 signal rank 1",
         "2 wait rank 1 (1)",
-        "3 add and put 4 data[0:4] + arrival 1 data[0:4]",
+        "3 add and put 4 data[0:4] + staging 1 data[0:4]",
     ):
         assert line in lines, out
     drawn = told(command, *words, "--fabric", "hgx-h200", "--bytes", "64K", "-o", "timeline.png")

@@ -95,7 +95,7 @@ from mpi4py import MPI
 from wavefabric.exchange import control as agreement
 from wavefabric.exchange.control import MPIControl
 agreement.world_control.cache_clear()
-cli.failure._PATIENCE = {130: 0.2}
+cli.failure._TIMEOUT = {130: 0.2}
 cli.failure._SHORT = 0.2
 other = MPIControl(MPI.COMM_WORLD)
 if rank == 1:

@@ -12,7 +12,7 @@ from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans import moves as module
 from wavefabric.collectives.plans.check import check_plan
 from wavefabric.collectives.plans.check_values import check_values
-from wavefabric.collectives.plans.moves import ARRIVALS, Move
+from wavefabric.collectives.plans.moves import STAGING, Move
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import compile_plan
 
@@ -86,14 +86,14 @@ def test_places_must_be_those_of_the_schedule(way):
     """Their key, and where they lie, and how long they are."""
     plan = compile_plan(build("direct", "all-reduce", 3, 6), *way)
     at, move = sum_of(plan)
-    arrival = next(place for place in move.sources if place.buffer == ARRIVALS)
+    staging_buffer = next(place for place in move.sources if place.buffer == STAGING)
     own = move.sources[0]
     faulty = [
         replace(move, sources=(own._replace(first=1), *move.sources[1:])),
         replace(move, sources=(own._replace(buffer=1), *move.sources[1:])),
         replace(move, size=5),
-        replace(move, sources=(own, arrival._replace(rank=1))),
-        replace(move, sources=(own, arrival._replace(key=-1 - len(plan.arrivals)))),
+        replace(move, sources=(own, staging_buffer._replace(rank=1))),
+        replace(move, sources=(own, staging_buffer._replace(key=-1 - len(plan.staging)))),
     ]
     for each in faulty:
         code = plan.instructions[0]
@@ -103,9 +103,11 @@ def test_places_must_be_those_of_the_schedule(way):
             check_values(with_code(plan, 0, (*code[:at], each, *code[at + 1 :])))
 
 
-def test_an_arrival_that_is_read_too_early_is_refused():
+def test_a_staging_buffer_that_is_read_too_early_is_refused():
     plan = compile_plan(build("direct", "all-reduce", 2, 6))
     code = [tuple(each for each in code if not isinstance(each, Wait)) for code in plan.instructions]
     assert [type(each) for each in code[0]] == [Move, Signal, Move]
-    with pytest.raises(ScheduleError, match=r"rank 0, instruction 2, .* reads arrival 1 before it has come$"):
+    with pytest.raises(
+        ScheduleError, match=r"rank 0, instruction 2, .* reads staging buffer 1 before it has come$"
+    ):
         check_values(replace(plan, instructions=tuple(code)))

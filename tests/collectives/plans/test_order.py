@@ -3,7 +3,7 @@
 import pytest
 
 from wavefabric.collectives import build
-from wavefabric.collectives.plans.moves import Arrival, Move, Place
+from wavefabric.collectives.plans.moves import Move, Place, StagingBuffer
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
 from wavefabric.collectives.plans.plan import compile_plan
 
@@ -19,7 +19,7 @@ def test_a_put_into_a_buffer_waits_until_its_owner_has_begun():
     assert words(plan) == [str(signal), str(begun), "move", str(signal), str(come)]
 
 
-def test_a_put_into_an_arrival_waits_for_nothing():
+def test_a_put_into_a_staging_buffer_waits_for_nothing():
     plan = compile_plan(build("direct", "all-reduce", 2, 6))
     assert words(plan) == ["move", str(Signal((1,))), str(Wait(((1, 1),))), "move"]
     # With one room its receiver must have begun: it has read what was there in the call before.
@@ -83,17 +83,17 @@ def test_moves_of_a_rank_that_touch_are_apart(packets):
     }
 
 
-def test_one_room_only_where_its_arrivals_are_known_to_be_read():
+def test_one_room_only_where_its_staging_buffers_are_known_to_be_read():
     """Rank 1 answers after it has read: rank 0 may write there again; without an answer it may not."""
-    arrivals = (Arrival(1, 0, 4, 0),)
+    staging = (StagingBuffer(1, 0, 4, 0),)
     room, mine, there, back = place(1, -1, -1), place(0, 0, 0), place(1, 0, 1), place(0, 1, 2)
     put, read = Move(0, 0, 0, (mine,), (room,), 4), Move(1, 0, 1, (room,), (there,), 4)
     answer = Move(1, 1, 0, (there,), (back,), 4)
-    *_, rooms = ordered([put, read, answer], arrivals, 2, False, None)
+    *_, rooms = ordered([put, read, answer], staging, 2, False, None)
     assert rooms == 1
-    codes, signals, rooms = ordered([put, read], arrivals, 2, False, None)
+    codes, signals, rooms = ordered([put, read], staging, 2, False, None)
     assert (signals, rooms) == ({(0, 1): 1, (1, 0): 1}, 2)
     assert codes[0] == (put, Signal((1,)), Wait(((1, 1),)))
-    codes, signals, rooms = ordered([put, read], arrivals, 2, False, 1)
+    codes, signals, rooms = ordered([put, read], staging, 2, False, 1)
     assert (signals, rooms) == ({(0, 1): 1, (1, 0): 1}, 1)
     assert codes[0] == (Wait(((1, 1),)), put, Signal((1,)))

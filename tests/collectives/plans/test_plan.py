@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plan_cases import CASES, WAYS
 
 from wavefabric.collectives import ScheduleError, build
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, joined, moves
+from wavefabric.collectives.plans.moves import STAGING, Move, joined, moves
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, compile_plan, slice_of
 from wavefabric.errors import InputError
@@ -20,8 +20,8 @@ from wavefabric.errors import InputError
 def test_a_plan_holds_all_moves_and_counts_its_signals(schedule, way):
     protocol, rooms = way
     plan = compile_plan(schedule, protocol, rooms)
-    made, arrivals = moves(schedule, plan.packets)
-    assert plan.arrivals == tuple(arrivals)
+    made, staging = moves(schedule, plan.packets)
+    assert plan.staging == tuple(staging)
     assert plan.rooms in ({rooms} if rooms else {1, 2})
     assert len(plan.instructions) == schedule.ranks
     sent, most = {}, {}
@@ -65,15 +65,15 @@ def test_one_rank_and_nothing_to_move():
         for protocol, rooms in WAYS:
             plan = compile_plan(schedule, protocol, rooms)
             assert not any(isinstance(each, Move) for code in plan.instructions for each in code)
-            assert (plan.arrivals, plan.signals) == ((), {})
+            assert (plan.staging, plan.signals) == ((), {})
 
 
-def test_arrivals_lie_where_they_are_read():
+def test_staging_buffers_lie_where_they_are_read():
     plan = compile_plan(build("direct", "all-reduce", 3, 9), "packets")
     read = [p for code in plan.instructions for m in code if isinstance(m, Move) for p in m.sources]
-    for place in (place for place in read if place.buffer == ARRIVALS):
-        arrival = plan.arrivals[-1 - place.key]
-        assert (arrival.rank, arrival.size, arrival.first) == (
+    for place in (place for place in read if place.buffer == STAGING):
+        staging_buffer = plan.staging[-1 - place.key]
+        assert (staging_buffer.rank, staging_buffer.size, staging_buffer.first) == (
             place.rank,
             9,
             0,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stand_in_gpus import buffers_of, together
+from fake_gpus import buffers_of, together
 
 from wavefabric.collectives import point_to_point
 from wavefabric.collectives.conditions import COLLECTIVES, ROOTED

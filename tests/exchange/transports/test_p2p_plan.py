@@ -1,18 +1,18 @@
-"""Exchanges as one kernel a rank, without GPUs: see `stand_in_gpus`."""
+"""Exchanges as one kernel a rank, without GPUs: see `fake_gpus`."""
 
 import gc
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from stand_in_gpus import _Gpu, buffers_of, ranks_of, together
+from fake_gpus import _Gpu, buffers_of, ranks_of, together
 
 from wavefabric.collectives import ring_all_reduce
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports.base import RankGroup
-from wavefabric.exchange.transports.plan_code import arrival_bytes
+from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
 
@@ -122,7 +122,7 @@ def test_a_rank_that_does_not_come_is_named(transports):
         buffers = buffers_of(comm, schedule, "float32")
         exchange = comm.bind(schedule, buffers, "signals")
         exchange.check()
-        exchange._patience._late._word[0] = 1 + 1  # what the kernel writes
+        exchange._timeout._late._word[0] = 1 + 1  # what the kernel writes
         for call in (exchange.check, exchange.run, exchange.start):
             with pytest.raises(
                 RuntimeError, match="ring all-reduce: rank 1 did not come to the exchange in time"
@@ -138,7 +138,7 @@ def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
 
     def work(comm):
         exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
-        exchange._patience._late._word[0] = 1
+        exchange._timeout._late._word[0] = 1
         for _ in range(2):
             with pytest.raises(transports.waiting.LateRank, match="rank 0 did not come"):
                 exchange.start()
@@ -156,7 +156,7 @@ def test_the_communicator_knows_of_late_ranks(transports):
         other = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "packets")
         comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
         comm.check()
-        other._patience._late._word[0] = 2
+        other._timeout._late._word[0] = 2
         with pytest.raises(transports.waiting.LateRank, match="rank 1 did not come"):
             comm.check()
         del other
@@ -233,13 +233,13 @@ def test_blocks_follow_from_the_largest_piece(transports):
         (2, "signals", 128),
     ],
 )
-def test_memory_of_arrivals_is_a_power_of_two(elements, protocol, wanted):
+def test_memory_of_staging_buffers_is_a_power_of_two(elements, protocol, wanted):
     plan = compile_plan(build("recursive", "all-reduce", 2, elements), protocol)
-    assert [arrival_bytes(plan, rank, 4) for rank in range(2)] == [wanted] * 2
+    assert [staging_bytes(plan, rank, 4) for rank in range(2)] == [wanted] * 2
 
 
-def test_arrivals_count_as_memory(transports):
-    """128 MiB of expected values, 3 of buffers, and for packets 4 MiB of arrivals and all smaller ones."""
+def test_staging_buffers_count_as_memory(transports):
+    """128 MiB of expected values, 3 of buffers; for packets 4 MiB of staging buffers and all smaller ones."""
 
     def work(comm):
         def run(*protocols):

@@ -1,4 +1,4 @@
-"""Encoding: what the kernel is told, number by number, and where arrivals lie."""
+"""Encoding: what the kernel is told, number by number, and where staging buffers lie."""
 
 import re
 from importlib.resources import files
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wavefabric.collectives import build
-from wavefabric.collectives.plans.moves import ARRIVALS, Move
+from wavefabric.collectives.plans.moves import STAGING, Move
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.errors import InputError
@@ -17,8 +17,8 @@ from wavefabric.exchange.transports.plan_code import (
     MARK,
     MOST_BLOCKS,
     OPERAND,
-    ArrivalRoom,
     RankMemory,
+    StagingLayout,
     element_type,
     encode,
     has_sums,
@@ -28,7 +28,7 @@ KINDS = {Move: 0, Signal: 1, Wait: 2, Barrier: 3}
 
 
 def memory_of(plan):
-    """Addresses that say what they are: rank, then buffer, arrivals or counters."""
+    """Addresses that say what they are: rank, then buffer, staging or counters."""
     return [
         RankMemory([(r + 1) << 40 | b << 32 for b in range(len(plan.schedule.buffers))], at, at | 1 << 36)
         for r in range(plan.schedule.ranks)
@@ -41,7 +41,7 @@ def memory_of(plan):
 @pytest.mark.parametrize("name", ["ring", "direct", "recursive-exchange"])
 def test_every_number(protocol, dtype, numbers, name):
     plan, itemsize = compile_plan(build(name, "all-reduce", 4, 13), protocol), np.dtype(dtype).itemsize
-    memory, rooms = memory_of(plan), [ArrivalRoom(plan, rank, itemsize) for rank in range(4)]
+    memory, rooms = memory_of(plan), [StagingLayout(plan, rank, itemsize) for rank in range(4)]
     for rank, instructions in enumerate(plan.instructions):
         code = encode(plan, rank, dtype, memory)
         assert (code.instructions.dtype, code.operands.dtype, code.marks.dtype) == (
@@ -58,17 +58,17 @@ def test_every_number(protocol, dtype, numbers, name):
                 assert (one["sources"], one["targets"]) == (len(each.sources), len(each.targets))
                 assert one["size"] == numbers * each.size
                 packed = [
-                    sum(1 << k for k, place in enumerate(places) if place.buffer == ARRIVALS)
+                    sum(1 << k for k, place in enumerate(places) if place.buffer == STAGING)
                     for places in (each.sources, each.targets)
                 ]
                 wanted = packed if protocol == "packets" else [0, 0]
                 assert [one["packed_sources"], one["packed_targets"]] == wanted
                 for place in (*each.sources, *each.targets):
                     at, room, sender = code.operands[operands]
-                    if place.buffer == ARRIVALS:
+                    if place.buffer == STAGING:
                         here, number = rooms[place.rank], -1 - place.key
-                        assert at == memory[place.rank].arrivals + here.places[number]
-                        assert (room, sender) == (here.nbytes, plan.arrivals[number].sender)
+                        assert at == memory[place.rank].staging + here.places[number]
+                        assert (room, sender) == (here.nbytes, plan.staging[number].sender)
                     else:
                         assert at == memory[place.rank].buffers[place.buffer] + itemsize * place.first
                         assert room == 0
@@ -105,18 +105,18 @@ def test_structures_are_those_of_the_kernel():
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
-def test_arrivals_have_room_of_their_own(protocol, itemsize):
+def test_staging_buffers_have_room_of_their_own(protocol, itemsize):
     plan = compile_plan(build("recursive", "all-reduce", 4, 37, radix=4), protocol)
     for rank in range(4):
-        room, end = ArrivalRoom(plan, rank, itemsize), 0
-        assert sorted(room.places) == [n for n, a in enumerate(plan.arrivals) if a.rank == rank]
+        room, end = StagingLayout(plan, rank, itemsize), 0
+        assert sorted(room.places) == [n for n, a in enumerate(plan.staging) if a.rank == rank]
         for number, at in sorted(room.places.items(), key=lambda item: item[1]):
-            nbytes = plan.arrivals[number].size * itemsize
+            nbytes = plan.staging[number].size * itemsize
             if protocol == "packets":
                 assert at % 16 == 0
                 nbytes = -(-nbytes // 8) * 16
             else:
-                assert at % 16 == plan.arrivals[number].first * itemsize % 16
+                assert at % 16 == plan.staging[number].first * itemsize % 16
             assert end <= at < end + 32
             end = at + nbytes
         assert end <= room.nbytes < end + 128
@@ -128,10 +128,10 @@ def test_arrivals_have_room_of_their_own(protocol, itemsize):
 def test_sums_are_taken_in_vectors_whatever_the_size(name, elements):
     """All places of a pass begin alike in a vector, so that it can be read and written as vectors."""
     plan = compile_plan(build(name, "all-reduce", 4, elements))
-    rooms = [ArrivalRoom(plan, rank, 4) for rank in range(4)]
+    rooms = [StagingLayout(plan, rank, 4) for rank in range(4)]
 
     def begins(place):
-        if place.buffer == ARRIVALS:
+        if place.buffer == STAGING:
             return rooms[place.rank].places[-1 - place.key] % 16
         return 4 * place.first % 16
 

@@ -81,7 +81,7 @@ def test_counts_of_calls_go_round(protocol, rooms):
 
 def run_without(plan, absent, seed=0, blocks=2, calls=1):
     """Ranks after some calls to which some rank does not come, and what the others then hold."""
-    ranks = Ranks(plan, "f4", blocks=blocks, patience=SHORT)
+    ranks = Ranks(plan, "f4", blocks=blocks, timeout=SHORT)
     data = noise(plan.schedule, "f4", np.random.default_rng(0))
     here = [rank for rank in range(plan.schedule.ranks) if rank != absent]
     for call in range(calls):
@@ -135,8 +135,8 @@ def test_nobody_gives_up_before_time(protocol):
 
 
 def packets_of(ranks, rank):
-    """(room, packet, word) of a rank's arrivals: data, flag, data, flag."""
-    return ranks.arrivals[rank].view(np.uint32).reshape(2, -1, 4)
+    """(room, packet, word) of a rank's staging buffers: data, flag, data, flag."""
+    return ranks.staging[rank].view(np.uint32).reshape(2, -1, 4)
 
 
 def test_rooms_take_turns():
@@ -156,7 +156,7 @@ def test_rooms_take_turns():
 def test_half_a_packet_is_not_taken(flags):
     """Both flags must be those of the call: halves of 8 bytes may come one after the other."""
     plan = compile_plan(build("direct", "broadcast", 2, 4), "packets")
-    ranks = Ranks(plan, "f4", patience=SHORT)
+    ranks = Ranks(plan, "f4", timeout=SHORT)
     packets_of(ranks, 1)[1, :2] = np.array([7, flags[0], 8, flags[1]], np.uint32)
     zeros = [[np.zeros(4, np.float32)] for _ in range(2)]
     found = ranks.run(zeros, ranks=[1])[1][0].view(np.uint32).tolist()

@@ -57,7 +57,7 @@ class _Pinned(bytearray):
 
 @pytest.fixture(scope="module")
 def staged():
-    """The transport's module, over a stand-in for CuPy where there is none."""
+    """The transport's module, over a fake CuPy where there is none."""
     cuda = ModuleType("cupy.cuda")
     runtime = SimpleNamespace(
         memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size),
@@ -95,7 +95,7 @@ def ranks(comm, staged):
     from mpi4py import MPI
 
     device = SimpleNamespace(
-        name="stand-in", empty=lambda shape, dtype: np.empty(shape, dtype).view(_Array), asarray=np.asarray
+        name="fake", empty=lambda shape, dtype: np.empty(shape, dtype).view(_Array), asarray=np.asarray
     )
     return Communicator(comm.control, device, staged.StagedTransport(MPI.COMM_WORLD.Dup(), device))
 

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
+from fake_gpus import EmulatedGpu, together
 from hypothesis import given
 from hypothesis import strategies as st
 from one_gpu import some_examples
-from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation import operators
@@ -115,7 +115,7 @@ class Case:
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64], ids=["double", "single"])
 @pytest.mark.parametrize("sizes", RANKS)
 @pytest.mark.parametrize("n", [16, 100])
-def test_a_step_and_a_rotation(storing_ranks, sizes, n, dtype):
+def test_a_step_and_a_rotation(one_sided_ranks, sizes, n, dtype):
     """All operators one after another, three of them more than once: slots and counters go on."""
     case = Case(RANKS[sizes], n, dtype)
     h = 0.02
@@ -125,7 +125,7 @@ def test_a_step_and_a_rotation(storing_ranks, sizes, n, dtype):
         ("rotate", -h),
         ("rotate", 2 * h),
     ]
-    A, K, error = case.run(storing_ranks, calls, blocks=2)
+    A, K, error = case.run(one_sided_ranks, calls, blocks=2)
     case.derivative()
     for _ in range(2):
         case.middle(h)
@@ -146,26 +146,26 @@ DRAWN = given(
 )
 
 
-@pytest.mark.parametrize("storing_ranks", ["emulated"], indirect=True)
+@pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 @some_examples(10)
 @DRAWN
-def test_any_ranks_tiles_and_order_of_operators(storing_ranks, sizes, n, blocks, tile, names, seed):
-    check_order(storing_ranks, sizes, n, blocks, tile, names, seed)
+def test_any_ranks_tiles_and_order_of_operators(one_sided_ranks, sizes, n, blocks, tile, names, seed):
+    check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("storing_ranks", ["cuda"], indirect=True)
+@pytest.mark.parametrize("one_sided_ranks", ["cuda"], indirect=True)
 @some_examples(6)
 @DRAWN
-def test_any_order_of_operators_on_one_gpu(storing_ranks, sizes, n, blocks, tile, names, seed):
+def test_any_order_of_operators_on_one_gpu(one_sided_ranks, sizes, n, blocks, tile, names, seed):
     """Few examples: each compiles kernels of its own."""
-    check_order(storing_ranks, sizes, n, blocks, tile, names, seed)
+    check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed)
 
 
-def check_order(storing_ranks, sizes, n, blocks, tile, names, seed):
+def check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed):
     case = Case(sizes, n, np.complex128, seed)
     calls = [(name,) if name == "derivative" else (name, 0.01) for name in names]
-    A, K, _ = case.run(storing_ranks, calls, tile=tile, blocks=blocks)
+    A, K, _ = case.run(one_sided_ranks, calls, tile=tile, blocks=blocks)
     for name, *numbers in calls:
         getattr(case, name.removeprefix("rk4ip_"))(*numbers)
     case.check(A, K)
@@ -174,7 +174,7 @@ def check_order(storing_ranks, sizes, n, blocks, tile, names, seed):
 def test_a_rank_that_does_not_come_is_named(transports, monkeypatch):
     """And nothing is done with what has not come."""
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Patience", partial(waiting.Patience, seconds=1e-6))
+    monkeypatch.setattr(waiting, "Timeout", partial(waiting.Timeout, seconds=1e-6))
     case = Case(RANKS["three"], 40, np.complex128)
 
     def work(comm):
@@ -207,11 +207,11 @@ def test_ranks_that_share_a_gpu_are_refused(transports):
     assert set(found) == {"protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"}
 
 
-def test_what_others_send_may_be_left_out(storing_ranks):
+def test_what_others_send_may_be_left_out(one_sided_ranks):
     """Or not sent at all: what is left is the work of each rank on its own rows."""
     case = Case(RANKS["three"], 50, np.complex128)
     calls = [("rk4ip_middle", 0.02), ("rotate", 0.1)]
-    A, K, _ = case.run(storing_ranks, calls, received=False)
+    A, K, _ = case.run(one_sided_ranks, calls, received=False)
     ends = np.cumsum([0, *map(len, case.sizes)])
     for first, last in pairwise(ends):
         case.matrix[first:last, :first] = case.matrix[first:last, last:] = 0
@@ -236,6 +236,6 @@ def test_the_structure_is_that_of_the_kernel():
     body = re.sub("//.*", "", text.split("struct Peers {")[1].split("};")[0])
     members = [name for line in body.split(";") for name in re.findall(r"(\w+)(?=,|$)", line.strip())]
     assert members == list(PEERS.names)
-    pointers = [*re.findall(r"\*(?:const \*)?(\w+)", body), "patience"]
+    pointers = [*re.findall(r"\*(?:const \*)?(\w+)", body), "timeout"]
     assert [name for name in members if PEERS[name] == np.uint64] == pointers
     assert np.dtype([(name, PEERS[name]) for name in members], align=True) == PEERS

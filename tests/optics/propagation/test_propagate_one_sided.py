@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from fake_gpus import EmulatedGpu, together
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
-from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import LateRank
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
@@ -86,7 +86,7 @@ def test_memory_of_slots_and_scratch_is_counted(transports, monkeypatch):
         tables, slots, _ = made.operators.one_sided._kept
         taken = slots.own.nbytes + tables[-2].nbytes
         with_and_without = [
-            memory_needed(FIBRE, 96, options, device, made.share, stores) for stores in (True, False)
+            memory_needed(FIBRE, 96, options, device, made.share, one_sided) for one_sided in (True, False)
         ]
         # A GPU of a few multiprocessors, and of all that there are.
         longest = most_nbytes(made.operators.coupling, 1 << 21, np.complex128)

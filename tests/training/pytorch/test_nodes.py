@@ -1,4 +1,4 @@
-"""Traced nodes as layers, with stand-ins for nodes and modules of PyTorch, of which only names are read."""
+"""Traced nodes as layers, with fake nodes and modules of PyTorch, of which only names are read."""
 
 import operator
 from math import prod

@@ -301,9 +301,9 @@ class AxisPasses:
         """The spectrum of that number to the columns of all ranks, transformed along y or as it is."""
         self.run("y_scatter", spectrum, number, int(transform))
 
-    def await_ranks(self, flags, taken, rank: int, patience) -> None:
+    def await_ranks(self, flags, taken, rank: int, timeout) -> None:
         """Later work may read what all ranks have put in one more call than ``taken`` counts."""
-        arguments = flags, taken, np.int32(rank), *patience.arguments
+        arguments = flags, taken, np.int32(rank), *timeout.arguments
         self._device.launch(self._await, (1,), (32,), arguments)
 
 

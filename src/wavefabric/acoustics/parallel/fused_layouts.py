@@ -16,7 +16,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.exchange import Communicator
-from wavefabric.exchange.peer_regions import region_exchange
+from wavefabric.exchange.one_sided_regions import region_exchange
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 

@@ -23,7 +23,7 @@ def scatter_type(ranks: int) -> np.dtype:
 
 
 class OneSidedLayout(FusedGlobalLayout):
-    """`FusedGlobalLayout` of a communicator with ``stores``.
+    """`FusedGlobalLayout` of a one-sided communicator.
 
     A pass along y puts what it makes into the columns of all ranks, a pass along z into their planes. No
     acknowledgement is sent: a spectrum that has come from all ranks proves that they have read the last one.
@@ -45,7 +45,7 @@ class OneSidedLayout(FusedGlobalLayout):
         self._y_first = [box[1][0] for box in columns]
         flat = [(*box_shape(box)[:2], pitch) for box in planes]
         tall = [(*box_shape(box)[:2], pitch) for box in columns]
-        self._patience = comm.patience("transposes")
+        self._timeout = comm.timeout("transposes")
         room = [comm.symmetric((3, max(map(math.prod, shapes))), c.complex) for shapes in (flat, tall)]
         self._flat, self._columns = (
             [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.own]
@@ -68,7 +68,7 @@ class OneSidedLayout(FusedGlobalLayout):
             for number in range(3):
                 entry, counts = tables[way, number], device.address(self._counts) + 12 * (3 * way + number)
                 for rank, (along, across, begin) in enumerate(steps[way]):
-                    tell = self._patience.waits and rank != comm.rank
+                    tell = self._timeout.waits and rank != comm.rank
                     flag = flags[rank] + 4 * ((way * 3 + number) * comm.size + comm.rank) if tell else 0
                     at = bases[rank] + number * whole + begin * pitch * item
                     entry["ranks"][rank] = at, along * pitch, across * pitch, flag
@@ -86,11 +86,11 @@ class OneSidedLayout(FusedGlobalLayout):
 
     def _await(self, way: int, numbers: Sequence[int]) -> None:
         """Spectra of these numbers are there: columns (0) or planes (1)."""
-        if self._patience.waits:
+        if self._timeout.waits:
             assert self._comm is not None
             for number in numbers:
                 flags, taken = self._flags.own[way, number], self._counts[way, number, 2:]
-                self.column_passes.await_ranks(flags, taken, self._comm.rank, self._patience)
+                self.column_passes.await_ranks(flags, taken, self._comm.rank, self._timeout)
 
     def gradient(self) -> None:
         self.plane_passes.y_scatter(self.spectra[0], 0, True)

@@ -45,9 +45,9 @@ __device__ __forceinline__ void sent(const Scatter &scatter) {
 // Later kernels may read what all ranks have put in one more call. `flags`: of each rank, here.
 extern "C" __global__ void await_ranks(const unsigned *flags, unsigned *taken, int rank, unsigned *late,
                                        unsigned long long limit) {
-    Patience patience = {late, limit, false};
+    Timeout timeout = {late, limit, false};
     for (int k = threadIdx.x; k < RANKS; k += blockDim.x)
-        if (k != rank) patience.wait(flags + k, *taken + 1, k);
+        if (k != rank) timeout.wait(flags + k, *taken + 1, k);
     __syncthreads();
     if (threadIdx.x == 0) ++*taken;
 }

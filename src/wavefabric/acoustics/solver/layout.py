@@ -53,7 +53,7 @@ class FieldLayout:
     @property
     def captured(self) -> bool:
         """Whether steps are captured as graphs: over ranks only if kernels themselves wait for others."""
-        return self._comm is None or self._comm.stores
+        return self._comm is None or self._comm.one_sided
 
     def _new_spectra(self, count: int) -> list:
         c = self.coefficients

@@ -12,7 +12,7 @@ from wavefabric.cli.common.options import changed, check_range, option, options,
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
 from wavefabric.collectives.plans.check import check_plan
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place, kind_of
+from wavefabric.collectives.plans.moves import STAGING, Move, Place, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruction, compile_plan
 from wavefabric.errors import InputError
@@ -85,7 +85,7 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
         ("protocol", plan.protocol),
         ("moves", f"{facts['moves']} of the busiest rank, {schedule.rounds} rounds before"),
         ("signals", f"{facts['signals']} of the busiest rank"),
-        ("arrivals", f"{facts['arrivals']} elements of a rank, {_times(plan.rooms)}"),
+        ("staging", f"{facts['arrivals']} elements of a rank, {_times(plan.rooms)}"),
         ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
     ]
     console().print(pairs_table(lines))
@@ -112,7 +112,7 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
         "rooms": plan.rooms,
         "moves": max(moves),
         "signals": max(sum(n for (src, _), n in plan.signals.items() if src == rank) for rank in ranks),
-        "arrivals": max(sum(a.size for a in plan.arrivals if a.rank == rank) for rank in ranks),
+        "arrivals": max(sum(a.size for a in plan.staging if a.rank == rank) for rank in ranks),
         "proved": True,
     }
 
@@ -134,7 +134,7 @@ def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, An
 
 
 def _place_facts(place: Place, buffers: Sequence[str]) -> dict[str, Any]:
-    if place.buffer == ARRIVALS:
+    if place.buffer == STAGING:
         return {"rank": place.rank, "arrival": -1 - place.key}
     return {"rank": place.rank, "buffer": buffers[place.buffer], "first": place.first}
 
@@ -156,6 +156,6 @@ def _cells(number: int, each: Instruction, buffers: Sequence[str]) -> Sequence[s
 
 def _place_text(place: Place, move: Move, buffers: Sequence[str]) -> str:
     where = "" if place.rank == move.rank else f"rank {place.rank}: "
-    if place.buffer == ARRIVALS:
-        return f"{where}arrival {-1 - place.key}"
+    if place.buffer == STAGING:
+        return f"{where}staging {-1 - place.key}"
     return f"{where}{buffers[place.buffer]}[{place.first}:{place.first + move.size}]"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED = 2, 1
 #: Seconds that a failing rank waits for the others to fail as well; after Ctrl-C one may still be writing.
-_PATIENCE = {INTERRUPTED: 20.0, TERMINATED: 20.0}
+_TIMEOUT = {INTERRUPTED: 20.0, TERMINATED: 20.0}
 _SHORT = 2.0
 #: Seconds after which a rank that cannot leave (MPI waits for peers) is ended.
 _LEAVING = 10.0
@@ -67,15 +67,15 @@ def leave(
 
     def alone() -> None:
         _trace(error)
-        if message or code in _PATIENCE:
+        if message or code in _TIMEOUT:
             _say(f"wavefabric: rank {rank} of {ranks}: {message or 'interrupted; all ranks end'}")
         rank_status.exits(code)
 
     from wavefabric.exchange.control import world_control
 
-    patience = _PATIENCE.get(code, _SHORT)
+    timeout = _TIMEOUT.get(code, _SHORT)
     # Ranks that have gone on never come to a control plane which this one has yet to make.
-    late = _later(patience + _SHORT, code, alone)
+    late = _later(timeout + _SHORT, code, alone)
     try:
         control = world_control() if comm is None else comm.control
     except (MissingExtra, InputError):
@@ -85,7 +85,7 @@ def leave(
             fail(message)
         rank_status.exits(code)
         return code
-    ends = control.gather_failures(message, code, patience)
+    ends = control.gather_failures(message, code, timeout)
     late.cancel()
     if ends is None:
         alone()

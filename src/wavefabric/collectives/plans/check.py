@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wavefabric.collectives.plans.check_values import check_values
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.structure import ScheduleError
 
-#: Calls that follow one another: arrivals are used again after two.
+#: Calls that follow one another: staging buffers are used again after two.
 CALLS = 4
 
 
@@ -80,7 +80,7 @@ class _Rank:
         self.sent: dict[int, list[list[int]]] = {}
         moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
         places = {place for move in moves for place in (*move.sources, *move.targets)}
-        self.buffers = [place for place in places if place.rank == rank and place.buffer != ARRIVALS]
+        self.buffers = [place for place in places if place.rank == rank and place.buffer != STAGING]
         self._begun, self._begun_at, self._outside = False, 0, False
 
     @property
@@ -119,7 +119,7 @@ class _Rank:
         if isinstance(each, Wait):
             return all(self._number(p, n) <= len(ranks[p].sent.get(self.rank, ())) for p, n in each.signals)
         if isinstance(each, Move) and self.plan.packets:
-            return all(self._at(accesses, p).call == self.call for p in each.sources if p.buffer == ARRIVALS)
+            return all(self._at(accesses, p).call == self.call for p in each.sources if p.buffer == STAGING)
         return True
 
     def _number(self, peer: int, number: int) -> int:
@@ -155,12 +155,12 @@ class _Rank:
     # --- accesses ------------------------------------------------------------------------------------------
 
     def _at(self, accesses, place: Place) -> _Accesses:
-        room = self.call % self.plan.rooms if place.buffer == ARRIVALS else 0
+        room = self.call % self.plan.rooms if place.buffer == STAGING else 0
         return accesses.setdefault((place.key, room), _Accesses())
 
     def _read(self, accesses, place: Place) -> None:
         found = self._at(accesses, place)
-        if self.plan.packets and place.buffer == ARRIVALS:
+        if self.plan.packets and place.buffer == STAGING:
             writer = found.write.rank
             self.clock[writer] = max(self.clock[writer], found.begun)
         else:
@@ -173,7 +173,7 @@ class _Rank:
         for read in found.reads:
             self._ordered(read, place, "writes", "read")
         found.write, found.reads = _Access(self.rank, self.clock[self.rank], self.moves), []
-        if self.plan.packets and place.buffer == ARRIVALS:
+        if self.plan.packets and place.buffer == STAGING:
             found.call, found.begun = self.call, self._begun_at
 
     def _ordered(self, other: _Access, place: Place, does: str, done: str) -> None:
@@ -182,7 +182,9 @@ class _Rank:
         else:
             before = other.time <= self.clock[other.rank]
         if not before:
-            where = f"arrival {-1 - place.key}" if place.buffer == ARRIVALS else f"buffer {place.buffer}"
+            where = (
+                f"staging buffer {-1 - place.key}" if place.buffer == STAGING else f"buffer {place.buffer}"
+            )
             raise ScheduleError(
                 f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
                 f"{place.rank}, {done} by rank {other.rank}, and nothing orders them"

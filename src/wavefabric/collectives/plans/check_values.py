@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.pieces import Pieces, pieces
 from wavefabric.collectives.plans.plan import ExecutionPlan
@@ -38,7 +38,7 @@ def check_values(plan: ExecutionPlan) -> None:
     Raises
     ------
     ScheduleError
-        In one line: a place that is none of the schedule's, an arrival that is read before it has come, or
+        In one line: a place that is none of the schedule's, a staging buffer read before it is filled, or
         the first chunk of ``post`` that does not hold the schedule's sum at the end.
     """
     schedule, parts = plan.schedule, pieces(plan.schedule)
@@ -81,7 +81,7 @@ def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -
         if isinstance(each, Wait):
             return all(sent.get((peer, rank), 0) >= number for peer, number in each.signals)
         packets = plan.packets and isinstance(each, Move)
-        return not packets or all(p.key in values.at for p in each.sources if p.buffer == ARRIVALS)
+        return not packets or all(p.key in values.at for p in each.sources if p.buffer == STAGING)
 
     def do(rank: int, each) -> None:
         if isinstance(each, Signal):
@@ -90,10 +90,10 @@ def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -
         elif isinstance(each, Move):
             for place in (*each.sources, *each.targets):
                 _check_place(plan, place, each.size, extents)
-            early = [p.key for p in each.sources if p.buffer == ARRIVALS and p.key not in values.at]
+            early = [p.key for p in each.sources if p.buffer == STAGING and p.key not in values.at]
             if early:
                 raise ScheduleError(
-                    f"{plan.schedule.name}: rank {rank}, instruction {at[rank]}, {each} reads arrival "
+                    f"{plan.schedule.name}: rank {rank}, instruction {at[rank]}, {each} reads staging buffer "
                     f"{-1 - early[0]} before it has come"
                 )
             total = values.read(each.sources[0].key)
@@ -112,9 +112,12 @@ def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -
 
 
 def _check_place(plan: ExecutionPlan, place: Place, size: int, extents: dict[int, _Extent]) -> None:
-    if place.buffer == ARRIVALS:
-        arrival = plan.arrivals[-1 - place.key] if 0 <= -1 - place.key < len(plan.arrivals) else None
-        right = arrival is not None and (arrival.rank, arrival.size) == (place.rank, size)
+    if place.buffer == STAGING:
+        staging_buffer = plan.staging[-1 - place.key] if 0 <= -1 - place.key < len(plan.staging) else None
+        right = staging_buffer is not None and (staging_buffer.rank, staging_buffer.size) == (
+            place.rank,
+            size,
+        )
     else:
         right = extents.get(place.key) == (place.rank, place.buffer, place.first, size)
     if not right:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, slice_of
 from wavefabric.collectives.structure import ScheduleError
@@ -35,9 +35,11 @@ class Interpreter:
         self._plan, self._buffers, self._blocks, self._unit = plan, buffers, blocks, unit
         dtype = buffers[0][0].dtype
         rooms = range(plan.rooms)
-        self._arrivals = [[np.zeros(arrival.size, dtype) for _ in rooms] for arrival in plan.arrivals]
+        self._staging = [
+            [np.zeros(staging_buffer.size, dtype) for _ in rooms] for staging_buffer in plan.staging
+        ]
         #: Of packets: the call that each element belongs to.
-        self._flags = [[np.full(arrival.size, -1) for _ in rooms] for arrival in plan.arrivals]
+        self._flags = [[np.full(staging_buffer.size, -1) for _ in rooms] for staging_buffer in plan.staging]
         self._counters: dict[tuple[int, int, int], int] = {}
 
     def run(
@@ -110,13 +112,13 @@ class Interpreter:
                     self._part(self._flags, place, part, call)[...] = call
 
     def _flagged(self, place: Place) -> bool:
-        return self._plan.packets and place.buffer == ARRIVALS
+        return self._plan.packets and place.buffer == STAGING
 
     def _part(self, arrays, place: Place, part: slice, call: int) -> np.ndarray:
         return arrays[-1 - place.key][call % self._plan.rooms][part]
 
     def _of(self, place: Place, part: slice, call: int) -> np.ndarray:
-        if place.buffer == ARRIVALS:
-            return self._part(self._arrivals, place, part, call)
+        if place.buffer == STAGING:
+            return self._part(self._staging, place, part, call)
         whole = self._buffers[place.rank][place.buffer]
         return whole[place.first + part.start : place.first + part.stop]

@@ -13,13 +13,13 @@ from wavefabric.collectives.plans.pieces import Pieces, pieces
 from wavefabric.collectives.schedule import Schedule
 
 #: Buffer of a place where something arrives that has still to be added or put in its place.
-ARRIVALS = -1
+STAGING = -1
 #: Most sources, and most targets, of one move.
 MOST = 8
 
 
 class Place(NamedTuple):
-    """Where a piece lies: a buffer of a rank from element ``first`` on, or an arrival of it (its number).
+    """Where a piece lies: a buffer of a rank from element ``first`` on, or a staging buffer (by number).
 
     ``key`` is different for places that have no element in common.
     """
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     key: int
 
 
-class Arrival(NamedTuple):
+class StagingBuffer(NamedTuple):
     """Room at ``rank`` for ``size`` elements that ``sender`` writes.
 
     In a vector of 16 bytes it begins as element ``first`` of a buffer does: where they are to be added or
@@ -68,8 +68,8 @@ def kind_of(moves: Sequence[Move]) -> str:
     return {(True, True): "add and put", (True, False): "add", (False, True): "put"}.get((adds, puts), "copy")
 
 
-def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]:
-    """Moves of all ranks in order, and arrivals by number.
+def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBuffer]]:
+    """Moves of all ranks in order, and staging buffers by number.
 
     A piece that goes to another rank is written there by its sender: into its place, or, if it is to be added
     or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go to
@@ -82,34 +82,34 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[Arrival]]
     order = np.lexsort((np.arange(level.size), away, t["src"] == t["dst"], level)).tolist()
     once = _read_once(schedule, parts, order)
     made: list[Move] = []
-    arrivals: list[Arrival] = []
-    standing_in: dict[int, Place] = {}  # key → the arrival that is read instead
+    staging: list[StagingBuffer] = []
+    staged: dict[int, Place] = {}  # key → the staging buffer that is read instead
     for i in order:
         src, dst = int(t["src"][i]), int(t["dst"][i])
         size, depth_of, reduce = int(parts.size[i]), int(level[i]), bool(t["reduce"][i])
         source = Place(src, int(t["src_buffer"][i]), int(parts.src_first[i]), int(parts.src_key[i]))
         target = Place(dst, int(t["dst_buffer"][i]), int(parts.dst_first[i]), int(parts.dst_key[i]))
-        source, phase = standing_in.pop(source.key, source), int(src == dst)
+        source, phase = staged.pop(source.key, source), int(src == dst)
         if src != dst and (reduce or packets or i in once):
-            arrival = Place(dst, ARRIVALS, len(arrivals), -1 - len(arrivals))
+            staging_buffer = Place(dst, STAGING, len(staging), -1 - len(staging))
             stays = i in once and not reduce
-            came_from = arrivals[-1 - source.key].first if source.buffer == ARRIVALS else source.first
-            arrivals.append(Arrival(dst, src, size, came_from if stays else target.first))
-            made.append(Move(src, depth_of, 0, (source,), (arrival,), size))
+            came_from = staging[-1 - source.key].first if source.buffer == STAGING else source.first
+            staging.append(StagingBuffer(dst, src, size, came_from if stays else target.first))
+            made.append(Move(src, depth_of, 0, (source,), (staging_buffer,), size))
             if stays:
-                standing_in[target.key] = arrival
+                staged[target.key] = staging_buffer
                 continue
-            source, phase = arrival, 1
-        sources = (standing_in.pop(target.key, target), source) if reduce else (source,)
+            source, phase = staging_buffer, 1
+        sources = (staged.pop(target.key, target), source) if reduce else (source,)
         made.append(Move(sources[0].rank, depth_of, phase, sources, (target,), size, i in once))
     made.sort(key=lambda move: (move.level, move.phase))
-    return made, arrivals
+    return made, staging
 
 
 def _read_once(schedule: Schedule, parts: Pieces, order: list[int]) -> set[int]:
     """Pieces whose values where they go are read once and then never again, nor promised at the end.
 
-    Buffers of a schedule in which arrivals lie until they are added hold such.
+    Buffers of a schedule in which staging buffers lie until they are added hold such.
     """
     t = schedule.transfers[parts.transfer]
     promised = {(rank, buffer) for rank, buffer, _ in schedule.post}
@@ -133,7 +133,7 @@ def joined(moves: list[Move]) -> list[Move]:
     """The same with fewer passes: sums that are taken on, and copies of one piece to several places.
 
     A move that writes a piece is done together with the next that reads it, if nothing else does in between:
-    what has arrived is added and put at the next rank in one pass, and several arrivals are added at once, in
+    what has arrived is added and put at the next rank in one pass, and several buffers are added at once, in
     order. The first of the two is then done at the level of the second, where no other move may write what it
     reads.
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from wavefabric.collectives.plans.moves import ARRIVALS, Arrival, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Move, Place, StagingBuffer
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,16 @@ class _Accesses:
     read: list[tuple[int, int]] = field(default_factory=list)
 
 
-def ordered(moves: list[Move], arrivals: Sequence[Arrival], ranks: int, packets: bool, rooms: int | None):
+def ordered(
+    moves: list[Move], staging: Sequence[StagingBuffer], ranks: int, packets: bool, rooms: int | None
+):
     """Instructions of each rank, how often the first of a pair of ranks signals the second, and rooms.
 
-    One room for arrivals if that makes nobody wait, else two, or as many as ``rooms`` says.
+    One room for staging buffers if that makes nobody wait, else two, or as many as ``rooms`` says.
     """
 
     def order(rooms: int, late: set[int]) -> _Order:
-        made = _Order(arrivals, ranks, packets, rooms, late)
+        made = _Order(staging, ranks, packets, rooms, late)
         for step in _steps(moves):
             made.add(step)
         made.end()
@@ -100,10 +102,12 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
 
 
 class _Order:
-    """With one room, senders of the arrivals ``late`` wait until the receiver has begun the call."""
+    """With one room, senders of the staging buffers ``late`` wait until the receiver has begun the call."""
 
-    def __init__(self, arrivals: Sequence[Arrival], ranks: int, packets: bool, rooms: int, late: set[int]):
-        self._arrivals, self._packets, self._rooms, self._late = arrivals, packets, rooms, late
+    def __init__(
+        self, staging: Sequence[StagingBuffer], ranks: int, packets: bool, rooms: int, late: set[int]
+    ):
+        self._staging, self._packets, self._rooms, self._late = staging, packets, rooms, late
         self._known = [[0] * ranks for _ in range(ranks)]
         # The first step of a rank: what its caller did before is done.
         self._steps = [[] for _ in range(ranks)]
@@ -120,7 +124,7 @@ class _Order:
         needs: set[tuple[int, int]] = set()
         for place in {**reads, **writes}.values():
             here = self._of(place)
-            if place.key in reads and place.buffer == ARRIVALS and self._packets:
+            if place.key in reads and place.buffer == STAGING and self._packets:
                 # Flags say that it is there, and that its writer has begun; of other threads nothing.
                 writer, known = here.written[0], self._known[step.rank]
                 known[writer] = max(known[writer], 1)
@@ -140,31 +144,31 @@ class _Order:
         needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
         for key, access in self._accesses.items():
             place = self._places[key]
-            if place.buffer != ARRIVALS and access.written[0] != place.rank:
+            if place.buffer != STAGING and access.written[0] != place.rank:
                 needs[place.rank].add(access.written)
         last = [_Step(rank) for rank in range(len(self._steps))]
         for step, needed in zip(last, needs, strict=True):
             self._require(step, needed)
         if self._rooms == 2:
             # What the next call but one overwrites is read in this one: the reader must have begun the next.
-            for arrival in self._arrivals:
-                self._require(last[arrival.sender], {(arrival.rank, 0)})
+            for staging_buffer in self._staging:
+                self._require(last[staging_buffer.sender], {(staging_buffer.rank, 0)})
         for step in last:
             self._done(step)
 
     def late(self) -> set[int]:
-        """Numbers of arrivals that their senders do not know to have been read when they are done."""
+        """Numbers of staging buffers that their senders do not know to have been read when they are done."""
         found = set()
-        for number, arrival in enumerate(self._arrivals):
+        for number, staging_buffer in enumerate(self._staging):
             reads = self._accesses[-1 - number].read
-            if any(self._known[arrival.sender][rank] <= step for rank, step in reads):
+            if any(self._known[staging_buffer.sender][rank] <= step for rank, step in reads):
                 found.add(number)
         return found
 
     def _of(self, place: Place) -> _Accesses:
         """Accesses so far; before the first, those of its owner's caller. A free room has no earlier ones."""
         if place.key not in self._accesses:
-            free = place.buffer == ARRIVALS and -1 - place.key not in self._late
+            free = place.buffer == STAGING and -1 - place.key not in self._late
             self._accesses[place.key] = _Accesses((place.rank, -1 if free else 0))
             self._places[place.key] = place
         return self._accesses[place.key]

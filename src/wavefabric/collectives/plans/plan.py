@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wavefabric.collectives.plans.moves import Arrival, Move, joined, moves
+from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, moves
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import checked_structure
@@ -29,11 +29,11 @@ class ExecutionPlan:
     ----------
     schedule : Schedule
     protocol : str
-        Of `PROTOCOLS`. Packets are 16 bytes for 8 of data; they are always written to arrivals.
+        Of `PROTOCOLS`. Packets are 16 bytes for 8 of data; they are always written to staging buffers.
     rooms : int
-        Copies of the arrivals, used in turn by one call after another.
+        Copies of the staging buffers, used in turn by one call after another.
     instructions : tuple of tuple of `Move`, `Signal`, `Wait` or `Barrier`, one a rank
-    arrivals : tuple of `Arrival`
+    staging : tuple of `StagingBuffer`
     signals : dict of (int, int) to int
         How often the first rank signals the second in a call.
     """
@@ -42,12 +42,12 @@ class ExecutionPlan:
     protocol: str
     rooms: int
     instructions: tuple[tuple[Instruction, ...], ...]
-    arrivals: tuple[Arrival, ...] = field(repr=False)
+    staging: tuple[StagingBuffer, ...] = field(repr=False)
     signals: dict[tuple[int, int], int] = field(repr=False)
 
     @property
     def packets(self) -> bool:
-        """Whether arrivals are packets."""
+        """Whether staging buffers are packets."""
         return self.protocol == "packets"
 
 
@@ -85,10 +85,10 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | Non
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)
-    made, arrivals = moves(schedule, protocol == "packets")
+    made, staging = moves(schedule, protocol == "packets")
     packets = protocol == "packets"
-    instructions, signals, rooms = ordered(joined(made), arrivals, schedule.ranks, packets, rooms)
-    return ExecutionPlan(schedule, protocol, rooms, instructions, tuple(arrivals), signals)
+    instructions, signals, rooms = ordered(joined(made), staging, schedule.ranks, packets, rooms)
+    return ExecutionPlan(schedule, protocol, rooms, instructions, tuple(staging), signals)
 
 
 def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SIGNALS = f"{__name__}/signals.cu"
 
 
-class Offer(NamedTuple):
+class TransportDescription(NamedTuple):
     """What tables call a transport, and its class (``module:class``) on CPUs and on GPUs where it serves."""
 
     label: str
@@ -33,11 +33,13 @@ class Offer(NamedTuple):
 
 #: Transports by name, the fastest last.
 TRANSPORTS = {
-    "auto": Offer("automatic"),
-    "mpi": Offer("MPI", f"{__name__}.mpi:MPITransport", f"{__name__}.mpi_staged:StagedTransport"),
-    "mpi-cuda": Offer("MPI, device memory", cuda=f"{__name__}.mpi:DeviceMPITransport"),
-    "nccl": Offer("NCCL", cuda=f"{__name__}.nccl:NCCLTransport"),
-    "p2p": Offer("P2P", cuda=f"{__name__}.p2p:P2PTransport"),
+    "auto": TransportDescription("automatic"),
+    "mpi": TransportDescription(
+        "MPI", f"{__name__}.mpi:MPITransport", f"{__name__}.mpi_staged:StagedTransport"
+    ),
+    "mpi-cuda": TransportDescription("MPI, device memory", cuda=f"{__name__}.mpi:DeviceMPITransport"),
+    "nccl": TransportDescription("NCCL", cuda=f"{__name__}.nccl:NCCLTransport"),
+    "p2p": TransportDescription("P2P", cuda=f"{__name__}.p2p:P2PTransport"),
 }
 
 

@@ -179,18 +179,18 @@ class Transport:
         raise NotImplementedError
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """An array of the same shape on all ranks; collective, asked where `stores` is true."""
+        """An array of the same shape on all ranks; collective, asked where `one_sided` is true."""
         raise NotImplementedError
 
     @property
-    def stores(self) -> bool:
-        """Whether kernels are to store in other ranks' memory and wait for them, see `patience`."""
+    def one_sided(self) -> bool:
+        """Whether kernels are to store in other ranks' memory and wait for them, see `timeout`."""
         return False
 
-    def patience(self, name: str):
+    def timeout(self, name: str):
         """How long kernels that wait for other ranks do so; `InputError` if these ranks cannot have them.
 
-        Collective; asked where `stores` is true.
+        Collective; asked where `one_sided` is true.
         """
         raise NotImplementedError
 

@@ -121,7 +121,7 @@ class StagedTransport(MPITransport):
             transfer.coming[peer] -= 1
             transfer.streams.add(ring.stream)
 
-    def await_arrival(self, transfer: _Transfer, peer: int | None) -> None:
+    def await_pieces(self, transfer: _Transfer, peer: int | None) -> None:
         """Until the pieces of a peer (None: all) are on this host, and own ones on their way; others wait."""
         while transfer.left if peer is None else transfer.coming[peer] or transfer.unsent:
             self.advance()
@@ -147,7 +147,7 @@ class StagedExchange(Exchange):
         self._transfers[number] = self._transport.enqueue(*self._places[number], ready)
 
     def _wait(self, number, peer):
-        self._transport.await_arrival(self._transfers[number], peer)
+        self._transport.await_pieces(self._transfers[number], peer)
 
     def _complete(self, number):
-        self._transport.await_arrival(self._transfers.pop(number), None)
+        self._transport.await_pieces(self._transfers.pop(number), None)

@@ -268,17 +268,17 @@ class P2PTransport(Transport):
         return exchange
 
     @property
-    def stores(self) -> bool:
+    def one_sided(self) -> bool:
         return self.protocol in PROTOCOLS
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         own, there = self._zeroed(shape, dtype)
         return SymmetricArray(own, self._device.asarray(np.array(there, np.uint64)))
 
-    def patience(self, name: str):
-        from wavefabric.exchange.transports.waiting import Patience, multiprocessors
+    def timeout(self, name: str):
+        from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
-        found = Patience(name, multiprocessors=multiprocessors(self))
+        found = Timeout(name, multiprocessors=multiprocessors(self))
         self._waiting.add(found)
         return found
 

@@ -22,12 +22,12 @@ from wavefabric.exchange.transports.plan_code import (
     MOST_BLOCKS,
     SHARED,
     RankMemory,
-    arrival_bytes,
     element_type,
     encode,
     has_sums,
+    staging_bytes,
 )
-from wavefabric.exchange.transports.waiting import PATIENCE, Patience, multiprocessors
+from wavefabric.exchange.transports.waiting import TIMEOUT, Timeout, multiprocessors
 
 _THREADS = 512
 #: Bytes of its largest piece that a block should have, and most blocks, unless told otherwise: 32 keep 1 MiB
@@ -48,7 +48,7 @@ class PlanExchange(Exchange):
         Of `wavefabric.collectives.plans.plan.PROTOCOLS`.
     blocks : int, optional
         Of the kernel, the same on all ranks; by default from the size of the largest piece.
-    patience : float
+    timeout : float
         Seconds.
 
     Raises
@@ -59,7 +59,7 @@ class PlanExchange(Exchange):
     """
 
     def __init__(
-        self, program, buffers, transport, device, protocol: str, blocks=None, patience: float = PATIENCE
+        self, program, buffers, transport, device, protocol: str, blocks=None, timeout: float = TIMEOUT
     ):
         none = copy.copy(program)
         none.levels = []  # nothing is left to do level by level
@@ -74,22 +74,22 @@ class PlanExchange(Exchange):
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
-        self._arrivals = transport.allocate((arrival_bytes(plan, control.rank, dtype.itemsize),), np.uint8)
+        self._staging = transport.allocate((staging_bytes(plan, control.rank, dtype.itemsize),), np.uint8)
         self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
         self._calls = device.zeros((self.blocks,), np.uint32)
-        for array in (self._arrivals, self._counters):
+        for array in (self._staging, self._counters):
             array.fill(0)
         device.synchronize()
         code = encode(plan, control.rank, dtype, self._memory(transport))
         program = device.asarray(code.program())
         self._shared = program.nbytes if program.nbytes <= SHARED else 0
-        self._patience = Patience(plan.schedule.name, patience)
+        self._timeout = Timeout(plan.schedule.name, timeout)
         device.synchronize()  # calls may be in other streams
         self._arguments = (
             *code.arguments(program, self._shared),
             self._calls,
             np.uint32(plan.rooms),
-            *self._patience.arguments,
+            *self._timeout.arguments,
         )
         folder = "wavefabric.exchange.transports"
         module = device.module(folder, "plan.cu", (f"-DELEMENT={name}",), (SIGNALS,))
@@ -99,7 +99,7 @@ class PlanExchange(Exchange):
 
     def _memory(self, transport) -> list[RankMemory]:
         """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
-        mine = [array.data.ptr for array in (*self._buffers, self._arrivals, self._counters)]
+        mine = [array.data.ptr for array in (*self._buffers, self._staging, self._counters)]
         found = []
         for peer, places in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
             own = peer == transport.control.rank
@@ -134,7 +134,7 @@ class PlanExchange(Exchange):
             self._running = False
 
     def check(self) -> None:
-        self._patience.check()
+        self._timeout.check()
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:

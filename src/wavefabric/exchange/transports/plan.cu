@@ -13,8 +13,8 @@ enum Kind { MOVE, SIGNAL, WAIT, BARRIER };
 
 struct Operand {
     char *at;
-    long long room;  // bytes from an arrival in one call to the same in the next
-    long long sender;  // rank that writes it, of an arrival
+    long long room;  // bytes from a staging buffer in one call to the same in the next
+    long long sender;  // rank that writes it, of a staging buffer
 };
 
 struct Mark {
@@ -114,7 +114,7 @@ __device__ __forceinline__ Element fresh_element(const Element *at) {
 // What a launch shares.
 struct Call {
     unsigned number, rooms;
-    Patience patience;
+    Timeout timeout;
     // Moves that follow one another without a barrier are independent: each begins with the threads behind those that
     // the one before has work for, so that warps do small ones at the same time.
     unsigned busy;
@@ -124,12 +124,12 @@ struct Call {
         return operand.at + number % rooms * operand.room;
     }
     __device__ __forceinline__ void wait(const Mark &mark) {
-        patience.wait(mark.counters + blockIdx.x, (number - 1) * mark.each + mark.number, mark.rank);
+        timeout.wait(mark.counters + blockIdx.x, (number - 1) * mark.each + mark.number, mark.rank);
     }
     // Data of packet k, which looked like `v` at first.
     __device__ __forceinline__ uint2 packet(const Operand &operand, long long k, uint4 v) {
         Watch watch;
-        while ((v.y != number || v.w != number) && patience.lasts(watch, operand.sender))
+        while ((v.y != number || v.w != number) && timeout.lasts(watch, operand.sender))
             v = fresh((const uint4 *)place(operand) + k);
         return {v.x, v.z};
     }
@@ -246,7 +246,7 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
                     if (e < count) sum.elements[e] = k ? sum.elements[e] + value.elements[e] : value.elements[e];
             }
         }
-        if (call.patience.missed) return;  // nobody must take what has not come for data
+        if (call.timeout.missed) return;  // nobody must take what has not come for data
         for (int k = 0; k < one.targets; ++k) {
             char *place = call.place(operands[one.sources + k]);
             if (one.packed_targets >> k & 1)
@@ -267,7 +267,7 @@ extern __shared__ long long kept_program[];
 // it to its shared memory first: reading it piece by piece from afar would take as long as a signal does.
 extern "C" __global__ void __launch_bounds__(512)
 run_plan(const long long *program, int length, int operand_count, int mark_count, int keep,
-         unsigned *calls, unsigned rooms, unsigned *late, unsigned long long patience)
+         unsigned *calls, unsigned rooms, unsigned *late, unsigned long long timeout)
 {
     static_assert(sizeof(Instruction) % 8 == 0 && sizeof(Operand) % 8 == 0 && sizeof(Mark) % 8 == 0, "whole words");
     if (keep) {
@@ -279,7 +279,7 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
     const Instruction *const code = (const Instruction *)program;
     const Operand *const operands = (const Operand *)(code + length);
     const Mark *const marks = (const Mark *)(operands + operand_count);
-    Call call = {calls[blockIdx.x] + 1, rooms, {late, patience, false}, 0};
+    Call call = {calls[blockIdx.x] + 1, rooms, {late, timeout, false}, 0};
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {
         const Instruction one = code[at];
@@ -295,13 +295,13 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
         }
         if (one.kind == WAIT)
             for (int k = threadIdx.x; k < one.sources; k += blockDim.x) call.wait(marks[one.first + k]);
-        stop = __syncthreads_or(call.patience.missed);
+        stop = __syncthreads_or(call.timeout.missed);
         if (one.kind == SIGNAL && !stop)
             for (int k = threadIdx.x; k < one.sources; k += blockDim.x) {
                 const Mark mark = marks[one.first + k];
                 announce(mark.counters + blockIdx.x, (call.number - 1) * mark.each + mark.number);
             }
     }
-    stop = __syncthreads_or(call.patience.missed);
+    stop = __syncthreads_or(call.timeout.missed);
     if (threadIdx.x == 0 && !stop) calls[blockIdx.x] = call.number;
 }

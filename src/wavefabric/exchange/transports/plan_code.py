@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import ARRIVALS, Arrival, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Move, Place, StagingBuffer
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.device import bfloat16
@@ -63,45 +63,45 @@ def has_sums(plan: ExecutionPlan) -> bool:
     )
 
 
-class ArrivalRoom:
-    """Where arrivals lie in one rank's memory: ``places`` (bytes, by number) in a room of ``nbytes``.
+class StagingLayout:
+    """Where staging buffers lie in one rank's memory: ``places`` (bytes, by number) in a room of ``nbytes``.
 
-    An arrival that is not made of packets begins at the same byte of 16 as the place where it belongs.
+    A staging buffer that is not made of packets begins at the same byte of 16 as the place where it belongs.
     """
 
     def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
         self.places: dict[int, int] = {}
         at = 0
-        for number, arrival in enumerate(plan.arrivals):
-            if arrival.rank == rank:
-                self.places[number], at = _put(at, arrival, itemsize, plan.packets)
+        for number, staging_buffer in enumerate(plan.staging):
+            if staging_buffer.rank == rank:
+                self.places[number], at = _put(at, staging_buffer, itemsize, plan.packets)
         self.nbytes = -(-at // 128) * 128
 
 
-def arrival_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
-    """Memory for the arrivals of one rank, in all rooms.
+def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
+    """Memory for the staging buffers of one rank, in all rooms.
 
     A power of two: what one exchange gives back serves many others, and mapped memory is never freed.
     """
-    needed = ArrivalRoom(plan, rank, itemsize).nbytes * plan.rooms
+    needed = StagingLayout(plan, rank, itemsize).nbytes * plan.rooms
     return 1 << max(0, needed - 1).bit_length()
 
 
-def _put(at: int, arrival: Arrival, itemsize: int, packets: bool) -> tuple[int, int]:
-    """Where an arrival begins if so many bytes are used, and how many are then."""
+def _put(at: int, staging_buffer: StagingBuffer, itemsize: int, packets: bool) -> tuple[int, int]:
+    """Where a staging buffer begins if so many bytes are used, and how many are then."""
     at = -(-at // 16) * 16
     if packets:
-        return at, at + -(-arrival.size * itemsize // 8) * 16
-    at += arrival.first * itemsize % 16
-    return at, at + arrival.size * itemsize
+        return at, at + -(-staging_buffer.size * itemsize // 8) * 16
+    at += staging_buffer.first * itemsize % 16
+    return at, at + staging_buffer.size * itemsize
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Addresses of one rank's memory, as another may write to it: buffers, arrivals, counters."""
+    """Addresses of one rank's memory, as another may write to it: buffers, staging, counters."""
 
     buffers: Sequence[int]
-    arrivals: int
+    staging: int
     counters: int
 
 
@@ -131,7 +131,7 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | 
     """
     itemsize = np.dtype(dtype).itemsize
     numbers = element_type(dtype, has_sums(plan))[1]
-    rooms: dict[int, ArrivalRoom] = {}
+    rooms: dict[int, StagingLayout] = {}
 
     def memory_of(owner: int) -> RankMemory:
         found = memory[owner]
@@ -140,11 +140,11 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | 
 
     def operand(place: Place) -> tuple:
         at = memory_of(place.rank)
-        if place.buffer != ARRIVALS:
+        if place.buffer != STAGING:
             return at.buffers[place.buffer] + place.first * itemsize, 0, -1
-        room = rooms.setdefault(place.rank, ArrivalRoom(plan, place.rank, itemsize))
+        room = rooms.setdefault(place.rank, StagingLayout(plan, place.rank, itemsize))
         number = -1 - place.key
-        return at.arrivals + room.places[number], room.nbytes, plan.arrivals[number].sender
+        return at.staging + room.places[number], room.nbytes, plan.staging[number].sender
 
     def mark(peer: int, number: int, own: bool) -> tuple:
         way = (peer, rank) if own else (rank, peer)
@@ -156,7 +156,7 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | 
     for each in plan.instructions[rank]:
         if isinstance(each, Move):
             packed = [
-                sum(1 << k for k, place in enumerate(places) if plan.packets and place.buffer == ARRIVALS)
+                sum(1 << k for k, place in enumerate(places) if plan.packets and place.buffer == STAGING)
                 for places in (each.sources, each.targets)
             ]
             counts = len(each.sources), len(each.targets)

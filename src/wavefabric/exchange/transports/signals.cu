@@ -35,7 +35,7 @@ struct Watch {
 };
 
 // How long a kernel waits for other ranks.
-struct Patience {
+struct Timeout {
     unsigned *late;  // 1 + the rank that did not come in time, in memory of the host
     unsigned long long limit;  // nanoseconds
     bool missed;  // somebody, by this thread

@@ -14,10 +14,10 @@ import numpy as np
 from wavefabric.errors import InputError, LateRank
 
 #: Seconds that a kernel waits for another rank, unless told otherwise.
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
-class Patience:
+class Timeout:
     """How long kernels of one name wait for other ranks, and whether one did not come.
 
     Parameters
@@ -29,7 +29,7 @@ class Patience:
         Of each rank's GPU, at least.
     """
 
-    def __init__(self, name: str, seconds: float = PATIENCE, multiprocessors: int = 1):
+    def __init__(self, name: str, seconds: float = TIMEOUT, multiprocessors: int = 1):
         self._name, self._late = name, _HostWord()
         self.multiprocessors = multiprocessors
         #: Whether kernels send and wait at all; not where the cost of everything else is measured.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import ARRIVALS, Move, kind_of
+from wavefabric.collectives.plans.moves import STAGING, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import PROTOCOLS, ExecutionPlan, compile_plan
 from wavefabric.collectives.schedule import Schedule
@@ -113,7 +113,7 @@ class _Replay:
         self._loads = self._level_loads()
         self._at, self._now = [0] * ranks, [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = {}
-        self._here: dict[int, float] = {}  # arrival → when its packets are there
+        self._here: dict[int, float] = {}  # staging buffer → when its packets are there
         self.events: list[PlanEvent] = []
 
     def seconds(self) -> float:
@@ -143,7 +143,7 @@ class _Replay:
         ]
 
     def _packed(self, place) -> bool:
-        return self._plan.packets and place.buffer == ARRIVALS
+        return self._plan.packets and place.buffer == STAGING
 
     def _local(self, move: Move) -> float:
         """Bytes of its own memory that a move reads and writes."""

@@ -125,7 +125,7 @@ class _Link:
         solver = self.settings.solver
         form = exchange_form(solver.exchange, solver.kerr)
         form = rank_phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
-        by = ", powers stored by kernels" if self.comm.stores else ""
+        by = ", powers stored by kernels" if self.comm.one_sided else ""
         return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}{by}"
 
     def _gain(self) -> float:

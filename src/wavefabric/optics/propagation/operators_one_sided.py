@@ -9,7 +9,7 @@ from wavefabric.optics.propagation.operators_ranks import RankOperators
 
 
 class OneSidedOperators(RankOperators):
-    """`RankOperators` of a communicator with ``stores``.
+    """`RankOperators` of a one-sided communicator.
 
     What has more than two exchanges, or needs phase rates by themselves, is done as there; its exchanges are
     kernels too.
@@ -34,4 +34,4 @@ class OneSidedOperators(RankOperators):
 
 def rank_operators(*shape, comm: Communicator, **how) -> RankOperators:
     """`RankOperators`, or `OneSidedOperators` where the communicator's kernels write into other ranks."""
-    return (OneSidedOperators if comm.stores else RankOperators)(*shape, comm=comm, **how)
+    return (OneSidedOperators if comm.one_sided else RankOperators)(*shape, comm=comm, **how)

@@ -141,8 +141,8 @@ class Propagator:
         else:
             ends = split_modes(fibre.modes, ranks)
         self.share = RankModes(ends, rank)
-        stores = self.comm is not None and self.comm.stores
-        needed = memory_needed(fibre, samples, options, device, self.share, stores)
+        one_sided = self.comm is not None and self.comm.one_sided
+        needed = memory_needed(fibre, samples, options, device, self.share, one_sided)
         what = f"{self.share.rows} rows x {samples} samples"
         advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
         check_memory(self.comm, device, needed, what, advice)
@@ -246,11 +246,11 @@ def memory_needed(
     options: PropagationOptions,
     device: Device,
     share: RankModes | None = None,
-    stores: bool = False,
+    one_sided: bool = False,
 ) -> int:
     """Bytes on the device: fields, what linear propagation needs beside them, exchanged powers, scratch.
 
-    ``stores``: whether the ranks' communicator does, see `Communicator`.
+    ``one_sided``: whether the ranks' communicator does, see `Communicator`.
     """
     share = share or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
@@ -265,7 +265,7 @@ def memory_needed(
     coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
     chunks = options.chunks or chunks_for(samples)
     powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
-    if stores:
+    if one_sided:
         powers += most_nbytes(coupling, samples, options.dtype)
     beside = integrator.nbytes(field_bytes, coupling.own_groups * samples * item // 2)
     return field_bytes + beside + linear + powers + (64 << 20)

@@ -30,7 +30,7 @@ struct Peers {
     REAL *scratch;                             // (blocks, 2, KEPT, own, TILE)
     unsigned *tiles;                           // (blocks,) in all calls before
     unsigned *late;
-    unsigned long long patience;
+    unsigned long long timeout;
 };
 
 // Powers of PARTS parts of a tile, and their weights in the rates of the own parts.
@@ -41,7 +41,7 @@ struct alignas(16) Shared {  // doubles are summed here too
 struct Block {
     const Peers &p;
     Shared &shared;
-    Patience patience;
+    Timeout timeout;
 
     // Powers of all parts in one round of a tile, in a rank's memory: (parts, TILE).
     __device__ __forceinline__ REAL *powers(int rank, unsigned tile, int round) const
@@ -79,8 +79,8 @@ struct Block {
     {
         if (p.transfers)
             for (int k = thread(); k < p.ranks; k += TILE * LANES)
-                if (k != p.rank) patience.wait(counter(p.rank, round, k), tile + 1, k);
-        return !__syncthreads_or(patience.missed);
+                if (k != p.rank) timeout.wait(counter(p.rank, round, k), tile + 1, k);
+        return !__syncthreads_or(timeout.missed);
     }
 
     // use(part, rate) for the own parts of this row of threads, at this thread's sample: rate = matrix @ powers.
@@ -123,7 +123,7 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
     static_assert(STAGES <= 2 && Operator::NUMBERS <= RATE, "slots and scratch are for so many");
     __shared__ Shared shared;
     const Peers p = *given;
-    Block block = {p, shared, {p.late, p.patience, false}};
+    Block block = {p, shared, {p.late, p.timeout, false}};
     const int lane = threadIdx.y, x = threadIdx.x;
     const Index tiles = (n + TILE - 1) / TILE;
     const int mine = tiles > blockIdx.x ? (tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;

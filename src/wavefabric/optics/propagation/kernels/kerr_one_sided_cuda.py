@@ -25,7 +25,7 @@ _SLOTS, _KEPT, _RING = 4, 4, 2
 OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last")
 #: ``Peers`` of ``kerr_one_sided.cu``: numbers, then addresses.
 _COUNTS = "ranks rank rows own parts first transfers from to padded"
-_ADDRESSES = "start row_part lane_start lane_part matrix slots sent scratch tiles late patience"
+_ADDRESSES = "start row_part lane_start lane_part matrix slots sent scratch tiles late timeout"
 PEERS = np.dtype(
     [(name, np.int32) for name in _COUNTS.split()] + [(name, np.uint64) for name in _ADDRESSES.split()]
 )
@@ -54,8 +54,8 @@ class OneSidedKerr:
         first = sum(coupling.parts[: comm.rank])
         (samples, lanes, outputs), definitions = sizes(dtype, own, tile)
         self._device, self._n, self._block = device, int(n), (samples, lanes)
-        self.patience = comm.patience("Kerr operator over ranks")
-        most = min(-(-self._n // samples), _BLOCKS * self.patience.multiprocessors)
+        self.timeout = comm.timeout("Kerr operator over ranks")
+        most = min(-(-self._n // samples), _BLOCKS * self.timeout.multiprocessors)
         self.blocks = most if blocks is None else blocks
         slots = comm.symmetric((self.blocks, _SLOTS, 2, parts, samples), real)
         sent = comm.symmetric((self.blocks, 2, comm.size), np.uint32)
@@ -79,7 +79,7 @@ class OneSidedKerr:
         peers = np.zeros(1, PEERS)
         counts = comm.size, comm.rank, coupling.start[-1], own, parts, first
         addresses = (device.address(table) for table in tables)
-        peers[0] = (*counts, self.patience.waits, *which, padded, *addresses, *self.patience.arguments)
+        peers[0] = (*counts, self.timeout.waits, *which, padded, *addresses, *self.timeout.arguments)
         self._peers = device.asarray(peers.view(np.uint8))
         # Kernels know addresses alone.
         self._kept = tables, slots, sent

@@ -31,9 +31,9 @@ extern "C" __global__ void take(TYPE *const *fields, const Row *table, long long
     const Row row = table[blockIdx.y];
     const Route route = routes[blockIdx.y];
     const unsigned call = *(volatile unsigned *)route.calls;
-    Patience patience = {late, limit, false};
-    if (route.flag && threadIdx.x == 0 && threadIdx.y == 0) patience.wait(route.flag, call + 1, route.rank);
-    if (__syncthreads_or(patience.missed)) return;
+    Timeout timeout = {late, limit, false};
+    if (route.flag && threadIdx.x == 0 && threadIdx.y == 0) timeout.wait(route.flag, call + 1, route.rank);
+    if (__syncthreads_or(timeout.missed)) return;
     box_in(route.at + call % 2 * route.room + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx, wz, wy, wx);
     finish(route, call, false);
 }

@@ -1,4 +1,4 @@
-"""GPUs that are threads: a stand-in for CuPy, for tests of transports where there is no GPU.
+"""GPUs that are threads: a fake CuPy, for tests of transports where there is no GPU.
 
 Host memory stands in for the devices', and work is done at once: what a stream would do later a thread does
 when it is enqueued, and flags and messages are waited for. Order, addresses and sizes are those of the real
@@ -29,7 +29,7 @@ from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
 
 _OURS = ("p2p", "shared_pool", "p2p_plan", "waiting", "nccl", "mpi_staged")
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 
 
 class _Event:
@@ -89,7 +89,7 @@ def _signal(grid, block, arguments):
 
 def _await(grid, block, arguments):
     addresses, value, count = arguments
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _TIMEOUT
     for word in _words(addresses, count):
         while (word.value - int(value)) & 0x80000000:
             assert time.monotonic() < until, "a flag did not come"
@@ -127,7 +127,7 @@ class SharedByRanks:
 
     def __init__(self, size):
         self.size = size
-        self.barrier = threading.Barrier(size, timeout=_PATIENCE)
+        self.barrier = threading.Barrier(size, timeout=_TIMEOUT)
         self.slots, self.seed = [None] * size, 0
         self.mail = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
 
@@ -170,7 +170,7 @@ class _NcclCommunicator:
         for me, address, count, dtype, peer in cls.group.sends:
             me._shared.mail[me._rank, peer].put(_at(address, count, dtype).copy())
         for me, address, count, dtype, peer in cls.group.receives:
-            found = me._shared.mail[peer, me._rank].get(timeout=_PATIENCE)
+            found = me._shared.mail[peer, me._rank].get(timeout=_TIMEOUT)
             assert found.size == count
             _at(address, count, dtype)[...] = found
 
@@ -198,8 +198,8 @@ class _NcclCommunicator:
 
 
 @contextmanager
-def stand_in():
-    """The modules of the transports (``p2p``, ``nccl``, ``p2p_plan``), over a stand-in for CuPy."""
+def fake_cupy():
+    """The modules of the transports (``p2p``, ``nccl``, ``p2p_plan``), over a fake CuPy."""
     cuda, cupy, nccl = ModuleType("cupy.cuda"), ModuleType("cupy"), ModuleType("cupy.cuda.nccl")
     cuda.Event, cuda.Stream, cuda.get_current_stream = _Event, _Stream, _Stream
     cuda.Device, cuda.alloc_pinned_memory = _Gpu, lambda size: np.zeros(size, np.uint8).view(_Pinned)
@@ -235,7 +235,7 @@ def stand_in():
         # The emulator has a thousand threads for all ranks.
         patch.setattr(p2p_plan, "_THREADS", 32)
         yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan, waiting=waiting, real_pool=real_pool)
-        # Whatever was imported meanwhile and holds the stand-in is imported anew by those who want CuPy.
+        # Whatever was imported meanwhile and holds the fake is imported anew by those who want CuPy.
         for name, module in list(sys.modules.items()):
             if name.startswith("wavefabric.") and getattr(module, "cupy", None) is cupy:
                 parent, _, own = name.rpartition(".")
@@ -291,7 +291,7 @@ def _device(shared, rank):
         return SimpleNamespace(get_function=lambda name: kernels[name])
 
     return SimpleNamespace(
-        name="stand-in",
+        name="fake",
         xp=np,
         empty=lambda shape, dtype: np.empty(shape, dtype).view(DeviceArray),
         asarray=np.asarray,
@@ -313,10 +313,10 @@ def _wait_for_routes(arguments):
         if not route["flag"]:
             continue
         flag, calls = (ctypes.c_uint32.from_address(int(route[name])) for name in ("flag", "calls"))
-        until = time.monotonic() + min(limit, _PATIENCE)
+        until = time.monotonic() + min(limit, _TIMEOUT)
         while (flag.value - calls.value - 1) & 0x80000000:
             if time.monotonic() > until:
-                assert limit < _PATIENCE, "a message did not come"
+                assert limit < _TIMEOUT, "a message did not come"
                 break
             time.sleep(0)
 
@@ -324,11 +324,11 @@ def _wait_for_routes(arguments):
 def _wait_for_spectra(arguments):
     """The same for `await_ranks`."""
     flags, taken, own, _, limit = arguments
-    until = time.monotonic() + min(int(limit) * 1e-9, _PATIENCE)
+    until = time.monotonic() + min(int(limit) * 1e-9, _TIMEOUT)
     for rank in range(len(flags)):
         while rank != own and (int(flags[rank]) - int(taken[0]) - 1) & 0x80000000:
             if time.monotonic() > until:
-                assert int(limit) * 1e-9 < _PATIENCE, "a spectrum did not come"
+                assert int(limit) * 1e-9 < _TIMEOUT, "a spectrum did not come"
                 return
             time.sleep(0)
 
@@ -436,7 +436,7 @@ class _Ranks(SimpleNamespace):
             raise InputError(f"{what} need {needed} bytes; allowed: what fits")
 
     def machine(self):
-        return {"device": "stand-in", "gpu": "a thread", "ranks": self.size, "threads": 1}
+        return {"device": "fake", "gpu": "a thread", "ranks": self.size, "threads": 1}
 
 
 def ranks_of(comm, memory=1 << 40):

@@ -11,8 +11,8 @@ from wavefabric.exchange.halos_transposes import Message, RegionExchange
 from wavefabric.exchange.pack_cuda import ROUTE
 
 
-class PeerRegionExchange(RegionExchange):
-    """`RegionExchange` of a communicator with ``stores``, where ranks that send to one another also receive.
+class OneSidedRegionExchange(RegionExchange):
+    """`RegionExchange` of a one-sided communicator, where ranks that send to one another also receive.
 
     What is sent in a call goes to one of two places by turns. That of a call is free: its receiver took what
     was there two calls ago before it sent its own message of the last call, which has been waited for.
@@ -27,10 +27,10 @@ class PeerRegionExchange(RegionExchange):
             ends = np.cumsum([0, *(elements[k] for k in numbers)]).tolist()
             place |= {k: (at, n) for n, (k, at) in enumerate(zip(numbers, ends, strict=False))}
         most = max([1, *(sum(elements[k] for k in numbers) for numbers in incoming)])
-        self._patience = comm.patience("boxes of fields")
-        arrivals = comm.symmetric((2, most), dtype)
+        self._timeout = comm.timeout("boxes of fields")
+        staging = comm.symmetric((2, most), dtype)
         flags = comm.symmetric((max([1, *map(len, incoming)]),), np.uint32)
-        ends = device.to_host(arrivals.addresses), device.to_host(flags.addresses)
+        ends = device.to_host(staging.addresses), device.to_host(flags.addresses)
 
         def routes(numbers: list[int], here: str, there: str) -> tuple[Any, Any]:
             counters = device.zeros((max(1, len(numbers)), 2), np.uint32)
@@ -42,7 +42,7 @@ class PeerRegionExchange(RegionExchange):
                 table[row] = (
                     int(ends[0][receiver]) + at * dtype.itemsize,
                     most,
-                    int(ends[1][receiver]) + 4 * number if self._patience.waits else 0,
+                    int(ends[1][receiver]) + 4 * number if self._timeout.waits else 0,
                     counter,
                     counter + 4,
                     getattr(messages[k], there),
@@ -54,7 +54,7 @@ class PeerRegionExchange(RegionExchange):
         self._from, taken = routes(incoming[comm.rank], "dst", "src")
         self._under_way = False
         # Kernels know addresses alone.
-        self._kept = arrivals, flags, sent, taken
+        self._kept = staging, flags, sent, taken
         device.synchronize()  # calls may be in other streams
 
     def _start(self, arrays: list[Any]) -> None:
@@ -65,11 +65,13 @@ class PeerRegionExchange(RegionExchange):
 
     def _finish(self, arrays: list[Any], weights) -> None:
         self._under_way = False
-        self._kernels.take(self._from, arrays, self._in, weights, self._patience)
+        self._kernels.take(self._from, arrays, self._in, weights, self._timeout)
 
 
 def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) -> RegionExchange:
     """A `RegionExchange`, by kernels alone where the communicator's kernels store in other ranks' memory."""
     pairs = {(m.src, m.dst) for m in messages}
     mutual = all((b, a) in pairs for a, b in pairs)
-    return (PeerRegionExchange if comm.stores and mutual else RegionExchange)(comm, messages, *shape, **how)
+    return (OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange)(
+        comm, messages, *shape, **how
+    )

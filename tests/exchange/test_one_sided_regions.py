@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+from fake_gpus import EmulatedGpu, together
 from hypothesis import given
 from hypothesis import strategies as st
 from one_gpu import some_examples
-from stand_in_gpus import EmulatedGpu, together
 
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message, RegionExchange
-from wavefabric.exchange.peer_regions import PeerRegionExchange, region_exchange
+from wavefabric.exchange.one_sided_regions import OneSidedRegionExchange, region_exchange
 
 SEND, RECEIVE = (4, 5, 6), (7, 6, 8)
 
@@ -52,23 +52,23 @@ DRAWN = given(
 )
 
 
-@pytest.mark.parametrize("storing_ranks", ["emulated"], indirect=True)
+@pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 @some_examples(40)
 @DRAWN
-def test_boxes_arrive_call_after_call(storing_ranks, given_, fields, kind):
-    check_boxes(storing_ranks, given_, fields, kind)
+def test_boxes_arrive_call_after_call(one_sided_ranks, given_, fields, kind):
+    check_boxes(one_sided_ranks, given_, fields, kind)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("storing_ranks", ["cuda"], indirect=True)
+@pytest.mark.parametrize("one_sided_ranks", ["cuda"], indirect=True)
 @some_examples(6)
 @DRAWN
-def test_boxes_arrive_on_one_gpu(storing_ranks, given_, fields, kind):
+def test_boxes_arrive_on_one_gpu(one_sided_ranks, given_, fields, kind):
     """Few examples: each compiles kernels of its own."""
-    check_boxes(storing_ranks, given_, fields, kind)
+    check_boxes(one_sided_ranks, given_, fields, kind)
 
 
-def check_boxes(storing_ranks, given_, fields, kind):
+def check_boxes(one_sided_ranks, given_, fields, kind):
     (size, messages), (dtype, weighted) = given_, kind
     real = np.finfo(dtype).dtype
     weights = [np.linspace(0.5, 1.5, n).astype(real) for n in RECEIVE] if weighted else None
@@ -76,7 +76,7 @@ def check_boxes(storing_ranks, given_, fields, kind):
     def work(comm):
         device, calls = comm.device, range(4)
         exchange = region_exchange(comm, messages, SEND, RECEIVE, dtype, fields)
-        assert isinstance(exchange, PeerRegionExchange)
+        assert isinstance(exchange, OneSidedRegionExchange)
         on_device = weights and [device.asarray(each) for each in weights]
         data = [[device.asarray(field(comm.rank, n, call, dtype)) for n in range(fields)] for call in calls]
         found = [[device.zeros(RECEIVE, dtype) for _ in range(fields)] for _ in calls]
@@ -95,7 +95,7 @@ def check_boxes(storing_ranks, given_, fields, kind):
         comm.check()
         return [[device.to_host(each).copy() for each in kept] for kept in found]
 
-    for rank, found in enumerate(storing_ranks(size, work)):
+    for rank, found in enumerate(one_sided_ranks(size, work)):
         for call, targets in enumerate(found):
             for number, target in enumerate(targets):
                 wanted = np.zeros(RECEIVE, dtype)
@@ -119,7 +119,7 @@ def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     """And what has not come is not written."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Patience", partial(waiting.Patience, seconds=1e-6))
+    monkeypatch.setattr(waiting, "Timeout", partial(waiting.Timeout, seconds=1e-6))
 
     def work(comm):
         exchange = region_exchange(comm, one_each_way(2), SEND, RECEIVE, np.float64)
