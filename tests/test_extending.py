@@ -160,24 +160,21 @@ def test_an_acoustic_source(tmp_path):
 class PostExchange(Exchange):
     """Every message through the control plane, the lower rank of a pair first."""
 
-    def __init__(self, program, buffers, scratch, control):
-        super().__init__(program, buffers, scratch)
-        self._control = control
-
     def _complete(self, number):
-        level = self._program.levels[number]
-        calls = [(span, self._control.recv_array, part) for span, part in self._incoming(level)]
-        calls += [(span, self._control.send_array, span.of(self._buffers)) for span in level.sends]
+        control = self._transport.control
+        calls = [(span, control.recv_array, part) for span, part in self._received[number]]
+        calls += [(span, control.send_array, part) for span, part in self._sent[number]]
         for span, call, part in sorted(calls, key=lambda each: each[0].number):
             call(span.peer, part, span.number)
 
 
 class Post(Transport):
     name = "post"
+    exchange = PostExchange
 
     def __init__(self, control, device):
         super().__init__(device)
-        self._control = control
+        self.control = control
 
     @classmethod
     def available(cls):
@@ -188,9 +185,6 @@ class Post(Transport):
         return cls(group.control, group.device)
 
     automatic = open
-
-    def bind(self, program, buffers, scratch):
-        return PostExchange(program, buffers, scratch, self._control)
 
 
 @pytest.mark.parallel([2, 3])

@@ -7,6 +7,7 @@ must be guarded by ``#ifdef __CUDA_ARCH__``; ``EMULATED_CUDA`` is defined instea
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
 import hashlib
 import os
@@ -301,13 +302,20 @@ def _compiled(source: str, definitions: tuple[str, ...]) -> str:
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     library = cache_directory("emulated_cuda") / f"{key}.so"
     if not library.exists():
-        preprocessed = _run([compiler, *_FLAGS[:1], "-E", "-x", "c++", "-"], text)
-        with tempfile.TemporaryDirectory(dir=library.parent) as directory:
-            made = Path(directory) / "made.so"
-            command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(made)]
-            _run(command, _as_cpp(preprocessed))
-            os.replace(made, library)
+        with open(library.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of workers and ranks that want the same one, one compiles it
+            if not library.exists():
+                _compile(compiler, text, library)
     return str(library)
+
+
+def _compile(compiler: str, text: str, library: Path) -> None:
+    preprocessed = _run([compiler, *_FLAGS[:1], "-E", "-x", "c++", "-"], text)
+    with tempfile.TemporaryDirectory(dir=library.parent) as directory:
+        made = Path(directory) / "made.so"
+        command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(made)]
+        _run(command, _as_cpp(preprocessed))
+        os.replace(made, library)
 
 
 def _run(command: list[str], text: str) -> str:

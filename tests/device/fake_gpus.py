@@ -72,7 +72,7 @@ class _Pool:
     def open(self, peer, place):
         return place
 
-    def place(self, address):
+    def loan(self, address):
         starts = [(number, each.ctypes.data, each.nbytes) for number, each in enumerate(self._kept)]
         return next(((n, address - at) for n, at, size in starts if at <= address < at + size), None)
 

@@ -143,7 +143,7 @@ def test_transposed(dtype):
 def test_loads_and_stores_reach_no_further_than_they_say(dtype):
     source, target = np.arange(40, dtype=dtype), np.full(40, -1, dtype)
     code = VectorCode(dtype)
-    code.store_one(code.load_one(code.source, 5), code.target, 1)
+    code.store(code.load_one(code.source, 5), code.target, 1)
     code.store(code.load(code.source, 7, 2), code.target, code.index(3))
     code.store(code.load(code.source, code.index(11)), code.target, 7)
     call(code.compiled(), None, source, target)
@@ -167,7 +167,7 @@ def test_loops(count):
         code.loop(3, inner)
 
     code.loop(count, outer)
-    code.store_one(code.load_one(code.source, 5), code.target, 100)
+    code.store(code.load_one(code.source, 5), code.target, 100)
     source, target = np.arange(1.0, 102.0), np.zeros(101)
     call(code.compiled(), None, source, target)
     wanted = np.where(np.arange(101) < 12 * count, source, 0.0)
@@ -180,7 +180,7 @@ def test_an_index_is_a_sum_of_products():
 
     def body(i):
         at = code.index(4, (i, 7), (3, 5), i, -2, (2, -1))  # 15 + 8 i
-        code.store_one(code.load_one(code.source, code.index((i, 1))), code.target, at)
+        code.store(code.load_one(code.source, code.index((i, 1))), code.target, at)
 
     code.loop(5, body)
     call(code.compiled(), None, np.arange(1.0, 6.0), target)
@@ -194,7 +194,7 @@ def test_parameters_in_their_order(dtype):
     given = [np.full(1, 10.0**i, dtype) for i in range(3)]
     code, target = VectorCode(dtype), np.zeros(3, dtype)
     for i, array in enumerate((code.table, code.source, code.operator)):
-        code.store_one(code.load_one(array, 0), code.target, i)
+        code.store(code.load_one(array, 0), code.target, i)
     table, source, operator = given
     function = code.compiled()
     call(function, table, source, target, operator)
@@ -212,7 +212,7 @@ def test_parameters_in_their_order(dtype):
 
 def test_execute_takes_integers_of_any_kind():
     code, source, target = VectorCode(np.float64), np.array([4.0]), np.zeros(1)
-    code.store_one(code.load_one(code.source, 0), code.target, 0)
+    code.store(code.load_one(code.source, 0), code.target, 0)
     function = code.compiled()
 
     @numba.njit

@@ -164,7 +164,7 @@ class Mapped(MPITransport):
         self._all.append(super().allocate(shape, dtype))
         return self._all[-1]
 
-    def place(self, array):
+    def address(self, array):
         address = array.ctypes.data
         for number, own in enumerate(self._all):
             if own.ctypes.data <= address < own.ctypes.data + max(1, own.nbytes):
@@ -174,7 +174,7 @@ class Mapped(MPITransport):
     def bind(self, program, buffers, scratch):
         self.binds += 1
         assert len(set(self._control.all_gather(self.binds))) == 1
-        assert all(self.place(each) is not None for each in (*buffers, scratch))
+        assert all(self.address(each) is not None for each in (*buffers, scratch))
         return super().bind(program, buffers, scratch)
 
 
@@ -235,7 +235,7 @@ class Silent(Transport):
 
     talks_in_bind = True
 
-    def place(self, array):
+    def address(self, array):
         return id(array)
 
 

@@ -44,7 +44,7 @@ def watched(comm):
 
     def noted_plan(program, buffers, protocol, blocks):
         seen.append(protocol)
-        assert all(transport.place(each) is not None for each in buffers)
+        assert all(transport.address(each) is not None for each in buffers)
         return bind_plan(program, buffers, protocol, blocks)
 
     transport.bind, transport.bind_plan = noted, noted_plan

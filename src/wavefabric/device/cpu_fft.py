@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +38,8 @@ class CpuRowFFT:
         for row in rows if rows.ndim == 2 else (rows,):
             if plan:
                 fftw.execute(plan, row, row)
-            elif sign:
-                row[...] = scipy.fft.ifft(row, norm="forward", overwrite_x=True, workers=self._threads)
             else:
-                row[...] = scipy.fft.fft(row, overwrite_x=True, workers=self._threads)
+                _scipy(sign, row, overwrite_x=True, workers=self._threads)
 
     def _make_plans(self) -> tuple:
         row = fftw.aligned(self._n, self._dtype)
@@ -99,10 +98,10 @@ def axis_fft(shape, dtype, axis: int, threads: int) -> CpuFFT:
         there, back = fftw.planned(f"axis {axis} of {shape} {np.dtype(dtype)} threads {threads}", make)
         return CpuFFT(lambda a: fftw.execute(there, a, a), lambda a: fftw.execute(back, a, a))
 
-    def forward(array) -> None:
-        array[...] = scipy.fft.fft(array, axis=axis, workers=threads)
+    return CpuFFT(*(partial(_scipy, sign, axis=axis, workers=threads) for sign in range(2)))
 
-    def backward(array) -> None:
-        array[...] = scipy.fft.ifft(array, axis=axis, norm="forward", workers=threads)
 
-    return CpuFFT(forward, backward)
+def _scipy(sign: int, array, **options) -> None:
+    """Transform in place, forward (0) or backward (1)."""
+    transform, norm = ((scipy.fft.fft, "backward"), (scipy.fft.ifft, "forward"))[sign]
+    array[...] = transform(array, norm=norm, **options)

@@ -59,7 +59,8 @@ execute: Any = _execute
 class VectorCode:
     """A function of `PARAMETERS` while it is being emitted; all are arrays of one real type.
 
-    Attributes ``lanes`` (real numbers of a vector), ``builder`` and, by name, the parameters.
+    Attributes ``lanes`` (real numbers of a vector), ``builder`` and, by name, the parameters. For arithmetic
+    with vectors ``add``, ``subtract``, ``multiply`` and those below.
     """
 
     def __init__(self, dtype, name: str | None = None):
@@ -73,6 +74,7 @@ class VectorCode:
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()] * len(PARAMETERS))
         self._function = ir.Function(self._module, kind, name or f"transform_{next(_NUMBERS)}")
         self.builder = ir.IRBuilder(self._function.append_basic_block())
+        self.add, self.subtract, self.multiply = self.builder.fadd, self.builder.fsub, self.builder.fmul
         arguments = [self.builder.bitcast(value, self.real.as_pointer()) for value in self._function.args]
         self.table, self.source, self.target, self.operator = arguments
 
@@ -130,26 +132,19 @@ class VectorCode:
         return self.builder.load(self._at(array, index, kind), align=self.dtype.itemsize)
 
     def store(self, value, array, index) -> None:
-        """The reverse of `load`."""
+        """The reverse of `load` and `load_one`."""
         self.builder.store(value, self._at(array, index, value.type), align=self.dtype.itemsize)
 
     def load_one(self, array, index):
         """One number."""
         return self.builder.load(self._at(array, index, self.real), align=self.dtype.itemsize)
 
-    def store_one(self, value, array, index) -> None:
-        """One number."""
-        self.builder.store(value, self._at(array, index, self.real), align=self.dtype.itemsize)
-
     def fetch(self, array, index) -> None:
         """Ask for the cache line of ``array[index]`` in the second-level cache."""
         byte = ir.IntType(8).as_pointer()
         address = self.builder.bitcast(self.builder.gep(array, [index]), byte)
-        name = "llvm.prefetch.p0i8"
-        function = self._module.globals.get(name)
-        if function is None:
-            kind = ir.FunctionType(ir.VoidType(), [byte, _LANE, _LANE, _LANE])
-            function = ir.Function(self._module, kind, name)
+        kind = ir.FunctionType(ir.VoidType(), [byte, _LANE, _LANE, _LANE])
+        function = self._module.declare_intrinsic("llvm.prefetch.p0i8", (), kind)
         self.builder.call(function, [address, _LANE(0), _LANE(2), _LANE(1)])
 
     # --- Arithmetic -------------------------------------------------------------------------------------
@@ -158,24 +153,10 @@ class VectorCode:
         """A vector of these numbers, repeated."""
         return ir.Constant(self.vector, [*map(float, values)] * (self.lanes // len(values)))
 
-    def add(self, a, b):
-        """a + b."""
-        return self.builder.fadd(a, b)
-
-    def subtract(self, a, b):
-        """a − b."""
-        return self.builder.fsub(a, b)
-
-    def multiply(self, a, b):
-        """a b."""
-        return self.builder.fmul(a, b)
-
     def multiply_add(self, a, b, c):
         """a b + c, rounded once where the processor can."""
         name = f"llvm.fmuladd.v{self.lanes}f{8 * self.dtype.itemsize}"
-        function = self._module.globals.get(name)
-        if function is None:
-            function = ir.Function(self._module, ir.FunctionType(self.vector, [self.vector] * 3), name)
+        function = self._module.declare_intrinsic(name, (), ir.FunctionType(self.vector, [self.vector] * 3))
         return self.builder.call(function, [a, b, c])
 
     def multiply_constant(self, a, *values: float):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from wavefabric.exchange.control import Control
 from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from wavefabric.device import Device
 
 #: Element types of arrays, besides bfloat16.
@@ -24,6 +23,14 @@ DTYPES = tuple(
     np.dtype(name) for name in ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
 )
 _IN_PLACE = ("all-reduce", "broadcast")
+
+
+class AlgorithmOptions(TypedDict, total=False):
+    """How a call is to be done, see `CollectiveCalls`."""
+
+    algorithm: str | Schedule
+    radix: int | None
+    pieces: int
 
 
 class CollectiveCalls:
@@ -44,16 +51,11 @@ class CollectiveCalls:
 
     **Memory.** Contiguous arrays are used as they are. Others are copied to buffers of the communicator, and
     with the transport ``p2p`` all that are not from `allocate` (or views of such arrays), since peers map
-    memory. These buffers are kept and serve all calls in turn: there is one for each buffer of a schedule and
-    one for what is added on arrival, each at most 1.5 times as large as any call needed. The result of
-    `reduce_scatter` is made there too, since what is given is left as it is. A call that a tuning runs as a
-    kernel has memory of its own for what arrives, for as long as it is kept ready for an array.
+    memory. All calls share these buffers, see docs/collectives.md.
 
-    **Calls** of the same operation, shape, dtype and algorithm are made ready once: ranks then compare what
-    they were given, and `InputError` is raised on all of them alike if it differs. Later calls send data and
-    nothing else. 64 operations are kept ready. With ``p2p`` a call is also made ready for each new array from
-    `allocate`: all ranks then give arrays that are new to the operation, or all give ones that are not, or
-    they wait for ever.
+    **Calls** of the same operation, shape, dtype and algorithm are prepared once: ranks then compare their
+    arguments, and `InputError` is raised on all of them alike if these differ. With ``p2p`` a call is also
+    prepared for each new array from `allocate`: if one rank gives a new one, all must, or they wait for ever.
 
     **Errors.** `InputError`, in one line, for arrays, algorithms and roots that are not allowed. Bad
     arguments of one rank alone are told to all in the first call of an operation; later they are its own
@@ -67,80 +69,48 @@ class CollectiveCalls:
     program: ProgramOf
     _prepared: PreparedCalls
 
-    def all_reduce(
-        self, array, *, algorithm: str | Schedule = "auto", radix: int | None = None, pieces: int = 1
-    ):
+    def all_reduce(self, array, **algorithm: Unpack[AlgorithmOptions]):
         """Sum over all ranks, in place; collective. Gives ``array`` back."""
-        return self._call("all-reduce", array, array, 0, algorithm, radix, pieces)
+        return self._call("all-reduce", array, array, **algorithm)
 
-    def all_gather(
-        self,
-        share,
-        out=None,
-        *,
-        algorithm: str | Schedule = "auto",
-        radix: int | None = None,
-        pieces: int = 1,
-    ):
+    def all_gather(self, share, out=None, **algorithm: Unpack[AlgorithmOptions]):
         """Everybody's share, shape (ranks, *share.shape), in ``out`` or a new array; collective."""
-        return self._call("all-gather", share, out, 0, algorithm, radix, pieces)
+        return self._call("all-gather", share, out, **algorithm)
 
-    def reduce_scatter(
-        self,
-        array,
-        out=None,
-        *,
-        algorithm: str | Schedule = "auto",
-        radix: int | None = None,
-        pieces: int = 1,
-    ):
+    def reduce_scatter(self, array, out=None, **algorithm: Unpack[AlgorithmOptions]):
         """Entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
 
         ``array`` has shape (ranks, ...).
         """
-        return self._call("reduce-scatter", array, out, 0, algorithm, radix, pieces)
+        return self._call("reduce-scatter", array, out, **algorithm)
 
-    def all_to_all(
-        self,
-        array,
-        out=None,
-        *,
-        algorithm: str | Schedule = "auto",
-        radix: int | None = None,
-        pieces: int = 1,
-    ):
+    def all_to_all(self, array, out=None, **algorithm: Unpack[AlgorithmOptions]):
         """Entry ``array[r]`` goes to rank r; ``out[r]``, or that of a new array, comes from it; collective.
 
         Both have shape (ranks, ...).
         """
-        return self._call("all-to-all", array, out, 0, algorithm, radix, pieces)
+        return self._call("all-to-all", array, out, **algorithm)
 
-    def broadcast(
-        self,
-        array,
-        root: int = 0,
-        *,
-        algorithm: str | Schedule = "auto",
-        radix: int | None = None,
-        pieces: int = 1,
-    ):
+    def broadcast(self, array, root: int = 0, **algorithm: Unpack[AlgorithmOptions]):
         """The array of rank ``root`` in that of every other rank; collective. Gives ``array`` back."""
-        return self._call("broadcast", array, array, root, algorithm, radix, pieces)
+        return self._call("broadcast", array, array, root, **algorithm)
 
-    def _call(self, collective: str, array, out, root, algorithm, radix, pieces):
+    def _call(
+        self, collective: str, array, out, root=0, *, algorithm: str | Schedule = "auto", radix=None, pieces=1
+    ):
         try:
-            own = algorithm if isinstance(algorithm, Schedule) else None
             name = _checked_algorithm(algorithm, radix, pieces)
             root = whole("root", root, 0, self.size - 1)
             source, target = self._arrays(collective, array, out, root)
         except InputError as error:
             self._prepared.refuse(collective, error)
+        own = algorithm if isinstance(algorithm, Schedule) else None
         request = Request(collective, source.shape, source.dtype, root, name, radix, pieces)
         self._prepared.run(self.program, request, own, source, target)
         return target if out is None else out
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
-        """What is given and where the result goes, as arrays of the device; the same one in place."""
+        """Source and target, as arrays of the device; the same one in place."""
         key = "share" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
@@ -167,16 +137,15 @@ class CollectiveCalls:
         return source, target
 
     def _view(self, key: str, array, write: bool):
+        why = ""
         try:
-            found = self.device.view(array, write)
-            why = ""
+            if (view := self.device.view(array, write)) is not None:
+                return view
         except (ArithmeticError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-            found, why = None, f" ({one_line(str(error))})"  # whatever an object's own code raises
-        if found is None:
-            kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
-            allowed = f"arrays on {self.device.name}{' that may be written' if write else ''}"
-            raise InputError(f"{key}: a {kind}{why} given; allowed: {allowed}")
-        return found
+            why = f" ({one_line(str(error))})"  # whatever an object's own code raises
+        kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+        allowed = f"arrays on {self.device.name}{' that may be written' if write else ''}"
+        raise InputError(f"{key}: a {kind}{why} given; allowed: {allowed}")
 
 
 def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int) -> str:
@@ -195,19 +164,16 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
     """A tuning for these ranks, read by rank 0 for all if it is a file; collective. `InputError` on all."""
-    if tuning is None or isinstance(tuning, Tuning):
-        found = tuning
-    else:
-        found = control.bcast(_read(tuning) if control.rank == 0 else None)
-    if isinstance(found, InputError):
-        raise found
-    if found is not None and found.ranks != control.size:
-        raise InputError(f"tuning: for {found.ranks} ranks; allowed here: {control.size}")
-    return found
-
-
-def _read(path: str | Path) -> Tuning | InputError:
-    try:
-        return load_tuning(path)
-    except InputError as error:
-        return error
+    if not isinstance(tuning, Tuning | None):
+        result: Tuning | InputError | None = None
+        try:
+            result = load_tuning(tuning) if control.rank == 0 else None
+        except InputError as error:
+            result = error
+        result = control.bcast(result)
+        if isinstance(result, InputError):
+            raise result
+        tuning = result
+    if tuning is not None and tuning.ranks != control.size:
+        raise InputError(f"tuning: for {tuning.ranks} ranks; allowed here: {control.size}")
+    return tuning

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,36 +30,25 @@ from wavefabric.exchange.transports import TRANSPORTS, open_transport
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
 
-if TYPE_CHECKING:
-    from wavefabric.exchange.transports.waiting import Timeout
-
 
 class Communicator(CollectiveCalls):
     """Ranks that run schedules together, made by `world` or `solo`.
 
     ``rank`` is its number of ``size``, ``device`` this rank's; ``control`` carries small objects between
     ranks, what ``transport`` names carries data. Collective operations on arrays: see `CollectiveCalls`.
+    Of the transport (see `Transport`): ``protocols``, ``why_refused``, ``one_sided``, ``timeout``, ``check``,
+    ``own_collective``.
     """
 
     def __init__(self, control: Control, device, transport: Transport, tuning: Tuning | None = None):
         self.control, self.device = control, device
         self.rank, self.size = control.rank, control.size
         self._transport, self.transport = transport, transport.name
+        self.protocols, self.why_refused = transport.protocols, transport.why_refused
+        self.one_sided, self.timeout, self.check = transport.one_sided, transport.timeout, transport.check
+        self.own_collective = transport.own_collective
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
         self._prepared = PreparedCalls(control, device, transport, tuning)
-
-    @property
-    def protocols(self) -> tuple[str, ...]:
-        """Ways of this transport to run a schedule, ``"auto"`` the first.
-
-        Of p2p: ``"copies"`` by the copy engines, and kernels that run execution plans with ``"signals"`` or
-        ``"packets"`` (`wavefabric.collectives.plans`).
-        """
-        return self._transport.protocols
-
-    def why_refused(self, protocol: str) -> str | None:
-        """Why one of `protocols` cannot serve these ranks, in one line; None if it can. Collective."""
-        return self._transport.why_refused(protocol)
 
     def allocate(self, shape, dtype):
         """Uninitialised array of the device that peers may reach; made once, before the first step."""
@@ -116,49 +104,14 @@ class Communicator(CollectiveCalls):
             self._exchanges[key] = (schedule, dict(buffers)), self.bind(schedule, buffers)
         self._exchanges[key][1].run()
 
-    def check(self) -> None:
-        """Raise `LateRank` if in an exchange that is still bound another rank did not come in time.
-
-        As far as is known by now: to be called when the device has done what was enqueued, before data are
-        used. Exchanges that are run again say so themselves.
-        """
-        self._transport.check()
-
     @property
     def label(self) -> str:
         """The transport, and the protocol if kernels of the solvers store in other ranks' memory."""
         return f"{self.transport}, {self._transport.protocol}" if self.one_sided else self.transport
 
-    @property
-    def one_sided(self) -> bool:
-        """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
-
-        So it is with p2p where a protocol of kernels was asked for (``WAVEFABRIC_PROTOCOL``).
-        """
-        return self._transport.one_sided
-
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """An array of the same shape on every rank, in which kernels of all may store; collective.
-
-        Only where `one_sided` is true.
-        """
+        """See `Transport.symmetric`."""
         return self._transport.symmetric(shape, np.dtype(dtype))
-
-    def timeout(self, name: str) -> Timeout:
-        """How long kernels wait for those of other ranks in what they do together under a name; collective.
-
-        Only where `one_sided` is true. `InputError` if these ranks cannot: they share a GPU.
-        """
-        return self._transport.timeout(name)
-
-    def own_collective(self, collective: str, buffers: list[Any], root: int = 0) -> Callable[[], None]:
-        """The transport library's own form of a collective operation, to be run many times; collective.
-
-        Buffers are those of `wavefabric.collectives.conditions.layout`, whole: the operation is in place in
-        the one buffer, all-to-all goes from the first to the second. Ranks' shares are equal. `InputError`
-        if the transport is not NCCL, or cannot do this.
-        """
-        return self._transport.own_collective(collective, buffers, root)
 
     def describe(self) -> dict[str, Any]:
         """Ranks, transport and device, in words."""

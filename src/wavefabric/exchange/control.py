@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 from typing import Any, NoReturn
 
@@ -148,7 +149,7 @@ def check_agreement(control: Control, facts: dict[str, str]) -> None:
     compare(control.all_gather(facts))
 
 
-def compare(gathered: list[dict[str, str]]) -> None:
+def compare(gathered: Sequence[dict[str, str]]) -> None:
     """The same of facts that were gathered: a dictionary of each rank."""
     for key in dict.fromkeys(key for each in gathered for key in each):
         values = [each.get(key, "nothing") for each in gathered]

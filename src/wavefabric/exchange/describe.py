@@ -17,10 +17,10 @@ from wavefabric.system.machine import usable_threads
 def transports() -> dict[str, dict[str, Any]]:
     """Each transport: ``available``, and in ``detail`` its library or what is missing. Starts children."""
     gpus, rows = cuda_count(), {"mpi": available("mpi")}
-    for name, offer in list(TRANSPORTS.items())[2:]:
+    for name, description in list(TRANSPORTS.items())[2:]:
         if not rows["mpi"][0]:
             rows[name] = False, "needs MPI to start with"
-        elif not gpus and not offer.cpu:
+        elif not gpus and not description.cpu:
             rows[name] = False, "no CUDA device that can be used"
         else:
             rows[name] = available(name)

@@ -14,44 +14,42 @@ from wavefabric.exchange.pack_cuda import ROUTE
 class OneSidedRegionExchange(RegionExchange):
     """`RegionExchange` of a one-sided communicator, where ranks that send to one another also receive.
 
-    What is sent in a call goes to one of two places by turns. That of a call is free: its receiver took what
-    was there two calls ago before it sent its own message of the last call, which has been waited for.
+    Messages go to one of two staging buffers by turns. No acknowledgement is sent: a receiver unpacks the
+    message of two calls ago before it sends its own of the last call, and that one has been waited for.
     """
 
     def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
         device = comm.device
-        incoming = [[k for k, m in enumerate(messages) if m.dst == r] for r in range(comm.size)]
-        # Where a message lies among those of its receiver, and its number there.
-        place: dict[int, tuple[int, int]] = {}
-        for numbers in incoming:
-            ends = np.cumsum([0, *(elements[k] for k in numbers)]).tolist()
-            place |= {k: (at, n) for n, (k, at) in enumerate(zip(numbers, ends, strict=False))}
-        most = max([1, *(sum(elements[k] for k in numbers) for numbers in incoming)])
+        # Elements and number of messages for each receiver; of each message, those before it.
+        sizes, counts, before = [0] * comm.size, [0] * comm.size, []
+        for message, size in zip(messages, elements, strict=True):
+            before.append((sizes[message.dst], counts[message.dst]))
+            sizes[message.dst] += size
+            counts[message.dst] += 1
+        most = max(1, *sizes)
         self._timeout = comm.timeout("boxes of fields")
         staging = comm.symmetric((2, most), dtype)
-        flags = comm.symmetric((max([1, *map(len, incoming)]),), np.uint32)
+        flags = comm.symmetric((max(1, *counts),), np.uint32)
         ends = device.to_host(staging.addresses), device.to_host(flags.addresses)
 
-        def routes(numbers: list[int], here: str, there: str) -> tuple[Any, Any]:
-            counters = device.zeros((max(1, len(numbers)), 2), np.uint32)
-            table = np.zeros(max(1, len(numbers)), ROUTE)
-            for row, k in enumerate(numbers):
-                receiver, (at, number) = messages[k].dst, place[k]
-                assert getattr(messages[k], here) == comm.rank
+        def routes(here: str, there: str) -> tuple[Any, Any]:
+            own = [(m, *b) for m, b in zip(messages, before, strict=True) if getattr(m, here) == comm.rank]
+            counters = device.zeros((max(1, len(own)), 2), np.uint32)
+            table = np.zeros(max(1, len(own)), ROUTE)
+            for row, (message, at, number) in enumerate(own):
                 counter = device.address(counters) + 8 * row
                 table[row] = (
-                    int(ends[0][receiver]) + at * dtype.itemsize,
+                    int(ends[0][message.dst]) + at * dtype.itemsize,
                     most,
-                    int(ends[1][receiver]) + 4 * number if self._timeout.waits else 0,
+                    int(ends[1][message.dst]) + 4 * number if self._timeout.waits else 0,
                     counter,
                     counter + 4,
-                    getattr(messages[k], there),
+                    getattr(message, there),
                 )
             return device.asarray(table.view(np.uint8)), counters
 
-        outgoing = [k for k, m in enumerate(messages) if m.src == comm.rank]
-        self._to, sent = routes(outgoing, "src", "dst")
-        self._from, taken = routes(incoming[comm.rank], "dst", "src")
+        self._to, sent = routes("src", "dst")
+        self._from, taken = routes("dst", "src")
         self._under_way = False
         # Kernels know addresses alone.
         self._kept = staging, flags, sent, taken

@@ -15,13 +15,13 @@ template <class Use> __device__ __forceinline__ void for_box(const Row &row, Use
     }
 }
 
-__device__ __forceinline__ long long place(const Row &row, long long ny, long long nx, unsigned z, unsigned y, unsigned x) {
+__device__ __forceinline__ long long offset(const Row &row, long long ny, long long nx, unsigned z, unsigned y, unsigned x) {
     return ((row.first[0] + z) * ny + row.first[1] + y) * nx + row.first[2] + x;
 }
 
 // A box of a field to a part of a buffer.
 __device__ __forceinline__ void box_out(TYPE *part, const TYPE *field, const Row &row, long long ny, long long nx) {
-    for_box(row, [&](unsigned z, unsigned y, unsigned x, long long at) { part[at] = field[place(row, ny, nx, z, y, x)]; });
+    for_box(row, [&](unsigned z, unsigned y, unsigned x, long long at) { part[at] = field[offset(row, ny, nx, z, y, x)]; });
 }
 
 // value(z, y, x, number), times weights, to a box of a field.
@@ -33,7 +33,7 @@ __device__ __forceinline__ void box_in(TYPE *field, const Row &row, long long ny
 #if WEIGHTED
         if (wz) found *= wz[row.first[0] + z] * wy[row.first[1] + y] * wx[row.first[2] + x];
 #endif
-        field[place(row, ny, nx, z, y, x)] = found;
+        field[offset(row, ny, nx, z, y, x)] = found;
     });
 }
 
@@ -65,5 +65,5 @@ extern "C" __global__ void copy(TYPE *const *fields, const Row *table, long long
     const Row from = source_table[blockIdx.y];
     const TYPE *const source = sources[blockIdx.z];
     box_in(fields[blockIdx.z], table[blockIdx.y], ny, nx, wz, wy, wx,
-           [&](unsigned z, unsigned y, unsigned x, long long) { return source[place(from, ry, rx, z, y, x)]; });
+           [&](unsigned z, unsigned y, unsigned x, long long) { return source[offset(from, ry, rx, z, y, x)]; });
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -85,41 +86,31 @@ class SharedBuffers:
 class PreparedCall:
     """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
 
-    def __init__(
-        self,
-        program: Program,
-        rank: int,
-        request: Request,
-        schedule: Schedule,
-        before: int,
-        after: int,
-        protocol: str = "auto",
-    ):
+    def __init__(self, program: Program, request: Request, before: int, after: int, protocol: str):
         self.request, self.before, self.after, self.protocol = request, before, after, protocol
-        self.program = program
-        sizes = program.sizes
-        self.source = _held_part(schedule, schedule.pre, before, rank)
-        self.target = _held_part(schedule, schedule.post, after, rank)
-        # Arrays can serve as buffers themselves where they are all of one, and what is given is not spoilt.
-        self.binds_target = self.target == slice(0, sizes[after])
+        self.program, schedule = program, program.schedule
+        self.source = _held_part(program, schedule.pre, before)
+        self.target = _held_part(program, schedule.post, after)
+        # Arrays can serve as buffers themselves where they are all of one, and the source is not spoilt.
+        self.binds_target = self.target == slice(0, program.sizes[after])
         written = (schedule.transfers["dst_buffer"] == before).any()
-        self.binds_source = before != after and not written and self.source == slice(0, sizes[before])
+        self.binds_source = before != after and not written and self.source == slice(0, program.sizes[before])
         #: Whether this rank had the result before.
-        self.gives = request.collective == "broadcast" and rank == request.root
+        self.gives = request.collective == "broadcast" and self.source is not None
 
 
-def _held_part(schedule: Schedule, held: Holdings, buffer: int, rank: int) -> slice | None:
-    """Elements of a buffer that a rank holds, which lie in a row; None if it holds nothing."""
-    chunks = [chunk for owner, b, chunk in held if (owner, b) == (rank, buffer)]
+def _held_part(program: Program, held: Holdings, buffer: int) -> slice | None:
+    """Elements of a buffer that this rank holds, which lie in a row; None if it holds nothing."""
+    chunks = [chunk for owner, b, chunk in held if (owner, b) == (program.rank, buffer)]
     if not chunks:
         return None
-    offsets = schedule.offsets(buffer, rank)
+    offsets = program.schedule.offsets(buffer, program.rank)
     return slice(int(offsets[min(chunks)]), int(offsets[max(chunks) + 1]))
 
 
 @dataclass(frozen=True)
 class _Binding:
-    """An exchange; what is given is copied ``into`` a buffer before, what is wanted ``out_of`` one after."""
+    """An exchange; the source is copied ``into`` a buffer before, the target ``out_of`` one after."""
 
     exchange: Exchange
     into: Any
@@ -155,20 +146,12 @@ class PreparedCalls:
         holds these calls.
         """
         self._calls += 1
-        if request not in self._ready:
-            self._ready[request] = self._prepare(program_of, request, own)
-            _forget(self._ready, MOST_READY)
-        self._ready.move_to_end(request)
-        call = self._ready[request]
+        call = _kept(self._ready, MOST_READY, request, lambda: self._prepare(program_of, request, own))
         if call is None:
             return
-        places = self._places(call, source, target)
-        key = (call, *places)
-        if key not in self._bound:
-            self._bound[key] = self._bind(call, source, target, *places)
-            _forget(self._bound, MOST_BOUND)
-        self._bound.move_to_end(key)
-        bound = self._bound[key]
+        addresses = self._addresses(call, source, target)
+        key = (call, *addresses)
+        bound = _kept(self._bound, MOST_BOUND, key, lambda: self._bind(call, source, target, *addresses))
         if bound.into is not None:
             bound.into.reshape(source.shape)[...] = source
         bound.exchange.run()
@@ -177,18 +160,18 @@ class PreparedCalls:
 
     # --- the first time ---------------------------------------------------------------------------------
 
-    def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> list:
+    def _gather(self, facts: dict[str, str], error: str = "", more: Any = None) -> tuple:
         """Compare facts between ranks, and give what else each has sent; collective.
 
         `InputError` on all ranks alike for what differs, and for an error that a rank brings.
         """
         gathered = self._control.all_gather((facts, error, more))
-        errors = [each for _, each, _ in gathered]
+        all_facts, errors, rest = zip(*gathered, strict=True)
         if any(errors):
             rank = next(rank for rank, each in enumerate(errors) if each)
             raise InputError(errors[rank] + ("" if all(errors) else f" (rank {rank})")) from None
-        compare([each for each, _, _ in gathered])
-        return [each for _, _, each in gathered]
+        compare(all_facts)
+        return rest
 
     def _prepare(self, program_of: ProgramOf, request: Request, own: Schedule | None) -> PreparedCall | None:
         """Agree on an operation and make its schedule; None if there is nothing to move. Collective."""
@@ -216,8 +199,7 @@ class PreparedCalls:
             before, after = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
-        where = program_of(schedule), self._control.rank
-        return PreparedCall(*where, request, schedule, before, after, protocol)
+        return PreparedCall(program_of(schedule), request, before, after, protocol)
 
     def _served(self, protocol: str) -> str:
         """A protocol, or what auto means where the transport lacks it or it cannot serve; collective."""
@@ -236,30 +218,27 @@ class PreparedCalls:
 
     # --- memory -----------------------------------------------------------------------------------------
 
-    def _places(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
-        """Which memory is used as it is, for what is given and for what is wanted; None: a shared buffer."""
+    def _addresses(self, call: PreparedCall, source, target) -> tuple[Hashable, Hashable]:
+        """Memory of source and target, where it is used as it is; None: a shared buffer."""
         flags = target.flags
         whole = call.binds_target and flags.c_contiguous and getattr(flags, "writeable", True)
-        at_target = self._transport.place(target) if whole else None
+        at_target = self._transport.address(target) if whole else None
         # In place it would be overwritten before it is read.
         whole = call.binds_source and source is not target and source.flags.c_contiguous
-        return self._transport.place(source) if whole else None, at_target
+        return self._transport.address(source) if whole else None, at_target
 
     def _bind(self, call: PreparedCall, source, target, at_source, at_target) -> _Binding:
         program, dtype, before, after = call.program, call.request.dtype, call.before, call.after
         device = self._device
         # Not kept: who calls has the memory at these addresses, whatever array it was before.
-        arrays = {}
-        if at_source is not None:
-            arrays[before] = device.borrow(source)
-        if at_target is not None:
-            arrays[after] = device.borrow(target)
+        used = ((before, at_source, source), (after, at_target, target))
+        arrays: dict[Hashable, Any] = {
+            number: device.borrow(array) for number, at, array in used if at is not None
+        }
         kernel = call.protocol in PROTOCOLS  # what is added arrives in memory of its own
-        sizes: dict[Hashable, int] = dict(enumerate(program.sizes))
-        if not kernel:
-            sizes["scratch"] = program.scratch
+        wanted = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
         # Not empty: addresses of empty arrays are no addresses.
-        sizes = {purpose: max(1, size) for purpose, size in sizes.items() if purpose not in arrays}
+        sizes: dict[Hashable, int] = {key: max(1, size) for key, size in wanted if key not in arrays}
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
         if self._transport.talks_in_bind:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
@@ -284,17 +263,19 @@ class PreparedCalls:
         )
 
 
-def _forget(kept: OrderedDict, most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any]) -> Any:
+    """What a cache holds under a key, made if it is new; what has not been used for longest goes."""
+    if key not in cache:
+        cache[key] = make()
+        while len(cache) > most:
+            cache.popitem(last=False)
+    cache.move_to_end(key)
+    return cache[key]
 
 
-def _largest(needs: Iterable[dict[Hashable, int]]) -> dict[Hashable, int]:
+def _largest(needs: Sequence[dict[Hashable, int]]) -> dict[Hashable, int]:
     """For each purpose the most that a rank needs."""
-    largest: dict[Hashable, int] = {}
-    for each in needs:
-        largest |= {purpose: max(size, largest.get(purpose, 0)) for purpose, size in each.items()}
-    return largest
+    return {key: max(each.get(key, 0) for each in needs) for key in dict.fromkeys(chain(*needs))}
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,3 +73,9 @@ class Program:
             (sum(span.size for span in level.receives if span.reduce) for level in self.levels), default=0
         )
         self.sizes = [int(o[-1]) for o in offsets]
+
+    def only(self, levels: Iterable[Level]) -> Program:
+        """The same program with other levels."""
+        part = copy.copy(self)
+        part.levels = list(levels)
+        return part

@@ -253,4 +253,4 @@ class _Emitted:
         for n in range(length // lanes * lanes, length):
             vector = get(n)
             for row, start in enumerate(starts):
-                code.store_one(code.lane(vector, row), array, code.index(start, n))
+                code.store(code.lane(vector, row), array, code.index(start, n))

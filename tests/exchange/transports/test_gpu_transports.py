@@ -116,13 +116,13 @@ def test_memory_that_was_given_back_is_not_taken_for_what_it_was(transports, mon
     pool = transports.real_pool()
     first = pool.allocate((10,), "float32")
     (start,) = (each.ctypes.data for each in memories)
-    assert (pool.place(start), pool.place(start + 36)) == ((0, 0), (0, 36))
+    assert (pool.loan(start), pool.loan(start + 36)) == ((0, 0), (0, 36))
     assert pool.locate(start + 36) == (b"%d" % start, 36)
     del first
     second = pool.allocate((10,), "float32")
     assert len(memories) == 1
-    assert pool.place(start + 4) == (1, 4)
-    assert pool.place(np.zeros(3).ctypes.data) is None
+    assert pool.loan(start + 4) == (1, 4)
+    assert pool.loan(np.zeros(3).ctypes.data) is None
     with pytest.raises(ValueError, match="does not come from the communicator's allocate"):
         pool.locate(np.zeros(3).ctypes.data)
     del second

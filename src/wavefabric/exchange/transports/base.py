@@ -17,16 +17,19 @@ class Exchange:
 
     A transport moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. What is to
     be added arrives in ``scratch`` and is added in the schedule's order, so that sums do not depend on
-    arrival.
+    timing.
     """
 
-    def __init__(self, program: Program, buffers: list, scratch):
+    def __init__(self, program: Program, buffers: list, scratch, transport: Any):
         self._program, self._buffers, self._scratch = program, buffers, scratch
+        self._transport = transport
         self._running = False
         # Parts of arrays once: cutting them costs a host as much as a launch.
+        self._sent = [[(span, span.of(buffers)) for span in level.sends] for level in program.levels]
+        self._received = [self._incoming(level) for level in program.levels]
         self._sums = [
-            [(span.of(buffers), part) for span, part in self._incoming(level) if span.reduce]
-            for level in program.levels
+            [(span.of(buffers), part) for span, part in received if span.reduce]
+            for received in self._received
         ]
         self._local = [
             [(source.of(buffers), target.of(buffers), target.reduce) for source, target in level.local]
@@ -91,13 +94,10 @@ class Exchange:
     def _moves(self) -> list[tuple[list, list]]:
         """What goes out and what comes in at each level: address and bytes of device memory, and the peer."""
 
-        def places(parts) -> list[tuple[int, int, int]]:
+        def memory(parts) -> list[tuple[int, int, int]]:
             return [(part.data.ptr, part.nbytes, span.peer) for span, part in parts]
 
-        return [
-            (places((s, s.of(self._buffers)) for s in level.sends), places(self._incoming(level)))
-            for level in self._program.levels
-        ]
+        return [(memory(sent), memory(come)) for sent, come in zip(self._sent, self._received, strict=True)]
 
     def _begin(self, number: int) -> None: ...
 
@@ -129,7 +129,10 @@ class Transport:
     """Moves data between ranks; here, for one rank."""
 
     name = "solo"
-    #: Ways of `bind` and `bind_plan` to run a schedule.
+    #: What `bind` makes.
+    exchange: type[Exchange] = Exchange
+    #: What `bind` and `bind_plan` may use to run a schedule. Of p2p: ``"copies"`` by the copy engines, and
+    #: kernels that run execution plans with ``"signals"`` or ``"packets"`` (`wavefabric.collectives.plans`).
     protocols: tuple[str, ...] = ("auto",)
     #: The one of them that is meant by ``"auto"``.
     protocol = "auto"
@@ -159,16 +162,13 @@ class Transport:
         """An array that peers may reach."""
         return self._device.empty(shape, dtype)
 
-    def place(self, array) -> Hashable | None:
-        """What tells the memory of a contiguous array of the device from other memory, if it can be bound.
-
-        None if it cannot: it must be copied to an array from `allocate`.
-        """
+    def address(self, array) -> Hashable | None:
+        """What tells the memory of a contiguous array from other memory; None if it cannot be bound."""
         return self._device.address(array)
 
     def bind(self, program: Program, buffers: list, scratch) -> Exchange:
         """Make ready what repeats; collective. ``scratch`` has at least ``program.scratch`` elements."""
-        return Exchange(program, buffers, scratch)
+        return self.exchange(program, buffers, scratch, self)
 
     def bind_plan(self, program: Program, buffers: list, protocol: str, blocks: int | None) -> Exchange:
         """The same as a kernel of so many blocks that runs an execution plan; collective.
@@ -179,18 +179,24 @@ class Transport:
         raise NotImplementedError
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        """An array of the same shape on all ranks; collective, asked where `one_sided` is true."""
+        """An array of the same shape on every rank, in which kernels of all may store; collective.
+
+        Only where `one_sided` is true.
+        """
         raise NotImplementedError
 
     @property
     def one_sided(self) -> bool:
-        """Whether kernels are to store in other ranks' memory and wait for them, see `timeout`."""
+        """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
+
+        So it is with p2p where a protocol of kernels was asked for (``WAVEFABRIC_PROTOCOL``).
+        """
         return False
 
     def timeout(self, name: str):
-        """How long kernels that wait for other ranks do so; `InputError` if these ranks cannot have them.
+        """The `Timeout` of kernels that wait for other ranks in what all do under a name; collective.
 
-        Collective; asked where `one_sided` is true.
+        Only where `one_sided` is true. `InputError` if these ranks cannot: they share a GPU.
         """
         raise NotImplementedError
 
@@ -199,10 +205,19 @@ class Transport:
         return None
 
     def check(self) -> None:
-        """`Exchange.check` of all that are bound."""
+        """Raise `LateRank` if in an exchange that is still bound another rank did not come in time.
 
-    def own_collective(self, collective: str, buffers: list, root: int) -> Callable[[], None]:
-        """The library's own operation, see `wavefabric.exchange.Communicator.own_collective`."""
+        As far as is known by now: to be called when the device has done what was enqueued, before data are
+        used. Exchanges that are run again say so themselves.
+        """
+
+    def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
+        """The transport library's own form of a collective operation, to be run many times; collective.
+
+        Buffers are those of `wavefabric.collectives.conditions.layout`, whole: the operation is in place in
+        the one buffer, all-to-all goes from the first to the second. Ranks' parts are equal. `InputError`
+        if the transport is not NCCL, or cannot do this.
+        """
         raise InputError(f"transport: {self.name!r} has no collective operations of its own; allowed: nccl")
 
     def describe(self) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.exchange.launch import environment, mpiexec
 from wavefabric.exchange.launch.watch import waiting
+from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 
 #: Open MPI 4 counts in 32-bit integers.
@@ -32,65 +36,53 @@ print("safe")
 class MPIExchange(Exchange):
     """Persistent requests, made once; a start costs one call a message."""
 
-    def __init__(self, program, buffers, scratch, transport, label: int):
-        super().__init__(program, buffers, scratch)
-        self._transport = transport
-        mpi, comm = transport.mpi, transport.comm
+    def __init__(self, program, buffers, scratch, transport):
+        super().__init__(program, buffers, scratch, transport)
+        mpi, comm, label = transport.mpi, transport.comm, transport.label(program)
         self._is_finalized = mpi.Is_finalized  # modules are emptied before the last objects go
-        self._sends, self._receives, self._peers = [], [], []
-        for level in program.levels:
-            sends = [
-                comm.Send_init(piece, span.peer, (label + span.number) % _TAGS)
-                for span in level.sends
-                for piece in _pieces(span.of(buffers), mpi)
-            ]
-            receives = [
-                (span.peer, comm.Recv_init(piece, span.peer, (label + span.number) % _TAGS))
-                for span, part in self._incoming(level)
-                for piece in _pieces(part, mpi)
-            ]
-            self._sends.append(sends)
-            self._receives.append(receives)
-            self._peers.append({span.peer for span in level.sends} | {peer for peer, _ in receives})
+
+        def requests(make: Callable, parts) -> list[tuple[int, Any]]:
+            made = []
+            for span, part in parts:
+                flat, tag = part.view(np.uint8), (label + span.number) % _TAGS
+                pieces = [[flat[at : at + _PIECE], mpi.BYTE] for at in range(0, flat.size, _PIECE)]
+                made += [(span.peer, make(piece, span.peer, tag)) for piece in pieces]
+            return made
+
+        #: Of each level: peer and request of all receives, and of all sends.
+        self._requests = []
+        for sent, received in zip(self._sent, self._received, strict=True):
+            self._requests.append((requests(comm.Recv_init, received), requests(comm.Send_init, sent)))
 
     def _begin(self, number):
         self._transport.synchronize()
-        requests = self._requests(number)
-        if requests:
-            self._transport.mpi.Prequest.Startall(requests)
+        receives, sends = self._requests[number]
+        if receives or sends:
+            self._transport.mpi.Prequest.Startall([request for _, request in (*receives, *sends)])
 
     def _wait(self, number, peer):
-        mine = [request for source, request in self._receives[number] if peer in (None, source)]
-        self._wait_all(mine, *(self._peers[number] if peer is None else (peer,)))
+        self._wait_all([each for each in self._requests[number][0] if peer in (None, each[0])])
 
     def _complete(self, number):
-        self._wait_all(self._requests(number), *self._peers[number])
+        receives, sends = self._requests[number]
+        self._wait_all([*receives, *sends])
 
-    def _wait_all(self, requests: list, *peers: int) -> None:
+    def _wait_all(self, requests: list[tuple[int, Any]]) -> None:
         if requests:
-            with waiting(*peers):
-                self._transport.mpi.Request.Waitall(requests)
-
-    def _requests(self, number: int) -> list:
-        return [request for _, request in self._receives[number]] + self._sends[number]
+            with waiting(*{peer for peer, _ in requests}):
+                self._transport.mpi.Request.Waitall([request for _, request in requests])
 
     def __del__(self):
         if not self._is_finalized():
-            for number in range(len(self._sends)):
-                for request in self._requests(number):
-                    request.Free()
-
-
-def _pieces(array, mpi):
-    """Bytes of an array in pieces that MPI can count."""
-    flat = array.view(np.uint8)
-    return [[flat[i : i + _PIECE], mpi.BYTE] for i in range(0, flat.size, _PIECE)]
+            for _, request in itertools.chain(*itertools.chain(*self._requests)):
+                request.Free()
 
 
 class MPITransport(Transport):
     """MPI reads and writes arrays in host memory; ``comm`` is an mpi4py communicator for data alone."""
 
     name = "mpi"
+    exchange = MPIExchange
 
     def __init__(self, comm, device):
         from mpi4py import MPI
@@ -114,12 +106,12 @@ class MPITransport(Transport):
 
     automatic = open
 
-    def bind(self, program, buffers, scratch) -> Exchange:
+    def label(self, program: Program) -> int:
+        """Where tags of a program's messages begin: programs under way at the same time have their own."""
         if program.label is None:
-            # Programs under way at the same time have tags of their own.
             self._labels += 257
             program.label = self._labels
-        return MPIExchange(program, buffers, scratch, self, program.label)
+        return program.label
 
     def synchronize(self) -> None:
         """What the device still writes must be there before MPI reads it."""

@@ -53,16 +53,35 @@ class _Transfer:
         self.streams: set[Any] = set()
 
 
+class StagedExchange(Exchange):
+    """Addresses of a program on `StagedTransport`."""
+
+    def __init__(self, program, buffers, scratch, transport):
+        super().__init__(program, buffers, scratch, transport)
+        self._memory = self._moves()
+        self._transfers: dict[int, _Transfer] = {}
+
+    def _begin(self, number):
+        ready = cupy.cuda.Event(disable_timing=True)
+        ready.record()
+        self._transfers[number] = self._transport.enqueue(*self._memory[number], ready)
+
+    def _wait(self, number, peer):
+        self._transport.await_pieces(self._transfers[number], peer)
+
+    def _complete(self, number):
+        self._transport.await_pieces(self._transfers.pop(number), None)
+
+
 class StagedTransport(MPITransport):
     """Host-staged MPI; ``comm`` is an mpi4py communicator for data alone."""
+
+    exchange = StagedExchange
 
     def __init__(self, comm, device):
         super().__init__(comm, device)
         self._out: defaultdict[int, _Ring] = defaultdict(_Ring)
         self._in: defaultdict[int, _Ring] = defaultdict(_Ring)
-
-    def bind(self, program, buffers, scratch) -> Exchange:
-        return StagedExchange(program, buffers, scratch, self)
 
     # --- The engine -------------------------------------------------------------------------------------
 
@@ -130,24 +149,3 @@ class StagedTransport(MPITransport):
             event = cupy.cuda.Event(disable_timing=True)
             event.record(stream)
             current.wait_event(event)
-
-
-class StagedExchange(Exchange):
-    """Addresses of a program on `StagedTransport`."""
-
-    def __init__(self, program, buffers, scratch, transport):
-        super().__init__(program, buffers, scratch)
-        self._transport = transport
-        self._places = self._moves()
-        self._transfers: dict[int, _Transfer] = {}
-
-    def _begin(self, number):
-        ready = cupy.cuda.Event(disable_timing=True)
-        ready.record()
-        self._transfers[number] = self._transport.enqueue(*self._places[number], ready)
-
-    def _wait(self, number, peer):
-        self._transport.await_pieces(self._transfers[number], peer)
-
-    def _complete(self, number):
-        self._transport.await_pieces(self._transfers.pop(number), None)

@@ -61,7 +61,7 @@ class NCCLExchange(Exchange):
     """Each level is one group; the current stream waits for it when it has to."""
 
     def __init__(self, program, buffers, scratch, transport):
-        super().__init__(program, buffers, scratch)
+        super().__init__(program, buffers, scratch, transport)
         comm, stream = transport.comm, transport.stream
         calls = [partial(_messages, comm, *moves, _BYTE) for moves in self._moves()]
         if share := _equal_share(program):
@@ -94,6 +94,7 @@ class NCCLTransport(Transport):
     """One NCCL communicator over all ranks; ``control`` hands out its identity."""
 
     name = "nccl"
+    exchange = NCCLExchange
 
     def __init__(self, control, device):
         super().__init__(device)
@@ -110,9 +111,6 @@ class NCCLTransport(Transport):
         return cls(group.control, group.device)
 
     automatic = open
-
-    def bind(self, program, buffers, scratch) -> Exchange:
-        return NCCLExchange(program, buffers, scratch, self)
 
     def own_collective(self, collective: str, buffers: list, root: int = 0) -> Callable[[], None]:
         whole = buffers[0]

@@ -7,12 +7,10 @@ Peers that cannot be reached are served through MPI and host memory.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import os
 import weakref
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -22,8 +20,10 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.program import Level
+from wavefabric.exchange.transports import waiting
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
+from wavefabric.exchange.transports.p2p_plan import PlanExchange
 from wavefabric.exchange.transports.shared_pool import SharedPool
 
 #: Addresses of flags on the device, and how many.
@@ -32,14 +32,13 @@ Flags = tuple[Any, np.int32]
 PROTOCOL = "WAVEFABRIC_PROTOCOL"
 
 
-@dataclass
-class _Copies:
-    """What a level copies, and flags: of room at the receiver, and of data that have arrived."""
+class _Copies(NamedTuple):
+    """What a level copies to peers, and flags: buffers are free at their receivers, data have arrived."""
 
     sends: dict[int, list]  # peer → target, source, bytes
-    room_there: Flags
+    free_there: Flags
     data_here: dict[int | None, Flags]  # None: of all that send
-    room_here: dict[int, Flags]
+    free_here: dict[int, Flags]
     data_there: dict[int, Flags]
     sent: dict[int, Any]  # peer → event
 
@@ -47,31 +46,31 @@ class _Copies:
 class P2PExchange(Exchange):
     """A stream a peer pushes; flags count how often.
 
-    For each level and peer there is a flag at the sender (room at the receiver) and one at the receiver (data
-    have arrived). Both are numbered by level and peer.
+    For each level and peer there is a flag at the sender (the receiver's buffer is free) and one at the
+    receiver (data have arrived). Both are numbered by level and peer.
     """
 
     def __init__(self, program, buffers, scratch, transport, rest):
-        super().__init__(program, buffers, scratch)
-        self._transport, self._rest = transport, rest
-        self._turn = 0
+        super().__init__(program, buffers, scratch, transport)
+        self._rest, self._turn = rest, 0
         self._ready = cupy.cuda.Event(disable_timing=True)
-        targets = self._exchange_addresses(program)
-        self._flags, there = transport.new_flags(len(program.levels))  # keeps the memory
+        targets = self._exchange_addresses()
+        # Zeroed flags for each level, and their addresses on all ranks as seen from here.
+        flags = max(1, len(program.levels)) * 2 * transport.control.size
+        self._flags, there = transport.zeroed((flags,), np.uint32)
         self._levels = [self._copies(number, targets, there) for number in range(len(program.levels))]
 
     def _copies(self, number: int, targets: dict[int, int], there: list[int]) -> _Copies:
         transport, level = self._transport, self._program.levels[number]
         own, ranks, pack = transport.control.rank, transport.control.size, transport.pack
         sends: dict[int, list] = {}
-        for span in level.sends:
+        for span, part in self._sent[number]:
             if transport.reachable[span.peer]:
-                part = span.of(self._buffers)
                 sends.setdefault(span.peer, []).append((targets[span.number], part.data.ptr, part.nbytes))
         sources = sorted({span.peer for span in level.receives if transport.reachable[span.peer]})
 
         def flag(owner: int, kind: int, peer: int) -> int:
-            # Flags of a rank: (level, room or data, rank at the other end).
+            # Flags of a rank: (level, free or data, rank at the other end).
             return there[owner] + 4 * ((number * 2 + kind) * ranks + peer)
 
         arrived = {p: flag(own, 1, p) for p in sources}
@@ -84,14 +83,13 @@ class P2PExchange(Exchange):
             {p: cupy.cuda.Event(disable_timing=True) for p in sends},
         )
 
-    def _exchange_addresses(self, program) -> dict[int, int]:
+    def _exchange_addresses(self) -> dict[int, int]:
         """Where each of this rank's sends goes, as an address that this process may write to."""
         transport = self._transport
         mine: dict[int, dict[int, tuple]] = {}
-        for level in program.levels:
-            for span, part in self._incoming(level):
-                if transport.reachable[span.peer]:
-                    mine.setdefault(span.peer, {})[span.number] = transport.locate(part.data.ptr)
+        for span, part in itertools.chain(*self._received):
+            if transport.reachable[span.peer]:
+                mine.setdefault(span.peer, {})[span.number] = transport.locate(part.data.ptr)
         return {
             number: transport.map(peer, location)
             for peer, offered in enumerate(transport.control.all_gather(mine))
@@ -119,15 +117,15 @@ class P2PExchange(Exchange):
         # What flags come to in this turn.
         self._value = np.uint32(self._turn & 0xFFFFFFFF)
         transport, level, value = self._transport, self._levels[number], self._value
-        if level.room_there[1]:
-            transport.signal(level.room_there, value)
+        if level.free_there[1]:
+            transport.signal(level.free_there, value)
         if level.sends:
             self._ready.record()
         for peer, copies in level.sends.items():
             stream = transport.streams[peer]
             stream.wait_event(self._ready)
             with stream:
-                transport.wait(level.room_here[peer], value)
+                transport.wait(level.free_here[peer], value)
                 for target, source, size in copies:
                     runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToDevice, stream.ptr)
                 transport.signal(level.data_there[peer], value)
@@ -220,11 +218,7 @@ class P2PTransport(Transport):
         """Whether all ranks reach all others."""
         return all(self.control.all_gather(all(self.reachable)))
 
-    def new_flags(self, levels: int):
-        """Zeroed flags for so many levels, and their addresses on all ranks as seen from here."""
-        return self._zeroed((max(1, levels) * 2 * self.control.size,), np.uint32)
-
-    def _zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
+    def zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
         """A zeroed array, and where each rank's is as seen from here, or 0 if out of reach.
 
         Collective: nobody writes before all are zero.
@@ -232,10 +226,10 @@ class P2PTransport(Transport):
         array = self.allocate(shape, dtype)
         array.fill(0)
         self._device.synchronize()
-        there = [0] * self.control.size
-        for peer, location in enumerate(self.control.all_gather(self.locate(array.data.ptr))):
-            if self.reachable[peer] and peer != self.control.rank:
-                there[peer] = self.map(peer, location)
+        there = [
+            self.map(peer, location) if self.reachable[peer] and peer != self.control.rank else 0
+            for peer, location in enumerate(self.control.all_gather(self.locate(array.data.ptr)))
+        ]
         there[self.control.rank] = array.data.ptr
         return array, there
 
@@ -251,8 +245,8 @@ class P2PTransport(Transport):
         """Have the current stream wait until flags have come to a value."""
         self._await((1,), (32,), (flags[0], value, flags[1]))
 
-    def place(self, array):
-        return self._pool.place(array.data.ptr)
+    def address(self, array):
+        return self._pool.loan(array.data.ptr)
 
     def bind(self, program, buffers, scratch) -> Exchange:
         check_agreement(self.control, {"protocol": "copies"})
@@ -260,8 +254,6 @@ class P2PTransport(Transport):
         return P2PExchange(program, buffers, scratch, self, rest)
 
     def bind_plan(self, program, buffers, protocol, blocks) -> Exchange:
-        from wavefabric.exchange.transports.p2p_plan import PlanExchange
-
         check_agreement(self.control, {"protocol": protocol})
         exchange = PlanExchange(program, buffers, self, self._device, protocol, blocks)
         self._waiting.add(exchange)
@@ -272,26 +264,22 @@ class P2PTransport(Transport):
         return self.protocol in PROTOCOLS
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
-        own, there = self._zeroed(shape, dtype)
+        own, there = self.zeroed(shape, dtype)
         return SymmetricArray(own, self._device.asarray(np.array(there, np.uint64)))
 
     def timeout(self, name: str):
-        from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
-
-        found = Timeout(name, multiprocessors=multiprocessors(self))
-        self._waiting.add(found)
-        return found
+        timeout = waiting.Timeout(name, multiprocessors=waiting.multiprocessors(self))
+        self._waiting.add(timeout)
+        return timeout
 
     def check(self) -> None:
         for each in list(self._waiting):
             each.check()
 
     def why_refused(self, protocol) -> str | None:
-        from wavefabric.exchange.transports.waiting import multiprocessors
-
         try:
             if protocol in PROTOCOLS:
-                multiprocessors(self)
+                waiting.multiprocessors(self)
         except InputError as error:
             return str(error)
         return None
@@ -311,11 +299,9 @@ def without(program, reachable: list[bool]):
             f"transport: p2p cannot run {program.schedule.name}, since some GPUs do not reach others; "
             "allowed: nccl, mpi"
         )
-    part = copy.copy(program)
-    part.levels = [
+    return program.only(
         Level(
             *([span for span in spans if not reachable[span.peer]] for spans in (level.sends, level.receives))
         )
         for level in program.levels
-    ]
-    return part
+    )

@@ -6,8 +6,6 @@ these: only if all their blocks fit, their order on each GPU does not matter.
 
 from __future__ import annotations
 
-import copy
-
 import cupy
 import numpy as np
 
@@ -27,7 +25,7 @@ from wavefabric.exchange.transports.plan_code import (
     has_sums,
     staging_bytes,
 )
-from wavefabric.exchange.transports.waiting import TIMEOUT, Timeout, multiprocessors
+from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
 #: Bytes of its largest piece that a block should have, and most blocks, unless told otherwise: 32 keep 1 MiB
@@ -36,34 +34,14 @@ _SLICE, _ENOUGH = 1 << 14, 32
 
 
 class PlanExchange(Exchange):
-    """A kernel a call: `run` launches it in the current stream, `start` in one of its own.
+    """One kernel a call (`Transport.bind_plan`): `run` launches it in the current stream, `start` in its own.
 
-    Parameters
-    ----------
-    program, buffers
-        As of `Transport.bind`.
-    transport : P2PTransport
-    device : CudaDevice
-    protocol : str
-        Of `wavefabric.collectives.plans.plan.PROTOCOLS`.
-    blocks : int, optional
-        Of the kernel, the same on all ranks; by default from the size of the largest piece.
-    timeout : float
-        Seconds.
-
-    Raises
-    ------
-    InputError
-        If ranks share a GPU, do not all reach one another or were given different dtypes or blocks; for
-        blocks that do not fit, and for a dtype that sums cannot be taken in.
+    ``blocks`` depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not
+    reach all others or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
     """
 
-    def __init__(
-        self, program, buffers, transport, device, protocol: str, blocks=None, timeout: float = TIMEOUT
-    ):
-        none = copy.copy(program)
-        none.levels = []  # nothing is left to do level by level
-        super().__init__(none, buffers, None)
+    def __init__(self, program, buffers, transport, device, protocol: str, blocks: int | None = None):
+        super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
         control = transport.control
         dtype = buffers[0].dtype
         check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
@@ -83,7 +61,7 @@ class PlanExchange(Exchange):
         code = encode(plan, control.rank, dtype, self._memory(transport))
         program = device.asarray(code.program())
         self._shared = program.nbytes if program.nbytes <= SHARED else 0
-        self._timeout = Timeout(plan.schedule.name, timeout)
+        self._timeout = Timeout(plan.schedule.name)
         device.synchronize()  # calls may be in other streams
         self._arguments = (
             *code.arguments(program, self._shared),
@@ -101,9 +79,9 @@ class PlanExchange(Exchange):
         """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
         mine = [array.data.ptr for array in (*self._buffers, self._staging, self._counters)]
         found = []
-        for peer, places in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
+        for peer, theirs in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
             own = peer == transport.control.rank
-            at = mine if own else [transport.map(peer, place) for place in places]
+            at = mine if own else [transport.map(peer, location) for location in theirs]
             found.append(RankMemory(at[:-2], at[-2], at[-1]))
         return found
 

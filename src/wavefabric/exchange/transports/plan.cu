@@ -120,7 +120,7 @@ struct Call {
     unsigned busy;
     __device__ __forceinline__ unsigned thread() const { return (threadIdx.x + blockDim.x - busy) % blockDim.x; }
     __device__ __forceinline__ void occupy(long long threads) { busy = (busy + (threads + 31) / 32 * 32) % blockDim.x; }
-    __device__ __forceinline__ char *place(const Operand &operand) const {
+    __device__ __forceinline__ char *address(const Operand &operand) const {
         return operand.at + number % rooms * operand.room;
     }
     __device__ __forceinline__ void wait(const Mark &mark) {
@@ -130,7 +130,7 @@ struct Call {
     __device__ __forceinline__ uint2 packet(const Operand &operand, long long k, uint4 v) {
         Watch watch;
         while ((v.y != number || v.w != number) && timeout.lasts(watch, operand.sender))
-            v = fresh((const uint4 *)place(operand) + k);
+            v = fresh((const uint4 *)address(operand) + k);
         return {v.x, v.z};
     }
 };
@@ -140,9 +140,9 @@ __device__ __forceinline__ void move_elements(const Instruction &one, const Oper
                                               long long first, long long last)
 {
     for (long long i = first + call.thread(); i < last; i += blockDim.x) {
-        Element sum = fresh_element((const Element *)call.place(operands[0]) + i);
-        for (int k = 1; k < one.sources; ++k) sum = sum + fresh_element((const Element *)call.place(operands[k]) + i);
-        for (int k = 0; k < one.targets; ++k) ((Element *)call.place(operands[one.sources + k]))[i] = sum;
+        Element sum = fresh_element((const Element *)call.address(operands[0]) + i);
+        for (int k = 1; k < one.sources; ++k) sum = sum + fresh_element((const Element *)call.address(operands[k]) + i);
+        for (int k = 0; k < one.targets; ++k) ((Element *)call.address(operands[one.sources + k]))[i] = sum;
     }
 }
 
@@ -150,10 +150,10 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
                                      long long last)
 {
     // In vectors from the first whole one on, if the same is whole everywhere.
-    const unsigned long long begins = (unsigned long long)call.place(operands[0]) + first * sizeof(Element);
+    const unsigned long long begins = (unsigned long long)call.address(operands[0]) + first * sizeof(Element);
     bool alike = begins % sizeof(Element) == 0;
     for (int k = 1; k < one.sources + one.targets; ++k)
-        alike &= ((unsigned long long)call.place(operands[k]) + first * sizeof(Element) - begins) % 16 == 0;
+        alike &= ((unsigned long long)call.address(operands[k]) + first * sizeof(Element) - begins) % 16 == 0;
     const long long head = min(last - first, (long long)(-begins % 16 / sizeof(Element)));
     const long long vectors = alike ? (last - first - head) / PER_VECTOR : 0;
     const long long whole = alike ? first + head : last, tail = whole + vectors * PER_VECTOR;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
 #pragma unroll
                 for (int u = 0; u < AHEAD; ++u)
                     if (some + u < one.sources)
-                        values[u].words = fresh((const uint4 *)((const Element *)call.place(operands[some + u]) + whole) + i);
+                        values[u].words = fresh((const uint4 *)((const Element *)call.address(operands[some + u]) + whole) + i);
 #pragma unroll
                 for (int u = 0; u < AHEAD; ++u)
 #pragma unroll
@@ -178,14 +178,14 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
                             sum.elements[e] = some + u ? sum.elements[e] + values[u].elements[e] : values[u].elements[e];
             }
             for (int k = 0; k < one.targets; ++k)
-                ((uint4 *)((Element *)call.place(operands[one.sources + k]) + whole))[i] = sum.words;
+                ((uint4 *)((Element *)call.address(operands[one.sources + k]) + whole))[i] = sum.words;
         }
         call.occupy(vectors);
         return;
     }
     for (long long i = call.thread(); i < vectors; i += AT_ONCE * blockDim.x) {
         const auto load = [&](Vector(&into)[AT_ONCE], const Operand &operand) {
-            const uint4 *at = (const uint4 *)((const Element *)call.place(operand) + whole) + i;
+            const uint4 *at = (const uint4 *)((const Element *)call.address(operand) + whole) + i;
 #pragma unroll
             for (int u = 0; u < AT_ONCE; ++u)
                 if (i + u * blockDim.x < vectors) into[u].words = fresh(at + u * blockDim.x);
@@ -201,7 +201,7 @@ __device__ __forceinline__ void move(const Instruction &one, const Operand *oper
                 for (int e = 0; e < PER_VECTOR; ++e) sum[u].elements[e] = sum[u].elements[e] + more[u].elements[e];
         }
         for (int k = 0; k < one.targets; ++k) {
-            uint4 *at = (uint4 *)((Element *)call.place(operands[one.sources + k]) + whole) + i;
+            uint4 *at = (uint4 *)((Element *)call.address(operands[one.sources + k]) + whole) + i;
 #pragma unroll
             for (int u = 0; u < AT_ONCE; ++u)
                 if (i + u * blockDim.x < vectors) at[u * blockDim.x] = sum[u].words;
@@ -226,13 +226,13 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
                 const int k = some + u;
                 if (k >= one.sources) continue;
                 if (one.packed_sources >> k & 1) {
-                    seen[u] = fresh((const uint4 *)call.place(operands[k]) + j);
+                    seen[u] = fresh((const uint4 *)call.address(operands[k]) + j);
                     continue;
                 }
                 Half value;
 #pragma unroll
                 for (int e = 0; e < PER_PACKET; ++e)
-                    if (e < count) value.elements[e] = fresh_element((const Element *)call.place(operands[k]) + i + e);
+                    if (e < count) value.elements[e] = fresh_element((const Element *)call.address(operands[k]) + i + e);
                 seen[u] = {value.words.x, call.number, value.words.y, call.number};
             }
 #pragma unroll
@@ -248,13 +248,13 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
         }
         if (call.timeout.missed) return;  // nobody must take what has not come for data
         for (int k = 0; k < one.targets; ++k) {
-            char *place = call.place(operands[one.sources + k]);
+            char *at = call.address(operands[one.sources + k]);
             if (one.packed_targets >> k & 1)
-                put_packet((uint4 *)place + j, {sum.words.x, call.number, sum.words.y, call.number});
+                put_packet((uint4 *)at + j, {sum.words.x, call.number, sum.words.y, call.number});
             else
 #pragma unroll
                 for (int e = 0; e < PER_PACKET; ++e)
-                    if (e < count) ((Element *)place)[i + e] = sum.elements[e];
+                    if (e < count) ((Element *)at)[i + e] = sum.elements[e];
         }
     }
     call.occupy(packets - first / PER_PACKET);

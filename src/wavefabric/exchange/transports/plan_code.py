@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import STAGING, Move, Place, StagingBuffer
+from wavefabric.collectives.plans.moves import STAGING, Move, Place
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.device import bfloat16
@@ -35,12 +37,9 @@ _SUMS = {
 }  # fmt: skip
 #: By bytes of an element that is only copied.
 _COPIES = {
-    1: ("unsigned char", 1),
-    2: ("unsigned short", 1),
-    4: ("int", 1),
-    8: ("long long", 1),
+    1: ("unsigned char", 1), 2: ("unsigned short", 1), 4: ("int", 1), 8: ("long long", 1),
     16: ("long long", 2),
-}
+}  # fmt: skip
 
 
 def element_type(dtype, sums: bool) -> tuple[str, int]:
@@ -50,10 +49,9 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
     if sums and (key not in _SUMS or not dtype.isnative):
         names = [each if each == bfloat16.NAME else np.dtype(each).name for each in _SUMS]
         raise InputError(f"dtype: {dtype} given; allowed for sums: {', '.join(names)}")
-    found = _SUMS.get(key) if sums else _COPIES.get(dtype.itemsize)
-    if found is None:
+    if not sums and dtype.itemsize not in _COPIES:
         raise InputError(f"dtype: {dtype} given; allowed: elements of 1, 2, 4, 8 or 16 bytes")
-    return found
+    return _SUMS[key] if sums else _COPIES[dtype.itemsize]
 
 
 def has_sums(plan: ExecutionPlan) -> bool:
@@ -64,18 +62,25 @@ def has_sums(plan: ExecutionPlan) -> bool:
 
 
 class StagingLayout:
-    """Where staging buffers lie in one rank's memory: ``places`` (bytes, by number) in a room of ``nbytes``.
+    """Where staging buffers lie in one rank's memory: ``offsets`` (bytes, by number), ``nbytes`` in all.
 
     A staging buffer that is not made of packets begins at the same byte of 16 as the place where it belongs.
     """
 
     def __init__(self, plan: ExecutionPlan, rank: int, itemsize: int):
-        self.places: dict[int, int] = {}
-        at = 0
-        for number, staging_buffer in enumerate(plan.staging):
-            if staging_buffer.rank == rank:
-                self.places[number], at = _put(at, staging_buffer, itemsize, plan.packets)
-        self.nbytes = -(-at // 128) * 128
+        self.offsets: dict[int, int] = {}
+        end = 0
+        for number, each in enumerate(plan.staging):
+            if each.rank != rank:
+                continue
+            at = -(-end // 16) * 16
+            if plan.packets:
+                end = at + -(-each.size * itemsize // 8) * 16
+            else:
+                at += each.first * itemsize % 16
+                end = at + each.size * itemsize
+            self.offsets[number] = at
+        self.nbytes = -(-end // 128) * 128
 
 
 def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
@@ -85,15 +90,6 @@ def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
     """
     needed = StagingLayout(plan, rank, itemsize).nbytes * plan.rooms
     return 1 << max(0, needed - 1).bit_length()
-
-
-def _put(at: int, staging_buffer: StagingBuffer, itemsize: int, packets: bool) -> tuple[int, int]:
-    """Where a staging buffer begins if so many bytes are used, and how many are then."""
-    at = -(-at // 16) * 16
-    if packets:
-        return at, at + -(-staging_buffer.size * itemsize // 8) * 16
-    at += staging_buffer.first * itemsize % 16
-    return at, at + staging_buffer.size * itemsize
 
 
 @dataclass(frozen=True)
@@ -124,35 +120,29 @@ class PlanCode:
         return program, *map(np.int32, counts), np.int32(shared >= program.nbytes)
 
 
-def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | None]) -> PlanCode:
-    """A rank's instructions with the addresses of all memory that they reach; None for ranks they do not.
+def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) -> PlanCode:
+    """A rank's instructions with the addresses of all memory that they reach, by rank.
 
     Counters of a rank are uint32, shape (ranks, MOST_BLOCKS): how often each rank has signalled each block.
     """
     itemsize = np.dtype(dtype).itemsize
     numbers = element_type(dtype, has_sums(plan))[1]
-    rooms: dict[int, StagingLayout] = {}
-
-    def memory_of(owner: int) -> RankMemory:
-        found = memory[owner]
-        assert found is not None, f"rank {rank} does not reach rank {owner}"
-        return found
+    layout = cache(lambda owner: StagingLayout(plan, owner, itemsize))
 
     def operand(place: Place) -> tuple:
-        at = memory_of(place.rank)
+        at = memory[place.rank]
         if place.buffer != STAGING:
             return at.buffers[place.buffer] + place.first * itemsize, 0, -1
-        room = rooms.setdefault(place.rank, StagingLayout(plan, place.rank, itemsize))
-        number = -1 - place.key
-        return at.staging + room.places[number], room.nbytes, plan.staging[number].sender
+        staging, number = layout(place.rank), -1 - place.key
+        return at.staging + staging.offsets[number], staging.nbytes, plan.staging[number].sender
 
     def mark(peer: int, number: int, own: bool) -> tuple:
-        way = (peer, rank) if own else (rank, peer)
-        counters = memory_of(way[1]).counters + 4 * MOST_BLOCKS * way[0]
-        return counters, plan.signals[way], number, peer
+        src, dst = (peer, rank) if own else (rank, peer)
+        counters = memory[dst].counters + 4 * MOST_BLOCKS * src
+        return counters, plan.signals[src, dst], number, peer
 
     instructions, operands, marks = [], [], []
-    sent: dict[int, int] = {}
+    sent: Counter[int] = Counter()
     for each in plan.instructions[rank]:
         if isinstance(each, Move):
             packed = [
@@ -165,16 +155,11 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory | 
         elif isinstance(each, Signal):
             instructions.append((_SIGNAL, len(marks), len(each.to), 0, 0, 0, 0))
             for peer in each.to:
-                sent[peer] = sent.get(peer, 0) + 1
+                sent[peer] += 1
                 marks.append(mark(peer, sent[peer], False))
         elif isinstance(each, Wait):
             instructions.append((_WAIT, len(marks), len(each.signals), 0, 0, 0, 0))
             marks += [mark(peer, number, True) for peer, number in each.signals]
         else:
             instructions.append((_BARRIER, 0, 0, 0, 0, 0, 0))
-    return PlanCode(
-        *(
-            np.array(rows, dtype)
-            for rows, dtype in ((instructions, INSTRUCTION), (operands, OPERAND), (marks, MARK))
-        )
-    )
+    return PlanCode(np.array(instructions, INSTRUCTION), np.array(operands, OPERAND), np.array(marks, MARK))

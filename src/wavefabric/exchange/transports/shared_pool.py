@@ -68,19 +68,17 @@ class SharedPool:
             raise ValueError("an array was bound that does not come from the communicator's allocate()")
         return self._all[base][1], address - base
 
-    def place(self, address: int) -> tuple[int, int] | None:
+    def loan(self, address: int) -> tuple[int, int] | None:
         """Number of the array from `allocate` that holds an address, and the offset in it; or None."""
         base = self._base(address)
         return None if base is None else (self._loans[base], address - base)
 
     def _base(self, address: int) -> int | None:
-        found = (base for base, (size, _) in self._all.items() if base <= address < base + size)
-        return next(found, None)
+        return next((at for at, (size, _) in self._all.items() if at <= address < at + size), None)
 
     def open(self, peer: int, location: tuple[bytes, int]) -> int:
         """Address here of a location in a peer's memory."""
         handle, offset = location
-        key = peer, handle
-        if key not in self._opened:
-            self._opened[key] = runtime.ipcOpenMemHandle(handle)
-        return self._opened[key] + offset
+        if (peer, handle) not in self._opened:
+            self._opened[peer, handle] = runtime.ipcOpenMemHandle(handle)
+        return self._opened[peer, handle] + offset

@@ -18,15 +18,9 @@ TIMEOUT = 120.0
 
 
 class Timeout:
-    """How long kernels of one name wait for other ranks, and whether one did not come.
+    """How long kernels wait for other ranks, and whether one did not come.
 
-    Parameters
-    ----------
-    name : str
-        What the ranks do together, for messages.
-    seconds : float
-    multiprocessors : int
-        Of each rank's GPU, at least.
+    ``name`` is what the ranks do together, for messages; ``multiprocessors`` has each rank's GPU at least.
     """
 
     def __init__(self, name: str, seconds: float = TIMEOUT, multiprocessors: int = 1):
