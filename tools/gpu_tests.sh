@@ -19,7 +19,7 @@ one)
     ;;
 sanitizer)
     files="tests/exchange/transports/test_plan_kernel.py tests/exchange/test_one_sided_regions.py"
-    files+=" tests/optics/propagation/test_peer_sweeps.py tests/acoustics/parallel/test_peers.py"
+    files+=" tests/optics/propagation/test_kerr_one_sided.py tests/acoustics/parallel/test_peers.py"
     files+=" tests/acoustics/solver/test_stages.py"
     # It waits for all kernels before it instruments a graph, also for those that wait for the graph's own.
     export WAVEFABRIC_TEST_GRAPHS=no

@@ -80,7 +80,7 @@ def test_both_media(numbers):
             assert min(one["ratios"]) <= one["ratio"] <= max(one["ratios"])
             assert one["passes"] == pytest.approx(bare["passes"] * one["ms"] / bare["ms"])
             assert one["finite"]
-        assert line["plain"]["stages"] == "Stages"
+        assert line["plain"]["stages"] == "PlainStages"
         assert line["times_faster_than_plain"] > 0
         assert line["kwave_elsewhere"] is None
         assert "kwave" not in line

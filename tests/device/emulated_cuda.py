@@ -339,16 +339,17 @@ def _as_cpp(preprocessed: str) -> str:
     All lies in an unnamed namespace: no name meets one of the C library.
     """
     header, _, source = preprocessed.partition(_BEGIN)
-    kernels = [(match[2], match[1]) for match in _KERNEL.finditer(source)]
+    # A kernel may be declared, with its bounds, before it is defined.
+    kernels = {match[2]: match[1] for match in reversed([*_KERNEL.finditer(source)])}
     source = re.sub(r'extern\s*"C"(?=[^{;(]*__global__)', "", source)
     source = re.sub(f"__global__|{_BOUNDS}", "", source)
     source = _DYNAMIC.sub(r"static \1* const \2 = (\1*)emulated::dynamic_memory;", source)
     source = re.sub(r"(?:\bstatic\s+)?\b__shared__\b([^;]*);", _static, source)
     out = [header, "namespace emulated_source { namespace {", source]
-    out += [f"extern const unsigned bounds_{k} = emulated::first{b or '(1024)'};" for k, b in kernels]
+    out += [f"extern const unsigned bounds_{k} = emulated::first{b or '(1024)'};" for k, b in kernels.items()]
     out += ["}}", 'extern "C" {', "#pragma GCC visibility push(default)"]
     out += ["char *make_stacks() { return emulated::make_stacks(); }"]
-    for name, _ in kernels:
+    for name in kernels:
         kernel = f"emulated_source::{name}"
         out += [
             f"extern const unsigned bounds_{name} = emulated_source::bounds_{name};",

@@ -45,14 +45,19 @@ def behind(before: tuple[str, ...], source: str) -> str:
     return "\n".join([*first, read(source)])
 
 
+OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4")
+
+
 def kernels_in(source: str) -> list[str]:
-    """Names of the kernels that a source exports: the word before the list of arguments."""
-    text = read(source)
-    if "#define SWEEP" in text:
-        text = re.sub(r"#define SWEEP (.*)", "", text.replace("\nSWEEP ", '\nextern "C" __global__ void '))
-    heads = text.split('extern "C" __global__ void')[1:]
+    """Names of the kernels that a source exports: the word before the list of arguments.
+
+    The kernels of all Kerr operators come from one macro, with ``name`` in theirs.
+    """
+    heads = read(source).split('extern "C" __global__ void')[1:]
     bounds = re.compile(r"__launch_bounds__\([^()]*\)")
-    return [bounds.sub("", head).split("(")[0].strip() for head in heads]
+    names = {bounds.sub("", head).split("(")[0].strip(" \\\n") for head in heads}
+    operators = OPERATORS[:4] if source.endswith("kerr_one_sided.cu") else OPERATORS
+    return sorted({re.sub("(##)?name$", operator, name) for name in names for operator in operators})
 
 
 #: What the launcher puts before a source.
@@ -61,8 +66,8 @@ BEFORE = {
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
-    "optics/propagation/kernels/kerr_ranks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
-    "optics/propagation/kernels/peer_sweeps.cu": (
+    "optics/propagation/kernels/kerr_chunks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
+    "optics/propagation/kernels/kerr_one_sided.cu": (
         "exchange/transports/signals.cu",
         "optics/propagation/kernels/kerr_formulas.cu",
     ),
@@ -88,7 +93,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [(arch, ()) for arch in ARCHITECTURES]
     if source == "optics/propagation/kernels/linear.cu":
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
-    if source == "optics/propagation/kernels/kerr_ranks.cu":
+    if source == "optics/propagation/kernels/kerr_chunks.cu":
         return [("sm_90", (f"-DREAL={real}", f"-DREAL2={real}2")) for real in REALS]
     if source in ("exchange/pack.cu", "exchange/one_sided_pack.cu"):
         kinds = [("float", "float", 1), ("double2", "double", 0)]
@@ -100,9 +105,9 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return [("sm_90", (f"-DELEMENT={each}",)) for each in types] + [("sm_80", ("-DELEMENT=bfloat16",))]
     if source in ("exchange/transports/signals.cu", "optics/propagation/kernels/kerr_formulas.cu"):
         return []  # functions for other sources
-    if source == "optics/propagation/kernels/peer_sweeps.cu":
+    if source == "optics/propagation/kernels/kerr_one_sided.cu":
         from wavefabric.optics.propagation.kernels.kerr_cuda import type_options
-        from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import sizes
+        from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import sizes
 
         shapes = [(np.complex64, 30), (np.complex128, 3)]
         return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
@@ -152,7 +157,7 @@ def test_the_sources_are_found():
     } <= set(SOURCES)
     assert {"acoustics/solver/kernels.cu", "spectral/butterflies.cu", *BEHIND_OTHERS} <= set(SOURCES)
     assert {
-        "optics/propagation/kernels/kerr_ranks.cu",
+        "optics/propagation/kernels/kerr_chunks.cu",
         "exchange/pack.cu",
         "exchange/transports/p2p.cu",
         "exchange/transports/plan.cu",

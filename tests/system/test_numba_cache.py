@@ -20,15 +20,16 @@ BITS = """
 import hashlib
 import numpy as np
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels import kerr_ranks, linear
+from wavefabric.optics.propagation.kernels import kerr, linear
+from wavefabric.optics.propagation.operators import RK4IP_MIDDLE, ROTATE
 
 rng, digest = np.random.default_rng(1), hashlib.sha256()
 field = rng.standard_normal((5, 1000)) + 1j * rng.standard_normal((5, 1000))
-rate, energy = rng.standard_normal((3, 1000)), np.zeros(5)
-layout = kerr_ranks.RankKerrLayout(get_device("cpu", threads=1), [0, 2, 3, 5], 1000, complex)
-kerr_ranks.finish_rotate(field, 0, rate, 0.37, layout)
+rate, energy, numbers = rng.standard_normal((3, 1000)), np.zeros(5), rng.standard_normal((3, 3, 1000))
+layout = kerr.KerrChunkLayout(get_device("cpu", threads=1), [0, 2, 3, 5], 1000, complex)
+kerr.kerr_update(ROTATE, field, field, 0, rate, 0.37, numbers, layout)
 digest.update(field.tobytes())
-kerr_ranks.finish_multiply(field, 0, rate, rate * rate, layout)
+kerr.kerr_update(RK4IP_MIDDLE, field, field.copy(), 0, rate, 0.37, numbers, layout)
 digest.update(field.tobytes())
 linear.row_energy(field, energy)
 digest.update(energy.tobytes())
@@ -47,7 +48,7 @@ def run(code, cache, package=PACKAGE):
 @pytest.mark.slow
 def test_the_cache_gives_the_bits_of_a_fresh_compilation(tmp_path):
     fresh = run(BITS, tmp_path)
-    assert list(tmp_path.rglob("kerr_ranks.finish_rotate*.nbc"))
+    assert list(tmp_path.rglob("kerr._kerr_update*.nbc"))
     assert run(BITS, tmp_path) == fresh
 
 
@@ -67,20 +68,21 @@ print(sum(linear.row_energy.kernel.stats.cache_hits.values()))
 
 @pytest.mark.slow
 def test_a_changed_helper_in_another_file_is_seen(tmp_path):
-    """`finish_rotate` of kerr_ranks.py calls `rotation` of tiles.py."""
+    """`kerr_update` of kerr.py calls `rotation` by way of kerr_formulas.py."""
     package = tmp_path / "wavefabric"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     code = """
 import numpy as np
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels import kerr_ranks
+from wavefabric.optics.propagation.kernels import kerr
+from wavefabric.optics.propagation.operators import ROTATE
 field = np.ones((1, 64), complex)
-layout = kerr_ranks.RankKerrLayout(get_device("cpu", threads=1), [0, 1], 64, complex)
-kerr_ranks.finish_rotate(field, 0, np.ones((1, 64)), 0.5, layout)
+layout = kerr.KerrChunkLayout(get_device("cpu", threads=1), [0, 1], 64, complex)
+kerr.kerr_update(ROTATE, field, field, 0, np.ones((1, 64)), 0.5, np.ones((0, 1, 64)), layout)
 print(round(float(field[0, 0].real), 6))
 """
     assert run(code, tmp_path / "cache", package) == "0.877583\n"
-    kernels = package / "optics" / "propagation" / "kernels" / "tiles.py"
+    kernels = package / "optics" / "propagation" / "kernels" / "kerr_formulas.py"
     text = kernels.read_text("utf-8")
     changed = text.replace("s[t] = two * sn * cs", "s[t] = 0 * sn * cs").replace(
         "c1[t] = -two * sn * sn", "c1[t] = two"

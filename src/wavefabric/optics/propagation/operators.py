@@ -11,9 +11,16 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.linear_propagation import Sweeps, TransformsAndTable, swept
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
+
+DERIVATIVE = KerrOperator("derivative")
+ROTATE = KerrOperator("rotate")
+ROTATE_RK4 = KerrOperator("rotate_rk4", stages=4, numbers=5)
+RK4IP_MIDDLE = KerrOperator("rk4ip_middle", stages=2, numbers=3)
+RK4IP_LAST = KerrOperator("rk4ip_last", stages=2, numbers=3)
 
 
 @dataclass
@@ -110,17 +117,27 @@ class FibreOperators:
 
     def kerr_derivative(self, A, K) -> None:
         """K ← N̂(A)A."""
-        self.kernels.kerr_derivative(A, K, self.layout)
-        self.counts.exchanges += 1
+        self._kerr(DERIVATIVE, A, K, 0)
 
     def kerr_rotate(self, A, h: float) -> None:
         """A ← exp(h N̂(A)) A, exact."""
-        self.kernels.kerr_rotate(A, h, self.layout)
-        self.counts.exchanges += 1
+        self._kerr(ROTATE, A, A, h)
 
     def kerr_rotate_rk4(self, A, h: float) -> None:
         """A ← one RK4 step over h of A' = N̂(A)A."""
-        self.kernels.kerr_rotate_rk4(A, h, self.layout)
+        self._kerr(ROTATE_RK4, A, A, h)
+
+    def rk4ip_middle(self, A, K, h: float) -> None:
+        """k2 and k3 of RK4IP (see the kernel)."""
+        self._kerr(RK4IP_MIDDLE, A, K, h)
+
+    def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
+        """k4 of RK4IP and N̂(A)A of the new field; ``measure`` leaves the squared error in ``error``."""
+        self._kerr(RK4IP_LAST, A, K, h, self.error if measure else None)
+
+    def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
+        """Apply an operator to A and K (A again where it has one field), in place."""
+        self.kernels.kerr(operator, A, K, h, self.layout, error)
         self.counts.exchanges += 1
 
     def kerr_phase_rate(self, A, rate) -> None:
@@ -131,16 +148,6 @@ class FibreOperators:
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
         """A ← exp(i h (rate0 + rate1)/2) H."""
         self.kernels.rotate_mean(H, A, rate0, rate1, h, self.layout)
-
-    def rk4ip_middle(self, A, K, h: float) -> None:
-        """k2 and k3 of RK4IP (see the kernel)."""
-        self.kernels.rk4ip_middle(A, K, h, self.layout)
-        self.counts.exchanges += 1
-
-    def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
-        """k4 of RK4IP and N̂(A)A of the new field; ``measure`` leaves the squared error in ``error``."""
-        self.kernels.rk4ip_last(A, K, h, self.layout, self.error if measure else None)
-        self.counts.exchanges += 1
 
     def max_phase_rate(self, A) -> float:
         """Largest Kerr phase rate, rad/m."""

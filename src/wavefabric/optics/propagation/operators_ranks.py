@@ -18,7 +18,8 @@ import numpy as np
 from wavefabric.collectives import direct_all_gather
 from wavefabric.device import fftw
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.kernels import KerrOperator
+from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, FibreOperators
 from wavefabric.optics.propagation.phase_groups import (
     RankPhaseGroupCoupling,
     exchange_form,
@@ -90,7 +91,7 @@ class RankOperators(FibreOperators):
         size = -(-n // (chunks or chunks_for(n)))
         self._chunks = [TimeChunk(i, t, min(size, n - t)) for i, t in enumerate(range(0, n, size))]
         self._exchanges: dict[tuple[int, int, int], PowerExchange] = {}
-        self._scratch: dict[tuple[str, int, int], Any] = {}
+        self._scratch: dict[tuple, Any] = {}
         super().__init__(device, fibre, n, sample_rate, dtype, kerr, share=share)
         self.error = device.zeros((len(self._chunks),), np.float64)
 
@@ -99,8 +100,7 @@ class RankOperators(FibreOperators):
         self.coupling: RankPhaseGroupCoupling = rank_phase_group_coupling(  # type: ignore
             kappa, self.fibre.gamma, self.share, self._form
         )
-        self.rank_kernels = self.device.kernels("wavefabric.optics.propagation.kernels.kerr_ranks")
-        self.layout = self.rank_kernels.RankKerrLayout(self.device, self.coupling.start, self.n, self.dtype)
+        self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
         self._all_blocks = self.device.asarray(np.hstack(self.coupling.blocks).astype(self.real))
         # Peers in the order in which a round of direct sends reaches this rank; fixed, so that sums are.
@@ -147,56 +147,37 @@ class RankOperators(FibreOperators):
         more than it hides."""
         return self.use_received and self.coupling.form == "factored"
 
-    def _powers(self, chunk: TimeChunk, ring: int, kind: int = 0) -> PowerExchange:
-        """Buffers of exchanged powers; two kinds, since two rounds of a chunk follow one another."""
-        key = (kind, ring, chunk.size)
+    def _powers(self, chunk: TimeChunk, ring: int, stage: int = 0) -> PowerExchange:
+        """Buffers of exchanged powers; two alternate, since the stages of a chunk follow one another."""
+        key = (stage % 2, ring, chunk.size)
         if key not in self._exchanges:
             self._exchanges[key] = PowerExchange(self.comm, self.coupling.parts, chunk.size, self.real)
         return self._exchanges[key]
 
-    def _array(self, name: str, chunk: TimeChunk, ring: int):
-        """Scratch of one real number an own group and sample."""
-        key = (name, ring, chunk.size)
+    def _array(self, name: str, chunk: TimeChunk, ring: int, *count: int):
+        """Scratch of one real number, or ``count``, for each own group and sample."""
+        key = (name, ring, chunk.size, *count)
         if key not in self._scratch:
-            self._scratch[key] = self.device.empty((self.coupling.own_groups, chunk.size), self.real)
+            shape = (*count, self.coupling.own_groups, chunk.size)
+            self._scratch[key] = self.device.empty(shape, self.real)
         return self._scratch[key]
 
     def _send(self, powers: PowerExchange, rate) -> None:
         """Exchange the own powers; meanwhile, if there are many, rate ← what the own groups contribute."""
         powers.start()
         if not self._couple_at_once:
-            self.rank_kernels.couple(rate, powers.own, self._blocks[self.comm.rank], True)
+            self.kernels.couple(rate, powers.own, self._blocks[self.comm.rank], True)
 
     def _collect(self, powers: PowerExchange, rate) -> None:
         """rate ← all groups' contribution, or rate + that of each other rank once its powers are there."""
         if self._couple_at_once:
             powers.arrived()
-            self.rank_kernels.couple(rate, powers.all, self._all_blocks, True)
+            self.kernels.couple(rate, powers.all, self._all_blocks, True)
             return
         for peer in self._peers:
             powers.arrived(peer)
             if self.use_received:
-                self.rank_kernels.couple(rate, powers.parts[peer], self._blocks[peer], False)
-
-    def _rates_then(self, A, finish: Callable[[TimeChunk, Any], None], rates: list | None = None) -> None:
-        """Phase rates of |A|² in one exchange, into ``rates`` if given, then ``finish(chunk, rate)``."""
-
-        def rate_of(chunk, ring):
-            return self._array("theta", chunk, ring) if rates is None else rates[chunk.index]
-
-        def begin(chunk, ring):
-            powers = self._powers(chunk, ring)
-            powers.wait()
-            self.rank_kernels.group_power(A, chunk.start, powers.own, self.layout)
-            self._send(powers, rate_of(chunk, ring))
-
-        def end(chunk, ring):
-            rate = rate_of(chunk, ring)
-            self._collect(self._powers(chunk, ring), rate)
-            finish(chunk, rate)
-
-        self._pipeline(begin, end)
-        self.counts.exchanges += 1
+                self.kernels.couple(rate, powers.parts[peer], self._blocks[peer], False)
 
     def finish_exchanges(self) -> None:
         """Wait until no exchange is under way."""
@@ -205,116 +186,80 @@ class RankOperators(FibreOperators):
 
     # --- Kerr ------------------------------------------------------------------------------------
 
-    def kerr_derivative(self, A, K) -> None:
-        finish = self.rank_kernels.finish_derivative
-        self._rates_then(A, lambda chunk, rate: finish(A, K, chunk.start, rate, self.layout))
+    def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
+        """One exchange for each phase rate; phase rates of a stage give the powers of the next."""
+        kernels, last = self.kernels, operator.stages
 
-    def kerr_rotate(self, A, h: float) -> None:
-        finish = self.rank_kernels.finish_rotate
-        self._rates_then(A, lambda chunk, rate: finish(A, chunk.start, rate, h, self.layout))
+        def phase(stage: int, chunk: TimeChunk, ring: int) -> None:
+            """The end of a stage's exchange, and the begin of the next one's."""
+            numbers, rate = self._array("numbers", chunk, ring, operator.numbers), None
+            for_last = self._array("rate", chunk, ring)
+            # RK4IP updates rows from both of its phase rates.
+            rates = [numbers[0], for_last] if last == 2 else [for_last] * last
+            own = self._powers(chunk, ring, stage)
+            if stage == 0:
+                own.wait()
+                kernels.kerr_begin(operator, A, K, chunk.start, h, own.own, numbers, self.layout)
+                self._send(own, rates[0])
+                return
+            powers, rate = self._powers(chunk, ring, stage - 1), rates[stage - 1]
+            if stage == last:
+                self._collect(powers, rate)
+                part = None if error is None else error[chunk.index : chunk.index + 1]
+                kernels.kerr_update(operator, A, K, chunk.start, rate, h, numbers, self.layout, part)
+                return
+            own.wait()
+            if self._couple_at_once:
+                powers.arrived()
+                parts = powers.all, self._all_blocks
+                kernels.couple_advance(operator, stage - 1, rate, *parts, h, powers.own, numbers, own.own)
+            else:
+                self._collect(powers, rate)
+                kernels.kerr_advance(operator, stage - 1, rate, h, powers.own, numbers, own.own)
+            self._send(own, rates[stage])
+
+        self._pipeline(*(partial(phase, stage) for stage in range(last + 1)))
+        self.counts.exchanges += last
+
+    def _rates(self, A, rates: list | None, use: Callable[[Any], None] = lambda rate: None) -> None:
+        """Phase rates of |A|² in one exchange, into ``rates`` or scratch; then ``use(rate)``."""
+
+        def rate_of(chunk, ring):
+            return self._array("rate", chunk, ring) if rates is None else rates[chunk.index]
+
+        def begin(chunk, ring):
+            powers = self._powers(chunk, ring)
+            powers.wait()
+            none = self._array("numbers", chunk, ring, 0)
+            self.kernels.kerr_begin(DERIVATIVE, A, A, chunk.start, 0, powers.own, none, self.layout)
+            self._send(powers, rate_of(chunk, ring))
+
+        def end(chunk, ring):
+            self._collect(self._powers(chunk, ring), rate_of(chunk, ring))
+            use(rate_of(chunk, ring))
+
+        self._pipeline(begin, end)
+        self.counts.exchanges += 1
 
     def kerr_phase_rate(self, A, rate) -> None:
-        self._rates_then(A, lambda chunk, rate: None, rate)
+        self._rates(A, rate)
 
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
         for chunk in self._chunks:
             window = slice(chunk.start, chunk.start + chunk.size)
             A[:, window] = H[:, window]
-            both = self._array("theta", chunk, 0)
+            both = self._array("rate", chunk, 0)
             both[...] = rate0[chunk.index]
             both += rate1[chunk.index]
-            self.rank_kernels.finish_rotate(A, chunk.start, both, 0.5 * h, self.layout)
+            none = self._array("numbers", chunk, 0, 0)
+            self.kernels.kerr_update(ROTATE, A, A, chunk.start, both, 0.5 * h, none, self.layout)
 
     def max_phase_rate(self, A) -> float:
         largest = []
-        self._rates_then(A, lambda chunk, rate: largest.append(self.rank_kernels.max_rate(rate)))
+        self._rates(A, None, lambda rate: largest.append(self.kernels.max_rate(rate)))
         self.comm.check()
         # numpy.max and control.max keep a NaN: all ranks see it.
         return float(self.comm.control.max(float(np.max(largest))))
-
-    def kerr_rotate_rk4(self, A, h: float) -> None:
-        """Four exchanges: the paper's SSFM-RK4."""
-        kernels, layout = self.rank_kernels, self.layout
-        before, weight = (0.0, 0.5, 0.5, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6)
-
-        def phase(stage, chunk, ring):
-            """The end of a stage's exchange, and the begin of the next one's."""
-            theta, p = self._array("theta", chunk, ring), self._array("p", chunk, ring)
-            mr, mi, sr, si = m = [self._array(name, chunk, ring) for name in ("mr", "mi", "sr", "si")]
-            if stage == 0:
-                kernels.group_power(A, chunk.start, p, layout)
-                for array in m:
-                    array[...] = 0
-            else:
-                self._collect(self._powers(chunk, ring, (stage - 1) % 2), theta)
-                kernels.stage_multiplier(theta, h, before[stage - 1], weight[stage - 1], *m)
-            if stage == 4:
-                kernels.finish_multiply(A, chunk.start, sr, si, layout)
-                return
-            powers = self._powers(chunk, ring, stage % 2)
-            powers.wait()
-            kernels.stage_power(powers.own, p, before[stage], mr, mi)
-            self._send(powers, theta)
-
-        self._pipeline(*(partial(phase, stage) for stage in range(5)))
-        self.counts.exchanges += 4
-
-    def _two_rounds(self, sums: Callable, couple: Callable, power: Callable, finish: Callable, h: float):
-        """A sweep of RK4IP: phases of one stage give the powers of the next, so both travel as one number.
-
-        ``sums(chunk, first, second, cross)`` leaves the powers of the first stage, and of the second without
-        what ``power`` adds to them; ``couple`` does that in one with the kernel of that name;
-        ``finish(chunk, theta, rate)`` updates the rows from the phase rates of both.
-        """
-
-        def begin(chunk, ring):
-            one, two = self._powers(chunk, ring), self._powers(chunk, ring, 1)
-            one.wait()
-            two.wait()
-            sums(chunk, one.own, two.own, self._array("cross", chunk, ring))
-            self._send(one, self._array("theta", chunk, ring))
-
-        def middle(chunk, ring):
-            one, two = self._powers(chunk, ring), self._powers(chunk, ring, 1)
-            theta, cross = self._array("theta", chunk, ring), self._array("cross", chunk, ring)
-            if self._couple_at_once:
-                one.arrived()
-                couple(theta, one.all, self._all_blocks, two.own, one.own, cross, h)
-            else:
-                self._collect(one, theta)
-                power(two.own, one.own, cross, theta, h)
-            self._send(two, self._array("rate", chunk, ring))
-
-        def end(chunk, ring):
-            rate = self._array("rate", chunk, ring)
-            self._collect(self._powers(chunk, ring, 1), rate)
-            finish(chunk, self._array("theta", chunk, ring), rate)
-
-        self._pipeline(begin, middle, end)
-        self.counts.exchanges += 2
-
-    def rk4ip_middle(self, A, K, h: float) -> None:
-        kernels, layout = self.rank_kernels, self.layout
-
-        def sums(chunk, sbb, saa, sab):
-            kernels.group_sums_middle(A, K, chunk.start, h, saa, sbb, sab, layout)
-
-        def finish(chunk, theta2, theta3):
-            kernels.finish_middle(A, K, chunk.start, theta2, theta3, h, layout)
-
-        self._two_rounds(sums, kernels.couple_middle, kernels.power_middle, finish, h)
-
-    def rk4ip_last(self, A, K, h: float, measure: bool = False) -> None:
-        kernels, layout = self.rank_kernels, self.layout
-
-        def sums(chunk, scc, sss, ssc):
-            kernels.group_sums_last(A, K, chunk.start, scc, sss, ssc, layout)
-
-        def finish(chunk, theta, rate):
-            error = self.error[chunk.index : chunk.index + 1] if measure else None
-            kernels.finish_last(A, K, chunk.start, theta, rate, h, layout, error)
-
-        self._two_rounds(sums, kernels.couple_last, kernels.power_last, finish, h)
 
     # --- norms -----------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
+from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
 from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
-from wavefabric.optics.propagation.operators_peers import rank_operators
+from wavefabric.optics.propagation.operators_one_sided import rank_operators
 from wavefabric.optics.propagation.operators_ranks import chunks_for
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes

@@ -1,4 +1,19 @@
-"""Kernels of the operators, each written for Numba (the reference) and CUDA; ``*_cuda.py`` launch the latter.
+"""Kernels of the propagation on one device, for CPU (Numba) and GPU (CUDA).
 
-`wavefabric.device` picks one of the two by the name of the module. Imports `device` and `system` alone.
+A Kerr operator is described three times: `KerrOperator` in ``operators.py``, its formulas on a tile of
+samples in ``kerr_formulas.py``, and on one sample in ``kerr_formulas.cu``. All kernels are made of these.
 """
+
+from typing import NamedTuple
+
+
+class KerrOperator(NamedTuple):
+    """A chain of sums over the rows of phase groups, phase rates from these sums, and an update of the rows.
+
+    ``stages`` phase rates follow one another, each from the powers that the rate before leads to;
+    ``numbers`` are kept for each group and sample between them.
+    """
+
+    name: str
+    stages: int = 1
+    numbers: int = 0

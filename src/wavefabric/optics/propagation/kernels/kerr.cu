@@ -1,10 +1,9 @@
-// Pointwise kernels of the multimode nonlinear Schroedinger equation for CUDA: same names, same
-// argument order and same formulas as kerr.py, which is the reference and explains them.
+// Kerr operators on one rank, each one kernel, and the phase rates by themselves; kerr.py is the reference and explains them.
 //
 // After kerr_formulas.cu. Compiled once per field type and tile: REAL, REAL2 (float/float2 or double/double2),
 // LANES (samples a block), WARPS (rows of threads; blockDim = (LANES, WARPS)) and ROWS (field rows a thread). A
-// thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a sweep reads
-// each field once. Sums over a phase group go through shared memory: each row of threads adds its share of
+// thread owns one sample of ROWS adjacent rows and keeps them in registers, so that a kernel reads
+// each field once. Sums over a phase group go through shared memory: each row of threads adds its part of
 // the group into a *slot* of its own, and slots are added in row order, so that answers are the same
 // every time.
 
@@ -101,66 +100,6 @@ __device__ __forceinline__ void load_power(const Layout& w, const REAL2* A, long
     REAL* const part = reinterpret_cast<REAL*>(shared_bytes);           \
     REAL* const group = part + 3 * w.slots * LANES;
 
-extern "C" __global__ void kerr_derivative(const REAL2* A, REAL2* K, long long n, const Layout* layout)
-{
-    PROLOGUE
-    REAL *p = group, *rate = group + tall, *low = group + 2 * tall;
-    REAL2 a[ROWS];
-    load_power(w, A, n, t, live, a, part, p);
-    phase_rates(w, p, low, rate);
-    FOR_ROWS(i, r) {
-        const REAL v = rate[AT(w.row_group[r])];
-        K[r * n + t] = times_i(a[i], v);
-    }
-}
-
-extern "C" __global__ void kerr_rotate(REAL2* A, double h, long long n, const Layout* layout)
-{
-    PROLOGUE
-    REAL *p = group, *rate = group + tall, *low = group + 2 * tall;
-    REAL2 a[ROWS];
-    load_power(w, A, n, t, live, a, part, p);
-    phase_rates(w, p, low, rate);
-    FOR_GROUPS(c) rotation(REAL(h) * rate[AT(c)], &p[AT(c)], &low[AT(c)]);
-    __syncthreads();
-    FOR_ROWS(i, r) {
-        const int at = AT(w.row_group[r]);
-        A[r * n + t] = turned(a[i], p[at], low[at]);
-    }
-}
-
-extern "C" __global__ void kerr_rotate_rk4(REAL2* A, double h, long long n, const Layout* layout)
-{
-    PROLOGUE
-    REAL *p = group, *q = group + tall, *theta = group + 2 * tall, *low = group + 3 * tall;
-    REAL *mr = group + 4 * tall, *mi = group + 5 * tall, *sr = group + 6 * tall, *si = group + 7 * tall;
-    REAL2 a[ROWS];
-    load_power(w, A, n, t, live, a, part, p);
-    FOR_GROUPS(c) mr[AT(c)] = mi[AT(c)] = sr[AT(c)] = si[AT(c)] = 0;
-    for (int stage = 0; stage < 4; ++stage) {
-        const REAL f = stage == 0 ? REAL(0) : (stage == 3 ? REAL(1) : REAL(0.5));
-        const REAL weight = REAL(stage == 0 || stage == 3 ? 1 : 2) / REAL(6);
-        FOR_GROUPS(c) {
-            const REAL x = 1 + f * mr[AT(c)], y = f * mi[AT(c)];
-            q[AT(c)] = p[AT(c)] * (x * x + y * y);
-        }
-        __syncthreads();
-        phase_rates(w, q, low, theta);
-        FOR_GROUPS(c) {
-            const REAL x = 1 + f * mr[AT(c)], y = f * mi[AT(c)], u = REAL(h) * theta[AT(c)];
-            mr[AT(c)] = -u * y;
-            mi[AT(c)] = u * x;
-            sr[AT(c)] += weight * mr[AT(c)];
-            si[AT(c)] += weight * mi[AT(c)];
-        }
-    }
-    __syncthreads();
-    FOR_ROWS(i, r) {
-        const int at = AT(w.row_group[r]);
-        A[r * n + t] = turned(a[i], sr[at], si[at]);
-    }
-}
-
 extern "C" __global__ void kerr_phase_rate(const REAL2* A, REAL* rate, long long n, const Layout* layout)
 {
     PROLOGUE
@@ -208,105 +147,6 @@ extern "C" __global__ void max_phase_rate(const REAL2* A, unsigned long long* mo
     if (threadIdx.x == 0) atomicMax(most, mine);
 }
 
-extern "C" __global__ void __launch_bounds__(LANES * WARPS)
-rk4ip_middle(REAL2* A, REAL2* K, double step, long long n, const Layout* layout)
-{
-    PROLOGUE
-    const REAL h = step, half = REAL(0.5) * h;
-    REAL *saa = group, *sbb = group + tall, *sab = group + 2 * tall, *theta2 = group + 3 * tall;
-    REAL *theta3 = group + 4 * tall, *low = group + 5 * tall;
-    REAL *part_bb = part + w.slots * LANES, *part_ab = part + 2 * w.slots * LANES;
-    REAL2 a[ROWS], d[ROWS];
-    FOR_ROWS(i, r) {
-        a[i] = A[r * n + t];
-        d[i] = K[r * n + t];
-    }
-    FOR_ROWS(i, r) {
-        d[i] = scaled(d[i], half);
-        const REAL2 b = {a[i].x + d[i].x, a[i].y + d[i].y};
-        const int slot = w.row_slot[r];
-        add_to_slot(part, slot, power(a[i]));
-        add_to_slot(part_bb, slot, power(b));
-        add_to_slot(part_ab, slot, cross(a[i], b));
-    }
-    __syncthreads();
-    FOR_GROUPS(c) {
-        saa[AT(c)] = group_sum(w, part, c);
-        sbb[AT(c)] = group_sum(w, part_bb, c);
-        sab[AT(c)] = group_sum(w, part_ab, c);
-    }
-    __syncthreads();
-    phase_rates(w, sbb, low, theta2);
-    FOR_GROUPS(c) {
-        const REAL u = h * theta2[AT(c)];
-        theta2[AT(c)] = u;
-        saa[AT(c)] = next_power(saa[AT(c)], sbb[AT(c)], sab[AT(c)], u, REAL(0.25), 1);
-    }
-    __syncthreads();
-    phase_rates(w, saa, low, theta3);
-    FOR_ROWS(i, r) {
-        const int at = AT(w.row_group[r]);
-        const Pair now = middle(a[i], d[i], theta2[at], h * theta3[at]);
-        K[r * n + t] = now.k;
-        A[r * n + t] = now.a;
-    }
-}
-
-// errors: null, or one double a block for the squared local error (summed by reduce_sum).
-extern "C" __global__ void __launch_bounds__(LANES * WARPS)
-rk4ip_last(REAL2* A, REAL2* K, double step, double* errors, long long n, const Layout* layout)
-{
-    PROLOGUE
-    const REAL sixth = REAL(step / 6.0);
-    REAL *scc = group, *sss = group + tall, *ssc = group + 2 * tall, *theta = group + 3 * tall;
-    REAL *rate = group + 4 * tall, *low = group + 5 * tall;
-    REAL *part_ss = part + w.slots * LANES, *part_sc = part + 2 * w.slots * LANES;
-    REAL2 c[ROWS], s[ROWS];
-    FOR_ROWS(i, r) {
-        c[i] = A[r * n + t];
-        s[i] = K[r * n + t];
-    }
-    FOR_ROWS(i, r) {
-        const int slot = w.row_slot[r];
-        add_to_slot(part, slot, power(c[i]));
-        add_to_slot(part_ss, slot, power(s[i]));
-        add_to_slot(part_sc, slot, cross(s[i], c[i]));
-    }
-    __syncthreads();
-    FOR_GROUPS(k) {
-        scc[AT(k)] = group_sum(w, part, k);
-        sss[AT(k)] = group_sum(w, part_ss, k);
-        ssc[AT(k)] = group_sum(w, part_sc, k);
-    }
-    __syncthreads();
-    phase_rates(w, scc, low, theta);
-    FOR_GROUPS(k) {
-        const REAL u = sixth * theta[AT(k)];
-        theta[AT(k)] = u;
-        sss[AT(k)] = next_power(sss[AT(k)], scc[AT(k)], ssc[AT(k)], u, 1, 2);
-    }
-    __syncthreads();
-    phase_rates(w, sss, low, rate);
-    double total = 0;
-    FOR_ROWS(i, r) {
-        const int at = AT(w.row_group[r]);
-        const Last now = last(c[i], s[i], theta[at], rate[at]);
-        A[r * n + t] = now.a;
-        K[r * n + t] = now.k;
-        if (errors) total += squared_difference(now, step);
-    }
-    if (errors == nullptr) return;
-    double* const sums = reinterpret_cast<double*>(shared_bytes);
-    __syncthreads();
-    sums[threadIdx.y * LANES + threadIdx.x] = total;
-    __syncthreads();
-    if (threadIdx.y == 0 && threadIdx.x == 0) {
-        double all = 0;
-        for (int k = 0; k < LANES * WARPS; ++k) all += sums[k];
-        errors[blockIdx.x] = 0.01 * step * step * all;
-    }
-}
-
 // One block adds m numbers in a fixed order.
 extern "C" __global__ void reduce_sum(const double* values, double* out, long long m)
 {
@@ -320,3 +160,83 @@ extern "C" __global__ void reduce_sum(const double* values, double* out, long lo
     }
     if (threadIdx.x == 0) out[0] = sums[0];
 }
+
+// The chain of an operator. errors: null, or one double a block for the squared local error (summed by reduce_sum).
+template <class Operator>
+__device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *const pw = group, *const rate = group + tall, *const low = group + 2 * tall, *const numbers = group + 3 * tall;
+    // RK4IP updates rows from both of its phase rates.
+    REAL* const first_rate = Operator::STAGES == 2 ? numbers : rate;
+    REAL2 a[ROWS], k[ROWS];
+    FOR_ROWS(i, r) {
+        a[i] = A[r * n + t];
+        if (Operator::READS_K) k[i] = K[r * n + t];
+    }
+    FOR_ROWS(i, r) {
+        const Sums row = Operator::row(a[i], k[i], h);
+        const int slot = w.row_slot[r];
+        add_to_slot(part, slot, row.yy);
+        if (Operator::READS_K) {
+            add_to_slot(part + w.slots * LANES, slot, row.xx);
+            add_to_slot(part + 2 * w.slots * LANES, slot, row.xy);
+        }
+    }
+    __syncthreads();
+    FOR_GROUPS(c) {
+        Sums sums = {0, group_sum(w, part, c), 0};
+        if (Operator::READS_K) {
+            sums.xx = group_sum(w, part + w.slots * LANES, c);
+            sums.xy = group_sum(w, part + 2 * w.slots * LANES, c);
+        }
+        pw[AT(c)] = sums.yy;
+        Operator::begin(sums, numbers + AT(c), tall);
+    }
+    __syncthreads();
+#pragma unroll (Operator::STAGES > 2 ? 1 : Operator::STAGES)
+    for (int stage = 0; stage < Operator::STAGES; ++stage) {
+        const bool last = stage + 1 == Operator::STAGES;
+        REAL* const out = last ? rate : first_rate;
+        phase_rates(w, pw, low, out);
+        if (last) break;
+        FOR_GROUPS(c) pw[AT(c)] = Operator::advance(stage, out[AT(c)], pw[AT(c)], numbers + AT(c), tall, h);
+        __syncthreads();
+    }
+    if constexpr (Operator::TURNS) {
+        FOR_GROUPS(c) Operator::turn(rate[AT(c)], numbers + AT(c), tall, h, &pw[AT(c)], &low[AT(c)]);
+        __syncthreads();
+    }
+    double total = 0;
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_group[r]);
+        Row now;
+        if constexpr (Operator::TURNS) now.a = turned(a[i], pw[at], low[at]);
+        else now = Operator::update(a[i], k[i], rate[at], numbers + at, tall, h);
+        if (Operator::WRITES_A) A[r * n + t] = now.a;
+        if (Operator::WRITES_K) K[r * n + t] = now.k;
+        if (Operator::MEASURES && errors) total += squared_difference(now, h);
+    }
+    if (!Operator::MEASURES || errors == nullptr) return;
+    double* const sums = reinterpret_cast<double*>(shared_bytes);
+    __syncthreads();
+    sums[threadIdx.y * LANES + threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0 && threadIdx.x == 0) {
+        double all = 0;
+        for (int k = 0; k < LANES * WARPS; ++k) all += sums[k];
+        errors[blockIdx.x] = 0.01 * h * h * all;
+    }
+}
+
+// By itself the compiler takes more registers here than leave room for enough blocks; many rows a thread would spill.
+extern "C" __global__ void __launch_bounds__(LANES * WARPS, ROWS > 8 ? 1 : 0)
+kerr_rk4ip_last(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout);
+
+#define KERNEL(name, Operator)                                                                    \
+    extern "C" __global__ void                                                                    \
+    kerr_##name(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout)  \
+    {                                                                                             \
+        kerr<Operator>(A, K, h, errors, n, layout);                                               \
+    }
+KERR_OPERATORS(KERNEL)

@@ -1,19 +1,22 @@
-"""Launches of ``kerr.cu`` and ``linear.cu``: the names and argument order of ``kerr.py``."""
+"""Launches of ``kerr.cu``, ``kerr_chunks.cu`` and ``linear.cu``: names and argument order of ``kerr.py``."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
-#: Goes before ``kerr.cu``, ``kerr_ranks.cu`` and ``peer_sweeps.cu``.
+#: Goes before ``kerr.cu``, ``kerr_chunks.cu`` and ``kerr_one_sided.cu``.
 FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
+#: Shared arrays of phase groups beside what an operator keeps: power, phase rate and low-rank product.
+_ARRAYS = 3
+#: Threads of a block of ``kerr_chunks.cu``, and outputs that a thread of ``couple`` forms at once.
+_THREADS, _OUTPUTS = 256, 16
 
 
 def type_options(dtype) -> tuple[str, str]:
@@ -25,7 +28,7 @@ def type_options(dtype) -> tuple[str, str]:
 def tile(rows: int, dtype) -> tuple[int, int, int]:
     """Samples a block, rows of threads, and field rows a thread.
 
-    Measured on an H200 (docs/performance.md): a thread holds its share of two fields in registers, and small
+    Measured on an H200 (docs/performance.md): a thread holds its part of two fields in registers, and small
     blocks overlap the loads of one with the arithmetic of another. 8 rows a thread and about 256 threads a
     block came within 7 % of the copy bandwidth; in single precision 6 rows, and 16 when there are many.
     """
@@ -94,40 +97,100 @@ class CudaKerrLayout:
         self._device.launch(self._functions[name], (self.blocks,), block, arguments, shared)
 
 
-def _sweep(name: str, arrays: int) -> Callable[..., None]:
-    """The kernel of ``kerr.cu`` of that name; its last argument is the layout."""
+class CudaKerrChunkLayout:
+    """Rows of the own phase groups as the kernels of ``kerr_chunks.cu`` read them."""
 
-    def launch(_, *arguments) -> None:
-        arguments[-1].launch(name, arrays, *arguments[:-1])
-
-    return launch
+    def __init__(self, device, start, n: int, dtype):
+        start = np.asarray(start, np.int32)
+        self.rows, self.groups, self.n = int(start[-1]), start.size - 1, int(n)
+        self.start = device.asarray(start)
+        self.row_group = device.asarray(np.repeat(np.arange(self.groups), np.diff(start)).astype(np.int32))
+        self.errors = device.empty((self.rows * -(-self.n // _THREADS),), np.float64)
 
 
 class KerrKernels:
     """The kernels of ``kerr.py`` on one CUDA device."""
 
     KerrLayout = CudaKerrLayout
-    kerr_derivative = _sweep("kerr_derivative", 3)
-    kerr_rotate = _sweep("kerr_rotate", 3)
-    kerr_rotate_rk4 = _sweep("kerr_rotate_rk4", 8)
-    kerr_phase_rate = _sweep("kerr_phase_rate", 3)
-    rotate_mean = _sweep("rotate_mean", 2)
-    rk4ip_middle = _sweep("rk4ip_middle", 6)
+    KerrChunkLayout = CudaKerrChunkLayout
 
     def __init__(self, device):
         self._device = device
+        self._functions: dict = {}
 
-    def max_phase_rate(self, A, layout) -> float:
-        layout.most.fill(0)
-        layout.launch("max_phase_rate", 3, A, layout.most)
-        return float(layout.most.view(np.float64)[0])
+    # --- one rank ------------------------------------------------------------------------------------
 
-    def rk4ip_last(self, A, K, h, layout, error=None):
+    def kerr(self, operator: KerrOperator, A, K, h, layout, error=None):
         errors = np.uint64(0) if error is None else layout.errors
-        layout.launch("rk4ip_last", 6, A, K, h, errors)
+        layout.launch(f"kerr_{operator.name}", _ARRAYS + operator.numbers, A, K, float(h), errors)
         if error is not None:
             function = layout.module.get_function("reduce_sum")
             self._device.launch(function, (1,), (256,), (layout.errors, error, np.int64(layout.blocks)))
+
+    def kerr_phase_rate(self, A, rate, layout):
+        layout.launch("kerr_phase_rate", _ARRAYS, A, rate)
+
+    def rotate_mean(self, H, A, rate0, rate1, h, layout):
+        layout.launch("rotate_mean", 2, H, A, rate0, rate1, float(h))
+
+    def max_phase_rate(self, A, layout) -> float:
+        layout.most.fill(0)
+        layout.launch("max_phase_rate", _ARRAYS, A, layout.most)
+        return float(layout.most.view(np.float64)[0])
+
+    # --- chunks of several ranks ---------------------------------------------------------------------
+
+    def kerr_begin(self, operator: KerrOperator, A, K, t0, h, power, numbers, layout):
+        groups, m = power.shape
+        sizes = np.int64(groups * m), np.int64(layout.n), np.int64(m)
+        arguments = A, K, np.int64(t0), np.float64(h), power, numbers, *sizes, layout.start
+        self._launch(f"begin_{operator.name}", power.dtype, m, groups, arguments)
+
+    def couple(self, out, part, matrix, first):
+        if matrix.shape[1]:
+            self._couple("couple", matrix, out.shape[1], (out, part, matrix, np.int32(first)))
+        elif first:
+            out[...] = 0
+
+    def couple_advance(self, operator: KerrOperator, stage, rate, part, matrix, h, power, numbers, out):
+        arguments = np.int32(stage), rate, part, matrix, np.float64(h), power, numbers, out
+        self._couple(
+            f"couple_advance_{operator.name}", matrix, rate.shape[1], (*arguments, np.int64(rate.size))
+        )
+
+    def _couple(self, name: str, matrix, m: int, arguments: tuple):
+        own, others = matrix.shape
+        sizes = np.int32(own), np.int32(others), np.int64(m)
+        shared = others * _OUTPUTS * matrix.itemsize
+        self._launch(name, matrix.dtype, m, -(-own // _OUTPUTS), (*arguments, *sizes), shared)
+
+    def kerr_advance(self, operator: KerrOperator, stage, rate, h, power, numbers, out):
+        size = np.int64(rate.size)
+        arguments = np.int32(stage), rate, np.float64(h), power, numbers, out, size, size
+        self._launch(f"advance_{operator.name}", rate.dtype, rate.size, 1, arguments)
+
+    def kerr_update(self, operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
+        m = rate.shape[1]
+        errors = np.uint64(0) if error is None else layout.errors
+        sizes = np.int64(rate.size), np.int64(layout.n), np.int64(m)
+        arguments = A, K, np.int64(t0), rate, np.float64(h), numbers, errors, *sizes, layout.row_group
+        self._launch(f"update_{operator.name}", rate.dtype, m, layout.rows, arguments)
+        if error is not None:
+            error[...] = layout.errors[: layout.rows * -(-m // _THREADS)].sum()
+
+    def _launch(self, name: str, real, samples: int, layers: int, arguments: tuple, shared: int = 0):
+        """A kernel of ``kerr_chunks.cu``, a thread for each sample of each layer."""
+        key = name, np.dtype(real)
+        if key not in self._functions:
+            module = self._device.module(PACKAGE, "kerr_chunks.cu", type_options(real), (FORMULAS,))
+            self._functions[key] = module.get_function(name)
+        grid = (-(-samples // _THREADS), layers)
+        self._device.launch(self._functions[key], grid, (_THREADS,), arguments, shared)
+
+    def max_rate(self, theta) -> float:
+        return float(self._device.xp.abs(theta).max())
+
+    # --- linear propagation and norms ----------------------------------------------------------------
 
     def transfer_table(self, table, coefficients, domega, h):
         rows, n = table.shape

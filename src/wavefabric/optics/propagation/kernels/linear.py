@@ -8,7 +8,7 @@ import numpy as np
 from numba import prange
 
 from wavefabric.device.fma import fma
-from wavefabric.optics.propagation.kernels.tiles import PARALLEL, SERIAL, field_kernel
+from wavefabric.optics.propagation.kernels.kerr_formulas import PARALLEL, SERIAL, field_kernel
 from wavefabric.system.numba_cache import njit
 
 

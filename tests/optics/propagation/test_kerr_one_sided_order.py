@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 from order_of_ranks import Event, order
 
-from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import _SLOTS
+from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import _SLOTS
 
 
 def block(calls, ranks, rank):
-    """The same block of each rank in calls of so many rounds and tiles, as ``sweep`` of peer_sweeps.cu."""
+    """The same block of each rank in calls of so many rounds and tiles, as ``kerr`` of kerr_one_sided.cu."""
     others = [other for other in range(ranks) if other != rank]
     before, events = 0, []
 
@@ -67,5 +67,5 @@ def test_fewer_slots_are_too_few():
 
 
 def test_the_kernel_has_as_many_slots():
-    text = files("wavefabric.optics.propagation.kernels").joinpath("peer_sweeps.cu").read_text("utf-8")
+    text = files("wavefabric.optics.propagation.kernels").joinpath("kerr_one_sided.cu").read_text("utf-8")
     assert re.findall(r"#define SLOTS (\d+)", text) == [str(_SLOTS)]

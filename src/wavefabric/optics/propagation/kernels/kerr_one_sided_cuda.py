@@ -1,4 +1,4 @@
-"""Launches of ``peer_sweeps.cu``: sweeps of the Kerr operator over ranks, each one kernel."""
+"""Launches of ``kerr_one_sided.cu``: Kerr operators over ranks, each one kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.transports import SIGNALS
+from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import RankPhaseGroupCoupling
 
@@ -17,10 +18,12 @@ _TILES = {8: (64, 4), 4: (128, 2)}
 _OUTPUTS, _BLOCKS = 8, 2
 #: More multiprocessors than any GPU has so far, for estimates.
 _MULTIPROCESSORS = 192
-#: As in ``peer_sweeps.cu``: tiles whose powers have a slot, numbers of an own part in scratch, their tiles.
-_SLOTS, _NUMBERS, _RING = 4, 4, 2
+#: As in ``kerr_one_sided.cu``: tiles that have a slot; numbers of an own part in scratch, and their tiles.
+_SLOTS, _KEPT, _RING = 4, 4, 2
 
-#: ``Peers`` of ``peer_sweeps.cu``: numbers, then addresses.
+#: Names of the operators that are one kernel: those of one or two stages.
+OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last")
+#: ``Peers`` of ``kerr_one_sided.cu``: numbers, then addresses.
 _COUNTS = "ranks rank rows own parts first transfers from to padded"
 _ADDRESSES = "start row_part lane_start lane_part matrix slots sent scratch tiles late timeout"
 PEERS = np.dtype(
@@ -28,8 +31,8 @@ PEERS = np.dtype(
 )
 
 
-class PeerSweeps:
-    """Sweeps of the Kerr operator of one rank, for rows of ``n`` samples; collective.
+class OneSidedKerr:
+    """Kerr operators of one rank of several, for rows of ``n`` samples; collective.
 
     ``coupling`` as of `rank_phase_group_coupling`, ``dtype`` of the fields. ``received`` False leaves out the
     work on what others send. ``tile`` (samples, rows of threads) and ``blocks``, the same on all ranks, are
@@ -67,7 +70,7 @@ class PeerSweeps:
             device.asarray(matrix),
             slots.addresses,
             sent.addresses,
-            device.empty((self.blocks, _RING, _NUMBERS, own, samples), real),
+            device.empty((self.blocks, _RING, _KEPT, own, samples), real),
             device.zeros((self.blocks,), np.uint32),
         )
         #: Of each block, the squared local error of its tiles.
@@ -81,39 +84,24 @@ class PeerSweeps:
         # Kernels know addresses alone.
         self._kept = tables, slots, sent
         options = (*type_options(dtype), *definitions)
-        module = device.module(PACKAGE, "peer_sweeps.cu", options, (SIGNALS, FORMULAS))
-        names = "derivative", "rotate", "rk4ip_middle", "rk4ip_last"
-        self._kernels = {name: module.get_function(name) for name in names}
-        device.synchronize()  # sweeps may be in other streams
+        module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS, FORMULAS))
+        self._kernels = {name: module.get_function(name) for name in OPERATORS}
+        device.synchronize()  # kernels may be in other streams
 
-    def _launch(self, name: str, *arguments) -> None:
-        arguments = (*arguments, np.int64(self._n), self._peers)
-        self._device.launch(self._kernels[name], (self.blocks,), self._block, arguments)
-
-    def derivative(self, A, K) -> None:
-        """K ← N̂(A)A."""
-        self._launch("derivative", A, K)
-
-    def rotate(self, A, h: float) -> None:
-        """A ← exp(h N̂(A)) A."""
-        self._launch("rotate", A, np.float64(h))
-
-    def rk4ip_middle(self, A, K, h: float) -> None:
-        """k2 and k3 of RK4IP."""
-        self._launch("rk4ip_middle", A, K, np.float64(h))
-
-    def rk4ip_last(self, A, K, h: float, error=None) -> None:
-        """k4 of RK4IP and N̂(A)A of the new field; ``error``, one float64, gets the squared local error."""
-        self._launch("rk4ip_last", A, K, np.float64(h), np.uint64(0) if error is None else self.errors)
+    def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
+        """As `kerr` of ``kerr.py``, for `OPERATORS`; ``error``, one float64, is that of the own rows."""
+        errors = np.uint64(0) if error is None else self.errors
+        arguments = A, K, np.float64(h), errors, np.int64(self._n), self._peers
+        self._device.launch(self._kernels[operator.name], (self.blocks,), self._block, arguments)
         if error is not None:
             error[...] = self.errors.sum()
 
 
 def most_nbytes(coupling: RankPhaseGroupCoupling, n: int, dtype) -> int:
-    """Bytes that `PeerSweeps` holds for rows of ``n`` samples, on the largest GPU at most."""
+    """Bytes that `OneSidedKerr` holds for rows of ``n`` samples, on the largest GPU at most."""
     item = np.finfo(dtype).dtype.itemsize
     samples, _ = _TILES[item]
-    numbers = _SLOTS * 2 * sum(coupling.parts) + _RING * _NUMBERS * coupling.own_groups
+    numbers = _SLOTS * 2 * sum(coupling.parts) + _RING * _KEPT * coupling.own_groups
     return min(-(-n // samples), _BLOCKS * _MULTIPROCESSORS) * samples * numbers * item
 
 

@@ -7,6 +7,13 @@ import pytest
 from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
+from wavefabric.optics.propagation.operators import (
+    DERIVATIVE,
+    RK4IP_LAST,
+    RK4IP_MIDDLE,
+    ROTATE,
+    ROTATE_RK4,
+)
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -101,7 +108,7 @@ def case(request, place, kernels, size, dtype):
 def test_kerr_derivative(case, kernels):
     A = case.put(case.a)
     K = case.put(case.k)
-    kernels.kerr_derivative(A, K, case.layout)
+    kernels.kerr(DERIVATIVE, A, K, 0, case.layout)
     case.check(K, case.kerr(case.a))
     case.check(A, case.a)
 
@@ -109,7 +116,7 @@ def test_kerr_derivative(case, kernels):
 def test_kerr_rotate(case, kernels):
     for h in (0.7, -0.2):
         A = case.put(case.a)
-        kernels.kerr_rotate(A, h, case.layout)
+        kernels.kerr(ROTATE, A, A, h, case.layout)
         case.check(A, case.a * np.exp(1j * h * case.phase(case.a)))
 
 
@@ -120,7 +127,7 @@ def test_kerr_rotate_rk4(case, kernels):
     k3 = h * case.kerr(a + k2 / 2)
     k4 = h * case.kerr(a + k3)
     A = case.put(a)
-    kernels.kerr_rotate_rk4(A, h, case.layout)
+    kernels.kerr(ROTATE_RK4, A, A, h, case.layout)
     case.check(A, a + (k1 + 2 * k2 + 2 * k3 + k4) / 6)
 
 
@@ -155,7 +162,7 @@ def test_rk4ip_middle(case, kernels):
     k2 = h * case.kerr(a + k1 / 2)
     k3 = h * case.kerr(a + k2 / 2)
     A, K = case.put(a), case.put(case.k)
-    kernels.rk4ip_middle(A, K, h, case.layout)
+    kernels.kerr(RK4IP_MIDDLE, A, K, h, case.layout)
     case.check(A, a + k3)
     case.check(K, a + k1 / 6 + k2 / 3 + k3 / 3)
 
@@ -167,11 +174,11 @@ def test_rk4ip_last(case, kernels):
     new = s + k4 / 6
     error = np.linalg.norm(h * (k4 / h - case.kerr(new)) / 10)
     A, K = case.put(c), case.put(s)
-    kernels.rk4ip_last(A, K, h, case.layout)
+    kernels.kerr(RK4IP_LAST, A, K, h, case.layout)
     case.check(A, new)
     case.check(K, case.kerr(new))
     A, K, square = case.put(c), case.put(s), case.place.zeros((1,), np.float64)
-    kernels.rk4ip_last(A, K, h, case.layout, square)
+    kernels.kerr(RK4IP_LAST, A, K, h, case.layout, square)
     case.check(A, new)
     assert math.sqrt(float(case.place.to_host(square)[0])) == pytest.approx(
         error, rel=10 * TOLERANCE[case.dtype]
@@ -256,7 +263,7 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
     A[...] = place.asarray(field.astype(precision))
     seen = place.to_host(A)[1].real
     layout = kernels.KerrLayout(place, coupling, phases.size, precision)
-    kernels.kerr_rotate(A, 1.0, layout)
+    kernels.kerr(ROTATE, A, A, 1.0, layout)
     # The phase as the kernel has it: the square in the field's own precision.
     phase = (seen * seen).astype(float)
     got = place.to_host(A)[0].astype(complex)
@@ -271,12 +278,12 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 def test_cosine_minus_one_does_not_cancel(real):
-    from wavefabric.optics.propagation.kernels import tiles
+    from wavefabric.optics.propagation.kernels import kerr_formulas
 
     size = np.logspace(-12, 2, 1401)
     phase = np.concatenate([size, -size]).astype(real)
     c1, s = np.empty_like(phase), np.empty_like(phase)
-    tiles.rotation(phase, real(1), c1, s)
+    kerr_formulas.rotation(phase, real(1), c1, s)
     exact = phase.astype(np.longdouble)
     cosine, sine = -2 * np.sin(exact / 2) ** 2, np.sin(exact)
     epsilon = np.finfo(real).eps
@@ -300,7 +307,7 @@ def test_sums_do_not_depend_on_the_tile():
         layout.tile = tile
         layout.scratch = cpu.empty((1, 8, 5, tile), np.float64)
         A = case.put(case.a)
-        kernels.kerr_rotate(A, 0.7, layout)
+        kernels.kerr(ROTATE, A, A, 0.7, layout)
         outs.append(A)
     assert (outs[0] == outs[1]).all()
     assert (outs[0] == outs[2]).all()

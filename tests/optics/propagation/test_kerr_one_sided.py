@@ -1,4 +1,4 @@
-"""Sweeps over ranks that are one kernel, on emulated GPUs that are threads, against NumPy in complex128."""
+"""Kerr operators over ranks that are one kernel each, on emulated GPUs (threads), against NumPy."""
 
 import re
 from functools import partial
@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from one_gpu import some_examples
 
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import PEERS, PeerSweeps, share_out
+from wavefabric.optics.propagation import operators
+from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import (
+    OPERATORS,
+    PEERS,
+    OneSidedKerr,
+    share_out,
+)
 
 TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 #: Rows of the parts of each rank.
@@ -28,7 +34,7 @@ RANKS = {
 
 
 class Case:
-    """Fields of all ranks, γκ between all parts, and the sweeps in NumPy."""
+    """Fields of all ranks, γκ between all parts, and the operators in NumPy."""
 
     def __init__(self, sizes, n, dtype, seed=0):
         rng = np.random.default_rng(seed)
@@ -79,7 +85,7 @@ class Case:
         def work(comm):
             own = slice(self.rows[comm.rank], self.rows[comm.rank + 1])
             A, K = (comm.device.asarray(np.ascontiguousarray(field[own])) for field in (a, k))
-            sweeps = PeerSweeps(
+            kernels = OneSidedKerr(
                 comm.device,
                 comm,
                 self.coupling(comm.rank),
@@ -91,9 +97,9 @@ class Case:
             )
             error = comm.device.zeros((1,), np.float64)
             for name, *numbers in calls:
-                fields = (A,) if name == "rotate" else (A, K)
-                more = (error,) if name == "rk4ip_last" else ()
-                getattr(sweeps, name)(*fields, *numbers, *more)
+                operator = getattr(operators, name.upper())
+                second = A if name == "rotate" else K
+                kernels.kerr(operator, A, second, *numbers or (0,), error if name == "rk4ip_last" else None)
             comm.check()
             return *map(comm.device.to_host, (A, K)), float(error[0])
 
@@ -110,7 +116,7 @@ class Case:
 @pytest.mark.parametrize("sizes", RANKS)
 @pytest.mark.parametrize("n", [16, 100])
 def test_a_step_and_a_rotation(one_sided_ranks, sizes, n, dtype):
-    """All sweeps one after another, three of them more than once: slots and counters go on."""
+    """All operators one after another, three of them more than once: slots and counters go on."""
     case = Case(RANKS[sizes], n, dtype)
     h = 0.02
     calls = [
@@ -135,7 +141,7 @@ DRAWN = given(
     st.integers(1, 90),
     st.integers(1, 3),
     st.sampled_from([(8, 2), (16, 1), (4, 8)]),
-    st.lists(st.sampled_from(["derivative", "rk4ip_middle", "rk4ip_last", "rotate"]), min_size=1, max_size=5),
+    st.lists(st.sampled_from(OPERATORS), min_size=1, max_size=5),
     st.integers(0, 99),
 )
 
@@ -143,7 +149,7 @@ DRAWN = given(
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 @some_examples(10)
 @DRAWN
-def test_any_ranks_tiles_and_order_of_sweeps(one_sided_ranks, sizes, n, blocks, tile, names, seed):
+def test_any_ranks_tiles_and_order_of_operators(one_sided_ranks, sizes, n, blocks, tile, names, seed):
     check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed)
 
 
@@ -151,7 +157,7 @@ def test_any_ranks_tiles_and_order_of_sweeps(one_sided_ranks, sizes, n, blocks, 
 @pytest.mark.parametrize("one_sided_ranks", ["cuda"], indirect=True)
 @some_examples(6)
 @DRAWN
-def test_any_order_of_sweeps_on_one_gpu(one_sided_ranks, sizes, n, blocks, tile, names, seed):
+def test_any_order_of_operators_on_one_gpu(one_sided_ranks, sizes, n, blocks, tile, names, seed):
     """Few examples: each compiles kernels of its own."""
     check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed)
 
@@ -172,14 +178,14 @@ def test_a_rank_that_does_not_come_is_named(transports, monkeypatch):
     case = Case(RANKS["three"], 40, np.complex128)
 
     def work(comm):
-        sweeps = PeerSweeps(comm.device, comm, case.coupling(comm.rank), 40, case.dtype, tile=(8, 2))
+        kernels = OneSidedKerr(comm.device, comm, case.coupling(comm.rank), 40, case.dtype, tile=(8, 2))
         comm.check()
         if comm.rank != 1:
             return None
         rows = slice(case.rows[1], case.rows[2])
         A, K = (comm.device.asarray(np.ascontiguousarray(field[rows])) for field in (case.a, case.k))
         comm.device.launch = partial(EmulatedDevice.launch, comm.device)  # by this rank alone
-        sweeps.rk4ip_middle(A, K, 0.1)
+        kernels.kerr(operators.RK4IP_MIDDLE, A, K, 0.1)
         with pytest.raises(waiting.LateRank, match=r"^Kerr operator over ranks: rank [02] did not come"):
             comm.check()
         assert (case.a[rows] == A).all()
@@ -194,7 +200,7 @@ def test_ranks_that_share_a_gpu_are_refused(transports):
 
     def work(comm):
         with pytest.raises(InputError) as refused:
-            PeerSweeps(comm.device, comm, case.coupling(comm.rank), 40, case.dtype)
+            OneSidedKerr(comm.device, comm, case.coupling(comm.rank), 40, case.dtype)
         return str(refused.value)
 
     found = together(transports, "p2p", 2, work, gpus=[0, 0], make=EmulatedGpu)
@@ -226,7 +232,7 @@ def test_parts_are_shared_out_evenly(sizes, lanes):
 
 def test_the_structure_is_that_of_the_kernel():
     """The same members in the same order, laid out as C does."""
-    text = files("wavefabric.optics.propagation.kernels").joinpath("peer_sweeps.cu").read_text("utf-8")
+    text = files("wavefabric.optics.propagation.kernels").joinpath("kerr_one_sided.cu").read_text("utf-8")
     body = re.sub("//.*", "", text.split("struct Peers {")[1].split("};")[0])
     members = [name for line in body.split(";") for name in re.findall(r"(\w+)(?=,|$)", line.strip())]
     assert members == list(PEERS.names)

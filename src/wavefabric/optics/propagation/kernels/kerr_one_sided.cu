@@ -1,6 +1,6 @@
-// Sweeps of the Kerr operator over ranks, each one kernel: powers go straight into the memory of the other GPUs, and the
-// threads that need theirs wait for them. After signals.cu and kerr_formulas.cu; the kernels of kerr_ranks.py, which do
-// the same one after another, are the reference.
+// Kerr operators over ranks, each one kernel: powers go straight into the memory of the other GPUs, and the threads that
+// need theirs wait for them. After signals.cu and kerr_formulas.cu; the kernels of kerr_chunks.cu do the same one after
+// another, and those of kerr.py are the reference.
 //
 // A block works on tiles of TILE samples, on all ranks the same block on the same ones. While the powers of one
 // tile travel it sums those of the next and updates the rows of the one before, so what a tile needs of the fields
@@ -14,8 +14,8 @@
 
 #define SLOTS 4
 #define PARTS 32  // whose powers are in shared memory at once
-#define THETA 2
-#define RATE 3
+#define KEPT 4  // of an own part in scratch: what an operator keeps, and the rate of its last stage at the end
+#define RATE (KEPT - 1)
 
 struct Peers {
     int ranks, rank, rows, own, parts, first;  // parts of phase groups: own, of all ranks, first own one
@@ -27,13 +27,11 @@ struct Peers {
     const REAL *matrix;                        // (parts, padded) rad/(W m)
     REAL *const *slots;                        // of each rank: (blocks, SLOTS, 2, parts, TILE)
     unsigned *const *sent;                     // of each rank: (blocks, 2, ranks), by sender: tiles that are there
-    REAL *scratch;                             // (blocks, 2, 4, own, TILE)
+    REAL *scratch;                             // (blocks, 2, KEPT, own, TILE)
     unsigned *tiles;                           // (blocks,) in all calls before
     unsigned *late;
     unsigned long long timeout;
 };
-
-enum Kind { DERIVATIVE, ROTATE, MIDDLE, LAST };
 
 // Powers of PARTS parts of a tile, and their weights in the rates of the own parts.
 struct alignas(16) Shared {  // doubles are summed here too
@@ -50,10 +48,10 @@ struct Block {
     {
         return p.slots[rank] + (((Index)blockIdx.x * SLOTS + tile % SLOTS) * 2 + round) * p.parts * TILE;
     }
-    // Numbers of the own parts of a tile: |x|^2, Im x*y, theta or rate, (own, TILE).
+    // One of the numbers of the own parts of a tile, (own, TILE).
     __device__ __forceinline__ REAL *numbers(unsigned tile, int which) const
     {
-        return p.scratch + (((Index)blockIdx.x * 2 + tile % 2) * 4 + which) * p.own * TILE;
+        return p.scratch + (((Index)blockIdx.x * 2 + tile % 2) * KEPT + which) * p.own * TILE;
     }
     // Power of an own part at this thread's sample, to all ranks.
     __device__ __forceinline__ void send(REAL power, int part, unsigned tile, int round) const
@@ -117,10 +115,12 @@ struct Block {
     }
 };
 
-template <int KIND>
-__device__ __forceinline__ void sweep(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *given)
+// An operator of one or two stages.
+template <class Operator>
+__device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *given)
 {
-    constexpr int ROUNDS = KIND == MIDDLE || KIND == LAST ? 2 : 1;
+    constexpr int STAGES = Operator::STAGES;
+    static_assert(STAGES <= 2 && Operator::NUMBERS <= RATE, "slots and scratch are for so many");
     __shared__ Shared shared;
     const Peers p = *given;
     Block block = {p, shared, {p.late, p.timeout, false}};
@@ -128,6 +128,7 @@ __device__ __forceinline__ void sweep(REAL2 *A, REAL2 *K, double h, double *erro
     const Index tiles = (n + TILE - 1) / TILE;
     const int mine = tiles > blockIdx.x ? (tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;
     const unsigned before = p.tiles[blockIdx.x];
+    const Index stride = (Index)p.own * TILE;  // of the numbers of a part
     const auto sample = [&](int j) { return (blockIdx.x + (Index)j * gridDim.x) * TILE + x; };
     double error = 0;
 
@@ -137,77 +138,58 @@ __device__ __forceinline__ void sweep(REAL2 *A, REAL2 *K, double h, double *erro
         if (t < n)
             for (int i = p.lane_start[lane]; i < p.lane_start[lane + 1]; ++i) {
                 const int part = p.lane_part[i], end = p.start[part + 1];
-                Sums sums;
+                Sums sums = {};
 #pragma unroll 4
                 for (int r = p.start[part]; r < end; ++r) {
                     const REAL2 a = A[r * n + t];
-                    if (ROUNDS == 1) {
-                        sums.yy += power(a);
-                    } else {
-                        const REAL2 k = K[r * n + t];
-                        if (KIND == MIDDLE) sums.add(a, ahead(a, k, REAL(0.5 * h)));
-                        else sums.add(k, a);
-                    }
+                    sums.add(Operator::row(a, Operator::READS_K ? K[r * n + t] : a, h));
                 }
-                if (ROUNDS == 2) {
-                    block.numbers(tile, 0)[part * TILE + x] = sums.xx;
-                    block.numbers(tile, 1)[part * TILE + x] = sums.xy;
-                }
+                Operator::begin(sums, block.numbers(tile, 0) + part * TILE + x, stride);
                 block.send(sums.yy, part, tile, 0);
             }
         block.announce_tile(tile, 0);
     };
-    const auto second_round = [&](int j) {
+    const auto advance = [&](int j) {
         const unsigned tile = before + j;
         if (!block.await_tile(tile, 0)) return false;
-        const REAL factor = KIND == MIDDLE ? REAL(h) : REAL(h / 6.0);
-        const REAL *const yy = block.powers(p.rank, tile, 0) + (Index)p.first * TILE;
-        block.couple(tile, 0, [&](int part, REAL theta) {
+        const REAL *const powers = block.powers(p.rank, tile, 0) + (Index)p.first * TILE;
+        block.couple(tile, 0, [&](int part, REAL rate) {
             const int at = part * TILE + x;
-            block.numbers(tile, THETA)[at] = theta;
-            block.send(next_power(block.numbers(tile, 0)[at], yy[at], block.numbers(tile, 1)[at], factor * theta,
-                                  KIND == MIDDLE ? REAL(0.25) : REAL(1), KIND == MIDDLE ? REAL(1) : REAL(2)),
-                       part, tile, 1);
+            REAL *const numbers = block.numbers(tile, 0) + at;
+            numbers[0] = rate;  // the first of the numbers of operators of two stages
+            block.send(Operator::advance(0, rate, powers[at], numbers, stride, h), part, tile, 1);
         });
         block.announce_tile(tile, 1);
         return true;
     };
     const auto end = [&](int j) {
         const unsigned tile = before + j;
-        if (!block.await_tile(tile, ROUNDS - 1)) return false;
+        if (!block.await_tile(tile, STAGES - 1)) return false;
         REAL *const rates = block.numbers(tile, RATE);
-        block.couple(tile, ROUNDS - 1, [&](int part, REAL rate) { rates[part * TILE + x] = rate; });
+        block.couple(tile, STAGES - 1, [&](int part, REAL rate) { rates[part * TILE + x] = rate; });
         __syncthreads();
         const Index t = sample(j);
         if (t < n)
             for (int r = lane; r < p.rows; r += LANES) {
                 const int at = p.row_part[r] * TILE + x;
                 const Index here = r * n + t;
-                const REAL rate = rates[at];
-                if (KIND == DERIVATIVE) put(K + here, times_i(__ldcs(A + here), rate));
-                if (KIND == ROTATE) put(A + here, rotated(__ldcs(A + here), REAL(h) * rate));
-                if (ROUNDS == 2) {
-                    const REAL theta = block.numbers(tile, THETA)[at];
-                    const REAL2 a = __ldcs(A + here), k = __ldcs(K + here);
-                    Last now;
-                    if (KIND == MIDDLE) now = {middle(a, scaled(k, REAL(0.5 * h)), REAL(h) * theta, REAL(h) * rate)};
-                    else now = last(a, k, REAL(h / 6.0) * theta, rate);
-                    if (KIND == LAST && errors) error += 0.01 * h * h * squared_difference(now, h);
-                    put(A + here, now.a);
-                    put(K + here, now.k);
-                }
+                const REAL2 a = __ldcs(A + here), k = Operator::READS_K ? __ldcs(K + here) : a;
+                const Row now = Operator::update(a, k, rates[at], block.numbers(tile, 0) + at, stride, h);
+                if (Operator::MEASURES && errors) error += 0.01 * h * h * squared_difference(now, h);
+                if (Operator::WRITES_A) put(A + here, now.a);
+                if (Operator::WRITES_K) put(K + here, now.k);
             }
         return true;
     };
 
-    for (int j = 0; j < mine + ROUNDS; ++j) {
+    for (int j = 0; j < mine + STAGES; ++j) {
         if (j < mine) begin(j);
-        if (ROUNDS == 2 && 0 < j && j <= mine && !second_round(j - 1)) return;
-        if (j >= ROUNDS && !end(j - ROUNDS)) return;
+        if (STAGES == 2 && 0 < j && j <= mine && !advance(j - 1)) return;
+        if (j >= STAGES && !end(j - STAGES)) return;
     }
     __syncthreads();
     if (block.thread() == 0) p.tiles[blockIdx.x] = before + mine;
-    if (errors) {
+    if (Operator::MEASURES && errors) {
         double *const all = (double *)shared.values;
         static_assert(sizeof(shared.values) >= TILE * LANES * sizeof(double), "one a thread");
         all[block.thread()] = error;
@@ -219,20 +201,12 @@ __device__ __forceinline__ void sweep(REAL2 *A, REAL2 *K, double h, double *erro
     }
 }
 
-// Grid: as many blocks in all calls, all of them resident at once with those of the other ranks.
-#define SWEEP extern "C" __global__ void __launch_bounds__(TILE * LANES, 2)
-
-SWEEP derivative(REAL2 *A, REAL2 *K, Index n, const Peers *peers) { sweep<DERIVATIVE>(A, K, 0, nullptr, n, peers); }
-
-SWEEP rotate(REAL2 *A, double h, Index n, const Peers *peers) { sweep<ROTATE>(A, nullptr, h, nullptr, n, peers); }
-
-SWEEP rk4ip_middle(REAL2 *A, REAL2 *K, double h, Index n, const Peers *peers)
-{
-    sweep<MIDDLE>(A, K, h, nullptr, n, peers);
-}
-
-// errors: null, or one double a block for the squared local error.
-SWEEP rk4ip_last(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *peers)
-{
-    sweep<LAST>(A, K, h, errors, n, peers);
-}
+// Grid: as many blocks in all calls, all of them resident at once with those of the other ranks. errors: null, or one
+// double a block for the squared local error. Operators of more stages go through the kernels of kerr_chunks.cu.
+#define KERNEL(name, Operator)                                                                        \
+    extern "C" __global__ void __launch_bounds__(TILE * LANES, 2)                                     \
+    name(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *peers)                   \
+    {                                                                                                 \
+        kerr<Operator>(A, K, h, errors, n, peers);                                                    \
+    }
+KERR_OPERATORS_UP_TO_TWO_STAGES(KERNEL)

@@ -1,7 +1,11 @@
-"""Work on one tile of samples, shared by the Kerr kernels of one rank and of several.
+"""Formulas of the Kerr operators on one tile of samples, for the kernels of one rank and of several.
 
 A field tile is the real view (rows, 2m), real and imaginary parts interleaved; numbers of phase groups are
 (groups, m). Sums over a group run in row order, so that answers do not depend on the number of threads.
+
+A Runge–Kutta increment is i × (one real phase per group) × a field. Powers of intermediate fields therefore
+follow from three sums per group (|A|², |B|², Im A*B), and a kernel reads each field once however many stages
+its operator has.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ from wavefabric.system.numba_cache import njit
 
 SERIAL: dict[str, Any] = dict(nogil=True, error_model="numpy")
 PARALLEL: dict[str, Any] = dict(parallel=True, error_model="numpy")
+#: Operators as the functions below tell them apart, by the name of `KerrOperator`.
+NUMBER = {"derivative": 0, "rotate": 1, "rotate_rk4": 2, "rk4ip_middle": 3, "rk4ip_last": 4}
+_DERIVATIVE, _ROTATE, _ROTATE_RK4, _MIDDLE, _LAST = NUMBER.values()
 #: Bytes of one tile of one field: two fields and the sums stay in a 2 MiB L2 cache.
 TILE_BYTES = 1 << 18
 
@@ -66,7 +73,7 @@ def group_powers(a, start, out):
 
 
 @njit(**SERIAL)
-def group_sums(a, k, start, half, add, saa, sbb, sab):
+def _group_sums(a, k, start, half, add, saa, sbb, sab):
     """Sums of |a|², |b|² and Im a*b over the rows of each group; b is k, or a + half k if ``add``."""
     for g in range(start.size - 1):
         aa, bb, ab = saa[g], sbb[g], sab[g]
@@ -98,15 +105,15 @@ def add_product(matrix, p, first, out):
 
 
 @njit(**SERIAL)
-def add_power(saa, sbb, sab, theta, h, square, cross):
-    """saa += u (square u sbb − cross sab), u = h theta: the power after a Runge–Kutta increment, one group.
+def _next_power(xx, yy, xy, rate, h, square, cross, out):
+    """out = xx + u (square u yy − cross xy), u = h rate: the power after a Runge–Kutta increment, one group.
 
     |A + k2/2|² with k2 = iuB is |A|² − u Im A*B + u²|B|²/4; |S + k4/6|² with k4/6 = iuC is
     |S|² − 2u Im S*C + u²|C|².
     """
-    for t in range(saa.size):
-        u = h * theta[t]
-        saa[t] = fma(u, fma(square * u, sbb[t], -(cross * sab[t])), saa[t])
+    for t in range(xx.size):
+        u = h * rate[t]
+        out[t] = fma(u, fma(square * u, yy[t], -(cross * xy[t])), xx[t])
 
 
 @njit(**SERIAL)
@@ -160,7 +167,7 @@ def multiply(row, re, im):
 
 
 @njit(**SERIAL)
-def derivative(x, rate, y):
+def _derivative(x, rate, y):
     """y = i rate x."""
     for t in range(rate.size):
         re, im = x[2 * t], x[2 * t + 1]
@@ -169,7 +176,7 @@ def derivative(x, rate, y):
 
 
 @njit(**SERIAL)
-def rk4_power(q, p, f, mr, mi):
+def _rk4_power(q, p, f, mr, mi):
     """q = p |1 + f m|²: the power of A + f k when k = m A."""
     one = p.dtype.type(1)
     for t in range(p.size):
@@ -178,7 +185,7 @@ def rk4_power(q, p, f, mr, mi):
 
 
 @njit(**SERIAL)
-def rk4_multiplier(theta, h, f, weight, mr, mi, sr, si):
+def _rk4_multiplier(theta, h, f, weight, mr, mi, sr, si):
     """m ← i h theta (1 + f m), and s += weight m."""
     one = theta.dtype.type(1)
     for t in range(theta.size):
@@ -189,7 +196,7 @@ def rk4_multiplier(theta, h, f, weight, mr, mi, sr, si):
 
 
 @njit(**SERIAL)
-def update_middle(x, y, theta2, theta3, h, half, third):
+def _update_middle(x, y, theta2, theta3, h, half, third):
     """k2 and k3 of RK4IP, eq. (6c, 6d), in a row: x = A_I, y = k1/h become A_I + k3, A_I + k1/6 + k2/3 +
     k3/3.
     """
@@ -208,7 +215,7 @@ def update_middle(x, y, theta2, theta3, h, half, third):
 
 
 @njit(**SERIAL)
-def update_last(x, y, theta, rate, step, inverse, measure, total):
+def _update_last(x, y, theta, rate, step, inverse, measure, total):
     """k4 of RK4IP, eq. (6e, 6f), in a row: x ← y + k4/6, y ← N̂(x)x; ``total`` plus |k4/h − N̂(x)x|².
 
     ``step`` is h/6, ``inverse`` 1/h.
@@ -235,3 +242,78 @@ def largest(rate, most):
         if v > most or v != v:
             most = v
     return most
+
+
+# --- operators ---------------------------------------------------------------------------------------
+
+
+@njit(**SERIAL)
+def begin(op, a, k, start, h, power, numbers):
+    """``power`` ← the powers that the first phase rate comes from; ``numbers`` ← what later rates need.
+
+    ``numbers`` are (the operator's numbers, groups, m): of RK4IP, the first phase rate, |x|² and Im x*y,
+    where x is the field that the increment goes to and ``power`` is |y|²; of ``rotate_rk4``, |A|², and real
+    and imaginary parts of a stage's multiplier of A and of their weighted sum.
+    """
+    real = a.dtype.type
+    if op == _MIDDLE:
+        _group_sums(a, k, start, real(0.5 * h), True, numbers[1], power, numbers[2])
+    elif op == _LAST:
+        _group_sums(k, a, start, real(0), False, numbers[1], power, numbers[2])
+    else:
+        group_powers(a, start, power)
+        if op == _ROTATE_RK4:
+            numbers[0] = power
+            numbers[1:5] = real(0)
+
+
+@njit(**SERIAL)
+def advance(op, stage, rate, h, power, numbers, out):
+    """``out`` ← the power of the next stage, from rate and power of this one; ``out`` may be ``power``."""
+    real = rate.dtype.type
+    for g in range(rate.shape[0]):
+        if op == _MIDDLE:
+            _next_power(numbers[1, g], power[g], numbers[2, g], rate[g], real(h), real(0.25), real(1), out[g])
+        elif op == _LAST:
+            sixth = real(h) * real(1 / 6)
+            _next_power(numbers[1, g], power[g], numbers[2, g], rate[g], sixth, real(1), real(2), out[g])
+        elif op == _ROTATE_RK4:
+            mr, mi, sr, si = numbers[1, g], numbers[2, g], numbers[3, g], numbers[4, g]
+            weight = real((1 if stage == 0 else 2) / 6)
+            _rk4_multiplier(rate[g], real(h), real(_before(stage)), weight, mr, mi, sr, si)
+            _rk4_power(out[g], numbers[0, g], real(_before(stage + 1)), mr, mi)
+
+
+@njit(**SERIAL)
+def update(op, a, k, start, rate, h, numbers, re, im, measure, total):
+    """The rows from the phase rate of the last stage; ``re`` and ``im`` are scratch of one number a sample.
+
+    Returns ``total`` plus, if ``measure``, 100/h² times the squared local error.
+    """
+    real = a.dtype.type
+    step = real(h)
+    for g in range(start.size - 1):
+        if op == _ROTATE:
+            rotation(rate[g], step, re, im)
+        elif op == _ROTATE_RK4:
+            mr, mi, sr, si = numbers[1, g], numbers[2, g], numbers[3, g], numbers[4, g]
+            _rk4_multiplier(rate[g], step, real(_before(3)), real(1 / 6), mr, mi, sr, si)
+        for r in range(start[g], start[g + 1]):
+            if op == _DERIVATIVE:
+                _derivative(a[r], rate[g], k[r])
+            elif op == _ROTATE:
+                multiply(a[r], re, im)
+            elif op == _ROTATE_RK4:
+                multiply(a[r], numbers[3, g], numbers[4, g])
+            elif op == _MIDDLE:
+                _update_middle(a[r], k[r], numbers[0, g], rate[g], step, real(0.5 * h), real(1 / 3))
+            elif op == _LAST:
+                sixth, inverse = step * real(1 / 6), real(1 / h)
+                total = _update_last(a[r], k[r], numbers[0, g], rate[g], sixth, inverse, measure, total)
+    return total
+
+
+@njit(**SERIAL)
+def _before(stage):
+    """How much of the increment before goes into the argument of a stage of RK4."""
+    return 0.0 if stage == 0 else 1.0 if stage == 3 else 0.5

@@ -8,7 +8,7 @@ from fake_gpus import EmulatedGpu, together
 from fibre_cases import ALL, RATE, distance, make_fibre, smooth_field
 
 from wavefabric.errors import LateRank
-from wavefabric.optics.propagation.kernels.peer_sweeps_cuda import most_nbytes
+from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
 from wavefabric.optics.propagation.operators_ranks import RankOperators
 from wavefabric.optics.propagation.propagate import (
     PropagationOptions,
@@ -83,7 +83,7 @@ def test_memory_of_slots_and_scratch_is_counted(transports, monkeypatch):
     def work(comm):
         options, device = PropagationOptions(step=100.0, split=[2, 3]), comm.device
         made = Propagator(FIBRE, 96, RATE, device, options, comm)
-        tables, slots, _ = made.operators.sweeps._kept
+        tables, slots, _ = made.operators.one_sided._kept
         taken = slots.own.nbytes + tables[-2].nbytes
         with_and_without = [
             memory_needed(FIBRE, 96, options, device, made.share, one_sided) for one_sided in (True, False)

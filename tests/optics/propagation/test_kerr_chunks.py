@@ -1,4 +1,4 @@
-"""Kernels of the Kerr operator over ranks, against plain NumPy in complex128, on CPU and CUDA."""
+"""Kernels of the Kerr operators over ranks against plain NumPy in complex128, on CPU and CUDA."""
 
 import math
 
@@ -7,6 +7,13 @@ import pytest
 from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
+from wavefabric.optics.propagation.operators import (
+    DERIVATIVE,
+    RK4IP_LAST,
+    RK4IP_MIDDLE,
+    ROTATE,
+    ROTATE_RK4,
+)
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: Rows of each own phase group; samples a row; the chunk (first sample, samples).
@@ -33,7 +40,7 @@ def place(request):
 
 @pytest.fixture(scope="module")
 def kernels(place):
-    return place.kernels("wavefabric.optics.propagation.kernels.kerr_ranks")
+    return place.kernels("wavefabric.optics.propagation.kernels.kerr")
 
 
 class Case:
@@ -50,7 +57,7 @@ class Case:
         draw = self.rng.standard_normal((2, self.start[-1], n, 2)).view(complex)[..., 0]
         # Rounded to the type first: references start from what the kernels see.
         self.a, self.k = (0.5 * draw).astype(dtype).astype(complex)
-        self.layout = kernels.RankKerrLayout(place, self.start, n, dtype)
+        self.layout = kernels.KerrChunkLayout(place, self.start, n, dtype)
 
     @property
     def A(self):
@@ -72,6 +79,11 @@ class Case:
 
     def garbage(self, *shape):
         return self.put(np.full(shape or self.shape, np.nan))
+
+    @property
+    def nothing(self):
+        """The numbers of an operator that keeps none."""
+        return self.garbage(0, *self.shape)
 
     def sums(self, rows):
         """Sums over the rows of each group, within the chunk."""
@@ -114,23 +126,33 @@ def case(request, place, kernels, shape):
     return Case(place, kernels, *shape, request.param)
 
 
-def test_group_power(case, kernels):
-    p = case.garbage()
-    kernels.group_power(case.A, case.t0, p, case.layout)
-    case.check(p, case.sums(abs(case.a) ** 2))
+def begin(case, kernels, operator, h, numbers=None):
+    """Powers of the first stage, and what later stages need."""
+    power = case.garbage()
+    numbers = case.garbage(operator.numbers, *case.shape) if numbers is None else numbers
+    kernels.kerr_begin(operator, case.A, case.K, case.t0, h, power, numbers, case.layout)
+    return power, numbers
 
 
-def test_sums_of_the_two_sweeps(case, kernels):
-    one, two, cross = case.garbage(), case.garbage(), case.garbage()
+@pytest.mark.parametrize("operator", [DERIVATIVE, ROTATE, ROTATE_RK4], ids=lambda operator: operator.name)
+def test_powers_of_groups(case, kernels, operator):
+    power, numbers = begin(case, kernels, operator, 0.7)
+    case.check(power, case.sums(abs(case.a) ** 2))
+    if operator is ROTATE_RK4:
+        case.check(numbers[0], case.sums(abs(case.a) ** 2))
+        assert (case.place.to_host(numbers[1:]) == 0).all()
+
+
+def test_sums_of_rk4ip(case, kernels):
     b = case.a + 0.35 * case.k
-    kernels.group_sums_middle(case.A, case.K, case.t0, 0.7, one, two, cross, case.layout)
-    case.check(one, case.sums(abs(case.a) ** 2))
-    case.check(two, case.sums(abs(b) ** 2))
-    case.check(cross, case.sums((case.a.conj() * b).imag))
-    kernels.group_sums_last(case.A, case.K, case.t0, one, two, cross, case.layout)
-    case.check(one, case.sums(abs(case.a) ** 2))
-    case.check(two, case.sums(abs(case.k) ** 2))
-    case.check(cross, case.sums((case.k.conj() * case.a).imag))
+    power, numbers = begin(case, kernels, RK4IP_MIDDLE, 0.7)
+    case.check(power, case.sums(abs(b) ** 2))
+    case.check(numbers[1], case.sums(abs(case.a) ** 2))
+    case.check(numbers[2], case.sums((case.a.conj() * b).imag))
+    power, numbers = begin(case, kernels, RK4IP_LAST, 0.7)
+    case.check(power, case.sums(abs(case.a) ** 2))
+    case.check(numbers[1], case.sums(abs(case.k) ** 2))
+    case.check(numbers[2], case.sums((case.k.conj() * case.a).imag))
 
 
 @pytest.mark.parametrize("theirs", [1, 3, 17])
@@ -144,110 +166,106 @@ def test_couple(case, kernels, theirs):
     case.check(out, own @ mine + matrix @ part)
 
 
-def test_power_middle_is_that_of_a_and_half_k2(case, kernels):
+def test_power_of_a_and_half_k2(case, kernels):
     """Parts of a group add up: the power of own rows follows from their own sums and the group's phase."""
-    theta, h = case.draw(), 0.7
-    b = case.a + h / 2 * case.k
-    k2 = 1j * h * case.rows(theta) * b
-    one, two, cross = (case.garbage() for _ in range(3))
-    kernels.group_sums_middle(case.A, case.K, case.t0, h, one, two, cross, case.layout)
-    kernels.power_middle(one, two, cross, case.put(theta), h)
-    case.check(one, case.sums(abs(case.a + k2 / 2) ** 2))
+    rate, h = case.draw(), 0.7
+    k2 = 1j * h * case.rows(rate) * (case.a + h / 2 * case.k)
+    power, numbers = begin(case, kernels, RK4IP_MIDDLE, h)
+    out = case.garbage()
+    kernels.kerr_advance(RK4IP_MIDDLE, 0, case.put(rate), h, power, numbers, out)
+    case.check(out, case.sums(abs(case.a + k2 / 2) ** 2))
 
 
-def test_power_last_is_that_of_the_new_field(case, kernels):
-    theta, h = case.draw(), 0.7
-    k4 = 1j * h * case.rows(theta) * case.a
-    scc, sss, ssc = (case.garbage() for _ in range(3))
-    kernels.group_sums_last(case.A, case.K, case.t0, scc, sss, ssc, case.layout)
-    kernels.power_last(sss, scc, ssc, case.put(theta), h)
-    case.check(sss, case.sums(abs(case.k + k4 / 6) ** 2))
+def test_power_of_the_new_field(case, kernels):
+    rate, h = case.draw(), 0.7
+    k4 = 1j * h * case.rows(rate) * case.a
+    power, numbers = begin(case, kernels, RK4IP_LAST, h)
+    out = case.garbage()
+    kernels.kerr_advance(RK4IP_LAST, 0, case.put(rate), h, power, numbers, out)
+    case.check(out, case.sums(abs(case.k + k4 / 6) ** 2))
 
 
-@pytest.mark.parametrize("name", ["middle", "last"])
+@pytest.mark.parametrize("operator", [RK4IP_MIDDLE, RK4IP_LAST], ids=lambda operator: operator.name)
 @pytest.mark.parametrize("parts", [2, 19])
-def test_coupling_of_all_parts_with_the_power_that_follows(case, kernels, name, parts):
+def test_coupling_of_all_parts_with_the_power_that_follows(case, kernels, operator, parts):
     matrix, part, h = case.draw(case.shape[0], parts), case.draw(parts, case.m), 0.7
-    one, two, cross = case.draw(), case.draw(), case.draw()
-    arrays = [case.put(value) for value in (one, two, cross)]
-    theta = case.garbage()
-    getattr(kernels, f"couple_{name}")(theta, case.put(part), case.put(matrix), *arrays, h)
-    case.check(theta, matrix @ part)
-    u = h * (matrix @ part) * (1 if name == "middle" else 1 / 6)
-    square, times = (0.25, 1) if name == "middle" else (1, 2)
-    case.check(arrays[0], one + u * (square * u * two - times * cross))
+    yy, xx, xy = case.draw(), case.draw(), case.draw()
+    power, numbers, out = case.put(yy), case.put(np.stack([0 * xx, xx, xy])), case.garbage()
+    # As the operators over ranks do: the rate is the first of the numbers that the update reads.
+    kernels.couple_advance(operator, 0, numbers[0], case.put(part), case.put(matrix), h, power, numbers, out)
+    case.check(numbers[0], matrix @ part)
+    u = h * (matrix @ part) * (1 if operator is RK4IP_MIDDLE else 1 / 6)
+    square, times = (0.25, 1) if operator is RK4IP_MIDDLE else (1, 2)
+    case.check(out, xx + u * (square * u * yy - times * xy))
 
 
-def test_finish_derivative(case, kernels):
+def test_derivative(case, kernels):
     rate, A, K = case.draw(), case.A, case.K
-    kernels.finish_derivative(A, K, case.t0, case.put(rate), case.layout)
+    kernels.kerr_update(DERIVATIVE, A, K, case.t0, case.put(rate), 0, case.nothing, case.layout)
     case.check_field(K, case.k, 1j * case.rows(rate) * case.a)
     assert (case.place.to_host(A) == case.a.astype(case.dtype)).all()
 
 
-def test_finish_rotate(case, kernels):
+def test_rotate(case, kernels):
     rate, A = case.draw(), case.A
-    kernels.finish_rotate(A, case.t0, case.put(rate), -1.3, case.layout)
+    kernels.kerr_update(ROTATE, A, A, case.t0, case.put(rate), -1.3, case.nothing, case.layout)
     case.check_field(A, case.a, case.a * np.exp(-1.3j * case.rows(rate)))
 
 
-def test_finish_rotate_keeps_the_precision_of_small_phases(place, kernels):
+def test_rotation_keeps_the_precision_of_small_phases(place, kernels):
     """Where 1 + iφ rounds to 1 in the real part, the imaginary part of a real field is φ itself."""
     case = Case(place, kernels, [1, 1], 1400, (0, 1400), np.complex64)
     rate = np.stack([np.logspace(-12, -2, 1400)] * 2).astype(np.float32)
     A = case.put(np.ones((2, 1400), complex))
-    kernels.finish_rotate(A, 0, case.put(rate), 1.0, case.layout)
+    kernels.kerr_update(ROTATE, A, A, 0, case.put(rate), 1.0, case.nothing, case.layout)
     got = place.to_host(A).imag.astype(float)
     assert (abs(got - np.sin(rate.astype(float))) <= 4 * np.finfo(np.float32).eps * rate).all()
 
 
-def test_finish_multiply(case, kernels):
-    sr, si, A = case.draw(), case.draw(), case.A
-    kernels.finish_multiply(A, case.t0, case.put(sr), case.put(si), case.layout)
-    case.check_field(A, case.a, case.a * (1 + case.rows(sr) + 1j * case.rows(si)))
+def test_rk4_of_the_rotation(case, kernels):
+    """Four stages, each with a rate of its own: an increment is one multiplier a group times A."""
+    h, rates, A = 0.6, [case.draw() for _ in range(4)], case.A
+    power, numbers = begin(case, kernels, ROTATE_RK4, h)
+    start = case.sums(abs(case.a) ** 2)
+    m, total = 0, 0
+    for stage, (before, weight) in enumerate([(0, 1 / 6), (0.5, 1 / 3), (0.5, 1 / 3), (1, 1 / 6)]):
+        case.check(power, start * abs(1 + before * m) ** 2)
+        m = 1j * h * rates[stage] * (1 + before * m)
+        total = total + weight * m
+        rate = case.put(rates[stage])
+        if stage < 3:
+            kernels.kerr_advance(ROTATE_RK4, stage, rate, h, power, numbers, power)
+        else:
+            kernels.kerr_update(ROTATE_RK4, A, A, case.t0, rate, h, numbers, case.layout)
+    case.check_field(A, case.a, case.a * (1 + case.rows(total.real) + 1j * case.rows(total.imag)))
 
 
-def test_finish_middle(case, kernels):
+def test_rk4ip_middle(case, kernels):
     h, a, A, K = 0.3, case.a, case.A, case.K
-    theta2, theta3 = case.draw(), case.draw()
-    k2 = 1j * h * case.rows(theta2) * (a + h / 2 * case.k)
-    k3 = 1j * h * case.rows(theta3) * (a + k2 / 2)
-    kernels.finish_middle(A, K, case.t0, case.put(theta2), case.put(theta3), h, case.layout)
+    first, second = case.draw(), case.draw()
+    k2 = 1j * h * case.rows(first) * (a + h / 2 * case.k)
+    k3 = 1j * h * case.rows(second) * (a + k2 / 2)
+    numbers = case.put(np.stack([first, first, first]))
+    kernels.kerr_update(RK4IP_MIDDLE, A, K, case.t0, case.put(second), h, numbers, case.layout)
     case.check_field(A, a, a + k3)
     case.check_field(K, case.k, a + h * case.k / 6 + k2 / 3 + k3 / 3)
 
 
 @pytest.mark.parametrize("measure", [False, True])
-def test_finish_last(case, kernels, measure):
-    h, theta, rate = 0.35, case.draw(), case.draw()
-    k4 = 1j * h * case.rows(theta) * case.a
+def test_rk4ip_last(case, kernels, measure):
+    h, first, rate = 0.35, case.draw(), case.draw()
+    k4 = 1j * h * case.rows(first) * case.a
     new = case.k + k4 / 6
     slope = 1j * case.rows(rate) * new
     A, K, errors = case.A, case.K, case.place.zeros((3,), np.float64)
-    error = errors[1:2] if measure else None
-    kernels.finish_last(A, K, case.t0, case.put(theta), case.put(rate), h, case.layout, error)
+    error, numbers = errors[1:2] if measure else None, case.put(np.stack([first, first, first]))
+    kernels.kerr_update(RK4IP_LAST, A, K, case.t0, case.put(rate), h, numbers, case.layout, error)
     case.check_field(A, case.a, new)
     case.check_field(K, case.k, slope)
     square = np.linalg.norm(h * (k4 / h - slope)[:, case.window] / 10) ** 2
     got = case.place.to_host(errors)
     assert got[1] == (pytest.approx(square, rel=20 * TOLERANCE[case.dtype]) if measure else 0)
     assert (got[[0, 2]] == 0).all()
-
-
-def test_stages_of_rk4(case, kernels):
-    p, theta, m0, s0 = abs(case.draw()), case.draw(), case.draw(2, *case.shape), case.draw(2, *case.shape)
-    f, weight, h = 0.5, 1 / 3, 0.6
-    mr, mi, sr, si = (case.put(x) for x in (*m0, *s0))
-    q = case.garbage()
-    factor = 1 + f * (m0[0] + 1j * m0[1])
-    kernels.stage_power(q, case.put(p), f, mr, mi)
-    case.check(q, p * abs(factor) ** 2)
-    kernels.stage_multiplier(case.put(theta), h, f, weight, mr, mi, sr, si)
-    m = 1j * h * theta * factor
-    case.check(mr, m.real)
-    case.check(mi, m.imag)
-    case.check(sr, s0[0] + weight * m.real)
-    case.check(si, s0[1] + weight * m.imag)
 
 
 def test_max_rate(case, kernels):
