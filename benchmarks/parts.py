@@ -59,7 +59,7 @@ _1G, _256K = "--sizes 64K:1G --repeats 3", "--sizes 4K:256K --repeats 1"
 
 
 def _collective(tiers: tuple[int, int], collective: str, names: str, kernels: bool = False) -> list[Kind]:
-    """A kind for each algorithm, by copies or by kernels that store in other GPUs."""
+    """A kind for each algorithm, by copies or one-sided."""
     more = "--transports p2p --protocols signals,packets --graph" if kernels else "--transports {fast}"
     end = ("p2p", f"{_ON_FABRIC} --model kernel") if kernels else ("mpi", _ON_FABRIC)
     found = []

@@ -2,7 +2,7 @@
 # Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
 #   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
 #   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused passes
-#   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then with kernels that store in other GPUs
+#   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then one-sided
 set -u
 python=${PYTHON:-python3} status=0
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"

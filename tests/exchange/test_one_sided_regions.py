@@ -1,7 +1,5 @@
 """Boxes that kernels put into other ranks' memory, on emulated GPUs that are threads, and on one GPU."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from fake_gpus import EmulatedGpu, together
@@ -119,7 +117,7 @@ def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     """And what has not come is not written."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Timeout", partial(waiting.Timeout, seconds=1e-6))
+    monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
 
     def work(comm):
         exchange = region_exchange(comm, one_each_way(2), SEND, RECEIVE, np.float64)

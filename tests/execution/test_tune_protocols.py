@@ -117,7 +117,7 @@ def test_wrong_data_of_one_protocol_do_not_count_against_others(transports, monk
 def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatch):
     def check_and_time(ranks, comm, plan, work, buffers, repeats):
         if hasattr(work.__self__, "_timeout"):
-            work.__self__._timeout._late._word[0] = 1 + 1  # what the kernel writes
+            work.__self__._timeout._late[0] = 1 + 1  # what the kernel writes
         return {"us": 1.0, "wrong": 0}
 
     monkeypatch.setattr(module, "check_and_time", check_and_time)

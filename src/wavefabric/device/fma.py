@@ -7,7 +7,7 @@ of an answer. Asked for by name it is always the same.
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import binding
 from numba import types
@@ -26,21 +26,19 @@ def _has_instruction() -> bool:
 FUSED = _has_instruction()
 
 
-if TYPE_CHECKING:
+@intrinsic
+def _fma(typing_context, a, b, c):  # pyright: ignore
+    """a b + c for three numbers of one type, float32 or float64."""
+    if not (isinstance(a, types.Float) and a == b == c):
+        raise TypingError(f"fma takes three numbers of one floating type, not {a}, {b}, {c}")
 
-    def fma(a: Any, b: Any, c: Any) -> Any: ...
+    def generate(context, builder, signature, values):
+        if FUSED:
+            return builder.fma(*values)
+        return builder.fadd(builder.fmul(values[0], values[1]), values[2])
 
-else:
+    return a(a, b, c), generate
 
-    @intrinsic
-    def fma(typing_context, a, b, c):
-        """a b + c for three numbers of one type, float32 or float64; in compiled code only."""
-        if not (isinstance(a, types.Float) and a == b == c):
-            raise TypingError(f"fma takes three numbers of one floating type, not {a}, {b}, {c}")
 
-        def generate(context, builder, signature, values):
-            if FUSED:
-                return builder.fma(*values)
-            return builder.fadd(builder.fmul(values[0], values[1]), values[2])
-
-        return a(a, b, c), generate
+#: Call from compiled code: ``fma(a, b, c)``.
+fma: Any = _fma

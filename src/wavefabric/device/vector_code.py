@@ -89,11 +89,7 @@ class VectorCode:
     def index(self, *terms):
         """Sum of terms: whole numbers, values, or pairs (value, whole number) for their product."""
         total, constant = None, 0
-        for term in terms:
-            if isinstance(term, int):
-                constant += term
-                continue
-            value, factor = term if isinstance(term, tuple) else (term, 1)
+        for value, factor in (term if isinstance(term, tuple) else (term, 1) for term in terms):
             if isinstance(value, int):
                 constant += value * factor
                 continue

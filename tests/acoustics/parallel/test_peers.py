@@ -108,7 +108,7 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
     """Until all other ranks have sent it in this call, whatever was sent before; who has not is named."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Timeout", partial(waiting.Timeout, seconds=1e-6))
+    monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
     problem = noise_problem((10, 7, 6), *CASES[0])
 
     def work(comm):

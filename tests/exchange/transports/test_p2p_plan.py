@@ -122,7 +122,7 @@ def test_a_rank_that_does_not_come_is_named(transports):
         buffers = buffers_of(comm, schedule, "float32")
         exchange = comm.bind(schedule, buffers, "signals")
         exchange.check()
-        exchange._timeout._late._word[0] = 1 + 1  # what the kernel writes
+        exchange._timeout._late[0] = 1 + 1  # what the kernel writes
         for call in (exchange.check, exchange.run, exchange.start):
             with pytest.raises(
                 RuntimeError, match="ring all-reduce: rank 1 did not come to the exchange in time"
@@ -138,7 +138,7 @@ def test_a_late_rank_is_named_again_and_nothing_is_under_way(transports):
 
     def work(comm):
         exchange = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
-        exchange._timeout._late._word[0] = 1
+        exchange._timeout._late[0] = 1
         for _ in range(2):
             with pytest.raises(transports.waiting.LateRank, match="rank 0 did not come"):
                 exchange.start()
@@ -156,7 +156,7 @@ def test_the_communicator_knows_of_late_ranks(transports):
         other = comm.bind(schedule, buffers_of(comm, schedule, "float32"), "packets")
         comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
         comm.check()
-        other._timeout._late._word[0] = 2
+        other._timeout._late[0] = 2
         with pytest.raises(transports.waiting.LateRank, match="rank 1 did not come"):
             comm.check()
         del other
@@ -187,17 +187,17 @@ def test_one_call_at_a_time(transports):
 def test_what_kernels_read_outlives_their_exchange(transports, monkeypatch):
     """A kernel that still runs finds no number of others where it looks whether to give up."""
     module, waits = transports.waiting, []
-    monkeypatch.setattr(module._HostWord, "_free", [])
+    monkeypatch.setattr(module.Timeout, "_free", [])
     monkeypatch.setattr(module.cupy.cuda.runtime, "deviceSynchronize", lambda: waits.append(1))
-    first, second = module._HostWord(), module._HostWord()
-    assert first.address != second.address
-    address = first.address
-    first._word[0] = 7
+    first, second = module.Timeout("one"), module.Timeout("other")
+    assert first.arguments[0] != second.arguments[0]
+    address = first.arguments[0]
+    first._late[0] = 7
     del first
-    assert len(module._HostWord._free) == 1
+    assert len(module.Timeout._free) == 1
     assert waits == []
-    again = module._HostWord()
-    assert (again.address, again.value, waits) == (address, 0, [1])
+    again = module.Timeout("one")
+    assert (again.arguments[0], again._late[0], waits) == (address, 0, [1])
 
 
 def test_tables_are_there_before_calls_in_other_streams(transports, monkeypatch):

@@ -174,7 +174,7 @@ def check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed):
 def test_a_rank_that_does_not_come_is_named(transports, monkeypatch):
     """And nothing is done with what has not come."""
     waiting = transports.waiting
-    monkeypatch.setattr(waiting, "Timeout", partial(waiting.Timeout, seconds=1e-6))
+    monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
     case = Case(RANKS["three"], 40, np.complex128)
 
     def work(comm):

@@ -15,9 +15,9 @@ from wavefabric.exchange.program import Level, Program, Span
 class Exchange:
     """A schedule bound to buffers (1-D arrays), to be run many times; within one rank only copies.
 
-    A transport moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. What is to
-    be added arrives in ``scratch`` and is added in the schedule's order, so that sums do not depend on
-    timing.
+    A transport moves one level: ``_begin``, ``_wait`` for what comes from one peer, ``_complete``. For each
+    level ``_sent`` and ``_received`` have the parts of arrays that go out and come in, each with its `Span`.
+    What is to be added arrives in ``scratch`` and is added in the schedule's order, whatever the timing.
     """
 
     def __init__(self, program: Program, buffers: list, scratch, transport: Any):

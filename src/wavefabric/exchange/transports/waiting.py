@@ -13,7 +13,7 @@ import numpy as np
 
 from wavefabric.errors import InputError, LateRank
 
-#: Seconds that a kernel waits for another rank, unless told otherwise.
+#: Seconds that a kernel waits for another rank.
 TIMEOUT = 120.0
 
 
@@ -23,18 +23,28 @@ class Timeout:
     ``name`` is what the ranks do together, for messages; ``multiprocessors`` has each rank's GPU at least.
     """
 
-    def __init__(self, name: str, seconds: float = TIMEOUT, multiprocessors: int = 1):
-        self._name, self._late = name, _HostWord()
-        self.multiprocessors = multiprocessors
+    #: Memory of the host that GPUs write. A kernel may still read it: those that follow get it, not CuPy.
+    _free: ClassVar[list[Any]] = []
+
+    def __init__(self, name: str, multiprocessors: int = 1):
+        if self._free:
+            cupy.cuda.runtime.deviceSynchronize()
+        self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
+        self._late = np.frombuffer(self._memory, np.uint32, 1)  # 1 + the rank that did not come
+        self._late[0] = 0
+        self._name, self.multiprocessors = name, multiprocessors
         #: Whether kernels send and wait at all; not where the cost of everything else is measured.
         self.waits = True
         #: Of a kernel: where it says who did not come (see ``signals.cu``), and nanoseconds.
-        self.arguments = np.uint64(self._late.address), np.uint64(round(seconds * 1e9))
+        self.arguments = np.uint64(self._memory.ptr), np.uint64(round(TIMEOUT * 1e9))
+
+    def __del__(self):
+        self._free.append(self._memory)
 
     def check(self) -> None:
         """Raise `LateRank` if a rank did not come in time, as far as is known by now."""
-        if self._late.value:
-            raise LateRank(f"{self._name}: rank {self._late.value - 1} did not come to the exchange in time")
+        if late := int(self._late[0]):
+            raise LateRank(f"{self._name}: rank {late - 1} did not come to the exchange in time")
 
 
 def multiprocessors(transport) -> int:
@@ -51,28 +61,3 @@ def multiprocessors(transport) -> int:
         ranks = ", ".join(map(str, shared))
         raise InputError(f"protocol: ranks {ranks} share a GPU; allowed: copies, or a GPU for each rank")
     return min(count for _, count in gpus)
-
-
-class _HostWord:
-    """A number in memory of the host that GPUs read and write too.
-
-    Memory is kept for words that follow: CuPy would give it to others while a kernel still reads it.
-    """
-
-    _free: ClassVar[list[Any]] = []
-
-    def __init__(self):
-        if self._free:
-            cupy.cuda.runtime.deviceSynchronize()
-        self._memory = self._free.pop() if self._free else cupy.cuda.alloc_pinned_memory(4)
-        self._word = np.frombuffer(self._memory, np.uint32, 1)
-        self._word[0] = 0
-        self.address = int(self._memory.ptr)
-
-    def __del__(self):
-        self._free.append(self._memory)
-
-    @property
-    def value(self) -> int:
-        """What it is now."""
-        return int(self._word[0])
