@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from wavefabric.errors import InputError
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.lanes import ranges
+
+Task = TypeVar("Task")
 
 
 def execution_order(graph: TaskGraph) -> list[int]:
@@ -20,26 +24,34 @@ def execution_order(graph: TaskGraph) -> list[int]:
     InputError
         If tasks wait for each other in a circle.
     """
-    followers: list[list[int]] = [[] for _ in range(len(graph))]
-    missing = [0] * len(graph)
-    pairs = [(other, task) for task, waits in enumerate(graph.waits) for other in waits]
+    waits = {task: list(others) for task, others in enumerate(graph.waits)}
     for program in graph.program:
-        pairs += pairwise(program)
-    for other, task in pairs:
-        followers[other].append(task)
-        missing[task] += 1
-    ready = [task for task, count in enumerate(missing) if not count]
+        for before, after in pairwise(program):
+            waits[after].append(before)
+    order = in_order(waits, lambda task: task)
+    if len(order) < len(graph):
+        stuck = graph.name[min(waits.keys() - set(order))]
+        raise InputError(f"tasks: {stuck} never begins; allowed: tasks that do not wait for each other")
+    return order
+
+
+def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], Any]) -> list[Task]:
+    """Tasks, each after those that it waits for, else by priority; none that are in a circle or follow it."""
+    missing = {task: len(others) for task, others in waits.items()}
+    followers: dict[Task, list[Task]] = defaultdict(list)
+    for task, others in waits.items():
+        for other in others:
+            followers[other].append(task)
+    ready = [(priority(task), task) for task, count in missing.items() if not count]
+    heapq.heapify(ready)
     order = []
     while ready:
-        task = heapq.heappop(ready)
+        _, task = heapq.heappop(ready)
         order.append(task)
         for other in followers[task]:
             missing[other] -= 1
             if not missing[other]:
-                heapq.heappush(ready, other)
-    if len(order) < len(graph):
-        stuck = next(graph.name[task] for task, count in enumerate(missing) if count)
-        raise InputError(f"tasks: {stuck} never begins; allowed: tasks that do not wait for each other")
+                heapq.heappush(ready, (priority(other), other))
     return order
 
 
