@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -17,7 +16,7 @@ from wavefabric.training.gpu.work import Work, backward_work, forward_work, upda
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.layer_calls import CallPlan, Transfer
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph, blocks_of
 from wavefabric.training.strategies.strategy import Strategy
 
 _FORWARD, _BACKWARD = 0, 1
@@ -33,6 +32,17 @@ class Workload:
     strategy: Strategy
     device: DeviceModel
     precision: Precision
+
+    def work(self, of: Callable[..., Work], number: int) -> Work:
+        """What one GPU does in a layer's pass over a microbatch, by `forward_work` or `backward_work`."""
+        layer, layout = self.model.layers[number], self.strategy.layouts[number]
+        return of(layer, self.strategy.samples(number), layout.tensor, self.precision, layout.expert)
+
+    def sharing(self, number: int) -> int:
+        """GPUs that divide a layer's parameters, gradients and states among them."""
+        layout = self.strategy.layouts[number]
+        experts = layout.expert if self.model.layers[number].experts else 1
+        return layout.data // experts if self.strategy.sharded else 1
 
 
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
@@ -97,13 +107,14 @@ class _Plan:
     """What all microbatches have in common: times of layers, calls, and which layers are where."""
 
     def __init__(self, workload: Workload):
-        self.model, self.strategy = workload.model, workload.strategy
-        self._precision, self._device = workload.precision, workload.device
-        self.calls = CallPlan(self.model, self.strategy, self._precision)
+        self.model, self.strategy, self._workload = workload.model, workload.strategy, workload
+        self.calls = CallPlan(self.model, self.strategy, workload.precision)
         self.forward_seconds = self._seconds(forward_work)
         self.backward_seconds = self._seconds(backward_work)
         #: Of each stage the layers, in blocks.
-        self.blocks = [self._blocks_of(stage) for stage in range(self.strategy.stages)]
+        self.blocks = [
+            blocks_of(self.model.layers, self.strategy.layers_of(s)) for s in range(self.strategy.stages)
+        ]
         #: Layers whose outputs are dispatched to experts before the next layer runs.
         self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
         #: For each layer the transfers that it is the last to have a gradient for, and where those go.
@@ -124,29 +135,16 @@ class _Plan:
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
 
-    def _blocks_of(self, stage: int) -> list[list[int]]:
-        numbers = [n for n, where in enumerate(self.strategy.stage) if where == stage]
-
-        def block(number: int) -> tuple[str, int]:
-            name = self.model.layers[number].block
-            return name, -1 if name else number
-
-        return [list(group) for _, group in groupby(numbers, key=block)]
-
-    def _seconds(self, work: Callable[..., Work]) -> list[float]:
+    def _seconds(self, of: Callable[..., Work]) -> list[float]:
         """Time of each layer on one GPU, for its samples of a microbatch."""
-        found = []
-        for number, layer in enumerate(self.model.layers):
-            layout = self.strategy.layouts[number]
-            samples = self.strategy.samples(number)
-            task = work(layer, samples, layout.tensor, self._precision, layout.expert)
-            found.append(self._device.seconds(*task, self._precision.arithmetic))
-        return found
+        device, arithmetic = self._workload.device, self._workload.precision.arithmetic
+        works = (self._workload.work(of, number) for number in range(len(self.model.layers)))
+        return [device.seconds(*work, arithmetic) for work in works]
 
     def update_seconds(self, parameters: float) -> float:
         """Time of the optimizer's update of so many parameters on one GPU."""
-        work = update_work(parameters, self.model.optimizer, self._precision)
-        return self._device.seconds(*work, "fp32")
+        work = update_work(parameters, self.model.optimizer, self._workload.precision)
+        return self._workload.device.seconds(*work, "fp32")
 
     def names(self, layers: Sequence[int]) -> str:
         """The first and the last."""

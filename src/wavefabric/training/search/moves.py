@@ -14,13 +14,12 @@ from random import Random
 
 from wavefabric.errors import InputError
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.units import divisors, for_layer, layouts_of, part_of
+from wavefabric.training.search.units import divisors, layouts_of, part_of
 from wavefabric.training.strategies.strategy import (
     LayerLayout,
     Strategy,
     check_strategy,
     cut_stages,
-    with_layouts,
 )
 
 #: Microbatches that are tried for each stage of the pipeline.
@@ -87,8 +86,10 @@ class StrategyMoves:
         if not choices:
             return None
         layout = random.choice(choices)
-        changed = {n: for_layer(layout, layer) for n, layer in zip(numbers, layers, strict=True)}
-        return self._with_microbatches(with_layouts(strategy, changed), random)
+        layouts = list(strategy.layouts)
+        for n, layer in zip(numbers, layers, strict=True):
+            layouts[n] = layout.of(layer)
+        return self._with_microbatches(replace(strategy, layouts=tuple(layouts)), random)
 
     # --- Pipeline -------------------------------------------------------------------------------------------
 

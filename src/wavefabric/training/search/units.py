@@ -87,8 +87,3 @@ def divisors(number: int) -> list[int]:
     """All of them, the least first."""
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
-
-
-def for_layer(layout: LayerLayout, layer: Layer) -> LayerLayout:
-    """The layout of a layer of a unit: without expert parallelism if it has no experts."""
-    return layout if layer.experts or layout.expert == 1 else LayerLayout(layout.data, layout.tensor)

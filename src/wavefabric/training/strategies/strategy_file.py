@@ -15,7 +15,7 @@ from wavefabric.files.faults import one_line
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, mixed_layouts
 
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
@@ -77,7 +77,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     others = ",\n".join(
         f"    {_dump(layer.name)}: {_dump(vars(layout))}"
         for layer, layout in zip(model.layers, strategy.layouts, strict=True)
-        if layout != _default(common, bool(layer.experts))
+        if layout != common.of(layer)
     )
     closing = ['  "layers": {', others, "  }", "}"] if others else ['  "layers": {}', "}"]
     return "\n".join(["{", *lines, *closing]) + "\n"
@@ -96,10 +96,6 @@ def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
     return LayerLayout(*plain, expert)
 
 
-def _default(common: LayerLayout, has_experts: bool) -> LayerLayout:
-    return common if has_experts else LayerLayout(common.data, common.tensor)
-
-
 def _begins(model: ModelGraph, strategy: Strategy) -> list[str]:
     stage = strategy.stage
     return [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
@@ -114,11 +110,8 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
         In one line: the key, what was given, what is allowed.
     """
     table = _read(text)
-    for name in table.layers:
-        if name not in model.index:
-            raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
-    common = LayerLayout(table.data, table.tensor, table.expert)
-    own = {name: LayerLayout(**layout.model_dump()) for name, layout in table.layers.items()}
+    own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
+    layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)
     stage = _stage(model, table.stages)
     if table.gpus % (stage[-1] + 1):
         raise InputError(
@@ -130,7 +123,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
         table.batch if batch is None else batch,
         table.microbatches,
         stage,
-        tuple(own.get(layer.name, _default(common, bool(layer.experts))) for layer in model.layers),
+        layouts,
         table.sharded,
         table.bucket,
         table.recompute,
