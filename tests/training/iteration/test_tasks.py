@@ -141,9 +141,9 @@ def test_outputs_and_complete_gradients_are_where_they_are_needed(layouts, made,
         GPUS * (1 + stages), SIDE, 1, (0, *[int(stages)] * consumers), (layouts[0], *[layouts[1]] * consumers)
     )
     plan = CallPlan(model, strategy, BF16)
-    source = plan._made(0)
+    source = plan._placement(0, "column")
     for transfer in plan.layers[0].transfers:
-        target = plan._taken(transfer.consumers[0])
+        target = plan._placement(transfer.consumers[0], "row")
         state = {gpu: block(source, gpu).astype(int) for gpu in range(GPUS)}
         for call in transfer.forward:
             state = execute(call, state, target)

@@ -10,7 +10,7 @@ import typer
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, check_choice, check_range, option, options
 from wavefabric.cli.common.show import StatusLine, conclude, console, rate_text, table
-from wavefabric.cli.train.words import bytes_words
+from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel

@@ -9,14 +9,13 @@ from typing import Any
 from rich.table import Table
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
-from wavefabric.cli.train.words import bytes_words, rate
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
-from wavefabric.units import three_digits, time_words
+from wavefabric.units import amount, three_digits, time_words
 
 
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
@@ -250,3 +249,16 @@ def _fit(made: Table, width: int) -> None:
         widths[place] = max(min(widths[place], least), widths[place] - max(0, sum(widths) - room))
     for column, own in zip(made.columns, widths, strict=True):
         column.width, column.no_wrap = own, False
+
+
+def rate(value: float) -> str:
+    """A number a second: in full up to a million."""
+    return three_digits(value) if value < 999_999.5 else amount(value)
+
+
+def bytes_words(value: float) -> str:
+    """Bytes with a binary prefix: 1.25 GiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if value >= 0.9995 * 2**power:
+            return f"{three_digits(value / 2**power)} {unit}"
+    return f"{three_digits(value)} B"

@@ -143,7 +143,7 @@ class StepWork:
     def __init__(self, text: str, device: DeviceModel):
         from wavefabric.training.wave_steps import parse_wave_step
 
-        make = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}").make
+        make = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}")
         self.memory = device.memory
         self.name = f"time step of {text}"
         self.title = f"{self.name} on {device.name}"

@@ -27,8 +27,6 @@ from wavefabric.training.communication.algorithms import (
 )
 from wavefabric.training.communication.batch_time import LARGE, BatchTime, batch_time
 from wavefabric.training.communication.patterns import (
-    Pattern,
-    Patterns,
     check_disjoint,
     check_gpus,
     first_group,
@@ -36,8 +34,11 @@ from wavefabric.training.communication.patterns import (
     moves_nothing,
 )
 from wavefabric.training.communication.placed import Part, combined, common_unit
-from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.calls import Call, Numbers
 from wavefabric.training.iteration.engine import FreeCommunication
+
+#: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
+_Pattern = tuple[str, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +125,8 @@ class Communication:
         if isinstance(fabric, PhotonicFabric):
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
-        self._patterns = Patterns()
-        self._times: dict[Pattern, _CallTime] = {}
+        self._numbers = Numbers()
+        self._times: dict[_Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
         self._batches: dict[tuple, BatchTime | float] = {}
 
@@ -190,10 +191,13 @@ class Communication:
         check_plan(plan, schedule)
         return plan
 
+    def _pattern(self, call: Call) -> _Pattern:
+        return call.collective, self._numbers.of(call.groups), self._numbers.of(call.messages)
+
     def _time(self, call: Call) -> _CallTime:
         if call.bytes <= 0:
             return _NOTHING
-        pattern = self._patterns.of(call)
+        pattern = self._pattern(call)
         time = self._times.get(pattern)
         if time is None:
             time = self._times[pattern] = self._new_time(call)
@@ -273,7 +277,7 @@ class Communication:
         if len(calls) < 2:
             return sum(alone), True
         chosen = [t.recipes[b] for t, b in zip(times, best, strict=True)]
-        keys = [(self._patterns.of(call), number) for call, number in zip(calls, best, strict=True)]
+        keys = [(self._pattern(call), number) for call, number in zip(calls, best, strict=True)]
         order = sorted(range(len(calls)), key=keys.__getitem__)
         calls, chosen = [calls[i] for i in order], [chosen[i] for i in order]
         key = tuple(keys[i] for i in order)

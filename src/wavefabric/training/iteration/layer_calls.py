@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
 from wavefabric.training.iteration.calls import Call, CallTable
-from wavefabric.training.iteration.redistribution import BlockPlacement, placement, redistribution
+from wavefabric.training.iteration.redistribution import BlockPlacement, redistribution
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Groups, Strategy
 
@@ -127,22 +127,18 @@ class CallPlan:
         groups = layout.tensor_groups(self._first(number))
         return self._calls.make("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
 
-    def _made(self, number: int) -> BlockPlacement:
-        """Where a layer's output is."""
-        shared = self._model.layers[number].split in ("column", "local")
-        return placement(self._strategy.layouts[number], self._first(number), shared)
-
-    def _taken(self, number: int) -> BlockPlacement:
-        """Where a layer takes its inputs."""
-        shared = self._model.layers[number].split in ("row", "local")
-        return placement(self._strategy.layouts[number], self._first(number), shared)
+    def _placement(self, number: int, divides: str) -> BlockPlacement:
+        """Where a layer's output is (``column`` divides it), or where it takes its inputs (``row``)."""
+        layout = self._strategy.layouts[number]
+        shared = self._model.layers[number].split in (divides, "local") and layout.tensor > 1
+        return BlockPlacement(self._first(number), layout.data, layout.tensor, shared)
 
     def _transfers(self, number: int) -> tuple[Transfer, ...]:
         own = self._routed(number)
         takers: dict[tuple[BlockPlacement, bool], list[int]] = {}
         for consumer in self._model.consumers[number]:
             routed = own is not None and self._routed(consumer) == own
-            takers.setdefault((self._taken(consumer), routed), []).append(consumer)
+            takers.setdefault((self._placement(consumer, "row"), routed), []).append(consumer)
         return tuple(
             self._transfer(number, tuple(dict.fromkeys(consumers)), target, routed)
             for (target, routed), consumers in takers.items()
@@ -151,7 +147,7 @@ class CallPlan:
     def _transfer(
         self, number: int, consumers: tuple[int, ...], target: BlockPlacement, routed: bool
     ) -> Transfer:
-        source, nbytes = self._made(number), self._activation_bytes(number)
+        source, nbytes = self._placement(number, "column"), self._activation_bytes(number)
         there = self._moved(source, target, nbytes)
         back = self._moved(target, source, nbytes)
         combine = None

@@ -9,18 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from wavefabric.errors import InputError, show
+from wavefabric.fabric.io.tables import FabricFileTable
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
@@ -44,16 +36,12 @@ _Whole = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 _Side = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class LayerTable(_Table):
+class LayerTable(FabricFileTable):
     """A layer, with the keys of `graph.Layer`; those with a default may be left out."""
 
     name: StrictStr
     operator: _Operator
-    inputs: list[StrictStr] = []
+    inputs: list[StrictStr] = Field(default_factory=list)
     output: Annotated[list[_Side], Field(min_length=1, max_length=8)]
     flops: _Number = 0.0
     parameters: _Whole = 0
@@ -64,11 +52,11 @@ class LayerTable(_Table):
     experts: Annotated[StrictInt, Field(ge=0, le=10**6)] = 0
     used: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     block: StrictStr = ""
-    tensors: Annotated[list[_Side], Field(max_length=10**4)] = []
+    tensors: Annotated[list[_Side], Field(max_length=10**4)] = Field(default_factory=list)
     whole: _Whole = 0
 
 
-class ModelTable(_Table):
+class ModelTable(FabricFileTable):
     """A model, with the keys of `wavefabric.training.models.graph.ModelGraph`, ``format`` and ``version``."""
 
     format: Literal["wavefabric model"] = FORMAT

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from wavefabric.errors import InputError, show
+from wavefabric.fabric.io.tables import FabricFileTable
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
@@ -23,11 +24,7 @@ VERSION: Literal[1] = 1
 _Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class LayoutTable(_Table):
+class LayoutTable(FabricFileTable):
     """A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`."""
 
     data: _Whole
@@ -47,11 +44,11 @@ class StrategyTable(LayoutTable):
     gpus: _Whole
     batch: _Whole
     microbatches: _Whole = 1
-    stages: list[StrictStr] = []
+    stages: list[StrictStr] = Field(default_factory=list)
     sharded: StrictBool = False
     bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
     recompute: StrictBool = False
-    layers: dict[StrictStr, LayoutTable] = {}
+    layers: dict[StrictStr, LayoutTable] = Field(default_factory=dict)
 
 
 def to_json(model: ModelGraph, strategy: Strategy) -> str:

@@ -12,8 +12,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.traces.lanes import lanes, ranges
-from wavefabric.training.traces.order import worker_names
+from wavefabric.training.traces.order import lanes, ranges, worker_names
 
 #: The fabric's process; workers follow it.
 _FABRIC = 1

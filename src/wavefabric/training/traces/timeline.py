@@ -16,8 +16,7 @@ from wavefabric.fabric.draw.pictures import STILL, save_figure
 from wavefabric.files.output import check_output
 from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.traces.lanes import lanes
-from wavefabric.training.traces.order import worker_names
+from wavefabric.training.traces.order import lanes, worker_names
 from wavefabric.units import time_words
 
 if TYPE_CHECKING:
