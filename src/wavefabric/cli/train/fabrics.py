@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from wavefabric.cli.common.circuits import PlanningOptions
 from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, option, options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
@@ -46,12 +45,6 @@ def parse_gpus(text: str) -> list[int]:
 def parse_fabrics(text: str) -> list[str | AnyFabric]:
     """Fabrics with commas between; names of families stay names, to be as large as is needed."""
     return [word if word in FAMILIES else load_fabric(word) for word in parse_list(text)]
-
-
-def planning_words(circuits: PlanningOptions) -> list[str]:
-    """What is not planned as by default: ``sharing paper``, ``incremental``."""
-    given = changed(circuits).items()
-    return [name if value is True else f"{name} {value}" for name, value in given]
 
 
 def all_gpus(fabrics: list[str | AnyFabric]) -> list[int]:

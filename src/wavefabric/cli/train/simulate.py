@@ -11,16 +11,10 @@ from wavefabric.cli.common.options import changed, check_choice
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.cli.train.fabrics import (
-    TrainFabricOptions,
-    all_gpus,
-    parse_fabrics,
-    parse_gpus,
-    planning_words,
-)
+from wavefabric.cli.train.fabrics import TrainFabricOptions, all_gpus, parse_fabrics, parse_gpus
 from wavefabric.cli.train.searching import SearchOptions
 from wavefabric.cli.train.table import facts, show_case, show_comparison
-from wavefabric.cli.train.work import ModelWork, TraceWork, WorkOptions, make_work
+from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.cli.train.written import ResultOptions, check_files, write_files
 from wavefabric.errors import InputError
 from wavefabric.training.compare import check_lists, compare
@@ -32,8 +26,7 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
-        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or "
-        "ultrasound:NXxNYxNZ[:local].",
+        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
     ),
 ]
 
@@ -63,25 +56,26 @@ def command(
     if where.gpus is not None:
         gpus = parse_gpus(where.gpus)
     else:
-        gpus = [asked.gpus] if isinstance(asked, TraceWork) else all_gpus(fabrics)
+        gpus = all_gpus(fabrics) if asked.gpus is None else [asked.gpus]
     check_lists(gpus, fabrics, collectives)
     if not result.compare:
         for name, given in (("gpus", gpus), ("fabric", fabrics), ("collective", collectives)):
             if len(given) > 1:
                 text = getattr(where, name)
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
-    inputs = (model, work.strategy, work.device, *(asked.files if isinstance(asked, TraceWork) else ()))
-    check_files(result, inputs, gpus[0], isinstance(asked, ModelWork))
+    inputs = (model, work.strategy, work.device, *asked.files)
+    check_files(result, inputs, gpus[0], asked.is_model)
     for count in gpus:
         asked.check(count)
     # A search has a bar of its own.
     single = len(gpus) * len(fabrics) * len(collectives) == 1
-    progress = make_progress(result.as_json or single or getattr(asked, "searched", False))
+    progress = make_progress(result.as_json or single or asked.searched)
     cases = compare(
         asked.make, gpus, fabrics, collectives,
         policy=where.policy, merge=not result.pictured, circuits=changed(circuits), progress=progress,
     )  # fmt: skip
-    title = ", ".join([asked.title, f"{where.policy} calls", *planning_words(circuits)])
+    planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
+    title = ", ".join([asked.title, f"{where.policy} calls", *planned])
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
         found = {"work": title, "cases": [facts(case) for case in cases]}

@@ -29,6 +29,12 @@ class MemoryNeed:
         """All of them."""
         return self.parameters + self.gradients + self.states + self.activations
 
+    @property
+    def parts(self) -> str:
+        """Each of them in GB, those that there are."""
+        parts = vars(self).items()
+        return ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in parts if value)
+
 
 class LayerMemory(NamedTuple):
     """One layer on one GPU: elements that it keeps, by what they are; `strategy_needs` makes bytes of them.
@@ -115,6 +121,5 @@ def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> Non
     """
     if need.total <= allowed:
         return
-    parts = ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(need).items() if value)
-    raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({parts}); "
+    raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({need.parts}); "
                      f"allowed: up to {three_digits(allowed / 1e9)} GB")  # fmt: skip
