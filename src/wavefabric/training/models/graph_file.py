@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -90,9 +90,8 @@ def to_json(graph: ModelGraph) -> str:
     gradients are reduced by a call a tensor.
     A layer's ``inputs`` come before it; none: it reads the model's input.
     """
-    head = {"format": FORMAT, "version": VERSION, "name": graph.name, "sample": graph.sample}
-    head |= {"batch": graph.batch, "optimizer": graph.optimizer}
-    head |= {"description": graph.description, "source": graph.source}
+    keys = ("name", "sample", "batch", "optimizer", "description", "source")
+    head = {"format": FORMAT, "version": VERSION} | {key: getattr(graph, key) for key in keys}
     head |= {"tensor_calls": True} if graph.tensor_calls else {}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in head.items()]
     layers = ",\n".join(f"    {_dump(_changed(layer))}" for layer in graph.layers)
@@ -105,13 +104,9 @@ def _dump(value: Any) -> str:
 
 def _changed(layer: Layer) -> dict[str, Any]:
     """What a layer has beside its defaults."""
-    values = {item.name: (getattr(layer, item.name), item.default) for item in fields(Layer)}
     needed = ("name", "operator", "output")
-    return {
-        key: value
-        for key, (value, default) in values.items()
-        if key in needed or default is MISSING or value != default
-    }
+    values = ((item.name, getattr(layer, item.name), item.default) for item in fields(Layer))
+    return {key: value for key, value, default in values if key in needed or value != default}
 
 
 def from_json(text: str) -> ModelGraph:

@@ -68,7 +68,9 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     common = _common(model, strategy)
     values: dict[str, Any] = {"format": FORMAT, "version": VERSION, "model": model.name}
     values |= {"gpus": strategy.gpus, "batch": strategy.batch, **vars(common)}
-    values |= {"microbatches": strategy.microbatches, "stages": _begins(model, strategy)}
+    stage = strategy.stage
+    begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
+    values |= {"microbatches": strategy.microbatches, "stages": begins}
     values |= {"sharded": strategy.sharded, "bucket": float(strategy.bucket), "recompute": strategy.recompute}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
     others = ",\n".join(
@@ -93,11 +95,6 @@ def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
     return LayerLayout(*plain, expert)
 
 
-def _begins(model: ModelGraph, strategy: Strategy) -> list[str]:
-    stage = strategy.stage
-    return [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
-
-
 def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strategy:
     """The strategy that JSON text describes (see `to_json`); ``batch`` replaces the text's.
 
@@ -106,7 +103,13 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     InputError
         In one line: the key, what was given, what is allowed.
     """
-    table = _read(text)
+    content = parse_json(text, "strategy")
+    if not isinstance(content, dict):
+        raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
+    try:
+        table = StrategyTable.model_validate(content)
+    except ValidationError as error:
+        raise InputError(one_line(error, StrategyTable)) from None
     own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
     layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)
     stage = _stage(model, table.stages)
@@ -127,16 +130,6 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     )
     check_strategy(model, strategy)
     return strategy
-
-
-def _read(text: str) -> StrategyTable:
-    content = parse_json(text, "strategy")
-    if not isinstance(content, dict):
-        raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
-    try:
-        return StrategyTable.model_validate(content)
-    except ValidationError as error:
-        raise InputError(one_line(error, StrategyTable)) from None
 
 
 def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:

@@ -160,13 +160,6 @@ def _frame(axes: Axes, unit: str) -> None:
         spine.set_color(style.RIM)
 
 
-def _colour(iteration: Iteration, task: int) -> str:
-    call = iteration.graph.call[task]
-    if call is not None:
-        return CALLS[call.purpose]
-    return COMPUTE[iteration.graph.kind[task]][max(iteration.graph.microbatch[task], 0) % 2]
-
-
 def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
     points = _points(axes)
@@ -174,8 +167,11 @@ def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None
     least = 0.0 if track.name == "compute" else _LEAST / points
     shown: list[tuple[float, float, str]] = []
     joined = False
+    graph = iteration.graph
     for task in sorted(track.tasks, key=lambda t: (begin[t], end[t])):
-        a, b, colour = float(begin[task]), float(end[task]), _colour(iteration, task)
+        a, b, call = float(begin[task]), float(end[task]), graph.call[task]
+        shade = max(graph.microbatch[task], 0) % 2
+        colour = COMPUTE[graph.kind[task]][shade] if call is None else CALLS[call.purpose]
         if b <= a:
             continue
         narrow = (b - a) * points < _NARROW
@@ -233,25 +229,20 @@ def _has_parts(iteration: Iteration) -> bool:
 def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
     """When a worker computes nothing while it is in a call, s, shape (intervals, 2)."""
     graph, times = iteration.graph, iteration.timeline
-    computing = [task for task in graph.program[worker]]
+    computing = graph.program[worker]
     calls = [t for t, ports in enumerate(graph.ports) if graph.call[t] is not None and worker in ports]
     edges = np.unique(np.concatenate([times.begin[computing], times.end[computing],
                                       times.begin[calls], times.end[calls], [0.0]]))  # fmt: skip
     middles = (edges[1:] + edges[:-1]) / 2
     alone = _covered(middles, times, calls) & ~_covered(middles, times, computing)
-    found: list[list[float]] = []
-    for number in np.flatnonzero(alone).tolist():
-        if found and found[-1][1] == edges[number]:
-            found[-1][1] = float(edges[number + 1])
-        else:
-            found.append([float(edges[number]), float(edges[number + 1])])
-    return np.array(found).reshape(-1, 2)
+    changes = np.diff(np.concatenate(([False], alone, [False])).astype(int))
+    return np.stack([edges[changes > 0], edges[changes < 0]], axis=1)
 
 
 def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarray:
     """Whether a task runs at each moment."""
-    begun = np.searchsorted(np.sort(times.begin[tasks]), moments)
-    return begun > np.searchsorted(np.sort(times.end[tasks]), moments)
+    begun, ended = (np.searchsorted(np.sort(each[tasks]), moments) for each in (times.begin, times.end))
+    return begun > ended
 
 
 def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
@@ -302,19 +293,16 @@ def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: st
 
 
 def _title(iteration: Iteration) -> str:
-    workload = iteration.workload
-    if workload is None:
+    if (work := iteration.workload) is None:
         return "An iteration"
-    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch:,}"
+    return f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
 
 
 def _subtitle(iteration: Iteration) -> str:
     words = f"{time_words(iteration.seconds)} an iteration"
     share, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
-    added = (
-        f"{added} of it ({share:.1%}) are exposed communication" if share >= 5e-4 else "communication hidden"
-    )
-    return f"{words}; {added}; bound by {iteration.bound_by}"
+    exposed = f"{added} of it ({share:.1%}) are exposed communication"
+    return f"{words}; {exposed if share >= 5e-4 else 'communication hidden'}; bound by {iteration.bound_by}"
 
 
 def _legend(
