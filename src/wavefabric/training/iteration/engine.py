@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from wavefabric.errors import InputError, show
+from wavefabric.quantities import choice
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
 
@@ -79,8 +80,7 @@ def run(graph: TaskGraph, fabric: CallTimes, policy: str = "batched") -> Timelin
     InputError
         For an unknown policy, or tasks that wait for each other in a circle.
     """
-    if policy not in POLICIES:
-        raise InputError(f"policy: {show(policy)} given; allowed: {', '.join(POLICIES)}")
+    choice("policy", policy, POLICIES)
     return _Engine(graph, fabric, policy).run()
 
 

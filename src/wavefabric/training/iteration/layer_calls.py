@@ -82,13 +82,10 @@ class CallPlan:
 
     def _layer(self, number: int) -> LayerCalls:
         dispatched = self._dispatched(number)
-        dispatch = None
-        if dispatched:
-            largest = max(self._activation_bytes(producer) for producer in dispatched)
-            dispatch = self._all_to_all(number, largest)
-        return LayerCalls(
-            dispatch, dispatched, self._total(number), self._transfers(number), self._gather(number)
-        )
+        largest = max(map(self._activation_bytes, dispatched), default=0.0)
+        dispatch = self._all_to_all(number, largest) if dispatched else None
+        total, gather = self._total(number), self._gather(number)
+        return LayerCalls(dispatch, dispatched, total, self._transfers(number), gather)
 
     # --- Activations ----------------------------------------------------------------------------------------
 
@@ -148,8 +145,7 @@ class CallPlan:
         self, number: int, consumers: tuple[int, ...], target: BlockPlacement, routed: bool
     ) -> Transfer:
         source, nbytes = self._placement(number, "column"), self._activation_bytes(number)
-        there = self._moved(source, target, nbytes)
-        back = self._moved(target, source, nbytes)
+        there, back = redistribution(source, target, nbytes), redistribution(target, source, nbytes)
         combine = None
         if self._routed(number) is not None and not routed:
             combine = self._all_to_all(number, nbytes / source.parts)
@@ -160,11 +156,11 @@ class CallPlan:
             if there is not None and there.collective == "all-gather":
                 # Each needs the sum of its own block alone.
                 total = self._calls.make("reduce-scatter", target.groups, total.bytes, "tensor")
-        return Transfer(consumers, routed, _given(combine, there), _given(total, back, combine))
+        return Transfer(consumers, routed, self._same(combine, there), self._same(total, back, combine))
 
-    def _moved(self, source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
-        call = redistribution(source, target, nbytes)
-        return None if call is None else self._calls.same(call)
+    def _same(self, *calls: Call | None) -> tuple[Call, ...]:
+        """Those that there are, equal ones the same."""
+        return tuple(self._calls.same(call) for call in calls if call is not None)
 
     # --- Parameters -----------------------------------------------------------------------------------------
 
@@ -191,12 +187,8 @@ class CallPlan:
 
     def _buckets(self, stage: int) -> list[Bucket]:
         """Buckets in the order of the backward pass; one is closed when it is full, or other GPUs follow."""
-        numbers = [
-            number
-            for number, layer in enumerate(self._model.layers)
-            if self._strategy.stage[number] == stage and layer.parameters
-        ]
-        found: list[Bucket] = []
+        numbers = [n for n in self._strategy.layers_of(stage) if self._model.layers[n].parameters]
+        buckets: list[Bucket] = []
         held: list[int] = []
         nbytes = 0.0
         while numbers:
@@ -206,9 +198,9 @@ class CallPlan:
             groups = self._parameter_groups(number)
             last = not numbers or self._parameter_groups(numbers[-1]) != groups
             if nbytes >= self._strategy.bucket or last:
-                found.append(self._bucket(tuple(held), groups, nbytes))
+                buckets.append(self._bucket(tuple(held), groups, nbytes))
                 held, nbytes = [], 0.0
-        return found
+        return buckets
 
     def _bucket(self, numbers: tuple[int, ...], groups: Groups, nbytes: float) -> Bucket:
         own = sum(self._own_parameters(number) for number in numbers)
@@ -216,19 +208,8 @@ class CallPlan:
             return Bucket(numbers, (), own)
         sharded = self._strategy.sharded
         collective = "reduce-scatter" if sharded else "all-reduce"
-        calls = tuple(
-            self._calls.make(collective, groups, nbytes * share, "gradients")
-            for share in self._shares(numbers)
-        )
-        return Bucket(numbers, calls, own / len(groups[0]) if sharded else own)
-
-    def _shares(self, numbers: tuple[int, ...]) -> list[float]:
-        """Shares of a bucket's bytes in its calls."""
-        layer = self._model.layers[numbers[0]]
-        if not self._model.tensor_calls or self._strategy.bucket or not layer.tensors:
-            return [1.0]
-        return [size / layer.parameters for size in layer.tensors]
-
-
-def _given(*calls: Call | None) -> tuple[Call, ...]:
-    return tuple(call for call in calls if call is not None)
+        layer, parts = self._model.layers[numbers[0]], [1.0]
+        if self._model.tensor_calls and not self._strategy.bucket and layer.tensors:
+            parts = [size / layer.parameters for size in layer.tensors]
+        calls = (self._calls.make(collective, groups, nbytes * part, "gradients") for part in parts)
+        return Bucket(numbers, tuple(calls), own / len(groups[0]) if sharded else own)

@@ -119,8 +119,3 @@ def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: i
         experts=count,
         used=each / count,
     )
-
-
-def active_parameters(graph: ModelGraph) -> float:
-    """Parameters that one token meets: those of the experts by the share of experts that it goes to."""
-    return sum(layer.parameters * (layer.used if layer.experts else 1.0) for layer in graph.layers)

@@ -1,7 +1,7 @@
 """Exact dynamic program: the layouts of a chain with the least serial time under a memory limit.
 
 For which cost it is exact: one pipeline stage, a call of its own for each layer's gradients (``bucket`` 0),
-and nothing overlapped (`serial_seconds`). Then time is a sum over units and pairs of neighbours
+and nothing overlapped (`chain_costs.serial_seconds`). Then time is a sum over units and pairs of neighbours
 (`chain_costs`), whatever the number of microbatches, sharding or recomputation, which are given. Units are
 those of `chain_units`, with one layout each. Overlapped execution hides communication: of the same strategy
 it takes no longer, so that the serial time is an upper bound, but another strategy may then be better. The

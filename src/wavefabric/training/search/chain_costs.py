@@ -15,9 +15,8 @@ from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.memory import layer_memory, saved_elements
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.serial import serial_seconds
 from wavefabric.training.search.units import Unit, boundary, layouts_of, part_of
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
 
@@ -105,6 +104,15 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
             a, b = (len(first), a), (len(second), b)
             added[i, j] = time(pair, a, b) - time(one, a) - time(other, b)
     return ChainCosts(units, layouts, own, tuple(between), memory)
+
+
+def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
+    """Time of an iteration with nothing overlapped, s: all compute tasks and all calls, each call alone.
+
+    Of one stage no other order takes longer: whatever the policy, something runs at every moment.
+    """
+    graph = build_tasks(workload)
+    return sum(graph.seconds) + sum(fabric.seconds([call]) for call in graph.call if call is not None)
 
 
 def chain_strategy(

@@ -72,7 +72,13 @@ def write_chakra(
     schema()
     writer = _Writer(simulated, gpus_of_workers(simulated, gpus))
     paths = {gpu: Path(f"{prefix}.{gpu}.et") for gpu in sorted(writer.worker_of)}
-    _check_names(Path(prefix), list(paths.values()), force)
+    for path in paths.values():
+        check_output(path, force)
+    for other in Path(prefix).parent.glob("*.et"):
+        rank = other.name.removeprefix(f"{Path(prefix).name}.").removesuffix(".et")
+        named = rank.isdecimal() and other.name == f"{Path(prefix).name}.{rank}.et"
+        if named and other.name not in {path.name for path in paths.values()}:
+            raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
     written = Path(prefix)
     try:
         with ExitStack() as stack:
@@ -83,16 +89,6 @@ def write_chakra(
     except OSError as error:
         raise InputError(unwritable(written, "output", str(error.strerror))) from None
     return list(paths.values())
-
-
-def _check_names(prefix: Path, paths: Sequence[Path], force: bool) -> None:
-    for path in paths:
-        check_output(path, force)
-    names = {path.name for path in paths}
-    for other in prefix.parent.glob("*.et"):
-        middle = other.name.removeprefix(f"{prefix.name}.").removesuffix(".et")
-        if other.name == f"{prefix.name}.{middle}.et" and middle.isdecimal() and other.name not in names:
-            raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
 
 
 class _Writer:
