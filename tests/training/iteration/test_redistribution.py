@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.calls import CallTable
-from wavefabric.training.iteration.layer_calls import CallPlan
+from wavefabric.training.iteration.layer_calls import ModelCalls
 from wavefabric.training.iteration.redistribution import (
     BlockPlacement,
     _collective,
@@ -150,7 +150,7 @@ def test_what_is_there_is_not_sent(source, target):
 def test_features_on_one_gpu_are_not_shared():
     layers = Layer("a", "matmul", split="column"), Layer("b", "matmul", ("a",), split="row")
     model = ModelGraph("two", layers)
-    calls = CallPlan(model, uniform(model, 12), PRECISIONS["fp32"])
+    calls = ModelCalls(model, uniform(model, 12), PRECISIONS["fp32"])
     assert calls.layers[0].transfers[0].forward == ()
     whole = BlockPlacement(0, 12, 1, False)
     assert _collective(whole, whole) is None

@@ -29,37 +29,36 @@ def layouts(draw):
 def test_groups_partition_the_gpus_of_a_stage(layout, first):
     gpus = list(range(first, first + layout.gpus))
     sizes = {
-        layout.tensor_groups: layout.tensor,
-        layout.data_groups: layout.data,
-        layout.expert_groups: layout.expert,
-        layout.expert_data_groups: layout.data // layout.expert,
+        "tensor": layout.tensor,
+        "expert": layout.expert,
+        "data": layout.data // layout.expert,
     }
-    for groups, size in sizes.items():
-        found = groups(first)
+    for kind, size in sizes.items():
+        found = layout.groups(first, kind)
         assert {len(group) for group in found} == {size}
         assert sorted(gpu for group in found for gpu in group) == gpus
     # GPU i · tensor + j: GPUs that split a layer have the same i, whose gradients are added the same j.
-    for group in layout.tensor_groups(first):
+    for group in layout.groups(first, "tensor"):
         assert len({(gpu - first) // layout.tensor for gpu in group}) == 1
-    for group in layout.data_groups(first):
+    for group in replace(layout, expert=1).groups(first, "data"):
         assert len({(gpu - first) % layout.tensor for gpu in group}) == 1
     # Whoever has the same experts has no other experts to send to, and the same share of them.
-    for group in layout.expert_groups(first):
-        for other in layout.expert_data_groups(first):
+    for group in layout.groups(first, "expert"):
+        for other in layout.groups(first, "data"):
             assert len(set(group) & set(other)) <= 1
     # Together they are all of one share: the groups of gradients if there were no experts.
-    of = {gpu: set(group) for group in layout.expert_groups(first) for gpu in group}
-    for group in layout.expert_data_groups(first):
+    of = {gpu: set(group) for group in layout.groups(first, "expert") for gpu in group}
+    for group in layout.groups(first, "data"):
         together = set().union(*(of[gpu] for gpu in group))
-        assert together in [set(data) for data in layout.data_groups(first)]
+        assert together in [set(data) for data in replace(layout, expert=1).groups(first, "data")]
 
 
 def test_groups_by_hand():
     layout = LayerLayout(4, 2, 2)
-    assert layout.tensor_groups(8) == ((8, 9), (10, 11), (12, 13), (14, 15))
-    assert layout.data_groups(8) == ((8, 10, 12, 14), (9, 11, 13, 15))
-    assert layout.expert_groups(8) == ((8, 10), (9, 11), (12, 14), (13, 15))
-    assert layout.expert_data_groups(8) == ((8, 12), (9, 13), (10, 14), (11, 15))
+    assert layout.groups(8, "tensor") == ((8, 9), (10, 11), (12, 13), (14, 15))
+    assert replace(layout, expert=1).groups(8, "data") == ((8, 10, 12, 14), (9, 11, 13, 15))
+    assert layout.groups(8, "expert") == ((8, 10), (9, 11), (12, 14), (13, 15))
+    assert layout.groups(8, "data") == ((8, 12), (9, 13), (10, 14), (11, 15))
 
 
 def in_blocks(sizes, flops):

@@ -14,7 +14,7 @@ from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
-from wavefabric.training.gpu.measure import measure
+from wavefabric.training.gpu.operator_times import measure
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.models import load_model
 from wavefabric.units import amount, time_words

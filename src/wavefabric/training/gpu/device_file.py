@@ -143,11 +143,8 @@ def device_to_toml(device: DeviceModel) -> str:
     lines += [f"{name} = [{float(a)!r}, {float(b)!r}]" for name, (a, b) in device.efficiency.items()]
     for row in device.measured:
         values = vars(row) | {"time": row.seconds}
-        lines += [
-            "",
-            "[[measured]]",
-            *entries(MeasuredTable, {k: values[k] for k in MeasuredTable.model_fields}),
-        ]
+        lines += ["", "[[measured]]"]
+        lines += entries(MeasuredTable, {key: values[key] for key in MeasuredTable.model_fields})
     return "\n".join(lines) + "\n"
 
 

@@ -63,7 +63,7 @@ class Bucket:
     parameters: float
 
 
-class CallPlan:
+class ModelCalls:
     """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
 
     Attributes
@@ -114,14 +114,14 @@ class CallPlan:
         """Samples to the experts of a layer, or back: a copy for each of the experts that a sample has."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
-        groups = layout.expert_groups(self._first(number))
+        groups = layout.groups(self._first(number), "expert")
         return self._calls.make("all-to-all", groups, copies * nbytes / layout.data, "experts")
 
     def _total(self, number: int) -> Call | None:
         layout = self._strategy.layouts[number]
         if self._model.layers[number].split != "row" or layout.tensor == 1:
             return None
-        groups = layout.tensor_groups(self._first(number))
+        groups = layout.groups(self._first(number), "tensor")
         return self._calls.make("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
@@ -171,10 +171,7 @@ class CallPlan:
 
     def _parameter_groups(self, number: int) -> Groups:
         """GPUs with the same parameters of a layer."""
-        layout = self._strategy.layouts[number]
-        if self._model.layers[number].experts and layout.expert > 1:
-            return layout.expert_data_groups(self._first(number))
-        return layout.data_groups(self._first(number))
+        return self._strategy.layouts[number].groups(self._first(number), "data")
 
     def _gather(self, number: int) -> Call | None:
         if not self._strategy.sharded or not self._model.layers[number].parameters:

@@ -32,7 +32,7 @@ class BlockPlacement:
     @property
     def groups(self) -> Groups:
         """GPUs with the same samples."""
-        return LayerLayout(self.data, self.tensor).tensor_groups(self.first)
+        return LayerLayout(self.data, self.tensor).groups(self.first, "tensor")
 
 
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:

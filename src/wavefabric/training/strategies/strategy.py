@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import numpy as np
 
@@ -41,35 +41,25 @@ class LayerLayout:
         """The layout of a layer: without expert parallelism if it has no experts."""
         return self if layer.experts or self.expert == 1 else replace(self, expert=1)
 
-    def tensor_groups(self, first: int) -> Groups:
-        """GPUs that split a layer of the same samples; ``first`` is the first GPU of the stage."""
-        return _groups(self, first, "tensor")
+    def groups(self, first: int, kind: Literal["tensor", "data", "expert"]) -> Groups:
+        """Groups of the GPUs of a stage whose first one is given; equal ones are one object.
 
-    def data_groups(self, first: int) -> Groups:
-        """GPUs with the same share of the parameters, whose gradients are added."""
-        return _groups(self, first, "data")
-
-    def expert_groups(self, first: int) -> Groups:
-        """GPUs that have all experts of a layer between them and send one another samples."""
-        return _groups(self, first, "expert")
-
-    def expert_data_groups(self, first: int) -> Groups:
-        """GPUs with the same experts, whose gradients are added."""
-        return _groups(self, first, "expert data")
+        ``tensor``: those that split a layer of the same samples. ``data``: those with the same part of the
+        parameters and the same experts, whose gradients are added. ``expert``: those that have all experts of
+        a layer between them and send one another samples.
+        """
+        return _groups(self, first, kind)
 
 
 @lru_cache(maxsize=4096)
 def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
-    """Equal groups are one object, which is cheap to recognise."""
     grid = first + np.arange(layout.gpus).reshape(-1, layout.expert, layout.tensor)
     if kind == "tensor":
         grid = grid.reshape(-1, layout.tensor)
     elif kind == "data":
-        grid = grid.reshape(-1, layout.tensor).T
-    elif kind == "expert":
-        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
-    else:
         grid = grid.reshape(grid.shape[0], -1).T
+    else:
+        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
     return tuple(map(tuple, grid.tolist()))
 
 
@@ -265,11 +255,8 @@ def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
             worst = np.maximum(least[k - 1, :i], total[i] - total[:i])
             last[k, i] = int(worst.argmin())
             least[k, i] = worst[last[k, i]]
-    stage, end = [0] * len(model.layers), count
+    ends = [count]
     for k in range(stages, 0, -1):
-        first = last[k, end]
-        for block in blocks[first:end]:
-            for layer in block:
-                stage[layer] = k - 1
-        end = first
-    return tuple(stage)
+        ends.append(int(last[k, ends[-1]]))
+    stage_of = np.repeat(range(stages), np.diff(ends[::-1]))
+    return tuple(int(own) for own, block in zip(stage_of, blocks, strict=True) for _ in block)

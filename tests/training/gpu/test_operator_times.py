@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.training.gpu import measure as module
+from wavefabric.training.gpu import operator_times as module
 from wavefabric.training.gpu.device_file import device_from_toml, device_to_toml
-from wavefabric.training.gpu.measure import measure, product_shape
+from wavefabric.training.gpu.operator_times import measure, product_shape
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import backward_work, forward_work, update_work
 from wavefabric.training.models.graph import Layer, ModelGraph
