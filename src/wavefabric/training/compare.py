@@ -141,7 +141,8 @@ def compare(
                 work = make(count, times)
                 iteration = _simulate(work, times, policy, merge)
                 # Unless the strategy was searched for, the work is the same for all.
-                reference = next((found for other, found in references if _same(work, other)), None)
+                same = (ran for other, ran in references if work is other or work == other)
+                reference = next(same, None)
                 if reference is None:
                     reference = _simulate(work, ring, policy, True)
                     references.append((work, reference))
@@ -178,7 +179,3 @@ def _simulate(work: Workload | TaskGraph, times: CallTimes, policy: str, merge: 
     if isinstance(work, TaskGraph):
         return simulate_tasks(work, times, policy)
     return simulate(work, times, policy, merge)
-
-
-def _same(work: Workload | TaskGraph, other: Workload | TaskGraph) -> bool:
-    return work is other or (isinstance(work, Workload) and work == other)

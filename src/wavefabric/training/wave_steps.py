@@ -137,14 +137,14 @@ class _Step:
 
     def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
         seconds = nbytes / (self._device.bandwidth * _COPY)
-        task = self.graph.compute("forward", name, 0, seconds, list(waits), -1)
+        task = self.graph.compute("forward", name, 0, seconds, list(waits))
         self.graph.program[0].append(task)
         return task
 
     def call(self, name: str, call: Call, waits: list[int]) -> int:
         if self._gpus == 1:
             return waits[0]
-        return self.graph.communicate(name, call, (0,), waits, -1)
+        return self.graph.communicate(name, call, (0,), waits)
 
 
 def _check_memory(nbytes: float, device: DeviceModel) -> None:

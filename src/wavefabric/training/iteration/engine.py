@@ -187,8 +187,7 @@ class _Engine:
     # --- Queues of calls ------------------------------------------------------------------------------------
 
     def _call_ready(self, task: int) -> None:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         self.changed = True
         if call.blocking or self.policy == "in-order":
             self.blocking.append(task)
@@ -205,8 +204,7 @@ class _Engine:
         self.held = []
 
     def _call_over(self, task: int) -> None:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         self.changed = True
         self.in_flight -= 1
         if not self.in_flight:
@@ -233,7 +231,7 @@ class _Engine:
             # The next calls of disjoint workers are one batch, which ends together.
             queue = self.blocking or self.gradients
             batch = [queue.pop(0)] if self.ordered else self._disjoint(queue, set())
-            calls = [call for task in batch if (call := self.graph.call[task]) is not None]
+            calls = list(map(self.graph.call_of, batch))
             seconds = self._seconds(batch[0]) if len(batch) == 1 else self.fabric.seconds(calls)
             before = self.last_batch
             for task in batch:
@@ -265,9 +263,7 @@ class _Engine:
 
     def _seconds(self, task: int) -> float:
         """Of a call alone."""
-        call = self.graph.call[task]
-        assert call is not None
-        seconds = self.known.get(id(call))
-        if seconds is None:
-            seconds = self.known[id(call)] = self.fabric.seconds([call])
-        return seconds
+        call = self.graph.call_of(task)
+        if id(call) not in self.known:
+            self.known[id(call)] = self.fabric.seconds([call])
+        return self.known[id(call)]

@@ -72,7 +72,7 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
         for number, bucket in enumerate(common.calls.buckets[stage]):
             waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[stage, number]]
             seconds = common.update_seconds(bucket.parameters)
-            program.append(graph.compute("update", common.names(bucket.layers), stage, seconds, waits, -1))
+            program.append(graph.compute("update", common.names(bucket.layers), stage, seconds, waits))
         graph.program.append(program)
     return graph
 
@@ -170,7 +170,7 @@ class _Phase:
             first = self._graph.name[task].split(" … ")[0]
             self._graph.name[task] = f"{first} … {name}"
             return task
-        task = self._graph.compute(self._kind, name, self._worker, seconds, waits, -1)
+        task = self._graph.compute(self._kind, name, self._worker, seconds, waits)
         self.tasks.append(task)
         self._open = True
         return task
@@ -320,7 +320,7 @@ class _Microbatch:
         return done
 
     def _call(self, name: str, call: Call, waits: Sequence[int]) -> int:
-        return self.graph.communicate(name, call, self._common.strategy.stages_of(call.gpus), waits, -1)
+        return self.graph.communicate(name, call, self._common.strategy.stages_of(call.gpus), waits)
 
     def _is_call(self, task: int) -> bool:
         return self.graph.worker[task] < 0

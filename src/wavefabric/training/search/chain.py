@@ -89,15 +89,13 @@ def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...],
     seconds, held = cost_of(costs, path)
     if held <= memory:
         return path, seconds, held
-    light = _relaxed(costs, 0.0, 1.0)
-    if light.least > memory * (1 + _SLACK):
-        raise InputError(_too_little(light.least, memory))
-    multiplier, best = _lagrangian(costs, memory)
-    label = _labels(costs, memory, multiplier, best)
+    least = _relaxed(costs, 0.0, 1.0).least
+    fits = least <= memory * (1 + _SLACK)
+    label = _labels(costs, memory, *_lagrangian(costs, memory)) if fits else None
     if label is None:
-        raise InputError(_too_little(light.least, memory))
-    path = label.path()
-    return path, label.seconds, label.total
+        need = f"no layout fits, at least {least / 1e9:.3g} GB needed a GPU"
+        raise InputError(f"memory: {memory / 1e9:.3g} GB given; allowed: more ({need})")
+    return label.path(), label.seconds, label.total
 
 
 def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
@@ -109,11 +107,6 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
     whole = sorted((size for own in chosen for size in own.whole), reverse=True)[:2]
     held = sum(own.kept for own in chosen) + sum(whole) + max(own.again for own in chosen)
     return seconds, held
-
-
-def _too_little(least: float, memory: float) -> str:
-    need = f"no layout fits, at least {least / 1e9:.3g} GB needed a GPU"
-    return f"memory: {memory / 1e9:.3g} GB given; allowed: more ({need})"
 
 
 # --- Relaxation ---------------------------------------------------------------------------------------------
@@ -143,7 +136,7 @@ class _Relaxed:
 
 def _relaxed(costs: ChainCosts, time: float, memory: float) -> _Relaxed:
     """Time and kept memory added with weights; the other memory is left out, so that it bounds from below."""
-    kept = [np.array([own.kept for own in each]) for each in costs.memory]
+    kept = (np.array([own.kept for own in each]) for each in costs.memory)
     node = [time * own + memory * held for own, held in zip(costs.own, kept, strict=True)]
     edge = [time * between for between in costs.between]
     to_go = [np.zeros(len(node[-1]))]

@@ -161,9 +161,8 @@ def uniform(
         raise InputError(f"{given}; allowed: degrees whose product divides {gpus}, the GPUs")
     across = gpus // (tensor * pipeline)
     if data not in (None, across):
-        raise InputError(
-            f"data: {data} given; allowed: {across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
-        )
+        allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
+        raise InputError(f"data: {data} given; allowed: {allowed}")
     if options.get("batch") is None:
         options["batch"] = model.batch * across
     if options.get("microbatches") is None:
@@ -193,18 +192,16 @@ def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     if not 0 <= strategy.bucket < 1e15:
         raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to below 1e15")
     _check_stages(model, strategy)
-    if len(strategy.layouts) != len(model.layers):
-        raise InputError(
-            f"layouts: {len(strategy.layouts)} given; allowed: {len(model.layers)}, one for each layer"
-        )
+    count = len(strategy.layouts)
+    if count != len(model.layers):
+        raise InputError(f"layouts: {count} given; allowed: {len(model.layers)}, one for each layer")
     for layer, layout in zip(model.layers, strategy.layouts, strict=True):
         _check_layer(layer, strategy, layout)
     for data in sorted({layout.data for layout in strategy.layouts}):
-        if strategy.batch % (strategy.microbatches * data):
+        parts = strategy.microbatches * data
+        if strategy.batch % parts:
             given = f"batch: {strategy.batch} samples in {strategy.microbatches} microbatches given"
-            raise InputError(
-                f"{given}; allowed: multiples of {strategy.microbatches * data}, with data {data}"
-            )
+            raise InputError(f"{given}; allowed: multiples of {parts}, with data {data}")
 
 
 def _check_stages(model: ModelGraph, strategy: Strategy) -> None:

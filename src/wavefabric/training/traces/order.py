@@ -72,18 +72,16 @@ def gpus_of_workers(
         flat = [gpu for members in found for gpu in members]
         if len(found) != graph.workers or len(set(flat)) < len(flat) or not all(found):
             given = f"gpus: {len(flat)} GPUs of {len(found)} workers given"
-            raise InputError(
-                f"{given}; allowed: each GPU once, one or more of each of {graph.workers} workers"
-            )
+            allowed = f"each GPU once, one or more of each of {graph.workers} workers"
+            raise InputError(f"{given}; allowed: {allowed}")
         return found
     workload = None if isinstance(simulated, TaskGraph) else simulated.workload
     if workload is not None:
         strategy = workload.strategy
         firsts = [strategy.first_gpu(stage) for stage in range(strategy.stages)]
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
-    last = max(
-        (gpu for call in graph.call if call is not None for gpu in call.gpus), default=graph.workers - 1
-    )
+    calls = (call for call in graph.call if call is not None)
+    last = max((gpu for call in calls for gpu in call.gpus), default=graph.workers - 1)
     each, left = divmod(last + 1, graph.workers)
     if left:
         given = f"gpus: {last + 1} GPUs of {graph.workers} workers, none given"
@@ -95,10 +93,7 @@ def worker_names(iteration: Iteration) -> list[str]:
     """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
     if iteration.workload is None:
         return [f"worker {number}" for number in range(iteration.graph.workers)]
-    words = [
-        "GPU " + ranges(gpus) if len(gpus) == 1 else "GPUs " + ranges(gpus)
-        for gpus in gpus_of_workers(iteration)
-    ]
+    words = [f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}" for gpus in gpus_of_workers(iteration)]
     return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]
 
 

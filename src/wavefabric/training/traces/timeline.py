@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +92,8 @@ def draw_timeline(
     if not iteration.seconds > 0:
         raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
     if iteration.graph.workers > MOST_ROWS:
-        raise InputError(
-            f"workers: {iteration.graph.workers} given; allowed: {MOST_ROWS} at most in a picture"
-        )
+        given = f"workers: {iteration.graph.workers} given"
+        raise InputError(f"{given}; allowed: {MOST_ROWS} at most in a picture")
     return save_figure(path, timeline_figure(iteration, title, subtitle))
 
 
@@ -111,7 +111,8 @@ def timeline_figure(iteration: Iteration, title: str | None = None, subtitle: st
     axes = figure.add_axes((left, below / high, right - left, inches / high))
     scale, unit = time_unit(iteration.seconds)
     axes.set(xlim=(0, iteration.seconds * scale), ylim=(rows, 0.0))
-    _frame(axes, unit)
+    style.time_axis(axes, unit, 8)
+    axes.set_yticks([])
     for track in tracks:
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
@@ -147,17 +148,6 @@ def _tracks(iteration: Iteration) -> list[_Track]:
             tasks = [task for task, at in zip(mine, lane, strict=True) if at == number]
             found.append(_Track(worker + _COMPUTE_END + number * high, high, "calls", tasks))
     return found
-
-
-def _frame(axes: Axes, unit: str) -> None:
-    axes.set_facecolor(style.WAFER)
-    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
-    axes.tick_params(colors=style.DIM, labelsize=8, length=0)
-    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
-    axes.set_axisbelow(True)
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_color(style.RIM)
 
 
 def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
@@ -196,19 +186,14 @@ def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> No
     """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
     graph, times = iteration.graph, iteration.timeline
     parts = _has_parts(iteration)
-    spans: list[tuple[str, float, float, str]] = []
-    last: tuple[str, int] | None = None
-    for task in track.tasks:
-        a, b = float(times.begin[task]) * scale, float(times.end[task]) * scale
-        now = graph.kind[task], graph.microbatch[task]
-        if parts and now == last:
-            spans[-1] = spans[-1][0], spans[-1][1], b, spans[-1][3]
-        else:
-            words = graph.name[task] if not parts else str(now[1]) if now[1] >= 0 else ""
-            spans.append((words, a, b, graph.kind[task]))
-        last = now
+    # Tasks with one label; without microbatches each has its own.
+    named = graph.microbatch if parts else graph.name
+    groups = groupby(track.tasks, lambda task: (graph.kind[task], named[task], parts or task))
     tall = track.height * style.axes_points(axes)[1] / abs(axes.get_ylim()[0])
-    for words, a, b, kind in spans:
+    for (kind, words, _), group in groups:
+        tasks = list(group)
+        words = "" if words == -1 else str(words)
+        a, b = float(times.begin[tasks[0]]) * scale, float(times.end[tasks[-1]]) * scale
         wide = (b - a) * _points(axes) - 2
         size = min(8.0, tall * 0.62, wide / (0.64 * max(len(words), 1)))
         look: dict[str, Any] = {"zorder": 5, "fontweight": "bold" if parts else "normal"}

@@ -215,16 +215,14 @@ class _Writer:
         return with_length(node)
 
     def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         node = self._node(task, NodeType.COMM_COLL, data)
         size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
         tell(node, comm_type=COLLECTIVE_NUMBERS[call.collective], comm_size=_whole(size), pg_name=group)
         return self._of_call(node, call)
 
     def _message(self, task: int, data: tuple[int, ...], gpu: int, place: int, message: int) -> bytes:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
         node = self._node(task, kind, data, place)
