@@ -229,11 +229,12 @@ def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:
     number = re.compile(r"[1-9][0-9]{0,9}")
     if len(words) != example.count("x") + 1 or not all(map(number.fullmatch, words)):
         raise InputError(f"model: {show(text)} given; allowed: numbers as in {example}")
-    numbers = tuple(map(int, words))
+    first, second, *third = map(int, words)
     if kind == "fibre":
         if colon and not number.fullmatch(last):
             raise InputError(f"model: {show(text)} given; allowed: a number of phase groups behind the colon")
-        return partial(fibre_step, *numbers, groups=int(last) if colon else None)
+        return partial(fibre_step, first, second, groups=int(last) if colon else None)
     if colon and last not in ("local", "global"):
         raise InputError(f"model: {show(text)} given; allowed: local or global behind the colon")
-    return partial(ultrasound_step, numbers, decomposition=last or "global")
+    cut = "local" if last == "local" else "global"
+    return partial(ultrasound_step, (first, second, third[0]), decomposition=cut)

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import FabricFileTable
-from wavefabric.files.faults import one_line
+from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
@@ -120,10 +120,7 @@ def from_json(text: str) -> ModelGraph:
     content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")
-    try:
-        table = ModelTable.model_validate(content)
-    except ValidationError as error:
-        raise InputError(one_line(error, ModelTable)) from None
+    table = checked(ModelTable, content)
     values = table.model_dump(exclude={"format", "version", "layers"})
     return ModelGraph(layers=tuple(map(_layer, table.layers)), **values)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
@@ -163,14 +163,15 @@ def uniform(
     if data not in (None, across):
         allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
         raise InputError(f"data: {data} given; allowed: {allowed}")
-    if options.get("batch") is None:
-        options["batch"] = model.batch * across
-    if options.get("microbatches") is None:
-        most = max(1, options["batch"] // across)
+    values: dict[str, Any] = {"batch": None, "microbatches": None, **options}
+    if values["batch"] is None:
+        values["batch"] = model.batch * across
+    if values["microbatches"] is None:
+        most = max(1, values["batch"] // across)
         numbers = range(1, 4 * pipeline + 1) if pipeline > 1 else (1,)
-        options["microbatches"] = max(m for m in numbers if most % m == 0)
+        values["microbatches"] = max(m for m in numbers if most % m == 0)
     layouts = mixed_layouts(model, LayerLayout(across, tensor, expert), layers or {})
-    strategy = Strategy(gpus, stage=cut_stages(model, pipeline), layouts=layouts, **options)
+    strategy = Strategy(gpus, stage=cut_stages(model, pipeline), layouts=layouts, **values)
     check_strategy(model, strategy)
     return strategy
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import FabricFileTable
-from wavefabric.files.faults import one_line
+from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import ModelGraph
@@ -106,10 +106,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     content = parse_json(text, "strategy")
     if not isinstance(content, dict):
         raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
-    try:
-        table = StrategyTable.model_validate(content)
-    except ValidationError as error:
-        raise InputError(one_line(error, StrategyTable)) from None
+    table = checked(StrategyTable, content)
     own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
     layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)
     stage = _stage(model, table.stages)

@@ -109,15 +109,15 @@ def schema() -> Schema:
     return Schema(made("GlobalMetadata"), made("Node"), made("AttributeProto"), message.DecodeError)
 
 
-#: Fields of attributes that hold values of Python's types, and those of attributes with another.
+#: Fields of attributes that hold values of Python's types; attributes whose whole numbers have 32 bits.
 _FIELDS = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val"}
-_OTHERS = dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val")
+_SHORT = ("comm_src", "comm_dst", "comm_tag")
 
 
 def tell(message: Any, /, **values: bool | int | float | str) -> None:
     """Add attributes to a message, in the field that the schema has for values of their type."""
     for name, value in values.items():
-        field = _OTHERS.get(name) or _FIELDS[type(value)]
+        field = "int32_val" if name in _SHORT else _FIELDS[type(value)]
         message.attr.append(schema().attribute(name=name, **{field: value}))
 
 
