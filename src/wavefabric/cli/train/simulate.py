@@ -12,7 +12,7 @@ from wavefabric.cli.common.options import changed, check_choice, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.cli.train.searching import SearchOptions
+from wavefabric.cli.train.searching import TrainSearchOptions
 from wavefabric.cli.train.table import facts, show_case, show_comparison
 from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.cli.train.written import ResultOptions, check_files, write_files
@@ -82,7 +82,7 @@ def command(
     work: WorkOptions,
     where: TrainFabricOptions,
     circuits: PlanningOptions,
-    find: SearchOptions,
+    find: TrainSearchOptions,
     result: ResultOptions,
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.

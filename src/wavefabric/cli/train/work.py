@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from wavefabric.cli.common.options import changed, check_choice, check_range, option, options, refuse
-from wavefabric.cli.train.searching import METHODS, SearchOptions, search_strategy
+from wavefabric.cli.train.searching import METHODS, TrainSearchOptions, search_strategy
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -74,7 +74,7 @@ class SimulatedWork:
 
 
 def _model_work(
-    text: str, asked: WorkOptions, device: DeviceModel, memory: float, find: SearchOptions, policy: str
+    text: str, asked: WorkOptions, device: DeviceModel, memory: float, find: TrainSearchOptions, policy: str
 ) -> SimulatedWork:
     """A model and a strategy for it, or the search for one."""
     model, precision = load_model(text), PRECISIONS[asked.precision]
@@ -148,7 +148,7 @@ def _trace_work(prefix: str, device: DeviceModel, precision: str) -> SimulatedWo
     return SimulatedWork(name, name, device.memory, lambda *_: graph, check, gpus=count, files=files)
 
 
-def make_work(text: str, asked: WorkOptions, find: SearchOptions, policy: str) -> SimulatedWork:
+def make_work(text: str, asked: WorkOptions, find: TrainSearchOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
     check_choice("--precision", asked.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
