@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.training.models.gpt import wide_gelu
+from wavefabric.training.models.gpt import attention, wide_gelu
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 
@@ -54,14 +54,9 @@ def _embeddings(graph: GraphBuilder, tokens: int, width: int) -> str:
 
 def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
     """One encoder: attention and a feed-forward network, normalisation after each sum."""
-    width = graph.shape(hidden)[-1]
-    query, key, value = (
-        graph.linear(name, hidden, width, split="column") for name in ("query", "key", "value")
-    )
-    attended = graph.attention("attention", query, key, value, heads)
-    projected = graph.linear("output", attended, width, split="row")
+    projected = attention(graph, hidden, heads, heads, bias=True, fused=False)
     middle = graph.normalisation("attention norm", graph.sum("attention sum", [hidden, projected]))
-    narrow = wide_gelu(graph, middle, 4 * width)
+    narrow = wide_gelu(graph, middle, 4 * graph.shape(hidden)[-1])
     return graph.normalisation("ffn norm", graph.sum("ffn sum", [middle, narrow]))
 
 

@@ -38,8 +38,10 @@ def gpt3_175b(tokens: int = POSITIONS) -> ModelGraph:
     return gpt3("gpt3-175b", tokens, blocks=96, width=12288, heads=96, batch="3.2 M tokens")
 
 
-def attention(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias: bool = False) -> str:
-    """Projections, fused causal attention and projection of what it gives; all of it without the sum.
+def attention(
+    graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias: bool = False, fused: bool = True
+) -> str:
+    """Projections, attention and projection of what it gives; all of it without the sum.
 
     ``groups`` heads of keys and values. Rotary positions are not counted: 6 FLOPs an element of two tensors.
     """
@@ -48,7 +50,7 @@ def attention(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias
     query = graph.linear("query", hidden, width, bias=bias, split="column")
     key = graph.linear("key", hidden, narrow, bias=bias, split="column")
     value = graph.linear("value", hidden, narrow, bias=bias, split="column")
-    attended = graph.attention("attention", query, key, value, heads, fused=True)
+    attended = graph.attention("attention", query, key, value, heads, fused=fused)
     return graph.linear("output", attended, width, bias=bias, split="row")
 
 
