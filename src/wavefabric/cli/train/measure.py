@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,13 +56,9 @@ def command(model: Model, asked: MeasuredOptions) -> None:
     written = []
     if asked.device_file is not None:
         written.append(save_device(asked.device_file, found, asked.force))
-    conclude(asked.as_json, _facts(found), written, lambda: _show(found))
-
-
-def _facts(device: DeviceModel) -> dict[str, Any]:
     keys = ("name", "source", "peak", "bandwidth", "memory", "launch")
-    found = {key: getattr(device, key) for key in keys}
-    return found | {"measured": [vars(row) for row in device.measured]}
+    facts = {key: getattr(found, key) for key in keys} | {"measured": [vars(row) for row in found.measured]}
+    conclude(asked.as_json, facts, written, lambda: _show(found))
 
 
 def _show(device: DeviceModel) -> None:

@@ -27,7 +27,6 @@ from wavefabric.training.search.chain_costs import (
     ChainCosts,
     SearchSetting,
     SerialOptions,
-    UnitMemory,
     chain_costs,
     chain_strategy,
 )
@@ -203,7 +202,11 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
             grown = []
             for label in (label for front in fronts for label in front):
                 edge = float(costs.between[k - 1][label.layout, j]) if k else 0.0
-                new = _extended(label, label.seconds + edge + node, own, j, root=not k)
+                first, second = sorted((label.first, label.second, *own.whole), reverse=True)[:2]
+                again, before = max(label.again, own.again), label if k else None
+                new = _Label(
+                    label.seconds + edge + node, label.kept + own.kept, first, second, again, j, before
+                )
                 priced = new.seconds + multiplier * (new.kept - memory) + mixed.to_go[k][j]
                 if (
                     new.total + light.to_go[k][j] <= limit
@@ -215,12 +218,6 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
         fronts = fronts_next
     ended = [label for front in fronts for label in front]
     return min(ended, key=lambda label: label[:5], default=None)
-
-
-def _extended(label: _Label, seconds: float, own: UnitMemory, layout: int, root: bool) -> _Label:
-    first, second = sorted((label.first, label.second, *own.whole), reverse=True)[:2]
-    again, kept = max(label.again, own.again), label.kept + own.kept
-    return _Label(seconds, kept, first, second, again, layout, None if root else label)
 
 
 def _pareto(labels: Iterable[_Label]) -> list[_Label]:
