@@ -35,7 +35,7 @@ from wavefabric.results.plots import BLUE, GREY
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
-from wavefabric.training.gpu.measure import measure
+from wavefabric.training.gpu.operator_times import measure
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,10 @@ def positive(value: Any, unit: str, key: str) -> float:
     return value
 
 
-def choice(key: str, value: str, allowed: tuple[str, ...]) -> None:
+def choice(key: str, value: str, allowed: Collection[str]) -> None:
     """Refuse a value that is not one of those allowed."""
     if value not in allowed:
-        raise InputError(f"{key}: {value!r} given; allowed: {', '.join(allowed)}")
+        raise InputError(f"{key}: {show(value)} given; allowed: {', '.join(allowed)}")
 
 
 def whole(key: str, value: Any, least: int) -> None:

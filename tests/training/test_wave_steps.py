@@ -86,12 +86,11 @@ def test_refusals():
 
 
 def test_steps_by_name():
-    by_name = parse_wave_step("ultrasound:64x64x64:local").make(8, H200)
+    by_name = parse_wave_step("ultrasound:64x64x64:local")(8, H200)
     wanted = ultrasound_step((64, 64, 64), 8, H200, decomposition="local")
     assert (by_name.seconds, by_name.call) == (wanted.seconds, wanted.call)
-    assert len(calls(parse_wave_step("fibre:6x262144:3").make(2, H200))) == len(
-        calls(fibre_step(6, 2**18, 2, H200))
-    )
+    fibre = parse_wave_step("fibre:6x262144:3")(2, H200)
+    assert len(calls(fibre)) == len(calls(fibre_step(6, 2**18, 2, H200)))
 
 
 @pytest.mark.parametrize(
@@ -135,4 +134,4 @@ def test_transposes_are_the_messages_between_boxes(shape, grid):
 def test_a_step_that_no_gpu_holds_is_refused():
     for name in ("ultrasound:2000000x2000000x2000000:local", "fibre:120x1000000000"):
         with pytest.raises(InputError, match="GB needed a GPU at least, 141 GB there; allowed: more GPUs"):
-            parse_wave_step(name).make(8, load_device("h200"))
+            parse_wave_step(name)(8, load_device("h200"))

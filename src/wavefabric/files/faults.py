@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from wavefabric.errors import InputError, cut, show, visible
+
+_Table = TypeVar("_Table", bound=BaseModel)
 
 #: What is allowed, by the kind of a fault; Pydantic's own words for the rest.
 _ALLOWED = {
@@ -29,6 +31,14 @@ _ALLOWED = {
     "model_type": "a table",
     "dict_type": "a table",
 }
+
+
+def checked(model: type[_Table], content: Any) -> _Table:
+    """The table that a file holds; `InputError` with its first fault in one line."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise InputError(one_line(error, model)) from None
 
 
 def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,8 +118,15 @@ def compare(
     """
     progress = progress or Progress()
     check_lists(gpus, fabrics, collectives)
-    built = {(count, place): _fabric(each, count) for count in gpus for place, each in enumerate(fabrics)}
-    _check_circuits(circuits, built.values())
+    built = {
+        (count, place): fabric_for(each, count) if isinstance(each, str) else check_size(each, count)
+        for count in gpus
+        for place, each in enumerate(fabrics)
+    }
+    if circuits and not any(isinstance(fabric, PhotonicFabric) for fabric in built.values()):
+        name, value = next(iter(circuits.items()))
+        given = f"{show(value)} given with electrical fabrics alone"
+        raise InputError(f"{name}: {given}; allowed: with a photonic one")
     rings: dict[tuple[int, float, float], CallTimes] = {}
     cases: list[Case] = []
     progress.start(len(built) * len(collectives), "simulations")
@@ -134,7 +141,8 @@ def compare(
                 work = make(count, times)
                 iteration = _simulate(work, times, policy, merge)
                 # Unless the strategy was searched for, the work is the same for all.
-                reference = next((found for other, found in references if _same(work, other)), None)
+                same = (ran for other, ran in references if work is other or work == other)
+                reference = next(same, None)
                 if reference is None:
                     reference = _simulate(work, ring, policy, True)
                     references.append((work, reference))
@@ -162,27 +170,12 @@ def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collect
         parse_collective(collective)
 
 
-def _check_circuits(circuits: Mapping[str, Any] | None, fabrics: Iterable[AnyFabric]) -> None:
-    if circuits and not any(isinstance(fabric, PhotonicFabric) for fabric in fabrics):
-        name, value = next(iter(circuits.items()))
-        given = f"{show(value)} given with electrical fabrics alone"
-        raise InputError(f"{name}: {given}; allowed: with a photonic one")
-
-
 def label_of(fabric: str | AnyFabric) -> str:
     """What a fabric is called in a comparison."""
     return fabric if isinstance(fabric, str) else fabric.name
-
-
-def _fabric(fabric: str | AnyFabric, gpus: int) -> AnyFabric:
-    return fabric_for(fabric, gpus) if isinstance(fabric, str) else check_size(fabric, gpus)
 
 
 def _simulate(work: Workload | TaskGraph, times: CallTimes, policy: str, merge: bool) -> Iteration:
     if isinstance(work, TaskGraph):
         return simulate_tasks(work, times, policy)
     return simulate(work, times, policy, merge)
-
-
-def _same(work: Workload | TaskGraph, other: Workload | TaskGraph) -> bool:
-    return work is other or (isinstance(work, Workload) and work == other)

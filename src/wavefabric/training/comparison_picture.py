@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +53,11 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
 
 def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
     """Throughput of each fabric and collective, with its ratio to rings behind the bar."""
-    collectives = list(dict.fromkeys(case.collective for case in cases if case.collective != "zero"))
+    colours = _colours(case.collective for case in cases)
     rates = [case.iteration.samples_per_second for case in cases]
     several = len({case.label for case in cases}) > 1
     names = [f"{case.collective}, {case.label}" if several else case.collective for case in cases]
-    colours = [
-        GREY if case.collective == "zero" else COLOURS[collectives.index(case.collective) % len(COLOURS)]
-        for case in cases
-    ]
-    axes.barh(range(len(cases)), rates, color=colours, height=0.66)
+    axes.barh(range(len(cases)), rates, color=[colours[case.collective] for case in cases], height=0.66)
     for place, (case, rate) in enumerate(zip(cases, rates, strict=True)):
         words = f" {amount(rate)}, {case.ratio_to_ring:.2f} x ring"
         axes.text(rate, place, words, va="center", fontsize=9)
@@ -72,6 +69,12 @@ def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(_unit(cases))
     axes.set_title(f"{title}; {cases[0].gpus} GPUs" + ("" if several else f" of {cases[0].label}"))
+
+
+def _colours(collectives: Iterable[str]) -> dict[str, str]:
+    """A colour for each collective; free communication is grey."""
+    names = dict.fromkeys(name for name in collectives if name != "zero")
+    return dict(zip(names, cycle(COLOURS), strict=False)) | {"zero": GREY}
 
 
 def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
@@ -87,13 +90,13 @@ def _free(above: Axes, below: Axes, cases: Sequence[Case]) -> None:
 
 def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) -> None:
     labels = list(dict.fromkeys(label for label, _ in series))
-    collectives = list(dict.fromkeys(name for _, name in series if name != "zero"))
-    for (label, collective), found in series.items():
+    colours = _colours(name for _, name in series)
+    for (label, collective), some in series.items():
         if collective == "zero":
             continue  # that is the grey line
-        number, place = collectives.index(collective), labels.index(label)
+        place = labels.index(label)
         look: Any = {
-            "color": COLOURS[number % len(COLOURS)],
+            "color": colours[collective],
             "marker": MARKERS[place % len(MARKERS)],
             "linestyle": _DASHES[place % len(_DASHES)],
             "linewidth": 1.6,
@@ -101,7 +104,7 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
             "markeredgecolor": "white",
             "markeredgewidth": 0.7,
         }
-        points = sorted(found, key=lambda case: case.gpus)
+        points = sorted(some, key=lambda case: case.gpus)
         counts = [case.gpus for case in points]
         words = collective if len(labels) == 1 else f"{collective}, {label}"
         above.plot(counts, [case.iteration.samples_per_second for case in points], label=words, **look)

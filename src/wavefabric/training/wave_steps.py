@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -70,9 +69,8 @@ def fibre_step(
     _check_memory(_HELD_FIBRE * field, device)
     chunks = chunks_for(samples)
     step = _Step(gpus, device)
-    gather = Call(
-        "all-gather", (tuple(range(gpus)),), groups * samples / chunks * itemsize / 2, "layer-to-layer"
-    )
+    powers = groups * samples / chunks * itemsize / 2
+    gather = Call("all-gather", (tuple(range(gpus)),), powers, "layer-to-layer")
     for sweep in ("middle", "last"):
         step.compute(f"linear {sweep}", 2 * _LINEAR * field)
         first, second = [-1] * chunks, [-1] * chunks
@@ -104,23 +102,22 @@ def ultrasound_step(
     by ``overlap`` points fill them from their neighbours before each set of transforms (local Fourier basis).
     ``heterogeneous``: absorbing and nonlinear, 14 transforms a step; else 10.
     """
-    options = (
-        Options(kind=decomposition, overlap=overlap) if decomposition == "local" else Options(kind="global")
-    )
+    local = decomposition == "local"
+    options = Options(kind="local", overlap=overlap) if local else Options(kind="global")
     held = _HELD[heterogeneous] * itemsize
     _check_memory(held * math.prod(shape) / gpus, device)  # before a grid too large is divided
     cut = decompose(shape, gpus, options)
     moved, transforms = _MOVED[heterogeneous]
     field = itemsize * max(math.prod(each.size) for each in cut.subdomains)
     _check_memory(held / itemsize * field, device)
-    if decomposition == "global":
+    if not local:
         _, rows, planes, columns = boxes(shape, cut.grid)
         layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
         calls = [_transpose(a, b, 2 * itemsize) for a, b in pairwise(layouts)] * transforms
     else:
         messages = halo_messages(cut)
         counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
-        calls = [_call(messages, count * itemsize) for count in counts]
+        calls = [_halos(messages, gpus, count * itemsize) for count in counts]
     step = _Step(gpus, device)
     ready: list[int] = []
     for number, call in enumerate(calls):
@@ -140,14 +137,14 @@ class _Step:
 
     def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
         seconds = nbytes / (self._device.bandwidth * _COPY)
-        task = self.graph.compute("forward", name, 0, seconds, list(waits), -1)
+        task = self.graph.compute("forward", name, 0, seconds, list(waits))
         self.graph.program[0].append(task)
         return task
 
     def call(self, name: str, call: Call, waits: list[int]) -> int:
         if self._gpus == 1:
             return waits[0]
-        return self.graph.communicate(name, call, (0,), waits, -1)
+        return self.graph.communicate(name, call, (0,), waits)
 
 
 def _check_memory(nbytes: float, device: DeviceModel) -> None:
@@ -166,16 +163,31 @@ def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
         common -= np.maximum.outer(a[:, axis, 0], b[:, axis, 0])
         sizes *= np.maximum(common, 0, out=common)
     np.fill_diagonal(sizes, 0)
-    talks = sizes > 0
-    moving = sizes[talks]
-    if moving.size and moving.min() == moving.max() and (groups := _complete_groups(talks)):
-        nbytes = float(moving[0] * itemsize * len(groups[0]))
-        return Call("all-to-all", groups, nbytes, "layer-to-layer")
-    if moving.size > _MOST_MESSAGES:
-        given = f"{len(a)} given, between which a transpose has {moving.size} messages"
+    src, dst = np.nonzero(sizes)
+    return _exchange(src, dst, sizes[src, dst], len(a), itemsize)
+
+
+def _halos(messages: list[Message], gpus: int, itemsize: int) -> Call:
+    """The call of messages between boxes."""
+    away = (m for m in messages if m.src != m.dst)
+    sent = [(m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in away]
+    src, dst, sizes = np.array(sent, np.int64).reshape(-1, 3).T
+    return _exchange(src, dst, sizes, gpus, itemsize)
+
+
+def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, itemsize: int) -> Call:
+    """The call of messages between GPUs, each of so many items: an all-to-all in groups where it is one."""
+    talks = np.zeros((gpus, gpus), bool)
+    talks[src, dst] = True
+    alike = sizes.size and sizes.size == talks.sum() and sizes.min() == sizes.max()
+    if alike and (groups := _complete_groups(talks)):
+        return Call("all-to-all", groups, float(sizes[0] * itemsize * len(groups[0])), "layer-to-layer")
+    if sizes.size > _MOST_MESSAGES:
+        given = f"{gpus} given, between which an exchange has {sizes.size} messages"
         raise InputError(f"gpus: {given}; allowed: up to {_MOST_MESSAGES}, or a number that divides the grid")
-    ends = (each.tolist() for each in np.nonzero(talks))
-    return _messages(list(zip(*ends, moving.tolist(), strict=True)), itemsize)
+    ends = tuple(np.union1d(src, dst).tolist())
+    messages = tuple(zip(src.tolist(), dst.tolist(), sizes.tolist(), strict=True))
+    return Call("messages", (ends,), float(itemsize), "layer-to-layer", messages)
 
 
 def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
@@ -185,42 +197,11 @@ def _complete_groups(talks: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
     groups = [np.flatnonzero(number == k) for k in range(number.max() + 1)]
     groups = sorted(tuple(g.tolist()) for g in groups if talks[g[0]].any())
     complete = all(np.array_equal(np.flatnonzero(talks[g[0]]), g) for g in groups)
-    np.fill_diagonal(talks, False)
     return tuple(groups) if complete and len(set(map(len, groups))) == 1 else None
 
 
-def _call(messages: list[Message], itemsize: int) -> Call:
-    """The call of messages between boxes: an all-to-all in groups where it is one."""
-    sizes = [
-        (m.src, m.dst, math.prod(s.stop - s.start for s in m.src_box)) for m in messages if m.src != m.dst
-    ]
-    peers: dict[int, set[int]] = defaultdict(set)
-    for src, dst, _ in sizes:
-        peers[src].add(dst)
-    groups = sorted({tuple(sorted({src, *others})) for src, others in peers.items()})
-    members = sum(map(len, groups))
-    complete = members == len(peers) and sum(len(g) * (len(g) - 1) for g in groups) == len(sizes)
-    if complete and len({len(g) for g in groups}) == 1 and len({size for *_, size in sizes}) == 1:
-        nbytes = float(sizes[0][2] * itemsize * len(groups[0]))
-        return Call("all-to-all", tuple(groups), nbytes, "layer-to-layer")
-    return _messages(sizes, itemsize)
-
-
-def _messages(sizes: list[tuple[int, int, int]], itemsize: int) -> Call:
-    ends = tuple(sorted({end for src, dst, _ in sizes for end in (src, dst)}))
-    return Call("messages", (ends,), float(itemsize), "layer-to-layer", tuple(sizes))
-
-
-@dataclass(frozen=True)
-class WaveStep:
-    """A step of a simulation by name, for any number of GPUs; see `parse_wave_step`."""
-
-    name: str
-    make: Callable[[int, DeviceModel], TaskGraph]
-
-
-def parse_wave_step(text: str) -> WaveStep:
-    """A step of our own simulations from its name.
+def parse_wave_step(text: str) -> Callable[[int, DeviceModel], TaskGraph]:
+    """A step of our own simulations from its name, for any number of GPUs on any device.
 
     ``fibre:120x1048576`` is 120 spatial modes of 2²⁰ samples, with ``:34`` behind it 34 phase groups whose
     powers travel. ``ultrasound:4096x4096x4096`` is a grid, with ``:local`` behind it cut into blocks that
@@ -236,7 +217,7 @@ def parse_wave_step(text: str) -> WaveStep:
     >>> from wavefabric.training.gpu.device_file import load_device
     >>> from wavefabric.training.wave_steps import parse_wave_step
     >>> step = parse_wave_step("fibre:120x1048576:34")
-    >>> len(step.make(8, load_device("h200")).call)
+    >>> len(step(8, load_device("h200")).call)
     42
     """
     kind, colon, rest = text.partition(":")
@@ -246,16 +227,14 @@ def parse_wave_step(text: str) -> WaveStep:
     words = sizes.split("x")
     example = "fibre:120x1048576" if kind == "fibre" else "ultrasound:512x512x512"
     number = re.compile(r"[1-9][0-9]{0,9}")
-    if len(words) != (2 if kind == "fibre" else 3) or not all(map(number.fullmatch, words)):
+    if len(words) != example.count("x") + 1 or not all(map(number.fullmatch, words)):
         raise InputError(f"model: {show(text)} given; allowed: numbers as in {example}")
+    first, second, *third = map(int, words)
     if kind == "fibre":
         if colon and not number.fullmatch(last):
             raise InputError(f"model: {show(text)} given; allowed: a number of phase groups behind the colon")
-        modes, samples = map(int, words)
-        groups = int(last) if colon else None
-        return WaveStep(text, lambda gpus, device: fibre_step(modes, samples, gpus, device, groups=groups))
+        return partial(fibre_step, first, second, groups=int(last) if colon else None)
     if colon and last not in ("local", "global"):
         raise InputError(f"model: {show(text)} given; allowed: local or global behind the colon")
-    x, y, z = map(int, words)
     cut = "local" if last == "local" else "global"
-    return WaveStep(text, lambda gpus, device: ultrasound_step((x, y, z), gpus, device, decomposition=cut))
+    return partial(ultrasound_step, (first, second, third[0]), decomposition=cut)

@@ -5,19 +5,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.calls import CallTable
+from wavefabric.training.iteration.layer_calls import ModelCalls
 from wavefabric.training.iteration.redistribution import (
     BlockPlacement,
     _collective,
     _messages,
-    placement,
     redistribution,
 )
-from wavefabric.training.strategies.strategy import LayerLayout
+from wavefabric.training.models.graph import Layer, ModelGraph
+from wavefabric.training.strategies.strategy import LayerLayout, uniform
 
 GPUS = 12
 SIDE = 24  # samples, and features: each number of blocks divides it
 BYTES = 4.0 * SIDE * SIDE
+
+
+def placement(layout, first, shared):
+    """Of an array that a layer makes or takes; features on one GPU are not shared."""
+    return BlockPlacement(first, layout.data, layout.tensor, shared and layout.tensor > 1)
 
 
 def placements(first):
@@ -141,10 +148,12 @@ def test_what_is_there_is_not_sent(source, target):
 
 
 def test_features_on_one_gpu_are_not_shared():
-    assert placement(LayerLayout(12, 1), 0, True) == BlockPlacement(0, 12, 1, False)
-    assert (
-        _collective(placement(LayerLayout(12, 1), 0, True), placement(LayerLayout(12, 1), 0, False)) is None
-    )
+    layers = Layer("a", "matmul", split="column"), Layer("b", "matmul", ("a",), split="row")
+    model = ModelGraph("two", layers)
+    calls = ModelCalls(model, uniform(model, 12), PRECISIONS["fp32"])
+    assert calls.layers[0].transfers[0].forward == ()
+    whole = BlockPlacement(0, 12, 1, False)
+    assert _collective(whole, whole) is None
 
 
 def test_a_table_makes_equal_calls_one_object():

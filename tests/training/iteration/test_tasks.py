@@ -10,7 +10,7 @@ from random_models import chain, layer, workload
 
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
-from wavefabric.training.iteration.layer_calls import CallPlan
+from wavefabric.training.iteration.layer_calls import ModelCalls
 from wavefabric.training.iteration.tasks import Workload, build_tasks, one_forward_one_backward
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import SPLITS, ModelGraph
@@ -80,7 +80,7 @@ def two_layers(first, second, **numbers):
 )
 def test_calls_between_layers_that_are_split(first, second, forward, backward):
     model = two_layers(first, second)
-    plan = CallPlan(model, uniform(model, 4, tensor=2, batch=6), BF16)
+    plan = ModelCalls(model, uniform(model, 4, tensor=2, batch=6), BF16)
     (transfer,) = plan.layers[0].transfers
     assert [call.collective for call in transfer.forward] == forward
     assert [call.collective for call in transfer.backward] == backward
@@ -140,10 +140,10 @@ def test_outputs_and_complete_gradients_are_where_they_are_needed(layouts, made,
     strategy = Strategy(
         GPUS * (1 + stages), SIDE, 1, (0, *[int(stages)] * consumers), (layouts[0], *[layouts[1]] * consumers)
     )
-    plan = CallPlan(model, strategy, BF16)
-    source = plan._made(0)
+    plan = ModelCalls(model, strategy, BF16)
+    source = plan._placement(0, "column")
     for transfer in plan.layers[0].transfers:
-        target = plan._taken(transfer.consumers[0])
+        target = plan._placement(transfer.consumers[0], "row")
         state = {gpu: block(source, gpu).astype(int) for gpu in range(GPUS)}
         for call in transfer.forward:
             state = execute(call, state, target)

@@ -255,14 +255,14 @@ def test_time_may_be_limited():
     [
         ({"method": "luck"}, 'method: "luck" given; allowed: markov, chain'),
         ({"policy": "luck"}, 'policy: "luck" given; allowed: batched'),
-        ({"proposals": -1}, "proposals: -1 given; allowed: whole numbers from 0"),
-        ({"proposals": 1.5}, "proposals: 1.5 given"),
+        ({"proposals": -1}, "proposals: -1; allowed: whole numbers from 0"),
+        ({"proposals": 1.5}, "proposals: 1.5; allowed"),
         ({"memory": 0.0}, "memory: 0.0 given; allowed: above 0"),
         ({"memory": float("nan")}, "memory: NaN given"),
         ({"beta": -1.0}, "beta: -1.0 given"),
         ({"seconds": 0}, "seconds: 0 given"),
-        ({"batch": 0}, "batch: 0 given"),
-        ({"gpus": 0}, "gpus: 0 given"),
+        ({"batch": 0}, "batch: 0; allowed"),
+        ({"gpus": 0}, "gpus: 0; allowed"),
         ({"starts": [uniform(MODEL, 4, batch=32)]}, "starts: a strategy of 4 GPUs and 32 samples given"),
     ],
 )

@@ -13,7 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import simulate_tasks
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.traces.lanes import lanes, ranges
+from wavefabric.training.traces.order import lanes, ranges
 from wavefabric.training.traces.perfetto import write_perfetto
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, check_choice, check_range, option, options
 from wavefabric.cli.common.show import StatusLine, conclude, console, rate_text, table
-from wavefabric.cli.train.words import bytes_words
+from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
 from wavefabric.training.gpu.device_file import save_device
 from wavefabric.training.gpu.device_model import DeviceModel
-from wavefabric.training.gpu.measure import measure
+from wavefabric.training.gpu.operator_times import measure
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.models import load_model
 from wavefabric.units import amount, time_words
@@ -56,13 +56,9 @@ def command(model: Model, asked: MeasuredOptions) -> None:
     written = []
     if asked.device_file is not None:
         written.append(save_device(asked.device_file, found, asked.force))
-    conclude(asked.as_json, _facts(found), written, lambda: _show(found))
-
-
-def _facts(device: DeviceModel) -> dict[str, Any]:
     keys = ("name", "source", "peak", "bandwidth", "memory", "launch")
-    found = {key: getattr(device, key) for key in keys}
-    return found | {"measured": [vars(row) for row in device.measured]}
+    facts = {key: getattr(found, key) for key in keys} | {"measured": [vars(row) for row in found.measured]}
+    conclude(asked.as_json, facts, written, lambda: _show(found))
 
 
 def _show(device: DeviceModel) -> None:

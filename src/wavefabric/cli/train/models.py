@@ -29,7 +29,7 @@ def command(asked: ModelsOptions) -> None:
         return
     rows = [
         (
-            _usage(name),
+            f"{name}[:{MODELS[name].number}]" if MODELS[name].number else name,
             amount(model.parameters),
             amount(model.flops),
             f"{model.batch}",
@@ -45,13 +45,7 @@ def command(asked: ModelsOptions) -> None:
     out.print("FLOPs: forward, of one sample; batch: samples a GPU, by the recipe; [:n]: another number")
 
 
-def _usage(name: str) -> str:
-    number = MODELS[name].number
-    return f"{name}[:{number}]" if number else name
-
-
 def _facts(name: str, model: ModelGraph) -> dict[str, Any]:
-    facts: dict[str, Any] = {"summary": MODELS[name].summary, "number": MODELS[name].number or None}
-    for key in ("parameters", "flops", "batch", "optimizer", "sample", "description", "source"):
-        facts[key] = getattr(model, key)
-    return facts | {"layers": len(model.layers)}
+    facts = {"summary": MODELS[name].summary, "number": MODELS[name].number or None}
+    keys = ("parameters", "flops", "batch", "optimizer", "sample", "description", "source")
+    return facts | {key: getattr(model, key) for key in keys} | {"layers": len(model.layers)}

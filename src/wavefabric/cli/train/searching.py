@@ -16,7 +16,7 @@ METHODS = {"search": "markov", "chain": "chain"}
 
 
 @options("Search")
-class SearchOptions:
+class TrainSearchOptions:
     """Of ``--strategy search``."""
 
     proposals: int | None = option("Strategies that the Markov chains try at most. \\[default: 600]")
@@ -30,7 +30,9 @@ class SearchOptions:
         check_seed(self.seed)
 
 
-def search_strategy(setting: tuple[Any, ...], method: str, asked: SearchOptions, **limits: Any) -> Strategy:
+def search_strategy(
+    setting: tuple[Any, ...], method: str, asked: TrainSearchOptions, **limits: Any
+) -> Strategy:
     """The best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
 
     After Ctrl-C it is the best so far, which a line on stderr says.

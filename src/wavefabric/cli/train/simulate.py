@@ -7,22 +7,19 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.common.circuits import PlanningOptions
-from wavefabric.cli.common.options import changed, check_choice
+from wavefabric.cli.common.files import load_fabric
+from wavefabric.cli.common.options import changed, check_choice, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.cli.train.fabrics import (
-    TrainFabricOptions,
-    all_gpus,
-    parse_fabrics,
-    parse_gpus,
-    planning_words,
-)
-from wavefabric.cli.train.searching import SearchOptions
+from wavefabric.cli.train.searching import TrainSearchOptions
 from wavefabric.cli.train.table import facts, show_case, show_comparison
-from wavefabric.cli.train.work import ModelWork, TraceWork, WorkOptions, make_work
+from wavefabric.cli.train.work import WorkOptions, make_work
 from wavefabric.cli.train.written import ResultOptions, check_files, write_files
+from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric
+from wavefabric.fabric.electrical.families import FAMILIES
 from wavefabric.training.compare import check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.iteration.engine import POLICIES
@@ -32,10 +29,52 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="Name, such as bert-large (`wavefabric train models`); a file (JSON); a Chakra trace (NAME of "
-        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or "
-        "ultrasound:NXxNYxNZ[:local].",
+        "NAME.0.et, …); or a time step: fibre:MODESxSAMPLES or ultrasound:NXxNYxNZ[:local].",
     ),
 ]
+
+
+@options("Fabric")
+class TrainFabricOptions:
+    """What the GPUs are joined by, and how they use it."""
+
+    gpus: str | None = option("How many work; with --compare several, such as 4,16,64. \\[default: all]")
+    fabric: str = option(
+        "Name or file, as of `collective cost`. switch, lightpath, ring, mesh, torus and hypercube without "
+        "numbers are as large as needed.",
+        default="switch",
+    )
+    collective: str = option(
+        "{wavefabric.training.communication.algorithms:CHOICES}; lumorph-2 and lumorph-4 are recursive:2 and "
+        "recursive:4.",
+        default="ring",
+        checked=False,
+    )
+    policy: str = option(
+        "Order of calls: {wavefabric.training.iteration.engine:POLICIES}.", default="batched"
+    )
+
+
+def _parse_gpus(text: str) -> list[int]:
+    """Numbers with commas between."""
+    words = parse_list(text)
+    for word in words:
+        if not (word.isascii() and word.isdigit() and len(word) <= 9 and 1 <= int(word) <= MOST_RANKS):
+            allowed = f"whole numbers from 1 to {MOST_RANKS}, such as 16 or 4,16,64"
+            raise InputError(f"--gpus: {text} given; allowed: {allowed}")
+    return [int(word) for word in words]
+
+
+def _parse_fabrics(text: str) -> list[str | AnyFabric]:
+    """Fabrics with commas between; names of families stay names, to be as large as is needed."""
+    return [word if word in FAMILIES else load_fabric(word) for word in parse_list(text)]
+
+
+def _all_gpus(fabrics: list[str | AnyFabric]) -> list[int]:
+    """All of the GPUs of the only fabric."""
+    if len(fabrics) == 1 and not isinstance(fabrics[0], str):
+        return [fabrics[0].ranks]
+    raise InputError("--gpus: none given; allowed: a number such as 16, or one --fabric with numbers")
 
 
 def command(
@@ -43,7 +82,7 @@ def command(
     work: WorkOptions,
     where: TrainFabricOptions,
     circuits: PlanningOptions,
-    find: SearchOptions,
+    find: TrainSearchOptions,
     result: ResultOptions,
 ) -> None:
     """Time of a training iteration on a fabric, what of it is communication, and what bounds it.
@@ -58,30 +97,31 @@ def command(
     """
     check_choice("--policy", where.policy, POLICIES)
     find.check()
-    fabrics, collectives = parse_fabrics(where.fabric), parse_list(where.collective)
+    fabrics, collectives = _parse_fabrics(where.fabric), parse_list(where.collective)
     asked = make_work(model, work, find, where.policy)
     if where.gpus is not None:
-        gpus = parse_gpus(where.gpus)
+        gpus = _parse_gpus(where.gpus)
     else:
-        gpus = [asked.gpus] if isinstance(asked, TraceWork) else all_gpus(fabrics)
+        gpus = _all_gpus(fabrics) if asked.gpus is None else [asked.gpus]
     check_lists(gpus, fabrics, collectives)
     if not result.compare:
         for name, given in (("gpus", gpus), ("fabric", fabrics), ("collective", collectives)):
             if len(given) > 1:
                 text = getattr(where, name)
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
-    inputs = (model, work.strategy, work.device, *(asked.files if isinstance(asked, TraceWork) else ()))
-    check_files(result, inputs, gpus[0], isinstance(asked, ModelWork))
+    inputs = (model, work.strategy, work.device, *asked.files)
+    check_files(result, inputs, gpus[0], asked.is_model)
     for count in gpus:
         asked.check(count)
     # A search has a bar of its own.
     single = len(gpus) * len(fabrics) * len(collectives) == 1
-    progress = make_progress(result.as_json or single or getattr(asked, "searched", False))
+    progress = make_progress(result.as_json or single or asked.searched)
     cases = compare(
         asked.make, gpus, fabrics, collectives,
         policy=where.policy, merge=not result.pictured, circuits=changed(circuits), progress=progress,
     )  # fmt: skip
-    title = ", ".join([asked.title, f"{where.policy} calls", *planning_words(circuits)])
+    planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
+    title = ", ".join([asked.title, f"{where.policy} calls", *planned])
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
         found = {"work": title, "cases": [facts(case) for case in cases]}

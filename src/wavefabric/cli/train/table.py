@@ -9,35 +9,26 @@ from typing import Any
 from rich.table import Table
 
 from wavefabric.cli.common.show import console, pairs_table, rate_text, table
-from wavefabric.cli.train.words import bytes_words, rate
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
-from wavefabric.units import three_digits, time_words
+from wavefabric.units import amount, three_digits, time_words
 
 
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
     """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
-    sizes: dict[str, list[float]] = {}
-    shares: dict[int, float] = {}  # many calls have the same messages
-    for call in iteration.graph.call:
-        if call is not None:
-            if id(call.messages) not in shares:
-                shares[id(call.messages)] = sum(m[2] for m in call.messages) if call.messages else 1
-            size = shares[id(call.messages)] * call.bytes
-            sizes.setdefault(call.purpose, []).append(size)
     return {
         purpose: {
-            "calls": len(found),
-            "least_bytes": min(found),
-            "median_bytes": statistics.median(found),
-            "largest_bytes": max(found),
-            "bytes": sum(found),
+            "calls": len(sizes),
+            "least_bytes": min(sizes),
+            "median_bytes": statistics.median(sizes),
+            "largest_bytes": max(sizes),
+            "bytes": sum(sizes),
         }
-        for purpose, found in sizes.items()
+        for purpose, sizes in iteration.call_bytes.items()
     }
 
 
@@ -107,21 +98,17 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     throughput = iteration.samples_per_second
     compute = iteration.compute_seconds
     lines = [("iteration", time_words(iteration.seconds))]
-    if workload is not None:
+    if workload is None:
+        lines.append(("throughput", f"{rate(throughput)} iterations/s"))
+    else:
         each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples an iteration"
         lines.append(("throughput", f"{rate(throughput)} samples/s ({each})"))
-    else:
-        lines.append(("throughput", f"{rate(throughput)} iterations/s"))
-    if workload is not None:
         lines += [("model FLOP/s", _flops_words(iteration)), ("strategy", strategy_words(workload))]
     least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
+    hidden = f"{_time(case.hidden_seconds)} hidden behind computation"
     lines += [
         ("computation", f"{time_words(float(compute.max(initial=0.0)))} a GPU{least}"),
-        (
-            "communication",
-            f"{_time(iteration.exposed_seconds)} exposed, {_time(case.hidden_seconds)} hidden behind "
-            "computation",
-        ),
+        ("communication", f"{_time(iteration.exposed_seconds)} exposed, {hidden}"),
         ("bound by", iteration.bound_by),
     ]
     if compute.size > 1:
@@ -174,8 +161,7 @@ def _time(seconds: float) -> str:
 
 def _memory_words(workload: Workload, memory: float) -> str:
     need = largest_need(workload)
-    parts = ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(need).items() if value)
-    return f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({parts})"
+    return f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({need.parts})"
 
 
 def _calls_table(found: dict[str, dict[str, Any]]) -> Table:
@@ -186,13 +172,6 @@ def _calls_table(found: dict[str, dict[str, Any]]) -> Table:
         for purpose, values in found.items()
     ]
     return table(headings, rows)
-
-
-def _bound_by(iteration: Iteration) -> str:
-    """What takes most of the critical path, and its share, in few words."""
-    what, seconds = next(iter(iteration.critical_seconds.items()), ("nothing", 0.0))
-    share = seconds / iteration.seconds if iteration.seconds else 0.0
-    return f"{'computation' if what == 'compute' else what}, {share:.0%}"
 
 
 def show_comparison(cases: list[Case], title: str) -> None:
@@ -209,7 +188,7 @@ def show_comparison(cases: list[Case], title: str) -> None:
         alike = [other for other in cases if other.gpus == case.gpus]
         real = [other for other in alike if other.collective != "zero"]
         best = bool(real) and case is min(real, key=lambda other: other.iteration.seconds)
-        throughput = case.iteration.samples_per_second
+        throughput, (what, share) = case.iteration.samples_per_second, case.iteration.most_critical
         cells = (
             str(case.gpus) if case is alike[0] else "",
             case.label,
@@ -220,7 +199,7 @@ def show_comparison(cases: list[Case], title: str) -> None:
             _time(case.iteration.exposed_seconds),
             f"{case.ratio_to_ring:.3f}",
             f"{case.ratio_to_free:.3f}",
-            _bound_by(case.iteration),
+            f"{'computation' if what == 'compute' else what}, {share:.0%}",
         )
         style = "bold" if best and len(real) > 1 else ""
         last = place + 1 == len(cases) or cases[place + 1].gpus != case.gpus
@@ -250,3 +229,16 @@ def _fit(made: Table, width: int) -> None:
         widths[place] = max(min(widths[place], least), widths[place] - max(0, sum(widths) - room))
     for column, own in zip(made.columns, widths, strict=True):
         column.width, column.no_wrap = own, False
+
+
+def rate(value: float) -> str:
+    """A number a second: in full up to a million."""
+    return three_digits(value) if value < 999_999.5 else amount(value)
+
+
+def bytes_words(value: float) -> str:
+    """Bytes with a binary prefix: 1.25 GiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if value >= 0.9995 * 2**power:
+            return f"{three_digits(value / 2**power)} {unit}"
+    return f"{three_digits(value)} B"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from wavefabric.cli.common.options import changed, check_choice, check_range, option, options, refuse
-from wavefabric.cli.train.searching import METHODS, SearchOptions, search_strategy
+from wavefabric.cli.train.searching import METHODS, TrainSearchOptions, search_strategy
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -19,6 +19,7 @@ from wavefabric.training.iteration.memory import MemoryNeed, check_memory, strat
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
 from wavefabric.units import quantity
@@ -54,134 +55,100 @@ class WorkOptions:
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
 
 
-class SimulatedWork(Protocol):
-    """What the words of the command line describe, for any number of GPUs."""
+@dataclass(frozen=True)
+class SimulatedWork:
+    """What the words of the command line describe, for any number of GPUs.
+
+    ``check`` refuses a number of GPUs before anything is simulated.
+    """
 
     name: str
     title: str  # with how it is simulated
     memory: float  # B of a GPU
-
-    def check(self, gpus: int) -> None:
-        """Refuse a number of GPUs before anything is simulated."""
-
-    def make(self, gpus: int, fabric: CallTimes) -> Workload | TaskGraph:
-        """What so many GPUs do."""
-        ...
-
-
-class ModelWork:
-    """A model and a strategy for it."""
-
-    def __init__(
-        self,
-        text: str,
-        asked: WorkOptions,
-        device: DeviceModel,
-        memory: float,
-        find: SearchOptions,
-        policy: str,
-    ):
-        self._policy = policy
-        self.asked, self.device, self.memory, self.find = asked, device, memory, find
-        self.model = load_model(text)
-        if asked.batch is not None:
-            if is_file(asked.strategy):
-                given = f"{asked.batch} given with {asked.strategy}"
-                raise InputError(f"--batch: {given}; allowed: --global-batch, or none: the file's")
-            self.model = replace(self.model, batch=asked.batch)
-        self.searched = asked.strategy in METHODS
-        if asked.strategy == "chain":
-            refuse(changed(find, "proposals", "seed"), "with --strategy chain", "with --strategy search")
-        if self.searched:
-            refuse(changed(asked, "microbatches"), f"with --strategy {asked.strategy}", "with a strategy")
-        else:
-            refuse(changed(find), f"with --strategy {asked.strategy}", f"with {' or '.join(METHODS)}")
-        self.name = self.model.name
-        self.title = f"{self.name}, strategy {asked.strategy}, {asked.precision} on {device.name}"
-        self._known: dict[int, Workload] = {}
-
-    def check(self, gpus: int) -> None:
-        """Refuse what cannot be shared so, or does not fit."""
-        if not self.searched:
-            self._given(gpus)
-
-    def make(self, gpus: int, fabric: CallTimes) -> Workload:
-        """The model on so many GPUs; the strategy is searched for on this fabric, if it is."""
-        if not self.searched:
-            return self._given(gpus)
-        precision = PRECISIONS[self.asked.precision]
-        setting = self.model, gpus, self.device, precision, fabric
-        strategy = search_strategy(
-            setting, self.asked.strategy, self.find,
-            memory=self.memory, batch=self.asked.global_batch, policy=self._policy,
-        )  # fmt: skip
-        return Workload(self.model, strategy, self.device, precision)
-
-    def _given(self, gpus: int) -> Workload:
-        if gpus not in self._known:
-            precision = PRECISIONS[self.asked.precision]
-            workload = Workload(self.model, self._strategy(gpus), self.device, precision)
-            check_memory(largest_need(workload), self.memory)
-            self._known[gpus] = workload
-        return self._known[gpus]
-
-    def _strategy(self, gpus: int) -> Strategy:
-        asked, parts = self.asked, self.asked.microbatches
-        if not is_file(asked.strategy):
-            text = asked.strategy if parts is None else f"{asked.strategy},microbatches:{parts}"
-            return parse_strategy(text, self.model, gpus, batch=asked.global_batch)
-        strategy = parse_strategy(Path(asked.strategy), self.model, gpus, batch=asked.global_batch)
-        if parts is not None:
-            strategy = replace(strategy, microbatches=parts)
-            check_strategy(self.model, strategy)
-        return strategy
+    make: Callable[[int, CallTimes], Workload | TaskGraph]
+    check: Callable[[int], object]
+    is_model: bool = False
+    searched: bool = False  # whether make searches for a strategy
+    gpus: int | None = None  # of a trace
+    files: Sequence[Path] = ()  # of a trace
 
 
-class StepWork:
+def _model_work(
+    text: str, asked: WorkOptions, device: DeviceModel, memory: float, find: TrainSearchOptions, policy: str
+) -> SimulatedWork:
+    """A model and a strategy for it, or the search for one."""
+    model, precision = load_model(text), PRECISIONS[asked.precision]
+    if asked.batch is not None:
+        if is_file(asked.strategy):
+            given = f"{asked.batch} given with {asked.strategy}"
+            raise InputError(f"--batch: {given}; allowed: --global-batch, or none: the file's")
+        model = replace(model, batch=asked.batch)
+    title = f"{model.name}, strategy {asked.strategy}, {asked.precision} on {device.name}"
+    if asked.strategy == "chain":
+        refuse(changed(find, "proposals", "seed"), "with --strategy chain", "with --strategy search")
+    if asked.strategy in METHODS:
+        refuse(changed(asked, "microbatches"), f"with --strategy {asked.strategy}", "with a strategy")
+
+        def search(gpus: int, fabric: CallTimes) -> Workload:
+            strategy = search_strategy(
+                (model, gpus, device, precision, fabric), asked.strategy, find,
+                memory=memory, batch=asked.global_batch, policy=policy,
+            )  # fmt: skip
+            return Workload(model, strategy, device, precision)
+
+        return SimulatedWork(model.name, title, memory, search, lambda gpus: None, True, searched=True)
+    refuse(changed(find), f"with --strategy {asked.strategy}", f"with {' or '.join(METHODS)}")
+
+    @cache
+    def workload(gpus: int) -> Workload:
+        """Refuses what cannot be shared so, or does not fit."""
+        made = Workload(model, _strategy(model, asked, gpus), device, precision)
+        check_memory(largest_need(made), memory)
+        return made
+
+    return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
+
+
+def _strategy(model: ModelGraph, asked: WorkOptions, gpus: int) -> Strategy:
+    parts = asked.microbatches
+    if not is_file(asked.strategy):
+        text = asked.strategy if parts is None else f"{asked.strategy},microbatches:{parts}"
+        return parse_strategy(text, model, gpus, batch=asked.global_batch)
+    strategy = parse_strategy(Path(asked.strategy), model, gpus, batch=asked.global_batch)
+    if parts is not None:
+        strategy = replace(strategy, microbatches=parts)
+        check_strategy(model, strategy)
+    return strategy
+
+
+def _step_work(text: str, device: DeviceModel) -> SimulatedWork:
     """A time step of light in a fibre, or of ultrasound."""
+    from wavefabric.training.wave_steps import parse_wave_step
 
-    def __init__(self, text: str, device: DeviceModel):
-        from wavefabric.training.wave_steps import parse_wave_step
-
-        make = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}").make
-        self.memory = device.memory
-        self.name = f"time step of {text}"
-        self.title = f"{self.name} on {device.name}"
-        self._step = cache(lambda gpus: make(gpus, device))
-
-    def check(self, gpus: int) -> None:
-        """Refuse what cannot be divided so."""
-        self._step(gpus)
-
-    def make(self, gpus: int, fabric: CallTimes) -> TaskGraph:
-        """The step's tasks."""
-        return self._step(gpus)
+    step = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}")
+    tasks = cache(lambda gpus: step(gpus, device))
+    name = f"time step of {text}"
+    return SimulatedWork(name, f"{name} on {device.name}", device.memory, lambda gpus, _: tasks(gpus), tasks)
 
 
-class TraceWork:
+def _trace_work(prefix: str, device: DeviceModel, precision: str) -> SimulatedWork:
     """What was recorded in a Chakra trace, for as many GPUs as it is of."""
+    from wavefabric.training.traces.chakra.read import read_chakra, trace_files
+    from wavefabric.training.traces.order import gpus_of_workers
 
-    def __init__(self, prefix: str, device: DeviceModel, precision: str):
-        from wavefabric.training.traces.chakra.read import read_chakra, trace_files
-        from wavefabric.training.traces.order import gpus_of_workers
+    files = trace_files(prefix)
+    graph = read_chakra(files, device, precision)
+    count = sum(map(len, gpus_of_workers(graph)))
 
-        self.memory = device.memory
-        self.name = self.title = f"trace {prefix}"
-        self.files = trace_files(prefix)
-        self._graph = read_chakra(self.files, device, precision)
-        self.gpus = sum(map(len, gpus_of_workers(self._graph)))
+    def check(gpus: int) -> None:
+        if gpus != count:
+            raise InputError(f"--gpus: {gpus} given; allowed: {count}, those of the trace")
 
-    def check(self, gpus: int) -> None:
-        """Refuse another number of GPUs."""
-        if gpus != self.gpus:
-            raise InputError(f"--gpus: {gpus} given; allowed: {self.gpus}, those of the trace")
-
-    def make(self, gpus: int, fabric: CallTimes) -> TaskGraph:
-        """The trace's tasks."""
-        return self._graph
+    name = f"trace {prefix}"
+    return SimulatedWork(name, name, device.memory, lambda *_: graph, check, gpus=count, files=files)
 
 
-def make_work(text: str, asked: WorkOptions, find: SearchOptions, policy: str) -> SimulatedWork:
+def make_work(text: str, asked: WorkOptions, find: TrainSearchOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
     check_choice("--precision", asked.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
@@ -195,17 +162,10 @@ def make_work(text: str, asked: WorkOptions, find: SearchOptions, policy: str) -
         raise InputError(f"--memory: {asked.memory} given; allowed: above 0")
     trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
     if not (trace or step):
-        return ModelWork(text, asked, device, memory, find, policy)
-    others = (
-        "strategy",
-        "batch",
-        "global_batch",
-        "microbatches",
-        "memory",
-        *(() if trace else ("precision",)),
-    )
+        return _model_work(text, asked, device, memory, find, policy)
+    others = ["strategy", "batch", "global_batch", "microbatches", "memory"] + ["precision"] * (not trace)
     refuse(changed(asked, *others) | changed(find), f"with {text}", "with a model")
-    return TraceWork(trace, device, asked.precision) if trace else StepWork(text, device)
+    return _trace_work(trace, device, asked.precision) if trace else _step_work(text, device)
 
 
 def trace_prefix(text: str) -> str:

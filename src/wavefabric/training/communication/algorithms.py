@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -170,14 +170,10 @@ def _sums(choice: str, collective: str, ranks: int, pieces: Sequence[int]) -> li
         return [_tree(int(number))] if number else [_tree(n) for n in PIECES]
     if family != "auto":
         return [Recipe(family)]
-    found = [Recipe("ring"), Recipe("bidirectional-ring"), _recursive(2, ranks), _recursive(4, ranks)]
-    if collective == "all-reduce":
-        found += [_tree(n) for n in pieces]
-    if gather:
-        found.append(Recipe("bruck"))
-    if ranks <= MOST_DIRECT:
-        found.append(Recipe("direct"))
-    return list(dict.fromkeys(found))
+    every = [Recipe("ring"), Recipe("bidirectional-ring"), _recursive(2, ranks), _recursive(4, ranks)]
+    every += [_tree(n) for n in pieces if collective == "all-reduce"]
+    every += [Recipe("bruck")] * gather + [Recipe("direct")] * (ranks <= MOST_DIRECT)
+    return list(dict.fromkeys(every))
 
 
 def _all_to_all(choice: str, ranks: int, photonic: bool) -> list[Recipe]:
@@ -237,17 +233,16 @@ def _proved(group: Built) -> Built:
     return Built(replace(group.schedule, pre={}, post={}), group.elements)
 
 
+Messages = tuple[tuple[int, int, float], ...]
+
+
 @lru_cache(maxsize=4)
-def built_messages(
-    group: tuple[int, ...], messages: tuple[tuple[int, int, float], ...], lasers: int | None
-) -> Built:
+def built_messages(group: tuple[int, ...], messages: Messages, lasers: int | None) -> Built:
     """The proved schedule of messages between the GPUs of a group."""
     return _proved(complete_messages(group, messages, lasers))
 
 
-def complete_messages(
-    group: Sequence[int], messages: Sequence[tuple[int, int, float]], lasers: int | None
-) -> Built:
+def complete_messages(group: Sequence[int], messages: Messages, lasers: int | None) -> Built:
     """The schedule of messages between the GPUs of a group, with what it must hold before and after.
 
     With `lasers` in rounds by algorithm 3 of LUMORPH, else all at once. Sizes become whole elements: exactly
@@ -261,11 +256,9 @@ def complete_messages(
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]
     counts, scale = _whole_sizes([size for _, _, size in moving])
     wanted = [(src, dst, count) for (src, dst, _), count in zip(moving, counts, strict=True)]
-    make: Callable[..., Schedule] = point_to_point
-    arguments = ("messages", len(group), wanted)
-    if lasers is not None:
-        make, arguments = greedy, (len(group), wanted, lasers)
-    return Built(make(*arguments), scale)
+    if lasers is None:
+        return Built(point_to_point("messages", len(group), wanted), scale)
+    return Built(greedy(len(group), wanted, lasers), scale)
 
 
 def _whole_sizes(sizes: Sequence[float]) -> tuple[list[int], float]:

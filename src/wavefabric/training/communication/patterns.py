@@ -10,35 +10,6 @@ from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.training.iteration.calls import Call
 
-#: Groups and lists of messages that are recognised by identity before they are looked up by value.
-_MOST_KNOWN = 100_000
-
-#: What is exchanged, among whom: the collective, and the numbers of its groups and messages.
-Pattern = tuple[str, int, int]
-
-
-class Patterns:
-    """Numbers for groups and messages, so that a pattern that was seen before is found without hashing it."""
-
-    def __init__(self):
-        self._numbers: dict[tuple, int] = {}
-        #: By identity; the object is kept, so that no other takes its identity.
-        self._known: dict[int, tuple[tuple, int]] = {}
-
-    def of(self, call: Call) -> Pattern:
-        """The pattern of a call."""
-        return call.collective, self._number(call.groups), self._number(call.messages)
-
-    def _number(self, value: tuple) -> int:
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        number = self._numbers.setdefault(value, len(self._numbers))
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[id(value)] = value, number
-        return number
-
 
 def moves_nothing(call: Call) -> bool:
     """Whether nothing goes from one GPU to another, however many bytes."""

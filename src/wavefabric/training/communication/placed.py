@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
@@ -177,24 +178,18 @@ def _holdings(placements: Iterable[_Placement], side: Callable[[Schedule], Holdi
     held: Holdings = {}
     first_item = 0
     for p in placements:
-        gpus, masks = p.gpus.tolist(), _Masks(p.gpus)
+        gpus = p.gpus.tolist()
+        mask = cache(partial(_mask, gpus))
         for (rank, buffer, chunk), (item, origins) in side(p.schedule).items():
-            held[gpus[rank], p.buffers[buffer], chunk] = first_item + item, masks[origins]
+            held[gpus[rank], p.buffers[buffer], chunk] = first_item + item, mask(origins)
         items = (item for s in (p.schedule.pre, p.schedule.post) for item, _ in s.values())
         first_item += 1 + max(items, default=-1)
     return held
 
 
-class _Masks(dict):
-    """Sets of ranks as sets of GPUs, each found once."""
-
-    def __init__(self, gpus: np.ndarray):
-        self.gpus = gpus.tolist()
-
-    def __missing__(self, origins: int) -> int:
-        mask = sum(1 << gpu for rank, gpu in enumerate(self.gpus) if origins >> rank & 1)
-        self[origins] = mask
-        return mask
+def _mask(gpus: Sequence[int], origins: int) -> int:
+    """A set of ranks as a set of GPUs."""
+    return sum(1 << gpu for rank, gpu in enumerate(gpus) if origins >> rank & 1)
 
 
 def common_unit(element_bytes: Sequence[float], schedules: Sequence[Schedule]) -> tuple[float, list[int]]:

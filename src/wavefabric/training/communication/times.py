@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from wavefabric.collectives.schedule import Schedule
@@ -13,7 +14,7 @@ from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.training.communication.affine_time import AffineTime, tangents
+from wavefabric.training.communication.affine_time import LARGE, AffineTime, BatchTime, batch_time, tangents
 from wavefabric.training.communication.algorithms import (
     Built,
     Recipe,
@@ -25,10 +26,7 @@ from wavefabric.training.communication.algorithms import (
     parse_collective,
     recipes,
 )
-from wavefabric.training.communication.batch_time import LARGE, BatchTime, batch_time
 from wavefabric.training.communication.patterns import (
-    Pattern,
-    Patterns,
     check_disjoint,
     check_gpus,
     first_group,
@@ -36,8 +34,11 @@ from wavefabric.training.communication.patterns import (
     moves_nothing,
 )
 from wavefabric.training.communication.placed import Part, combined, common_unit
-from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.calls import Call, Numbers
 from wavefabric.training.iteration.engine import FreeCommunication
+
+#: What of a call its time depends on, whatever the bytes: the collective, numbers of groups and messages.
+_Pattern = tuple[str, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +125,11 @@ class Communication:
         if isinstance(fabric, PhotonicFabric):
             self.latency += fabric.reconfiguration + fabric.synchronisation
         self._alike = isinstance(fabric, Fabric) and is_ideal_switch(fabric)
-        self._patterns = Patterns()
-        self._times: dict[Pattern, _CallTime] = {}
+        self._numbers = Numbers()
+        self._times: dict[_Pattern, _CallTime] = {}
         self._shared: dict[tuple, _CallTime] = {}
-        self._batches: dict[tuple, BatchTime | float] = {}
+        self._batches: dict[tuple, BatchTime] = {}  # photonic
+        self._seconds: dict[tuple, float] = {}  # electrical
 
     @property
     def description(self) -> str:
@@ -160,12 +162,15 @@ class Communication:
         """
         if len(calls) == 1:
             return self._time(calls[0])(calls[0].bytes)
-        return self._together(self._moving(calls))[0]
+        return self._together([call for call in calls if self._time(call) is not _NOTHING])[0]
 
     def algorithm(self, call: Call) -> str:
         """Which algorithm serves a call, in words."""
+        return str(self._recipe(call))
+
+    def _recipe(self, call: Call) -> Recipe:
         time = self._time(call)
-        return str(time.recipes[time.best(call.bytes)])
+        return time.recipes[time.best(call.bytes)]
 
     def combined(self, calls: Sequence[Call]) -> Schedule:
         """The calls as one schedule of all GPUs of the fabric, as `seconds` counts it; `verify` proves it."""
@@ -176,8 +181,7 @@ class Communication:
 
         On an electrical fabric rounds of one call wait here for those of the others.
         """
-        schedule, element_bytes = self._schedule(calls, False)
-        return self._cost(schedule, element_bytes)
+        return self._cost(*self._schedule(calls, False))
 
     def circuits(self, calls: Sequence[Call]) -> CircuitPlan:
         """Circuits of what `combined` returns, checked; `InputError` on an electrical fabric."""
@@ -186,14 +190,18 @@ class Communication:
         from wavefabric.fabric.photonic.check import check_plan
 
         schedule, _ = self._schedule(calls, False)
-        plan = plan_circuits(schedule, self.fabric, **self.planning)
+        plan = self._plan(schedule)
+        assert plan is not None
         check_plan(plan, schedule)
         return plan
+
+    def _pattern(self, call: Call) -> _Pattern:
+        return call.collective, self._numbers.of(call.groups), self._numbers.of(call.messages)
 
     def _time(self, call: Call) -> _CallTime:
         if call.bytes <= 0:
             return _NOTHING
-        pattern = self._patterns.of(call)
+        pattern = self._pattern(call)
         time = self._times.get(pattern)
         if time is None:
             time = self._times[pattern] = self._new_time(call)
@@ -214,10 +222,9 @@ class Communication:
 
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
-        found = recipes(
-            self.collective, call.collective, len(call.groups[0]), self.photonic, whole=self.incremental
-        )
-        return _CallTime(found, tuple(self._lines(call, recipe) for recipe in found))
+        size = len(call.groups[0])
+        fitting = recipes(self.collective, call.collective, size, self.photonic, whole=self.incremental)
+        return _CallTime(fitting, tuple(self._lines(call, recipe) for recipe in fitting))
 
     def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
         group = self._folded(call, recipe)
@@ -226,10 +233,10 @@ class Communication:
         plan = self._plan(schedule)
 
         def tangent(nbytes: float) -> AffineTime:
-            found = self._cost(schedule, nbytes / group.elements, plan)
-            latency = group.repeats * sum(r.latency + r.reconfiguration for r in found.rounds)
-            rate = group.repeats * sum(r.transfer for r in found.rounds) / nbytes
-            line, seconds = AffineTime(latency, rate), group.repeats * found.seconds
+            costs = self._cost(schedule, nbytes / group.elements, plan)
+            latency = group.repeats * sum(r.latency + r.reconfiguration for r in costs.rounds)
+            rate = group.repeats * sum(r.transfer for r in costs.rounds) / nbytes
+            line, seconds = AffineTime(latency, rate), group.repeats * costs.seconds
             # What takes longer than all rounds is the issuing of operations, whatever their size.
             return AffineTime(seconds, 0.0) if seconds > line(nbytes) * (1 + 1e-9) else line
 
@@ -261,52 +268,38 @@ class Communication:
         plan = plan or self._plan(schedule)
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
 
-    def _moving(self, calls: Sequence[Call]) -> list[Call]:
-        """Those in which something goes from one GPU to another."""
-        return [call for call in calls if self._time(call) is not _NOTHING]
-
     def _together(self, calls: Sequence[Call]) -> tuple[float, bool]:
         """s of calls that move something, and whether they are faster together than one after the other."""
-        times = [self._time(call) for call in calls]
-        best = [time.best(call.bytes) for call, time in zip(calls, times, strict=True)]
-        alone = [t.of(b, c.bytes) for c, t, b in zip(calls, times, best, strict=True)]
+        alone = [self._time(call)(call.bytes) for call in calls]
         if len(calls) < 2:
             return sum(alone), True
-        chosen = [t.recipes[b] for t, b in zip(times, best, strict=True)]
-        keys = [(self._patterns.of(call), number) for call, number in zip(calls, best, strict=True)]
-        order = sorted(range(len(calls)), key=keys.__getitem__)
-        calls, chosen = [calls[i] for i in order], [chosen[i] for i in order]
-        key = tuple(keys[i] for i in order)
+        keyed = [((self._pattern(call), self._time(call).best(call.bytes)), call) for call in calls]
+        keyed.sort(key=lambda pair: pair[0])
+        key, calls = tuple(key for key, _ in keyed), [call for _, call in keyed]
         if not self.photonic:
-            return self._electrical(calls, chosen, key, max(alone)), True
+            return self._electrical(calls, key, max(alone)), True
         if key not in self._batches:
-            self._batches[key] = self._circuit_times(calls, chosen)
-        batch = self._batches[key]
-        assert isinstance(batch, BatchTime)
-        seconds, in_turn = batch([call.bytes for call in calls]), sum(alone)
+            self._batches[key] = self._batch_time(calls)
+        seconds, in_turn = self._batches[key]([call.bytes for call in calls]), sum(alone)
         return min(seconds, in_turn), seconds <= in_turn
 
-    def _electrical(self, calls: list[Call], chosen: list[Recipe], key: tuple, slowest: float) -> float:
+    def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
         """s of calls that share links; on an ideal switch nothing is shared."""
         if self._alike:
             check_disjoint(calls)
             return slowest
         key = (*key, *(call.bytes for call in calls))
-        if key not in self._batches:
-            pairs = list(zip(calls, chosen, strict=True))
-            groups = [self._folded(call, recipe) for call, recipe in pairs]
+        if key not in self._seconds:
+            groups = [self._folded(call, self._recipe(call)) for call in calls]
             if len({(group.repeats, group.schedule.rounds) for group in groups}) > 1:
-                groups = [self._built(call, recipe) for call, recipe in pairs]
-            schedule, element_bytes = self._placed(calls, chosen, groups)
-            self._batches[key] = groups[0].repeats * self._cost(schedule, element_bytes).seconds
-        seconds = self._batches[key]
-        assert isinstance(seconds, float)
-        return seconds
+                groups = [self._built(call, self._recipe(call)) for call in calls]
+            self._seconds[key] = groups[0].repeats * self._cost(*self._placed(calls, groups)).seconds
+        return self._seconds[key]
 
-    def _circuit_times(self, calls: list[Call], chosen: list[Recipe]) -> BatchTime:
+    def _batch_time(self, calls: list[Call]) -> BatchTime:
         """Time of several calls whose circuits are up at once."""
         check_disjoint(calls)
-        groups = [self._built(call, recipe) for call, recipe in zip(calls, chosen, strict=True)]
+        groups = [self._built(call, self._recipe(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
         schedule = combined(parts, self.fabric.ranks, "batch", conditions=False)
         elements = [group.elements for group in groups]
@@ -314,44 +307,39 @@ class Communication:
 
     def _schedule(self, calls: Sequence[Call], conditions: bool) -> tuple[Schedule, float]:
         """The calls as one schedule, and bytes an element."""
-        moving = self._moving(calls)
+        moving = [call for call in calls if self._time(call) is not _NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
         check_disjoint(moving)
-        at_once = self._together(moving)[1]
-        times = [self._time(call) for call in moving]
-        chosen = [t.recipes[t.best(call.bytes)] for call, t in zip(moving, times, strict=True)]
-        starts = None
-        if not at_once:
-            rounds = [
-                self._built(c, r).schedule.communication_rounds for c, r in zip(moving, chosen, strict=True)
-            ]
-            starts = [sum(rounds[:number]) for number in range(len(moving))]
-        groups = [self._built(c, r, conditions) for c, r in zip(moving, chosen, strict=True)]
-        return self._placed(moving, chosen, groups, starts, conditions)
+        groups = [self._built(call, self._recipe(call), conditions) for call in moving]
+        starts = [0] * len(moving)
+        if not self._together(moving)[1]:
+            rounds = [group.schedule.communication_rounds for group in groups]
+            starts = [0, *accumulate(rounds[:-1])]
+        return self._placed(moving, groups, starts, conditions)
 
     def _placed(
         self,
         calls: list[Call],
-        chosen: list[Recipe],
         groups: list[Built],
-        starts: list[int] | None = None,
+        starts: Sequence[int] | None = None,
         conditions: bool = False,
     ) -> tuple[Schedule, float]:
-        """Calls by given algorithms as one schedule, and bytes an element; each from its round on."""
+        """Calls as one schedule, and bytes an element; each call from its round on."""
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
         first: list[int] = []
-        for number, (call, group, factor) in enumerate(zip(calls, groups, factors, strict=True)):
+        starts = starts or [0] * len(calls)
+        for call, group, factor, start in zip(calls, groups, factors, starts, strict=True):
             schedule = group.schedule
             if factor > 1:
                 schedule = replace(schedule, sizes=tuple(sizes * factor for sizes in schedule.sizes))
             parts += [(schedule, gpus) for gpus in call.groups]
-            first += [starts[number] if starts else 0] * len(call.groups)
+            first += [start] * len(call.groups)
         name = "; ".join(
-            f"{call.collective} by {recipe}, {len(call.groups)} x {len(call.groups[0])} GPUs"
-            for call, recipe in zip(calls, chosen, strict=True)
+            f"{call.collective} by {self._recipe(call)}, {len(call.groups)} x {len(call.groups[0])} GPUs"
+            for call in calls
         )
         return combined(parts, self.fabric.ranks, name, starts=first, conditions=conditions), unit
 

@@ -1,4 +1,4 @@
 """What a GPU does for a layer and how long that takes: work, roofline or measured times, precisions, files.
 
-Imports the graph of `wavefabric.training.models`; `measure` also devices.
+Imports the graph of `wavefabric.training.models`; `operator_times` also devices.
 """

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, StrictStr, ValidationError
+from pydantic import BeforeValidator, Field, StrictStr
 
 from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import Bandwidth, FabricFileTable, Name, Seconds, converted
 from wavefabric.fabric.io.writing import entries
-from wavefabric.files.faults import one_line
+from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_toml, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.gpu.device_model import DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
@@ -125,10 +125,7 @@ def load_device(text: str | Path) -> DeviceModel:
 
 def device_from_toml(text: str) -> DeviceModel:
     """The device that TOML text describes, as `load_device` reads it."""
-    try:
-        table = DeviceTable.model_validate(parse_toml(text, "device"))
-    except ValidationError as error:
-        raise InputError(one_line(error, DeviceTable)) from None
+    table = checked(DeviceTable, parse_toml(text, "device"))
     values = table.model_dump(exclude={"efficiency", "measured"})
     rows = (MeasuredTime(r.operator, r.arithmetic, r.flops, r.bytes, r.time) for r in table.measured)
     efficiency = EFFICIENCY | table.efficiency.model_dump(exclude_none=True)
@@ -143,11 +140,8 @@ def device_to_toml(device: DeviceModel) -> str:
     lines += [f"{name} = [{float(a)!r}, {float(b)!r}]" for name, (a, b) in device.efficiency.items()]
     for row in device.measured:
         values = vars(row) | {"time": row.seconds}
-        lines += [
-            "",
-            "[[measured]]",
-            *entries(MeasuredTable, {k: values[k] for k in MeasuredTable.model_fields}),
-        ]
+        lines += ["", "[[measured]]"]
+        lines += entries(MeasuredTable, {key: values[key] for key in MeasuredTable.model_fields})
     return "\n".join(lines) + "\n"
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import exp, inf, log, sqrt
 
 from wavefabric.errors import InputError, show
+from wavefabric.quantities import choice
 from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 
 #: Arithmetic that a device has a peak for.
@@ -201,8 +202,7 @@ def _check(key: str, value: object, positive: bool = False, most: float = inf) -
 def _check_row(where: str, row: MeasuredTime) -> None:
     arithmetic = ARITHMETIC if row.operator in MATRIX_OPERATORS else ("fp32",)
     for key, allowed in (("operator", OPERATORS), ("arithmetic", arithmetic)):
-        if getattr(row, key) not in allowed:
-            raise InputError(f"{where}.{key}: {show(getattr(row, key))} given; allowed: {', '.join(allowed)}")
+        choice(f"{where}.{key}", getattr(row, key), allowed)
     for key in ("flops", "bytes"):
         _check(f"{where}.{key}", getattr(row, key))
     _check(f"{where}.seconds", row.seconds, positive=True)
@@ -210,39 +210,25 @@ def _check_row(where: str, row: MeasuredTime) -> None:
         raise InputError(f"{where}.bytes: 0 given, and no flops; allowed: one of them above 0")
 
 
-def _half_filled(multiprocessors: int) -> float:
-    """FLOPs of a square product whose tiles of 128 × 128 occupy half of the multiprocessors."""
-    side = 128 * sqrt(multiprocessors / 2)
-    return 2 * side**3
-
-
-def _preset(name: str, peaks: tuple[float, float, float], memory: tuple[float, float], sms: int, source: str):
-    capacity, bandwidth = memory
-    return DeviceModel(
+#: NVIDIA's data sheets: peaks (TFLOP/s, dense), memory (GB, GB/s), multiprocessors, source.
+_SHEETS = {
+    "a100": ((19.5, 156, 312), (80, 2039), 108, "NVIDIA A100 80GB SXM data sheet, 2021"),
+    "h100": ((67, 494.5, 989), (80, 3350), 132, "NVIDIA H100 SXM data sheet, 2023"),
+    "h200": ((67, 494.5, 989), (141, 4800), 132, "NVIDIA H200 SXM data sheet, 2024"),
+    "v100": ((15.7, 15.7, 125), (32, 900), 80, "NVIDIA V100 SXM2 32GB data sheet, 2018; "
+             "tf32 is its fp32, bf16 its fp16"),
+}  # fmt: skip
+#: GPUs by name. 5 µs a launch: an empty kernel takes 2 to 3 µs, and a framework's call more. Half filled by a
+#: square product whose tiles of 128 × 128 occupy half of the multiprocessors.
+DEVICES = {
+    name: DeviceModel(
         name=name,
         peak={key: value * 1e12 for key, value in zip(ARITHMETIC, peaks, strict=True)},
         bandwidth=bandwidth * 1e9,
         memory=capacity * 1e9,
         launch=5e-6,
-        half_flops=_half_filled(sms),
+        half_flops=2 * (128 * sqrt(multiprocessors / 2)) ** 3,
         source=source,
     )
-
-
-#: GPUs by name: peaks (TFLOP/s, dense), memory (GB, GB/s) and multiprocessors of NVIDIA's data sheets. 5 µs a
-#: launch: an empty kernel takes 2 to 3 µs, and a framework's call more.
-DEVICES = {
-    model.name: model
-    for model in (
-        _preset("a100", (19.5, 156, 312), (80, 2039), 108, "NVIDIA A100 80GB SXM data sheet, 2021"),
-        _preset("h100", (67, 494.5, 989), (80, 3350), 132, "NVIDIA H100 SXM data sheet, 2023"),
-        _preset("h200", (67, 494.5, 989), (141, 4800), 132, "NVIDIA H200 SXM data sheet, 2024"),
-        _preset(
-            "v100",
-            (15.7, 15.7, 125),
-            (32, 900),
-            80,
-            "NVIDIA V100 SXM2 32GB data sheet, 2018; tf32 is its fp32, bf16 its fp16",
-        ),
-    )
+    for name, (peaks, (capacity, bandwidth), multiprocessors, source) in _SHEETS.items()
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wavefabric.errors import InputError, show
+from wavefabric.quantities import choice
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.models.graph import OPTIMIZERS, Layer
 
@@ -77,8 +77,7 @@ def update_work(parameters: float, optimizer: str, precision: Precision) -> Work
 
 def optimizer_states(optimizer: str) -> int:
     """Elements of fp32 that an optimizer keeps for each parameter; `InputError` for one that is unknown."""
-    if optimizer not in OPTIMIZERS:
-        raise InputError(f"optimizer: {show(optimizer)} given; allowed: {', '.join(OPTIMIZERS)}")
+    choice("optimizer", optimizer, OPTIMIZERS)
     return OPTIMIZERS[optimizer]
 
 

@@ -7,6 +7,8 @@ from functools import cached_property
 
 #: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
+#: Groups and lists of messages that are recognised by identity before they are looked up by value.
+_MOST_KNOWN = 100_000
 #: Why there is communication. Layers wait for all but the first.
 PURPOSES = ("gradients", "parameters", "layer-to-layer", "tensor", "experts")
 
@@ -47,13 +49,30 @@ class Call:
         return self.purpose != "gradients"
 
 
+class Numbers:
+    """Numbers of tuples, equal ones the same; only what was not seen before is hashed, for it may be long."""
+
+    def __init__(self):
+        self._numbers: dict[tuple, int] = {}
+        #: By identity; the object is kept, so that no other takes its identity.
+        self._known: dict[int, tuple[tuple, int]] = {}
+
+    def of(self, value: tuple) -> int:
+        """The number of a tuple."""
+        known = self._known.get(id(value))
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[id(value)] = value, self._numbers.setdefault(value, len(self._numbers))
+        return known[1]
+
+
 class CallTable:
     """Makes calls, the same object for equal ones: a fabric recognises what it has costed by identity."""
 
     def __init__(self):
         self._calls: dict[tuple, Call] = {}
-        self._values: dict[tuple, tuple] = {}
-        self._known: dict[int, tuple[tuple, tuple]] = {}  # by identity: the tuple, and the one kept for it
+        self._numbers = Numbers()
 
     def make(
         self,
@@ -64,8 +83,7 @@ class CallTable:
         messages: tuple[tuple[int, int, float], ...] = (),
     ) -> Call:
         """The call of these arguments, those of `Call`."""
-        groups, messages = self._kept(groups), self._kept(messages)
-        key = collective, id(groups), nbytes, purpose, id(messages)
+        key = collective, self._numbers.of(groups), nbytes, purpose, self._numbers.of(messages)
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = Call(collective, groups, nbytes, purpose, messages)
@@ -74,10 +92,3 @@ class CallTable:
     def same(self, call: Call) -> Call:
         """The object for calls equal to this one."""
         return self.make(call.collective, call.groups, call.bytes, call.purpose, call.messages)
-
-    def _kept(self, value: tuple) -> tuple:
-        """One tuple for all that are equal; only what was not seen before is hashed, for it may be long."""
-        known = self._known.get(id(value))
-        if known is None:
-            known = self._known[id(value)] = value, self._values.setdefault(value, value)
-        return known[1]

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from wavefabric.errors import InputError, show
+from wavefabric.quantities import choice
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.task_graph import TaskGraph
 
@@ -79,8 +80,7 @@ def run(graph: TaskGraph, fabric: CallTimes, policy: str = "batched") -> Timelin
     InputError
         For an unknown policy, or tasks that wait for each other in a circle.
     """
-    if policy not in POLICIES:
-        raise InputError(f"policy: {show(policy)} given; allowed: {', '.join(POLICIES)}")
+    choice("policy", policy, POLICIES)
     return _Engine(graph, fabric, policy).run()
 
 
@@ -187,8 +187,7 @@ class _Engine:
     # --- Queues of calls ------------------------------------------------------------------------------------
 
     def _call_ready(self, task: int) -> None:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         self.changed = True
         if call.blocking or self.policy == "in-order":
             self.blocking.append(task)
@@ -205,8 +204,7 @@ class _Engine:
         self.held = []
 
     def _call_over(self, task: int) -> None:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         self.changed = True
         self.in_flight -= 1
         if not self.in_flight:
@@ -225,52 +223,35 @@ class _Engine:
         self.changed = False
         if self.fabric.concurrent:
             for queue in (self.blocking, self.gradients):
-                if queue:
-                    self._start_concurrent(queue, now)
+                calling = {worker for worker, busy in enumerate(self.calling) if busy}
+                for task in self._disjoint(queue, calling):
+                    earlier = (self.last_call[worker] for worker in self.graph.ports[task])
+                    self._begin_call(task, now, self._seconds(task), max(earlier, key=self._ended))
         elif not self.in_flight and (self.blocking or self.gradients):
-            self._start_batch(self.blocking or self.gradients, now)
+            # The next calls of disjoint workers are one batch, which ends together.
+            queue = self.blocking or self.gradients
+            batch = [queue.pop(0)] if self.ordered else self._disjoint(queue, set())
+            calls = list(map(self.graph.call_of, batch))
+            seconds = self._seconds(batch[0]) if len(batch) == 1 else self.fabric.seconds(calls)
+            before = self.last_batch
+            for task in batch:
+                self._begin_call(task, now, seconds, before)
 
-    def _start_concurrent(self, queue: list[int], now: float) -> None:
-        """Begin each ready call whose workers are in no other."""
-        waiting = []
-        # Workers that no call may take from here on: those in one, and those that an earlier one waits for.
-        taken = self.calling.copy() if self.ordered else self.calling
-        for place, task in enumerate(queue):
-            if all(taken):
-                waiting += queue[place:]
-                break
-            ports = self.graph.ports[task]
-            if any(taken[worker] for worker in ports):
-                waiting.append(task)
-            else:
-                before = max((self.last_call[worker] for worker in ports), key=self._ended)
-                self._begin_call(task, now, self._seconds(task), before)
-            if self.ordered:
-                for worker in ports:
-                    taken[worker] = True
-        queue[:] = waiting
-
-    def _start_batch(self, queue: list[int], now: float) -> None:
-        """Begin the next calls of disjoint workers as one batch, which ends together."""
-        batch: list[int] = []
+    def _disjoint(self, queue: list[int], taken: set[int]) -> list[int]:
+        """Take from a queue the calls whose workers are in no other, and not waited for by an earlier one."""
+        chosen: list[int] = []
         waiting: list[int] = []
-        taken: set[int] = set()
         for place, task in enumerate(queue):
-            if len(taken) == self.graph.workers or (self.ordered and batch):
+            if len(taken) == self.graph.workers:
                 waiting += queue[place:]
                 break
             ports = self.graph.ports[task]
-            if not taken.isdisjoint(ports):
-                waiting.append(task)
-            else:
-                batch.append(task)
+            free = taken.isdisjoint(ports)
+            (chosen if free else waiting).append(task)
+            if free or self.ordered:
                 taken.update(ports)
         queue[:] = waiting
-        calls = [call for task in batch if (call := self.graph.call[task]) is not None]
-        seconds = self._seconds(batch[0]) if len(batch) == 1 else self.fabric.seconds(calls)
-        before = self.last_batch
-        for task in batch:
-            self._begin_call(task, now, seconds, before)
+        return chosen
 
     def _begin_call(self, task: int, now: float, seconds: float, before: int) -> None:
         if not self.in_flight:
@@ -282,9 +263,7 @@ class _Engine:
 
     def _seconds(self, task: int) -> float:
         """Of a call alone."""
-        call = self.graph.call[task]
-        assert call is not None
-        seconds = self.known.get(id(call))
-        if seconds is None:
-            seconds = self.known[id(call)] = self.fabric.seconds([call])
-        return seconds
+        call = self.graph.call_of(task)
+        if id(call) not in self.known:
+            self.known[id(call)] = self.fabric.seconds([call])
+        return self.known[id(call)]

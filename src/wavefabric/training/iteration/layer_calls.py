@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
 from wavefabric.training.iteration.calls import Call, CallTable
-from wavefabric.training.iteration.redistribution import BlockPlacement, placement, redistribution
+from wavefabric.training.iteration.redistribution import BlockPlacement, redistribution
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Groups, Strategy
 
@@ -63,7 +63,7 @@ class Bucket:
     parameters: float
 
 
-class CallPlan:
+class ModelCalls:
     """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
 
     Attributes
@@ -82,13 +82,10 @@ class CallPlan:
 
     def _layer(self, number: int) -> LayerCalls:
         dispatched = self._dispatched(number)
-        dispatch = None
-        if dispatched:
-            largest = max(self._activation_bytes(producer) for producer in dispatched)
-            dispatch = self._all_to_all(number, largest)
-        return LayerCalls(
-            dispatch, dispatched, self._total(number), self._transfers(number), self._gather(number)
-        )
+        largest = max(map(self._activation_bytes, dispatched), default=0.0)
+        dispatch = self._all_to_all(number, largest) if dispatched else None
+        total, gather = self._total(number), self._gather(number)
+        return LayerCalls(dispatch, dispatched, total, self._transfers(number), gather)
 
     # --- Activations ----------------------------------------------------------------------------------------
 
@@ -117,32 +114,28 @@ class CallPlan:
         """Samples to the experts of a layer, or back: a copy for each of the experts that a sample has."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
-        groups = layout.expert_groups(self._first(number))
+        groups = layout.groups(self._first(number), "expert")
         return self._calls.make("all-to-all", groups, copies * nbytes / layout.data, "experts")
 
     def _total(self, number: int) -> Call | None:
         layout = self._strategy.layouts[number]
         if self._model.layers[number].split != "row" or layout.tensor == 1:
             return None
-        groups = layout.tensor_groups(self._first(number))
+        groups = layout.groups(self._first(number), "tensor")
         return self._calls.make("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
 
-    def _made(self, number: int) -> BlockPlacement:
-        """Where a layer's output is."""
-        shared = self._model.layers[number].split in ("column", "local")
-        return placement(self._strategy.layouts[number], self._first(number), shared)
-
-    def _taken(self, number: int) -> BlockPlacement:
-        """Where a layer takes its inputs."""
-        shared = self._model.layers[number].split in ("row", "local")
-        return placement(self._strategy.layouts[number], self._first(number), shared)
+    def _placement(self, number: int, divides: str) -> BlockPlacement:
+        """Where a layer's output is (``column`` divides it), or where it takes its inputs (``row``)."""
+        layout = self._strategy.layouts[number]
+        shared = self._model.layers[number].split in (divides, "local") and layout.tensor > 1
+        return BlockPlacement(self._first(number), layout.data, layout.tensor, shared)
 
     def _transfers(self, number: int) -> tuple[Transfer, ...]:
         own = self._routed(number)
         takers: dict[tuple[BlockPlacement, bool], list[int]] = {}
         for consumer in self._model.consumers[number]:
             routed = own is not None and self._routed(consumer) == own
-            takers.setdefault((self._taken(consumer), routed), []).append(consumer)
+            takers.setdefault((self._placement(consumer, "row"), routed), []).append(consumer)
         return tuple(
             self._transfer(number, tuple(dict.fromkeys(consumers)), target, routed)
             for (target, routed), consumers in takers.items()
@@ -151,9 +144,8 @@ class CallPlan:
     def _transfer(
         self, number: int, consumers: tuple[int, ...], target: BlockPlacement, routed: bool
     ) -> Transfer:
-        source, nbytes = self._made(number), self._activation_bytes(number)
-        there = self._moved(source, target, nbytes)
-        back = self._moved(target, source, nbytes)
+        source, nbytes = self._placement(number, "column"), self._activation_bytes(number)
+        there, back = redistribution(source, target, nbytes), redistribution(target, source, nbytes)
         combine = None
         if self._routed(number) is not None and not routed:
             combine = self._all_to_all(number, nbytes / source.parts)
@@ -164,11 +156,11 @@ class CallPlan:
             if there is not None and there.collective == "all-gather":
                 # Each needs the sum of its own block alone.
                 total = self._calls.make("reduce-scatter", target.groups, total.bytes, "tensor")
-        return Transfer(consumers, routed, _given(combine, there), _given(total, back, combine))
+        return Transfer(consumers, routed, self._same(combine, there), self._same(total, back, combine))
 
-    def _moved(self, source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
-        call = redistribution(source, target, nbytes)
-        return None if call is None else self._calls.same(call)
+    def _same(self, *calls: Call | None) -> tuple[Call, ...]:
+        """Those that there are, equal ones the same."""
+        return tuple(self._calls.same(call) for call in calls if call is not None)
 
     # --- Parameters -----------------------------------------------------------------------------------------
 
@@ -179,10 +171,7 @@ class CallPlan:
 
     def _parameter_groups(self, number: int) -> Groups:
         """GPUs with the same parameters of a layer."""
-        layout = self._strategy.layouts[number]
-        if self._model.layers[number].experts and layout.expert > 1:
-            return layout.expert_data_groups(self._first(number))
-        return layout.data_groups(self._first(number))
+        return self._strategy.layouts[number].groups(self._first(number), "data")
 
     def _gather(self, number: int) -> Call | None:
         if not self._strategy.sharded or not self._model.layers[number].parameters:
@@ -195,12 +184,8 @@ class CallPlan:
 
     def _buckets(self, stage: int) -> list[Bucket]:
         """Buckets in the order of the backward pass; one is closed when it is full, or other GPUs follow."""
-        numbers = [
-            number
-            for number, layer in enumerate(self._model.layers)
-            if self._strategy.stage[number] == stage and layer.parameters
-        ]
-        found: list[Bucket] = []
+        numbers = [n for n in self._strategy.layers_of(stage) if self._model.layers[n].parameters]
+        buckets: list[Bucket] = []
         held: list[int] = []
         nbytes = 0.0
         while numbers:
@@ -210,9 +195,9 @@ class CallPlan:
             groups = self._parameter_groups(number)
             last = not numbers or self._parameter_groups(numbers[-1]) != groups
             if nbytes >= self._strategy.bucket or last:
-                found.append(self._bucket(tuple(held), groups, nbytes))
+                buckets.append(self._bucket(tuple(held), groups, nbytes))
                 held, nbytes = [], 0.0
-        return found
+        return buckets
 
     def _bucket(self, numbers: tuple[int, ...], groups: Groups, nbytes: float) -> Bucket:
         own = sum(self._own_parameters(number) for number in numbers)
@@ -220,19 +205,8 @@ class CallPlan:
             return Bucket(numbers, (), own)
         sharded = self._strategy.sharded
         collective = "reduce-scatter" if sharded else "all-reduce"
-        calls = tuple(
-            self._calls.make(collective, groups, nbytes * share, "gradients")
-            for share in self._shares(numbers)
-        )
-        return Bucket(numbers, calls, own / len(groups[0]) if sharded else own)
-
-    def _shares(self, numbers: tuple[int, ...]) -> list[float]:
-        """Shares of a bucket's bytes in its calls."""
-        layer = self._model.layers[numbers[0]]
-        if not self._model.tensor_calls or self._strategy.bucket or not layer.tensors:
-            return [1.0]
-        return [size / layer.parameters for size in layer.tensors]
-
-
-def _given(*calls: Call | None) -> tuple[Call, ...]:
-    return tuple(call for call in calls if call is not None)
+        layer, parts = self._model.layers[numbers[0]], [1.0]
+        if self._model.tensor_calls and not self._strategy.bucket and layer.tensors:
+            parts = [size / layer.parameters for size in layer.tensors]
+        calls = (self._calls.make(collective, groups, nbytes * part, "gradients") for part in parts)
+        return Bucket(numbers, tuple(calls), own / len(groups[0]) if sharded else own)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
-from wavefabric.training.models.graph import Layer
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.models.graph import Layer, blocks_of
 from wavefabric.units import three_digits
-
-if TYPE_CHECKING:
-    from wavefabric.training.iteration.tasks import Workload
 
 
 @dataclass(frozen=True)
@@ -33,13 +29,15 @@ class MemoryNeed:
         """All of them."""
         return self.parameters + self.gradients + self.states + self.activations
 
-    def __add__(self, other: MemoryNeed) -> MemoryNeed:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return MemoryNeed(*(a + b for a, b in pairs))
+    @property
+    def parts(self) -> str:
+        """Each of them in GB, those that there are."""
+        parts = vars(self).items()
+        return ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in parts if value)
 
 
 class LayerMemory(NamedTuple):
-    """One layer on one GPU: elements that it keeps, by what they are; `stage_memory` makes bytes of them.
+    """One layer on one GPU: elements that it keeps, by what they are; `strategy_needs` makes bytes of them.
 
     ``parameters``: kept at all times, the GPU's part of those that are sharded. ``whole``: what is gathered
     besides while the layer is used. ``states``: B of optimizer states, and the copy in fp32. ``saved``: of
@@ -52,84 +50,60 @@ class LayerMemory(NamedTuple):
     saved: float
 
 
-def layer_memory(
-    layer: Layer,
-    samples: float,
-    tensor: int,
-    precision: Precision,
-    optimizer: str,
-    sharded: int = 1,
-    experts: int = 1,
-) -> LayerMemory:
-    """What one GPU keeps of a layer, of a microbatch of so many samples.
+def layer_memory(workload: Workload, number: int) -> LayerMemory:
+    """What one GPU keeps of a layer, of a microbatch.
 
-    ``tensor`` and ``experts`` as of `gpu.work.forward_work`. Saved activations are taken to be the layer's
-    input: whole of ``column``, divided of ``row`` and ``local``. ``sharded`` GPUs divide parameters,
-    gradients and optimizer states among them (ZeRO's stage 3, arXiv:1910.02054). `InputError` for an unknown
-    optimizer.
+    Saved activations are taken to be the layer's input: whole of ``column``, divided of ``row`` and
+    ``local``. Sharded parameters, gradients and optimizer states are divided among the GPUs that have the
+    same ones (ZeRO's stage 3, arXiv:1910.02054). `InputError` for an unknown optimizer.
     """
-    own = parameters_held(layer, tensor, experts)
-    states = 4 * optimizer_states(optimizer) + precision.master
-    saved = layer.saved * samples / (tensor if layer.split in ("row", "local") else 1)
-    return LayerMemory(own / sharded, own * (1 - 1 / sharded), own / sharded * states, saved)
+    layer, layout = workload.model.layers[number], workload.strategy.layouts[number]
+    own, sharing = parameters_held(layer, layout.tensor, layout.expert), workload.sharing(number)
+    states = 4 * optimizer_states(workload.model.optimizer) + workload.precision.master
+    divided = layout.tensor if layer.split in ("row", "local") else 1
+    saved = layer.saved * workload.strategy.samples(number) / divided
+    return LayerMemory(own / sharing, own * (1 - 1 / sharing), own / sharing * states, saved)
 
 
-def stage_memory(
-    layers: Sequence[Layer],
-    each: Sequence[LayerMemory],
-    in_flight: int,
-    precision: Precision,
-    recompute: bool = False,
-) -> MemoryNeed:
-    """What one GPU holds for the layers of its pipeline stage, each with its own numbers.
+def saved_elements(
+    layers: Sequence[Layer], each: Sequence[LayerMemory], recompute: bool
+) -> tuple[float, float]:
+    """Elements of activations kept of each microbatch, and those of one block that are computed again.
 
-    The largest two of sharded layers are whole at a time, one used and the next gathered. Activations of
-    ``in_flight`` microbatches are kept at the same time; of 1F1B on stage s of p, up to p − s
-    (PipeDream-Flush, arXiv:2006.09503). With ``recompute`` only the input of each block is kept, that is what
-    its first layer saves, and one block's other activations at a time; layers without a block keep theirs.
+    With ``recompute`` only the input of each block is kept, that is what its first layer saves, and one
+    block's other activations at a time; layers without a block keep theirs.
     """
-    held = sum(own.parameters for own in each) + sum(sorted(own.whole for own in each)[-2:])
-    return MemoryNeed(
-        parameters=held * precision.parameter,
-        gradients=held * precision.gradient,
-        states=sum(own.states for own in each),
-        activations=_kept(layers, each, in_flight, recompute) * precision.activation,
-    )
-
-
-def _kept(layers: Sequence[Layer], each: Sequence[LayerMemory], in_flight: int, recompute: bool) -> float:
-    """Elements of activations that are kept."""
     if not recompute:
-        return sum(own.saved for own in each) * in_flight
-    kept = largest = 0.0
-    for _, members in groupby(range(len(layers)), key=lambda i: layers[i].block or i):
-        saved = [each[i].saved for i in members]
-        kept += saved[0]
-        largest = max(largest, sum(saved[1:]))
-    return kept * in_flight + largest
+        return sum(own.saved for own in each), 0.0
+    kept = again = 0.0
+    for block in blocks_of(layers, range(len(layers))):
+        saved = [each[n].saved for n in block]
+        kept, again = kept + saved[0], max(again, sum(saved[1:]))
+    return kept, again
 
 
 def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
-    """What one GPU of each pipeline stage holds; stage s of p keeps min(p − s, microbatches) microbatches."""
-    model, strategy = workload.model, workload.strategy
+    """What one GPU of each pipeline stage holds.
+
+    The largest two of sharded layers are whole at a time, one used and the next gathered. Of 1F1B stage s of
+    p keeps activations of up to p − s microbatches at the same time (PipeDream-Flush, arXiv:2006.09503).
+    """
+    strategy, precision = workload.strategy, workload.precision
     needs = []
     for stage in range(strategy.stages):
-        numbers = [n for n, own in enumerate(strategy.stage) if own == stage]
-        each = [memory_of_layer(workload, n) for n in numbers]
+        numbers = strategy.layers_of(stage)
+        each = [layer_memory(workload, n) for n in numbers]
+        held = sum(own.parameters for own in each) + sum(sorted(own.whole for own in each)[-2:])
         in_flight = min(strategy.stages - stage, strategy.microbatches)
-        layers = [model.layers[n] for n in numbers]
-        needs.append(stage_memory(layers, each, in_flight, workload.precision, strategy.recompute))
+        kept, again = saved_elements([workload.model.layers[n] for n in numbers], each, strategy.recompute)
+        need = MemoryNeed(
+            parameters=held * precision.parameter,
+            gradients=held * precision.gradient,
+            states=sum(own.states for own in each),
+            activations=(kept * in_flight + again) * precision.activation,
+        )
+        needs.append(need)
     return tuple(needs)
-
-
-def memory_of_layer(workload: Workload, number: int) -> LayerMemory:
-    """What one GPU keeps of a layer under a strategy."""
-    layer, layout = workload.model.layers[number], workload.strategy.layouts[number]
-    expert = layout.expert if layer.experts else 1
-    sharded = layout.data // expert if workload.strategy.sharded else 1
-    samples = workload.strategy.samples(number)
-    optimizer = workload.model.optimizer
-    return layer_memory(layer, samples, layout.tensor, workload.precision, optimizer, sharded, expert)
 
 
 def strategy_memory(workload: Workload) -> np.ndarray:
@@ -147,6 +121,5 @@ def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> Non
     """
     if need.total <= allowed:
         return
-    parts = ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(need).items() if value)
-    raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({parts}); "
+    raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({need.parts}); "
                      f"allowed: up to {three_digits(allowed / 1e9)} GB")  # fmt: skip

@@ -32,12 +32,7 @@ class BlockPlacement:
     @property
     def groups(self) -> Groups:
         """GPUs with the same samples."""
-        return LayerLayout(self.data, self.tensor).tensor_groups(self.first)
-
-
-def placement(layout: LayerLayout, first: int, shared: bool) -> BlockPlacement:
-    """Of an array that a layer makes or takes; ``shared``: its features are divided among ``tensor``."""
-    return BlockPlacement(first, layout.data, layout.tensor, shared and layout.tensor > 1)
+        return LayerLayout(self.data, self.tensor).groups(self.first, "tensor")
 
 
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
@@ -59,9 +54,7 @@ def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float
         share = source.data * source.tensor if kind == "all-to-all" else target.data
         return Call(kind, groups, nbytes / share, "layer-to-layer")
     messages = _messages(source, target)
-    if not messages:
-        return None
-    return Call("messages", _ends(messages), nbytes, "layer-to-layer", messages)
+    return Call("messages", _ends(messages), nbytes, "layer-to-layer", messages) if messages else None
 
 
 def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Groups] | None:

@@ -103,22 +103,34 @@ class Iteration:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
-    def bound_by(self) -> str:
-        """What takes most of the critical path."""
+    def most_critical(self) -> tuple[str, float]:
+        """What takes most of the critical path, and its share of it."""
         what, seconds = next(iter(self.critical_seconds.items()), ("nothing", 0.0))
-        share = seconds / self.seconds if self.seconds else 0.0
+        return what, seconds / self.seconds if self.seconds else 0.0
+
+    @property
+    def bound_by(self) -> str:
+        """What takes most of the critical path, in words."""
+        what, share = self.most_critical
         words = {"compute": "computation", "layer-to-layer": "layer-to-layer transfers"}
         return f"{words.get(what, f'communication of {what}')}, {share:.0%} of the critical path"
 
-    def communication(self) -> dict[str, tuple[int, float]]:
-        """For each purpose of calls: how many there are, and B in all: `Call.bytes`, of messages all."""
-        found: dict[str, tuple[int, float]] = {}
+    @cached_property
+    def call_bytes(self) -> dict[str, list[float]]:
+        """For each purpose of calls the B of each: `Call.bytes`, of messages all together."""
+        sizes: dict[str, list[float]] = {}
+        moved: dict[int, float] = {}  # many calls have the same messages
         for call in self.graph.call:
             if call is not None:
-                count, nbytes = found.get(call.purpose, (0, 0.0))
-                moved = sum(size for *_, size in call.messages) if call.messages else 1.0
-                found[call.purpose] = count + 1, nbytes + call.bytes * moved
-        return found
+                key = id(call.messages)
+                if key not in moved:
+                    moved[key] = sum(size for *_, size in call.messages) if call.messages else 1
+                sizes.setdefault(call.purpose, []).append(moved[key] * call.bytes)
+        return sizes
+
+    def communication(self) -> dict[str, tuple[int, float]]:
+        """For each purpose of calls: how many there are, and B in all."""
+        return {purpose: (len(sizes), sum(sizes)) for purpose, sizes in self.call_bytes.items()}
 
 
 def simulate(workload: Workload, fabric: CallTimes, policy: str = "batched", merge: bool = True) -> Iteration:

@@ -31,13 +31,13 @@ class TaskGraph:
     program: list[list[int]] = field(default_factory=list)
 
     def compute(
-        self, kind: str, name: str, worker: int, seconds: float, waits: Sequence[int], microbatch: int
+        self, kind: str, name: str, worker: int, seconds: float, waits: Sequence[int], microbatch: int = -1
     ) -> int:
         """Add a compute task; its place in the program is set by whoever orders phases."""
         return self._add(kind, name, seconds, worker, None, (), waits, microbatch)
 
     def communicate(
-        self, name: str, call: Call, ports: tuple[int, ...], waits: Sequence[int], microbatch: int
+        self, name: str, call: Call, ports: tuple[int, ...], waits: Sequence[int], microbatch: int = -1
     ) -> int:
         """Add a call."""
         return self._add("call", name, 0.0, -1, call, ports, waits, microbatch)
@@ -45,12 +45,8 @@ class TaskGraph:
     def append(self, other: TaskGraph, microbatch: int) -> int:
         """Add a copy of all tasks of another graph, of this microbatch; what to add to their numbers."""
         offset = len(self)
-        self.kind += other.kind
-        self.name += other.name
-        self.seconds += other.seconds
-        self.worker += other.worker
-        self.call += other.call
-        self.ports += other.ports
+        for key in ("kind", "name", "seconds", "worker", "call", "ports"):
+            getattr(self, key).extend(getattr(other, key))
         self.microbatch += [microbatch] * len(other)
         self.waits += [[offset + task for task in waits] for waits in other.waits]
         return offset
@@ -65,6 +61,12 @@ class TaskGraph:
         self.microbatch.append(microbatch)
         self.waits.append(list(dict.fromkeys(waits)))
         return len(self.kind) - 1
+
+    def call_of(self, task: int) -> Call:
+        """The call of a task that is one."""
+        call = self.call[task]
+        assert call is not None
+        return call
 
     def __len__(self) -> int:
         return len(self.kind)

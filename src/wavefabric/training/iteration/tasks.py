@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
-from wavefabric.training.iteration.layer_calls import CallPlan, Transfer
+from wavefabric.training.iteration.layer_calls import ModelCalls, Transfer
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.graph import ModelGraph, blocks_of
 from wavefabric.training.strategies.strategy import Strategy
 
 _FORWARD, _BACKWARD = 0, 1
@@ -34,6 +33,17 @@ class Workload:
     device: DeviceModel
     precision: Precision
 
+    def work(self, of: Callable[..., Work], number: int) -> Work:
+        """What one GPU does in a layer's pass over a microbatch, by `forward_work` or `backward_work`."""
+        layer, layout = self.model.layers[number], self.strategy.layouts[number]
+        return of(layer, self.strategy.samples(number), layout.tensor, self.precision, layout.expert)
+
+    def sharing(self, number: int) -> int:
+        """GPUs that divide a layer's parameters, gradients and states among them."""
+        layout = self.strategy.layouts[number]
+        experts = layout.expert if self.model.layers[number].experts else 1
+        return layout.data // experts if self.strategy.sharded else 1
+
 
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     """The tasks of one iteration.
@@ -41,12 +51,12 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     ``merge`` makes one task of consecutive layers between which nothing is sent or awaited: same times, fewer
     tasks.
     """
-    plan = _Plan(workload)
+    common = _Common(workload)
     parts, stages = workload.strategy.microbatches, workload.strategy.stages
     # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
     sharded = workload.strategy.sharded
-    last = _Microbatch(plan, merge, reduces=True)
-    others = last if sharded or parts == 1 else _Microbatch(plan, merge, reduces=False)
+    last = _Microbatch(common, merge, reduces=True)
+    others = last if sharded or parts == 1 else _Microbatch(common, merge, reduces=False)
     if parts > (most := 1 + (MOST_TASKS - len(last.graph)) // len(others.graph)):
         raise InputError(f"microbatches: {parts} given; allowed: up to {most} of {workload.model.name}")
     copies = [others] * (parts - 1) + [last]
@@ -59,10 +69,10 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
         ]
         program = _program(graph, passes)
         reducing = range(parts) if sharded else (parts - 1,)
-        for number, bucket in enumerate(plan.calls.buckets[stage]):
+        for number, bucket in enumerate(common.calls.buckets[stage]):
             waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[stage, number]]
-            seconds = plan.update_seconds(bucket.parameters)
-            program.append(graph.compute("update", plan.names(bucket.layers), stage, seconds, waits, -1))
+            seconds = common.update_seconds(bucket.parameters)
+            program.append(graph.compute("update", common.names(bucket.layers), stage, seconds, waits))
         graph.program.append(program)
     return graph
 
@@ -93,17 +103,18 @@ def _program(graph: TaskGraph, passes: Sequence[tuple[int, _Phase]]) -> list[int
     return program
 
 
-class _Plan:
+class _Common:
     """What all microbatches have in common: times of layers, calls, and which layers are where."""
 
     def __init__(self, workload: Workload):
-        self.model, self.strategy = workload.model, workload.strategy
-        self._precision, self._device = workload.precision, workload.device
-        self.calls = CallPlan(self.model, self.strategy, self._precision)
+        self.model, self.strategy, self._workload = workload.model, workload.strategy, workload
+        self.calls = ModelCalls(self.model, self.strategy, workload.precision)
         self.forward_seconds = self._seconds(forward_work)
         self.backward_seconds = self._seconds(backward_work)
         #: Of each stage the layers, in blocks.
-        self.blocks = [self._blocks_of(stage) for stage in range(self.strategy.stages)]
+        self.blocks = [
+            blocks_of(self.model.layers, self.strategy.layers_of(s)) for s in range(self.strategy.stages)
+        ]
         #: Layers whose outputs are dispatched to experts before the next layer runs.
         self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
         #: For each layer the transfers that it is the last to have a gradient for, and where those go.
@@ -124,29 +135,16 @@ class _Plan:
         here = (p for p in self.calls.layers[number].dispatched if stage[p] == stage[number])
         return max(here, default=-1)
 
-    def _blocks_of(self, stage: int) -> list[list[int]]:
-        numbers = [n for n, where in enumerate(self.strategy.stage) if where == stage]
-
-        def block(number: int) -> tuple[str, int]:
-            name = self.model.layers[number].block
-            return name, -1 if name else number
-
-        return [list(group) for _, group in groupby(numbers, key=block)]
-
-    def _seconds(self, work: Callable[..., Work]) -> list[float]:
+    def _seconds(self, of: Callable[..., Work]) -> list[float]:
         """Time of each layer on one GPU, for its samples of a microbatch."""
-        found = []
-        for number, layer in enumerate(self.model.layers):
-            layout = self.strategy.layouts[number]
-            samples = self.strategy.samples(number)
-            task = work(layer, samples, layout.tensor, self._precision, layout.expert)
-            found.append(self._device.seconds(*task, self._precision.arithmetic))
-        return found
+        device, arithmetic = self._workload.device, self._workload.precision.arithmetic
+        works = (self._workload.work(of, number) for number in range(len(self.model.layers)))
+        return [device.seconds(*work, arithmetic) for work in works]
 
     def update_seconds(self, parameters: float) -> float:
         """Time of the optimizer's update of so many parameters on one GPU."""
-        work = update_work(parameters, self.model.optimizer, self._precision)
-        return self._device.seconds(*work, "fp32")
+        work = update_work(parameters, self.model.optimizer, self._workload.precision)
+        return self._workload.device.seconds(*work, "fp32")
 
     def names(self, layers: Sequence[int]) -> str:
         """The first and the last."""
@@ -172,7 +170,7 @@ class _Phase:
             first = self._graph.name[task].split(" … ")[0]
             self._graph.name[task] = f"{first} … {name}"
             return task
-        task = self._graph.compute(self._kind, name, self._worker, seconds, waits, -1)
+        task = self._graph.compute(self._kind, name, self._worker, seconds, waits)
         self.tasks.append(task)
         self._open = True
         return task
@@ -193,12 +191,12 @@ class _Microbatch:
         By stage and number of bucket: the tasks after which its gradients are there.
     """
 
-    def __init__(self, plan: _Plan, merge: bool, reduces: bool):
-        self._plan, self._merge, self._reduces = plan, merge, reduces
-        self.graph = TaskGraph(plan.strategy.stages)
+    def __init__(self, common: _Common, merge: bool, reduces: bool):
+        self._common, self._merge, self._reduces = common, merge, reduces
+        self.graph = TaskGraph(common.strategy.stages)
         self.passes: dict[tuple[int, int], _Phase] = {}
         self.reductions: dict[tuple[int, int], list[int]] = {}
-        layers = range(len(plan.model.layers))
+        layers = range(len(common.model.layers))
         #: (producer, consumer): the task after which the output is where the consumer takes it.
         self._arrived: dict[tuple[int, int], int] = {}
         #: Task after which a layer's output is complete, on its own GPUs.
@@ -207,7 +205,7 @@ class _Microbatch:
         self._returned: list[list[int]] = [[] for _ in layers]
         #: Tasks after which the gradient of a layer's inputs is there: with its experts, where they belong.
         self._gradient = [(-1, -1)] * len(layers)
-        stages = range(plan.strategy.stages)
+        stages = range(common.strategy.stages)
         for stage in stages:
             self._forward(stage)
         for stage in reversed(stages):
@@ -217,7 +215,7 @@ class _Microbatch:
 
     def _forward(self, stage: int) -> None:
         phase = self.passes[_FORWARD, stage] = _Phase(self.graph, "forward", stage, self._merge)
-        for block in self._plan.blocks[stage]:
+        for block in self._common.blocks[stage]:
             for number in block:
                 self._forward_layer(phase, number, [])
 
@@ -225,19 +223,19 @@ class _Microbatch:
         self, phase: _Phase, number: int, waits: list[int], takers: set[int] | None = None
     ) -> None:
         """Run a layer and hand on its output; ``takers``: to those layers alone, others have it."""
-        plan, calls = self._plan, self._plan.calls.layers[number]
-        name = plan.model.layers[number].name
+        common, calls = self._common, self._common.calls.layers[number]
+        name = common.model.layers[number].name
         if calls.dispatch is not None:
             phase.close()
             ready = waits + [self._arrived[producer, number] for producer in calls.dispatched]
             waits = [self._call(f"dispatch {name}", calls.dispatch, ready)]
         waits = waits + self._inputs(number)
-        task = self._run(phase, number, plan.forward_seconds[number], waits, True)
+        task = self._run(phase, number, common.forward_seconds[number], waits, True)
         transfers = [t for t in calls.transfers if takers is None or not takers.isdisjoint(t.consumers)]
         if calls.total is not None and (takers is None or transfers):
             phase.close()
             task = self._call(f"all-reduce {name}", calls.total, [task])
-        if number in plan.dispatched_after:
+        if number in common.dispatched_after:
             phase.close()
         self._output[number] = task
         for transfer in transfers:
@@ -247,7 +245,7 @@ class _Microbatch:
 
     def _inputs(self, number: int) -> list[int]:
         """Calls that bring a layer's inputs; outputs of its own worker are there in order of the program."""
-        model, dispatched = self._plan.model, self._plan.calls.layers[number].dispatched
+        model, dispatched = self._common.model, self._common.calls.layers[number].dispatched
         producers = [model.index[name] for name in model.layers[number].inputs]
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
         return [task for task in tasks if self._is_call(task)]
@@ -256,8 +254,8 @@ class _Microbatch:
 
     def _backward(self, stage: int) -> None:
         phase = self.passes[_BACKWARD, stage] = _Phase(self.graph, "backward", stage, self._merge)
-        for block in reversed(self._plan.blocks[stage]):
-            if self._plan.strategy.recompute:
+        for block in reversed(self._common.blocks[stage]):
+            if self._common.strategy.recompute:
                 waits = self._gradient_waits(block[-1])
                 for number in block:
                     self._forward_layer(phase, number, waits if number == block[0] else [], set(block))
@@ -266,37 +264,37 @@ class _Microbatch:
 
     def _gradient_waits(self, number: int) -> list[int]:
         """Calls that must end before the gradient of a layer's output is there."""
-        if self._plan.calls.layers[number].transfers:
+        if self._common.calls.layers[number].transfers:
             return self._returned[number]
         output = self._output[number]  # the loss, or so: its gradient needs nothing else
         return [output] if self._is_call(output) else []
 
     def _backward_layer(self, phase: _Phase, stage: int, number: int) -> None:
-        plan, calls = self._plan, self._plan.calls.layers[number]
-        name = plan.model.layers[number].name
+        common, calls = self._common, self._common.calls.layers[number]
+        name = common.model.layers[number].name
         waits = self._gradient_waits(number)
         # What was gathered to compute a block again stays until the block is done.
-        gathers = not plan.strategy.recompute
-        task = done = self._run(phase, number, plan.backward_seconds[number], waits, gathers)
+        gathers = not common.strategy.recompute
+        task = done = self._run(phase, number, common.backward_seconds[number], waits, gathers)
         if calls.dispatch is not None:
             phase.close()
             done = self._call(f"dispatch {name} backward", calls.dispatch, [task])
         self._gradient[number] = task, done
-        for producer, transfer in plan.returns[number]:
+        for producer, transfer in common.returns[number]:
             self._return(phase, producer, transfer)
-        if self._reduces and number in plan.bucket_after:
+        if self._reduces and number in common.bucket_after:
             phase.close()
-            bucket = plan.calls.buckets[stage][plan.bucket_after[number]]
-            name = f"gradients {plan.names(bucket.layers)}"
+            bucket = common.calls.buckets[stage][common.bucket_after[number]]
+            name = f"gradients {common.names(bucket.layers)}"
             done = [self._call(name, call, [task]) for call in bucket.calls]
-            self.reductions[stage, plan.bucket_after[number]] = done or [task]
+            self.reductions[stage, common.bucket_after[number]] = done or [task]
 
     def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
         """Send a gradient back to the layer whose output was taken, once all have it who took it together."""
         ready = [self._gradient[consumer][not transfer.routed] for consumer in transfer.consumers]
         # The first consumer is the last to end here: of tasks of this worker it alone counts.
         ready = ready[:1] + [task for task in ready[1:] if self._is_call(task)]
-        name = f"{self._plan.model.layers[producer].name} backward"
+        name = f"{self._common.model.layers[producer].name} backward"
         done = self._chain(phase, name, transfer.backward, ready)
         self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
 
@@ -304,8 +302,8 @@ class _Microbatch:
 
     def _run(self, phase: _Phase, number: int, seconds: float, waits: list[int], gathers: bool) -> int:
         """A layer's compute task, with the gather of its parameters if they are sharded."""
-        gather = self._plan.calls.layers[number].gather if gathers else None
-        name = self._plan.model.layers[number].name
+        gather = self._common.calls.layers[number].gather if gathers else None
+        name = self._common.model.layers[number].name
         if gather is None:
             return phase.layer(name, seconds, waits)
         gathered = self._call(f"gather {name}", gather, [])
@@ -322,7 +320,7 @@ class _Microbatch:
         return done
 
     def _call(self, name: str, call: Call, waits: Sequence[int]) -> int:
-        return self.graph.communicate(name, call, self._plan.strategy.stages_of(call.gpus), waits, -1)
+        return self.graph.communicate(name, call, self._common.strategy.stages_of(call.gpus), waits)
 
     def _is_call(self, task: int) -> bool:
         return self.graph.worker[task] < 0

@@ -82,19 +82,15 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
     factory = MODELS[name]
     if colon and factory.number in options:
         raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")
+    if colon and not factory.number:
+        raise InputError(f"model: {show(f'{name}:{number}')} given; allowed: {name} without a number")
+    if colon and not (number.isascii() and number.isdigit() and len(number) < 9):
+        allowed = f"{name}:N with N {factory.number}, a whole number"
+        raise InputError(f"model: {show(f'{name}:{number}')} given; allowed: {allowed}")
     if colon:
-        options[factory.number] = _number(name, factory, number)
+        options[factory.number] = int(number)
     allowed = inspect.signature(factory.make).parameters
     for key in options:
         if key not in allowed:
             raise InputError(f"{key}: given for {name}; allowed: {', '.join(allowed) or 'no options'}")
     return factory.make(**options)
-
-
-def _number(name: str, factory: ModelFactory, text: str) -> int:
-    if not factory.number:
-        raise InputError(f"model: {show(f'{name}:{text}')} given; allowed: {name} without a number")
-    if not (text.isascii() and text.isdigit() and len(text) < 9):
-        given = f"{show(f'{name}:{text}')} given"
-        raise InputError(f"model: {given}; allowed: {name}:N with N {factory.number}, a whole number")
-    return int(text)

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from math import ceil
 
+from wavefabric.collectives.arguments import whole
+from wavefabric.training.models.gpt import attention, wide_gelu
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.models.layers import GraphBuilder, check_whole
+from wavefabric.training.models.layers import GraphBuilder
 
 #: Tokens of the uncased vocabulary and positions of the published checkpoints.
 VOCABULARY, POSITIONS = 30522, 512
 #: Share of the tokens that are masked and predicted.
 MASKED = 0.15
 
-_BATCH = (
-    "batch: 256 sequences on {chips} TPU chips, {each} a chip (arXiv:1810.04805, section A.2); "
-    "128 tokens, the length of its first 90 % of steps"
-)
-
 
 def bert_base(tokens: int = 128) -> ModelGraph:
     """BERT-base: 12 encoders of width 768; 110 106 428 parameters with both heads (109 482 240 without)."""
-    source = _BATCH.format(chips=16, each=16)
-    return _bert("bert-base", tokens, blocks=12, width=768, heads=12, batch=16, source=source)
+    return _bert("bert-base", tokens, blocks=12, width=768, heads=12, batch=16)
 
 
 def bert_large(tokens: int = 128) -> ModelGraph:
     """BERT-large: 24 encoders of width 1024; 336 226 108 parameters with both heads (335 141 888 without)."""
-    source = _BATCH.format(chips=64, each=4)
-    return _bert("bert-large", tokens, blocks=24, width=1024, heads=16, batch=4, source=source)
+    return _bert("bert-large", tokens, blocks=24, width=1024, heads=16, batch=4)
 
 
-def _bert(
-    name: str, tokens: int, *, blocks: int, width: int, heads: int, batch: int, source: str
-) -> ModelGraph:
-    check_whole("tokens", tokens, POSITIONS)
+def _bert(name: str, tokens: int, *, blocks: int, width: int, heads: int, batch: int) -> ModelGraph:
+    whole("tokens", tokens, 1, POSITIONS)
     graph = GraphBuilder()
     hidden = _embeddings(graph, tokens, width)
     for number in range(blocks):
@@ -43,11 +36,11 @@ def _bert(
     return ModelGraph(
         name,
         tuple(graph.layers),
-        sample=f"sequence of {tokens} tokens",
-        batch=batch,
-        optimizer="adam",
+        f"sequence of {tokens} tokens",
+        batch,
         description=f"{blocks} encoders of width {width} with the heads for masked tokens and next sentence",
-        source=source,
+        source=f"batch: 256 sequences on {256 // batch} TPU chips, {batch} a chip (arXiv:1810.04805, section "
+        "A.2); 128 tokens, the length of its first 90 % of steps",
     )
 
 
@@ -59,17 +52,11 @@ def _embeddings(graph: GraphBuilder, tokens: int, width: int) -> str:
     return graph.normalisation("norm", graph.sum("sum", [word, position, kind]))
 
 
-def encoder(graph: GraphBuilder, hidden: str, heads: int, *, inner: int = 4) -> str:
+def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
     """One encoder: attention and a feed-forward network, normalisation after each sum."""
-    width = graph.shape(hidden)[-1]
-    query, key, value = (
-        graph.linear(name, hidden, width, split="column") for name in ("query", "key", "value")
-    )
-    attended = graph.attention("attention", query, key, value, heads)
-    projected = graph.linear("output", attended, width, split="row")
+    projected = attention(graph, hidden, heads, heads, bias=True, fused=False)
     middle = graph.normalisation("attention norm", graph.sum("attention sum", [hidden, projected]))
-    wide = graph.linear("ffn1", middle, inner * width, split="column")
-    narrow = graph.linear("ffn2", graph.function("gelu", wide, "gelu", split="local"), width, split="row")
+    narrow = wide_gelu(graph, middle, 4 * graph.shape(hidden)[-1])
     return graph.normalisation("ffn norm", graph.sum("ffn sum", [middle, narrow]))
 
 

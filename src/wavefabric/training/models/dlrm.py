@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 
@@ -43,19 +46,13 @@ def dlrm_kaggle() -> ModelGraph:
 
 
 def _dlrm(
-    name: str,
-    rows: tuple[int, ...],
-    *,
-    bottom: tuple[int, ...],
-    top: tuple[int, ...],
-    batch: int,
-    source: str,
+    name: str, rows: Sequence[int], bottom: Sequence[int], top: Sequence[int], **recipe: Any
 ) -> ModelGraph:
     """All tables are one layer, one row of each a sample.
 
     ``column`` divides it: by whole tables or by their features, which are the same bytes. Samples need all
     features in the interaction, so tables on many GPUs and perceptrons for samples of their own are joined
-    by an all-to-all.
+    by an all-to-all. ``recipe``: batch and source.
     """
     graph = GraphBuilder()
     graph.block = "tables"
@@ -66,22 +63,15 @@ def _dlrm(
     graph.block = "interaction"
     vectors = len(rows) + 1
     pairs = vectors * (vectors - 1) // 2
-    dots = graph.add(
-        "dot products",
-        "matmul",
-        [dense, tables],
-        (pairs + width,),
-        flops=2.0 * vectors * vectors * width,
-        keep=[dense, tables],
-    )
+    flops, both = 2.0 * vectors * vectors * width, [dense, tables]
+    dots = graph.add("dot products", "matmul", both, (pairs + width,), flops=flops, keep=both)
     graph.block = "top"
     graph.stack("perceptron", dots, top, last="sigmoid")
     return ModelGraph(
         name,
         tuple(graph.layers),
-        sample=f"{DENSE} numbers and {len(rows)} categories",
-        batch=batch,
+        f"{DENSE} numbers and {len(rows)} categories",
         optimizer="sgd",
         description=f"{len(rows)} tables of {sum(rows)} rows of {width}",
-        source=source,
+        **recipe,
     )

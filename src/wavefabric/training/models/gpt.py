@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
+from wavefabric.collectives.arguments import whole
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder, check_whole
+from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder
 
 LLAMA_VOCABULARY, GPT_VOCABULARY = 32_000, 50_257
 #: Positions that GPT-3 learns.
 POSITIONS = 2048
 MOST_TOKENS = 2**20
+#: FLOPs an element of SiLU times another tensor.
+SWIGLU_FLOPS = FUNCTION_FLOPS["silu"] + 1
 
 
 def gpt_7b(tokens: int = 4096) -> ModelGraph:
     """Llama 2 7B: 32 blocks of width 4096; 6 738 415 616 parameters."""
-    return _llama("gpt-7b", tokens, blocks=32, width=4096, inner=11008, heads=32, groups=32)
+    return _llama("gpt-7b", tokens, blocks=32, width=4096, inner=11008, heads=(32, 32))
 
 
 def gpt_70b(tokens: int = 4096) -> ModelGraph:
     """Llama 2 70B: 80 blocks of width 8192, 8 heads of keys and values; 68 976 648 192 parameters."""
-    return _llama("gpt-70b", tokens, blocks=80, width=8192, inner=28672, heads=64, groups=8)
+    return _llama("gpt-70b", tokens, blocks=80, width=8192, inner=28672, heads=(64, 8))
 
 
 def gpt3_7b(tokens: int = POSITIONS) -> ModelGraph:
@@ -33,8 +38,10 @@ def gpt3_175b(tokens: int = POSITIONS) -> ModelGraph:
     return gpt3("gpt3-175b", tokens, blocks=96, width=12288, heads=96, batch="3.2 M tokens")
 
 
-def attention(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias: bool = False) -> str:
-    """Projections, fused causal attention and projection of what it gives; all of it without the sum.
+def attention(
+    graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias: bool = False, fused: bool = True
+) -> str:
+    """Projections, attention and projection of what it gives; all of it without the sum.
 
     ``groups`` heads of keys and values. Rotary positions are not counted: 6 FLOPs an element of two tensors.
     """
@@ -43,46 +50,65 @@ def attention(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, bias
     query = graph.linear("query", hidden, width, bias=bias, split="column")
     key = graph.linear("key", hidden, narrow, bias=bias, split="column")
     value = graph.linear("value", hidden, narrow, bias=bias, split="column")
-    attended = graph.attention("attention", query, key, value, heads, fused=True)
+    attended = graph.attention("attention", query, key, value, heads, fused=fused)
     return graph.linear("output", attended, width, bias=bias, split="row")
 
 
-def gated(graph: GraphBuilder, gate: str, up: str) -> str:
-    """SiLU of one tensor times another, in one kernel (SwiGLU, arXiv:2002.05202)."""
-    shape = graph.shape(gate)
-    flops = float((FUNCTION_FLOPS["silu"] + 1) * prod(shape))
-    return graph.add(
-        "silu", "elementwise", [gate, up], shape, flops=flops, keep=[gate, up], split="local", backward=5 / 3
-    )
+def attend(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales: int = 1) -> str:
+    """Normalisation, attention, and the sum with what was given; ``scales`` 2: all have biases."""
+    normed = graph.normalisation("attention norm", hidden, scales=scales)
+    return graph.sum("attention sum", [hidden, attention(graph, normed, heads, groups, bias=scales > 1)])
 
 
-def _llama(
-    name: str, tokens: int, *, blocks: int, width: int, inner: int, heads: int, groups: int
+def feed(graph: GraphBuilder, hidden: str, network: Callable[[str], str], *, scales: int = 1) -> str:
+    """Normalisation, a feed-forward network, and the sum with what was given."""
+    normed = graph.normalisation("ffn norm", hidden, scales=scales)
+    return graph.sum("ffn sum", [hidden, network(normed)])
+
+
+def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, str], str]) -> str:
+    """A feed-forward network with gates: ``product`` of two projections to ``inner``, projected back."""
+    gate, up = (graph.linear(kind, source, inner, bias=False, split="column") for kind in ("gate", "up"))
+    return graph.linear("down", product(gate, up), graph.shape(source)[-1], bias=False, split="row")
+
+
+def llama(
+    name: str, tokens: int, blocks: int, width: int, heads: tuple[int, int], network: Any, **recipe: Any
 ) -> ModelGraph:
-    check_whole("tokens", tokens, MOST_TOKENS)
+    """A decoder without biases.
+
+    ``heads``: of queries, and of keys and values. ``network(graph, source)`` is the feed-forward network of
+    a block. ``recipe``: batch, description and source of the `ModelGraph`.
+    """
+    whole("tokens", tokens, 1, MOST_TOKENS)
     graph = GraphBuilder()
     graph.block = "embedding"
     hidden = graph.embedding("word", (tokens,), LLAMA_VOCABULARY, width)
     for number in range(blocks):
         graph.block = f"block {number}"
-        projected = attention(graph, graph.normalisation("attention norm", hidden, scales=1), heads, groups)
-        middle = graph.sum("attention sum", [hidden, projected])
-        normed = graph.normalisation("ffn norm", middle, scales=1)
-        gate, up = (graph.linear(kind, normed, inner, bias=False, split="column") for kind in ("gate", "up"))
-        down = graph.linear("down", gated(graph, gate, up), width, bias=False, split="row")
-        hidden = graph.sum("ffn sum", [middle, down])
-    graph.block = "head"
-    vocabulary_head(graph, graph.normalisation("norm", hidden, scales=1), LLAMA_VOCABULARY)
-    return ModelGraph(
-        name,
-        tuple(graph.layers),
-        sample=f"sequence of {tokens} tokens",
-        batch=1,
-        optimizer="adam",
+        hidden = feed(graph, attend(graph, hidden, *heads), lambda source: network(graph, source))
+    vocabulary_head(graph, hidden, LLAMA_VOCABULARY)
+    return ModelGraph(name, tuple(graph.layers), f"sequence of {tokens} tokens", **recipe)
+
+
+def _llama(name: str, tokens: int, blocks: int, width: int, inner: int, heads: tuple[int, int]) -> ModelGraph:
+    def network(graph: GraphBuilder, source: str) -> str:
+        def product(gate: str, up: str) -> str:
+            """SiLU of one times the other, in one kernel (SwiGLU, arXiv:2002.05202)."""
+            shape = graph.shape(gate)
+            return graph.add(
+                "silu", "elementwise", [gate, up], shape, flops=float(SWIGLU_FLOPS * prod(shape)),
+                keep=[gate, up], split="local", backward=5 / 3,
+            )  # fmt: skip
+
+        return gated(graph, source, inner, product)
+
+    return llama(
+        name, tokens, blocks, width, heads, network,
         description=f"Llama 2: {blocks} blocks of width {width}",
         source="batch: 4 M tokens, which is 1024 sequences of 4096, AdamW (arXiv:2307.09288, section 2.2); "
         "the number of GPUs is not published, 1 a GPU is ours",
-    )
+    )  # fmt: skip
 
 
 def gpt3(
@@ -96,7 +122,7 @@ def gpt3(
     vocabulary: int = GPT_VOCABULARY,
 ) -> ModelGraph:
     """GPT-3 of any size, fused attention; ``batch`` is what the source of its batch says."""
-    check_whole("tokens", tokens, POSITIONS)
+    whole("tokens", tokens, 1, POSITIONS)
     graph = GraphBuilder()
     graph.block = "embedding"
     word = graph.embedding("word", (tokens,), vocabulary, width)
@@ -104,26 +130,32 @@ def gpt3(
     hidden = graph.sum("sum", [word, position])
     for number in range(blocks):
         graph.block = f"block {number}"
-        normed = graph.normalisation("attention norm", hidden)
-        middle = graph.sum("attention sum", [hidden, attention(graph, normed, heads, heads, bias=True)])
-        wide = graph.linear("ffn1", graph.normalisation("ffn norm", middle), 4 * width, split="column")
-        down = graph.linear("ffn2", graph.function("gelu", wide, "gelu", split="local"), width, split="row")
-        hidden = graph.sum("ffn sum", [middle, down])
-    graph.block = "head"
-    vocabulary_head(graph, graph.normalisation("norm", hidden), vocabulary, tied=True)
+        middle = attend(graph, hidden, heads, heads, scales=2)
+        hidden = feed(graph, middle, lambda source: wide_gelu(graph, source, 4 * width), scales=2)
+    vocabulary_head(graph, hidden, vocabulary, tied=True, scales=2)
     return ModelGraph(
         name,
         tuple(graph.layers),
-        sample=f"sequence of {tokens} tokens",
-        batch=1,
-        optimizer="adam",
+        f"sequence of {tokens} tokens",
         description=f"GPT-3: {blocks} blocks of width {width}",
         source=f"batch: {batch} in sequences of 2048, Adam (arXiv:2005.14165, table 2.1); "
         "the number of GPUs is not published, 1 a GPU is ours",
     )
 
 
-def vocabulary_head(graph: GraphBuilder, hidden: str, vocabulary: int, *, tied: bool = False) -> None:
+def wide_gelu(graph: GraphBuilder, source: str, inner: int) -> str:
+    """A feed-forward network with GELU between two layers, ``inner`` wide."""
+    active = graph.function(
+        "gelu", graph.linear("ffn1", source, inner, split="column"), "gelu", split="local"
+    )
+    return graph.linear("ffn2", active, graph.shape(source)[-1], split="row")
+
+
+def vocabulary_head(
+    graph: GraphBuilder, hidden: str, vocabulary: int, *, tied: bool = False, scales: int = 1
+) -> None:
     """Logits, a part of the vocabulary on each GPU, and the loss; its sums over parts are not counted."""
-    logits = graph.linear("logits", hidden, vocabulary, bias=False, split="column", tied=tied)
+    graph.block = "head"
+    normed = graph.normalisation("norm", hidden, scales=scales)
+    logits = graph.linear("logits", normed, vocabulary, bias=False, split="column", tied=tied)
     graph.loss("loss", logits, split="local")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from math import isfinite, prod
 
 from wavefabric.errors import InputError, show
+from wavefabric.quantities import choice
 
 #: Classes of operators, each with an efficiency of its own on a device.
 OPERATORS = (
@@ -171,14 +173,13 @@ class ModelGraph:
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of layers between which a pipeline may be cut; a layer without a block is one."""
-        found: list[list[int]] = []
-        for number, layer in enumerate(self.layers):
-            same = found and layer.block and self.layers[found[-1][0]].block == layer.block
-            if same:
-                found[-1].append(number)
-            else:
-                found.append([number])
-        return tuple(map(tuple, found))
+        return tuple(map(tuple, blocks_of(self.layers, range(len(self.layers)))))
+
+
+def blocks_of(layers: Sequence[Layer], numbers: Iterable[int]) -> list[list[int]]:
+    """Of some layers, by number, those that follow one another in one block; one without a block is alone."""
+    groups = groupby(numbers, key=lambda number: layers[number].block or number)
+    return [list(group) for _, group in groups]
 
 
 def _check(layer: Layer, earlier: Iterable[str]) -> None:
@@ -189,10 +190,7 @@ def _check(layer: Layer, earlier: Iterable[str]) -> None:
         if name not in earlier:
             raise InputError(f"{where}.inputs: {show(name)} given; allowed: layers before it")
     for key, allowed in (("operator", OPERATORS), ("split", SPLITS)):
-        if getattr(layer, key) not in allowed:
-            raise InputError(
-                f"{where}.{key}: {show(getattr(layer, key))} given; allowed: {', '.join(allowed)}"
-            )
+        choice(f"{where}.{key}", getattr(layer, key), allowed)
     if not layer.output or any(n < 1 for n in layer.output):
         raise InputError(f"{where}.output: {show(layer.output)} given; allowed: whole numbers from 1")
     for key in ("flops", "parameters", "elements", "saved", "backward", "experts", "whole"):

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, show
-from wavefabric.files.faults import one_line
+from wavefabric.fabric.io.tables import FabricFileTable
+from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
@@ -44,16 +36,12 @@ _Whole = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 _Side = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class LayerTable(_Table):
+class LayerTable(FabricFileTable):
     """A layer, with the keys of `graph.Layer`; those with a default may be left out."""
 
     name: StrictStr
     operator: _Operator
-    inputs: list[StrictStr] = []
+    inputs: list[StrictStr] = Field(default_factory=list)
     output: Annotated[list[_Side], Field(min_length=1, max_length=8)]
     flops: _Number = 0.0
     parameters: _Whole = 0
@@ -64,11 +52,11 @@ class LayerTable(_Table):
     experts: Annotated[StrictInt, Field(ge=0, le=10**6)] = 0
     used: Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0
     block: StrictStr = ""
-    tensors: Annotated[list[_Side], Field(max_length=10**4)] = []
+    tensors: Annotated[list[_Side], Field(max_length=10**4)] = Field(default_factory=list)
     whole: _Whole = 0
 
 
-class ModelTable(_Table):
+class ModelTable(FabricFileTable):
     """A model, with the keys of `wavefabric.training.models.graph.ModelGraph`, ``format`` and ``version``."""
 
     format: Literal["wavefabric model"] = FORMAT
@@ -102,9 +90,8 @@ def to_json(graph: ModelGraph) -> str:
     gradients are reduced by a call a tensor.
     A layer's ``inputs`` come before it; none: it reads the model's input.
     """
-    head = {"format": FORMAT, "version": VERSION, "name": graph.name, "sample": graph.sample}
-    head |= {"batch": graph.batch, "optimizer": graph.optimizer}
-    head |= {"description": graph.description, "source": graph.source}
+    keys = ("name", "sample", "batch", "optimizer", "description", "source")
+    head = {"format": FORMAT, "version": VERSION} | {key: getattr(graph, key) for key in keys}
     head |= {"tensor_calls": True} if graph.tensor_calls else {}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in head.items()]
     layers = ",\n".join(f"    {_dump(_changed(layer))}" for layer in graph.layers)
@@ -117,13 +104,9 @@ def _dump(value: Any) -> str:
 
 def _changed(layer: Layer) -> dict[str, Any]:
     """What a layer has beside its defaults."""
-    values = {item.name: (getattr(layer, item.name), item.default) for item in fields(Layer)}
     needed = ("name", "operator", "output")
-    return {
-        key: value
-        for key, (value, default) in values.items()
-        if key in needed or default is MISSING or value != default
-    }
+    values = ((item.name, getattr(layer, item.name), item.default) for item in fields(Layer))
+    return {key: value for key, value, default in values if key in needed or value != default}
 
 
 def from_json(text: str) -> ModelGraph:
@@ -137,10 +120,7 @@ def from_json(text: str) -> ModelGraph:
     content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")
-    try:
-        table = ModelTable.model_validate(content)
-    except ValidationError as error:
-        raise InputError(one_line(error, ModelTable)) from None
+    table = checked(ModelTable, content)
     values = table.model_dump(exclude={"format", "version", "layers"})
     return ModelGraph(layers=tuple(map(_layer, table.layers)), **values)
 

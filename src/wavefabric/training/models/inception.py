@@ -28,9 +28,7 @@ def inception_v3(auxiliary: bool = False) -> ModelGraph:
     for letter in "bc":
         hidden = _mixed_c(graph, f"mixed 7{letter}", hidden)
     graph.block = "classifier"
-    pooled = graph.pooling("mean", hidden, (8, 8))
-    flat = graph.add("flat", "elementwise", [pooled], (2048,), elements=0.0, backward=1.0)
-    graph.loss("loss", graph.linear("logits", flat, CLASSES))
+    _classify(graph, graph.pooling("mean", hidden, (8, 8)))
     return ModelGraph(
         "inception-v3" + ("-auxiliary" if auxiliary else ""),
         tuple(graph.layers),
@@ -123,5 +121,11 @@ def _auxiliary(graph: GraphBuilder, source: str) -> None:
     graph.block = "auxiliary"
     mean = graph.pooling("mean", source, (5, 5), stride=3)
     hidden = _chain(graph, "unit", mean, [_same(128), (768, (5, 5), 1, False)])
-    flat = graph.add("flat", "elementwise", [hidden], (768,), elements=0.0, backward=1.0)
+    _classify(graph, hidden)
+
+
+def _classify(graph: GraphBuilder, source: str) -> None:
+    """Classes from channels of one pixel."""
+    channels = graph.shape(source)[:1]
+    flat = graph.add("flat", "elementwise", [source], channels, elements=0.0, backward=1.0)
     graph.loss("loss", graph.linear("logits", flat, CLASSES))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-from wavefabric.errors import InputError, show
 from wavefabric.training.models.graph import Layer
 
 #: What a layer reads: the name of a layer, or the shape of an input of the model.
@@ -18,12 +17,6 @@ FUNCTION_FLOPS = {"gelu": 8, "silu": 5, "tanh": 8, "sigmoid": 4, "relu": 1, "add
 SOFTMAX_FLOPS = NORMALISATION_FLOPS = 5
 #: Functions whose backward pass reads their output; that of the others reads their input.
 FROM_OUTPUT = frozenset({"relu", "sigmoid", "tanh"})
-
-
-def check_whole(key: str, value: int, most: int) -> None:
-    """Refuse an option of a model that is no whole number from 1 to ``most``."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{key}: {show(value)} given; allowed: whole numbers from 1 to {most}")
 
 
 class GraphBuilder:
@@ -92,12 +85,16 @@ class GraphBuilder:
 
     def _keep(self, source: Source, size: int) -> float:
         """Elements that a kept tensor adds: none the second time."""
-        if not isinstance(source, str):
-            return float(size)
-        if source in self._kept:
-            return 0.0
-        self._kept.add(source)
+        if isinstance(source, str):
+            if source in self._kept:
+                return 0.0
+            self._kept.add(source)
         return float(size)
+
+    def _alike(self, name: str, operator: str, sources: Sequence[Source], flops: int, **numbers: Any) -> str:
+        """A layer with an output like its first source; ``flops`` an element."""
+        shape = self.shape(sources[0])
+        return self.add(name, operator, sources, shape, flops=float(flops * prod(shape)), **numbers)
 
     def linear(
         self,
@@ -108,13 +105,8 @@ class GraphBuilder:
         bias: bool = True,
         split: str = "none",
         tied: bool = False,
-        experts: int = 0,
-        used: float = 1.0,
     ) -> str:
-        """Product with a matrix over the last dimension; ``tied``: to one that another layer counts.
-
-        With ``experts`` each has a matrix of its own and each row of the source meets that of one.
-        """
+        """Product with a matrix over the last dimension; ``tied``: to one that another layer counts."""
         shape = self.shape(source)
         tensors = (0 if tied else shape[-1] * features, bias * features)
         return self.add(
@@ -123,12 +115,10 @@ class GraphBuilder:
             [source],
             (*shape[:-1], features),
             flops=2.0 * prod(shape) * features,
-            tensors=tuple(size * max(experts, 1) for size in tensors if size),
+            tensors=tuple(size for size in tensors if size),
             keep=[source],
             split=split,
             backward=2.0 if isinstance(source, str) else 1.0,
-            experts=experts,
-            used=used,
         )
 
     def convolution(
@@ -142,9 +132,8 @@ class GraphBuilder:
         padding: tuple[int, int] = (0, 0),
     ) -> str:
         """Convolution of (channels, height, width); output features are divided by ``column``."""
-        depth, *_ = self.shape(source)
         output = (channels, *self._window(source, kernel, stride, padding))
-        weights = depth * channels * prod(kernel)
+        weights = self.shape(source)[0] * channels * prod(kernel)
         return self.add(
             name,
             "convolution",
@@ -188,73 +177,35 @@ class GraphBuilder:
 
     def normalisation(self, name: str, source: Source, *, scales: int = 2, split: str = "none") -> str:
         """Layer (``scales`` 2) or root-mean-square (1) normalisation of the last dimension."""
-        shape = self.shape(source)
-        return self.add(
-            name,
-            "normalisation",
-            [source],
-            shape,
-            flops=float(NORMALISATION_FLOPS * prod(shape)),
-            tensors=(shape[-1],) * scales,
-            keep=[source],
-            split=split,
-            backward=1.5,
-        )
+        tensors = (self.shape(source)[-1],) * scales
+        return self._alike(
+            name, "normalisation", [source], NORMALISATION_FLOPS,
+            tensors=tensors, keep=[source], split=split, backward=1.5,
+        )  # fmt: skip
 
     def batch_normalisation(self, name: str, source: Source) -> str:
         """Batch normalisation of the channels, with its statistics, which are not divided among GPUs."""
         shape = self.shape(source)
-        size = prod(shape)
-        return self.add(
-            name,
-            "normalisation",
-            [source],
-            shape,
-            flops=float(NORMALISATION_FLOPS * size),
-            tensors=(shape[0],) * 2,
-            elements=3.0 * size,
-            keep=[source],
-            split="local",
-            backward=5 / 3,
-        )
+        return self._alike(
+            name, "normalisation", [source], NORMALISATION_FLOPS,
+            tensors=(shape[0],) * 2, elements=3.0 * prod(shape), keep=[source], split="local", backward=5 / 3,
+        )  # fmt: skip
 
-    def function(self, name: str, source: Source, kind: str, *, split: str = "none", experts: int = 0) -> str:
+    def function(self, name: str, source: Source, kind: str, *, split: str = "none") -> str:
         """A function of each element, of `FUNCTION_FLOPS`."""
-        shape = self.shape(source)
         after = kind in FROM_OUTPUT
-        return self.add(
-            name,
-            "elementwise",
-            [source],
-            shape,
-            flops=float(FUNCTION_FLOPS[kind] * prod(shape)),
-            keep=[] if after else [source],
-            keep_output=after,
-            split=split,
-            backward=1.5,
-            experts=experts,
-        )
+        return self._alike(
+            name, "elementwise", [source], FUNCTION_FLOPS[kind],
+            keep=[] if after else [source], keep_output=after, split=split, backward=1.5,
+        )  # fmt: skip
 
     def sum(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
         """Sum of tensors of one shape; its backward pass adds up the gradients where a tensor forked."""
-        shape = self.shape(sources[0])
-        flops = float((len(sources) - 1) * prod(shape))
-        return self.add(name, "elementwise", sources, shape, flops=flops, split=split, backward=1.0)
+        return self._alike(name, "elementwise", sources, len(sources) - 1, split=split, backward=1.0)
 
-    def product(self, name: str, sources: Sequence[Source], *, split: str = "none", experts: int = 0) -> str:
+    def product(self, name: str, sources: Sequence[Source], *, split: str = "none") -> str:
         """Product of two tensors of one shape, both kept."""
-        shape = self.shape(sources[0])
-        return self.add(
-            name,
-            "elementwise",
-            sources,
-            shape,
-            flops=float(prod(shape)),
-            keep=sources,
-            split=split,
-            backward=5 / 3,
-            experts=experts,
-        )
+        return self._alike(name, "elementwise", sources, 1, keep=sources, split=split, backward=5 / 3)
 
     def concatenation(
         self, name: str, sources: Sequence[Source], axis: int = -1, *, split: str = "none"
@@ -329,18 +280,13 @@ class GraphBuilder:
         They are divided ``column`` and ``row`` by turns from ``first`` on; a last one that would be
         ``column`` alone is not divided.
         """
-        splits = ("column", "row") if first == "column" else ("row", "column")
-        for number, width in enumerate(widths):
-            ends = number == len(widths) - 1
-            split = splits[number % 2]
+        split = first
+        for number, width in enumerate(widths, 1):
+            ends = number == len(widths)
             split = "none" if ends and split == "column" else split
-            after = "local" if split == "column" else "none"
-            source = self.linear(f"{name} {number + 1}", source, width, split=split)
-            source = self.function(
-                f"{name} {number + 1} {last if ends else 'relu'}",
-                source,
-                last if ends else "relu",
-                split=after,
-            )
+            source = self.linear(f"{name} {number}", source, width, split=split)
+            kind, after = last if ends else "relu", "local" if split == "column" else "none"
+            source = self.function(f"{name} {number} {kind}", source, kind, split=after)
+            split = "row" if split == "column" else "column"
         assert isinstance(source, str)
         return source

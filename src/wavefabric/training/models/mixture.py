@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from wavefabric.training.models.gpt import MOST_TOKENS, attention, vocabulary_head
+from functools import partial
+
+from wavefabric.collectives.arguments import whole
+from wavefabric.training.models.gpt import (
+    MOST_TOKENS,
+    SWIGLU_FLOPS,
+    attend,
+    feed,
+    gated,
+    llama,
+    vocabulary_head,
+)
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder, check_whole
+from wavefabric.training.models.layers import GraphBuilder
 
 SWITCH_VOCABULARY = 32_128
 #: Tokens that the decoder predicts of a sequence of 512: 15 % in spans of 3, with a mark for each span and an
@@ -14,34 +25,16 @@ SWITCH_TARGETS = 114
 
 def mixtral(tokens: int = 4096) -> ModelGraph:
     """Mixtral 8x7B: 32 blocks of 8 experts, 2 a token; 46 702 792 704 parameters, 12.9 G of them a token."""
-    check_whole("tokens", tokens, MOST_TOKENS)
-    width, vocabulary = 4096, 32_000
-    graph = GraphBuilder()
-    graph.block = "embedding"
-    hidden = graph.embedding("word", (tokens,), vocabulary, width)
-    for number in range(32):
-        graph.block = f"block {number}"
-        projected = attention(graph, graph.normalisation("attention norm", hidden, scales=1), 32, 8)
-        middle = graph.sum("attention sum", [hidden, projected])
-        normed = graph.normalisation("ffn norm", middle, scales=1)
-        mixed = experts(graph, normed, 14336, count=8, each=2)
-        hidden = graph.sum("ffn sum", [middle, mixed])
-    graph.block = "head"
-    vocabulary_head(graph, graph.normalisation("norm", hidden, scales=1), vocabulary)
-    return ModelGraph(
-        "mixtral-8x7b",
-        tuple(graph.layers),
-        sample=f"sequence of {tokens} tokens",
-        batch=1,
-        optimizer="adam",
+    return llama(
+        "mixtral-8x7b", tokens, 32, 4096, (32, 8), partial(experts, inner=14336, count=8, each=2),
         description="decoder of 32 blocks, 8 experts each, 2 a token",
         source="arXiv:2401.04088; how it was trained is not published: 1 sequence a GPU is ours",
-    )
+    )  # fmt: skip
 
 
 def switch_base(tokens: int = 512) -> ModelGraph:
     """Switch-Base: T5 encoder and decoder, 12 layers each, 128 experts in every other; 7.4 G parameters."""
-    check_whole("tokens", tokens, MOST_TOKENS)
+    whole("tokens", tokens, 1, MOST_TOKENS)
     width = 768
     targets = max(1, round(SWITCH_TARGETS * tokens / 512))
     graph = GraphBuilder()
@@ -56,14 +49,12 @@ def switch_base(tokens: int = 512) -> ModelGraph:
     for number in range(12):
         graph.block = f"decoder {number}"
         hidden = _switch_block(graph, hidden, encoded, mixture=number % 2 == 1)
-    graph.block = "head"
-    vocabulary_head(graph, graph.normalisation("norm", hidden, scales=1), SWITCH_VOCABULARY)
+    vocabulary_head(graph, hidden, SWITCH_VOCABULARY)
     return ModelGraph(
         "switch-base",
         tuple(graph.layers),
-        sample=f"sequence of {tokens} tokens with {targets} targets",
+        f"sequence of {tokens} tokens with {targets} targets",
         batch=64,
-        optimizer="adam",
         description="12 encoders and 12 decoders of width 768, 128 experts in every other, 1 a token",
         source="batch: 1 048 576 tokens in sequences of 512 on 32 TPU cores (arXiv:2101.03961, section 2.2 "
         "and table 1); its optimizer, Adafactor, is taken as Adam",
@@ -72,20 +63,20 @@ def switch_base(tokens: int = 512) -> ModelGraph:
 
 def _switch_block(graph: GraphBuilder, hidden: str, encoded: str | None, *, mixture: bool) -> str:
     """Attention, attention to the encoder's output if there is one, feed-forward network; sums after each."""
-    inner = 2048
-    projected = attention(graph, graph.normalisation("attention norm", hidden, scales=1), 12, 12)
-    hidden = graph.sum("attention sum", [hidden, projected])
+    hidden = attend(graph, hidden, 12, 12)
     if encoded is not None:
         hidden = graph.sum("cross sum", [hidden, _cross_attention(graph, hidden, encoded, 12)])
-    normed = graph.normalisation("ffn norm", hidden, scales=1)
-    if mixture:
-        mixed = experts(graph, normed, inner, count=128, each=1)
-    else:
-        gate, up = (graph.linear(kind, normed, inner, bias=False, split="column") for kind in ("gate", "up"))
+
+    def product(gate: str, up: str) -> str:
         active = graph.function("gelu", gate, "gelu", split="local")
-        product = graph.product("gated", [active, up], split="local")
-        mixed = graph.linear("down", product, graph.shape(hidden)[-1], bias=False, split="row")
-    return graph.sum("ffn sum", [hidden, mixed])
+        return graph.product("gated", [active, up], split="local")
+
+    def network(source: str) -> str:
+        if mixture:
+            return experts(graph, source, 2048, count=128, each=1)
+        return gated(graph, source, 2048, product)
+
+    return feed(graph, hidden, network)
 
 
 def _cross_attention(graph: GraphBuilder, hidden: str, encoded: str, heads: int) -> str:
@@ -119,7 +110,7 @@ def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: i
         "matmul",
         [source, router],
         (tokens, width),
-        flops=2.0 * copies * size + copies * ((FUNCTION_FLOPS["silu"] + 1) * inner + 2 * width),
+        flops=2.0 * copies * size + copies * (SWIGLU_FLOPS * inner + 2 * width),
         parameters=count * size,
         elements=elements,
         keep=[router],
@@ -128,8 +119,3 @@ def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: i
         experts=count,
         used=each / count,
     )
-
-
-def active_parameters(graph: ModelGraph) -> float:
-    """Parameters that one token meets: those of the experts by the share of experts that it goes to."""
-    return sum(layer.parameters * (layer.used if layer.experts else 1.0) for layer in graph.layers)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from wavefabric.collectives.arguments import whole
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.models.layers import GraphBuilder, check_whole
+from wavefabric.training.models.layers import GraphBuilder
 
 #: Users and items of MovieLens-20M, as MLPerf counts them.
 MOVIELENS_20M = (138_493, 26_744)
@@ -17,14 +18,13 @@ def ncf(factors: int = 64) -> ModelGraph:
     The perceptron is 4F-4F-2F-F wide. A table's features are divided by ``column``: whoever holds a part of
     the features looks up the rows of all samples, and an exchange brings them to the samples.
     """
-    check_whole("factors", factors, MOST_FACTORS)
+    whole("factors", factors, 1, MOST_FACTORS)
     graph = GraphBuilder()
     graph.block = "tables"
     flat = {}
     for kind, features in (("factors", factors), ("perceptron", 2 * factors)):
         for who, rows in zip(("user", "item"), MOVIELENS_20M, strict=True):
-            table = graph.embedding(f"{who} {kind}", (1,), rows, features, split="column")
-            flat[who, kind] = table
+            flat[who, kind] = graph.embedding(f"{who} {kind}", (1,), rows, features, split="column")
     graph.block = "interaction"
     pair = [flat["user", "factors"], flat["item", "factors"]]
     factored = graph.product("factorisation", pair, split="local")
@@ -38,9 +38,8 @@ def ncf(factors: int = 64) -> ModelGraph:
     return ModelGraph(
         "ncf",
         tuple(graph.layers),
-        sample="pair of a user and an item",
+        "pair of a user and an item",
         batch=131_072,
-        optimizer="adam",
         description=f"NeuMF of {factors} factors, {users} users and {items} items",
         source="batch: 1 048 576 on 8 GPUs, Adam (NVIDIA DeepLearningExamples, PyTorch/Recommendation/NCF; "
         "model of arXiv:1708.05031)",

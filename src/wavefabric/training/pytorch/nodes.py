@@ -82,10 +82,6 @@ def _matrix(operator: str, flops: float, of_input: bool, saved: float = 0.0) -> 
     return _Numbers(operator, flops, True, saved, {"backward": 1.0 if of_input else 2.0})
 
 
-def _linear(op: _Operation) -> _Numbers:
-    return _matrix("matmul", 2.0 * op.size * op.shapes[0][-1], op.of_input)
-
-
 def _convolution(op: _Operation) -> _Numbers:
     # A transposed one takes each element of its input, not of its output, through the kernel.
     elements = prod(op.shapes[0]) if "transpose" in op.kind else op.size
@@ -137,27 +133,20 @@ def _embedding(op: _Operation) -> _Numbers:
     return _Numbers("embedding", 0.0, more={"backward": 1.0, "used": used})
 
 
+def _pooling(op: _Operation) -> _Numbers:
+    maximum = "max" in op.kind
+    return _Numbers("pooling", prod(op.shapes[0]), maximum, maximum * op.size, {"backward": 1.0})
+
+
 def _normalisation(op: _Operation) -> _Numbers:
     back = 5 / 3 if "batch" in op.kind else 1.5
     return _Numbers("normalisation", NORMALISATION_FLOPS * op.size, True, more={"backward": back})
 
 
 def _softmax(op: _Operation) -> _Numbers:
+    if op.kind.startswith("crossentropy"):
+        return _Numbers("softmax", SOFTMAX_FLOPS * prod(op.shapes[0]), True, more={"backward": 2.0})
     return _Numbers("softmax", SOFTMAX_FLOPS * op.size, more={"keep_output": True, "backward": 1.5})
-
-
-def _cross_entropy(op: _Operation) -> _Numbers:
-    return _Numbers("softmax", SOFTMAX_FLOPS * prod(op.shapes[0]), True, more={"backward": 2.0})
-
-
-def _pooling(op: _Operation) -> _Numbers:
-    maximum = "max" in op.kind
-    return _Numbers("pooling", prod(op.shapes[0]), maximum, maximum * op.size, {"backward": 1.0})
-
-
-def _concatenation(op: _Operation) -> _Numbers:
-    del op
-    return _Numbers("elementwise", 0.0, more={"backward": 1.0})
 
 
 def _elementwise(op: _Operation) -> _Numbers:
@@ -175,17 +164,16 @@ def _elementwise(op: _Operation) -> _Numbers:
 
 #: How operations are counted, by their names: the first that fits; `_elementwise` is for the rest.
 _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
-    ("linear", _linear),
+    ("linear", lambda op: _matrix("matmul", 2.0 * op.size * op.shapes[0][-1], op.of_input)),
     (r"conv(transpose)?[123]d", _convolution),
     ("matmul|bmm|mm|addmm|baddbmm|einsum", _product),
     ("scaleddotproductattention", _scaled_attention),
     ("multiheadattention", _multihead_attention),
     ("embedding(bag)?", _embedding),
     (r"((sync)?batch|instance|layer|group|rms)norm([123]d)?", _normalisation),
-    ("(log)?softmax", _softmax),
-    ("crossentropy(loss)?", _cross_entropy),
+    ("(log)?softmax|crossentropy(loss)?", _softmax),
     (r"(adaptive)?(avg|max)pool[123]d", _pooling),
-    ("cat|concat|concatenate|stack", _concatenation),
+    ("cat|concat|concatenate|stack", lambda op: _Numbers("elementwise", 0.0, more={"backward": 1.0})),
     (".*", _elementwise),
 )
 
@@ -233,15 +221,9 @@ class GraphReader:
             if sources and sources[0] in self._layer:
                 self._layer[node] = self._layer[sources[0]]
             return
-        operation = _Operation(
-            node,
-            kind,
-            module,
-            [_shape(source) for source in sources],
-            _shape(node),
-            self.samples,
-            not any(source in self._layer for source in sources),
-        )
+        of_input = not any(source in self._layer for source in sources)
+        shapes = list(map(_shape, sources))
+        operation = _Operation(node, kind, module, shapes, _shape(node), self.samples, of_input)
         weights += list(module.parameters()) if module is not None else []
         self._add(operation, sources, weights)
 
@@ -278,8 +260,8 @@ class GraphReader:
 
     def _count(self, weights: list[Any]) -> int:
         """Trained parameters that no earlier layer has."""
-        new = {id(weight): weight for weight in weights if weight.requires_grad}
-        new = {key: weight for key, weight in new.items() if key not in self._counted}
+        trained = {id(weight): weight for weight in weights if weight.requires_grad}
+        new = {key: weight for key, weight in trained.items() if key not in self._counted}
         self._counted.update(new)
         return sum(int(weight.numel()) for weight in new.values())
 
@@ -312,10 +294,9 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 def _block(node: Any, last: str) -> str:
     """The path of the module that a node is in, up to its first number; ``last`` where that is not known."""
-    stack = [key.split("@")[0] for key in node.meta.get("nn_module_stack", {})]
     if node.op != "call_module" and "nn_module_stack" not in node.meta:
         return last
-    path = node.target if node.op == "call_module" else (stack or [""])[-1]
-    parts = path.split(".")
+    path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")
+    parts = path.split("@")[0].split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdigit()]
     return ".".join(parts[: numbers[0] + 1]) if numbers else ""

@@ -1,7 +1,7 @@
 """Exact dynamic program: the layouts of a chain with the least serial time under a memory limit.
 
 For which cost it is exact: one pipeline stage, a call of its own for each layer's gradients (``bucket`` 0),
-and nothing overlapped (`serial_seconds`). Then time is a sum over units and pairs of neighbours
+and nothing overlapped (`chain_costs.serial_seconds`). Then time is a sum over units and pairs of neighbours
 (`chain_costs`), whatever the number of microbatches, sharding or recomputation, which are given. Units are
 those of `chain_units`, with one layout each. Overlapped execution hides communication: of the same strategy
 it takes no longer, so that the serial time is an upper bound, but another strategy may then be better. The
@@ -27,7 +27,6 @@ from wavefabric.training.search.chain_costs import (
     ChainCosts,
     SearchSetting,
     SerialOptions,
-    UnitMemory,
     chain_costs,
     chain_strategy,
 )
@@ -89,15 +88,13 @@ def least_time(costs: ChainCosts, memory: float = inf) -> tuple[tuple[int, ...],
     seconds, held = cost_of(costs, path)
     if held <= memory:
         return path, seconds, held
-    light = _relaxed(costs, 0.0, 1.0)
-    if light.least > memory * (1 + _SLACK):
-        raise InputError(_too_little(light.least, memory))
-    multiplier, best = _lagrangian(costs, memory)
-    label = _labels(costs, memory, multiplier, best)
+    least = _relaxed(costs, 0.0, 1.0).least
+    fits = least <= memory * (1 + _SLACK)
+    label = _labels(costs, memory, *_lagrangian(costs, memory)) if fits else None
     if label is None:
-        raise InputError(_too_little(light.least, memory))
-    path = label.path()
-    return path, label.seconds, label.total
+        need = f"no layout fits, at least {least / 1e9:.3g} GB needed a GPU"
+        raise InputError(f"memory: {memory / 1e9:.3g} GB given; allowed: more ({need})")
+    return label.path(), label.seconds, label.total
 
 
 def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
@@ -109,11 +106,6 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
     whole = sorted((size for own in chosen for size in own.whole), reverse=True)[:2]
     held = sum(own.kept for own in chosen) + sum(whole) + max(own.again for own in chosen)
     return seconds, held
-
-
-def _too_little(least: float, memory: float) -> str:
-    need = f"no layout fits, at least {least / 1e9:.3g} GB needed a GPU"
-    return f"memory: {memory / 1e9:.3g} GB given; allowed: more ({need})"
 
 
 # --- Relaxation ---------------------------------------------------------------------------------------------
@@ -143,7 +135,7 @@ class _Relaxed:
 
 def _relaxed(costs: ChainCosts, time: float, memory: float) -> _Relaxed:
     """Time and kept memory added with weights; the other memory is left out, so that it bounds from below."""
-    kept = [np.array([own.kept for own in each]) for each in costs.memory]
+    kept = (np.array([own.kept for own in each]) for each in costs.memory)
     node = [time * own + memory * held for own, held in zip(costs.own, kept, strict=True)]
     edge = [time * between for between in costs.between]
     to_go = [np.zeros(len(node[-1]))]
@@ -210,7 +202,11 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
             grown = []
             for label in (label for front in fronts for label in front):
                 edge = float(costs.between[k - 1][label.layout, j]) if k else 0.0
-                new = _extended(label, label.seconds + edge + node, own, j, root=not k)
+                first, second = sorted((label.first, label.second, *own.whole), reverse=True)[:2]
+                again, before = max(label.again, own.again), label if k else None
+                new = _Label(
+                    label.seconds + edge + node, label.kept + own.kept, first, second, again, j, before
+                )
                 priced = new.seconds + multiplier * (new.kept - memory) + mixed.to_go[k][j]
                 if (
                     new.total + light.to_go[k][j] <= limit
@@ -222,12 +218,6 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
         fronts = fronts_next
     ended = [label for front in fronts for label in front]
     return min(ended, key=lambda label: label[:5], default=None)
-
-
-def _extended(label: _Label, seconds: float, own: UnitMemory, layout: int, root: bool) -> _Label:
-    first, second = sorted((label.first, label.second, *own.whole), reverse=True)[:2]
-    again, kept = max(label.again, own.again), label.kept + own.kept
-    return _Label(seconds, kept, first, second, again, layout, None if root else label)
 
 
 def _pareto(labels: Iterable[_Label]) -> list[_Label]:

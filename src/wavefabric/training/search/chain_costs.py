@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby
+from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +14,14 @@ from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import CallTimes
-from wavefabric.training.iteration.memory import LayerMemory, memory_of_layer
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.memory import layer_memory, saved_elements
+from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.serial import serial_seconds
-from wavefabric.training.search.units import Unit, boundary, for_layer, layouts_of, part_of
+from wavefabric.training.search.units import Unit, boundary, layouts_of, part_of
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
+
+#: A layout, before it how many layers have it, one after the other.
+_Spread = tuple[int, LayerLayout]
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,19 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
     """
     model = setting.model
     layouts = tuple(_allowed(setting, options, unit) for unit in units)
-    time = lru_cache(maxsize=None)(lambda part, mixed: _serial(setting, options, part, mixed))
-    parts = [part_of(model, unit) for unit in units]
-    own = [
-        np.array([time(part, _mixed(part, [(len(part.layers), layout)])) for layout in mine])
-        for part, mine in zip(parts, layouts, strict=True)
+
+    @cache
+    def time(part: ModelGraph, *mixed: _Spread) -> float:
+        return serial_seconds(_workload(setting, options, part, mixed), setting.fabric)
+
+    cases = [
+        [(part_of(model, unit), (len(unit), layout)) for layout in own]
+        for unit, own in zip(units, layouts, strict=True)
     ]
+    own = tuple(np.array([time(*case) for case in mine]) for mine in cases)
+    memory = tuple(
+        tuple(_memory(_workload(setting, options, part, [layout])) for part, layout in mine) for mine in cases
+    )
     between = []
     for k in range(len(units) - 1):
         first, second = boundary(model, units[k], units[k + 1])
@@ -90,90 +99,64 @@ def chain_costs(setting: SearchSetting, options: SerialOptions, units: tuple[Uni
         between.append(added)
         if not first:
             continue
-        pair, sizes = part_of(model, first + second), (len(first), len(second))
-        alone = part_of(model, first), part_of(model, second)
-        for i, one in enumerate(layouts[k]):
-            for j, other in enumerate(layouts[k + 1]):
-                both = time(pair, _mixed(pair, list(zip(sizes, (one, other), strict=True))))
-                for part, size, layout in zip(alone, sizes, (one, other), strict=True):
-                    both -= time(part, _mixed(part, [(size, layout)]))
-                added[i, j] = both
-    memory = tuple(
-        tuple(_memory(setting, options, part, layout) for layout in mine)
-        for part, mine in zip(parts, layouts, strict=True)
-    )
-    return ChainCosts(units, layouts, tuple(own), tuple(between), memory)
+        pair, one, other = (part_of(model, numbers) for numbers in (first + second, first, second))
+        for (i, a), (j, b) in product(enumerate(layouts[k]), enumerate(layouts[k + 1])):
+            a, b = (len(first), a), (len(second), b)
+            added[i, j] = time(pair, a, b) - time(one, a) - time(other, b)
+    return ChainCosts(units, layouts, own, tuple(between), memory)
+
+
+def serial_seconds(workload: Workload, fabric: CallTimes) -> float:
+    """Time of an iteration with nothing overlapped, s: all compute tasks and all calls, each call alone.
+
+    Of one stage no other order takes longer: whatever the policy, something runs at every moment.
+    """
+    graph = build_tasks(workload)
+    return sum(graph.seconds) + sum(fabric.seconds([call]) for call in graph.call if call is not None)
 
 
 def chain_strategy(
     setting: SearchSetting, options: SerialOptions, units: Sequence[Unit], chosen: Sequence[LayerLayout]
 ) -> Strategy:
     """The strategy in which each unit has the layout chosen for it."""
-    sizes = [(len(unit), layout) for unit, layout in zip(units, chosen, strict=True)]
-    return _strategy(setting, options, _mixed(setting.model, sizes))
-
-
-def _mixed(model: ModelGraph, sizes: Sequence[tuple[int, LayerLayout]]) -> tuple[LayerLayout, ...]:
-    """A layout for each layer, from numbers of consecutive layers and their layout."""
-    spread = [layout for count, layout in sizes for _ in range(count)]
-    return tuple(for_layer(layout, layer) for layout, layer in zip(spread, model.layers, strict=True))
-
-
-def _strategy(setting: SearchSetting, options: SerialOptions, layouts: tuple[LayerLayout, ...]) -> Strategy:
-    return Strategy(
-        setting.gpus, setting.batch, options.microbatches, (0,) * len(layouts), layouts,
-        options.sharded, 0.0, options.recompute,
-    )  # fmt: skip
+    layouts = [(len(unit), layout) for unit, layout in zip(units, chosen, strict=True)]
+    return _workload(setting, options, setting.model, layouts).strategy
 
 
 def _workload(
-    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[LayerLayout, ...]
+    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: Iterable[_Spread]
 ) -> Workload:
-    return Workload(part, _strategy(setting, options, layouts), setting.device, setting.precision)
-
-
-def _serial(
-    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layouts: tuple[LayerLayout, ...]
-) -> float:
-    return serial_seconds(_workload(setting, options, part, layouts), setting.fabric)
+    """Some layers as a model of their own; layouts, each of so many layers that follow one another."""
+    spread = [layout for count, layout in layouts for _ in range(count)]
+    mixed = tuple(layout.of(layer) for layout, layer in zip(spread, part.layers, strict=True))
+    strategy = Strategy(
+        setting.gpus, setting.batch, options.microbatches, (0,) * len(mixed), mixed,
+        options.sharded, 0.0, options.recompute,
+    )  # fmt: skip
+    return Workload(part, strategy, setting.device, setting.precision)
 
 
 def _allowed(setting: SearchSetting, options: SerialOptions, unit: Unit) -> tuple[LayerLayout, ...]:
     """Layouts in which a unit can be."""
     part = part_of(setting.model, unit)
-    found, refused = [], ""
+    allowed, refused = [], ""
     for layout in layouts_of(part.layers, setting.gpus):
         try:
-            mixed = _mixed(part, [(len(unit), layout)])
-            check_strategy(part, _strategy(setting, options, mixed))
-            found.append(layout)
+            check_strategy(part, _workload(setting, options, part, [(len(unit), layout)]).strategy)
+            allowed.append(layout)
         except InputError as error:
             refused = str(error)
-    if not found:
+    if not allowed:
         raise InputError(refused)
-    return tuple(found)
+    return tuple(allowed)
 
 
-def _memory(
-    setting: SearchSetting, options: SerialOptions, part: ModelGraph, layout: LayerLayout
-) -> UnitMemory:
-    workload = _workload(setting, options, part, _mixed(part, [(len(part.layers), layout)]))
-    each = [memory_of_layer(workload, n) for n in range(len(part.layers))]
-    precision = setting.precision
+def _memory(workload: Workload) -> UnitMemory:
+    layers, precision = workload.model.layers, workload.precision
+    each = [layer_memory(workload, n) for n in range(len(layers))]
     parameter = precision.parameter + precision.gradient
     kept = sum(own.parameters * parameter + own.states for own in each)
-    saved, again = _activations(part, each, options.recompute)
+    saved, again = saved_elements(layers, each, workload.strategy.recompute)
     whole = sorted((own.whole * parameter for own in each), reverse=True)[:2]
     largest, second = [*whole, 0.0][:2]
     return UnitMemory(kept + saved * precision.activation, (largest, second), again * precision.activation)
-
-
-def _activations(part: ModelGraph, each: Sequence[LayerMemory], recompute: bool) -> tuple[float, float]:
-    """Elements kept, and those of the largest block that are computed again."""
-    if not recompute:
-        return sum(own.saved for own in each), 0.0
-    kept = again = 0.0
-    for _, block in groupby(range(len(each)), key=lambda n: part.layers[n].block or n):
-        saved = [each[n].saved for n in block]
-        kept, again = kept + saved[0], max(again, sum(saved[1:]))
-    return kept, again

@@ -42,9 +42,8 @@ class StrategyCosts:
 
     def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
         """The cost; of a strategy that takes more than ``most`` s, perhaps a lower bound above that."""
-        known = self._known.get(strategy)
-        if known is not None:
-            return known
+        if strategy in self._known:
+            return self._known[strategy]
         if self._least.get(strategy, 0.0) > most:
             return StrategyCost(0.0, self._least[strategy])
         workload = self.workload(strategy)

@@ -36,14 +36,12 @@ class SearchTrail:
     made: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
 
-    def saw(self, strategy: Strategy, cost: StrategyCost) -> bool:
-        """Keep a strategy if it is the best; whether it is."""
-        if cost >= self.cost:
-            return False
-        self.best, self.cost = strategy, cost
-        if not cost.excess:
-            self.history.append((self.made, cost.seconds))
-        return True
+    def saw(self, strategy: Strategy, cost: StrategyCost) -> None:
+        """Keep a strategy if it is the best."""
+        if cost < self.cost:
+            self.best, self.cost = strategy, cost
+            if not cost.excess:
+                self.history.append((self.made, cost.seconds))
 
     def late(self) -> bool:
         """Whether the time is over."""

@@ -14,13 +14,12 @@ from random import Random
 
 from wavefabric.errors import InputError
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.units import divisors, for_layer, layouts_of, part_of
+from wavefabric.training.search.units import divisors, layouts_of, part_of
 from wavefabric.training.strategies.strategy import (
     LayerLayout,
     Strategy,
     check_strategy,
     cut_stages,
-    with_layouts,
 )
 
 #: Microbatches that are tried for each stage of the pipeline.
@@ -47,11 +46,19 @@ class StrategyMoves:
         ]
         self.pipelines = [p for p in divisors(gpus) if p <= len(self.blocks)]
         self.cut = lru_cache(maxsize=None)(lambda stages: cut_stages(model, stages))
+        layers = range(len(model.layers))
         self.kinds: dict[Callable[[Strategy, Random], Strategy | None], float] = {
-            self._one_layer: 2.0, self._one_block: 2.0, self._equal_blocks: 3.0, self._all_layers: 2.0,
-            self._pipeline: 2.0, self._boundary: 1.0, self._microbatches: 1.0, self._sharded: 1.0,
-            self._recompute: 0.5, self._bucket: 1.0,
-        }  # fmt: skip
+            self._layouts(lambda random: [random.choice(layers)]): 2.0,
+            self._layouts(lambda random: random.choice(self.blocks)): 2.0,
+            self._layouts(lambda random: random.choice(self.equal)): 3.0,
+            self._layouts(lambda random: layers): 2.0,
+            self._pipeline: 2.0,
+            self._boundary: 1.0,
+            _microbatches: 1.0,
+            lambda strategy, _: replace(strategy, sharded=not strategy.sharded): 1.0,
+            lambda strategy, _: replace(strategy, recompute=not strategy.recompute): 0.5,
+            lambda strategy, random: replace(strategy, bucket=random.choice(BUCKETS)): 1.0,
+        }
 
     def propose(self, strategy: Strategy, random: Random) -> Strategy | None:
         """Another strategy, one change away; None where the change drawn is impossible."""
@@ -65,32 +72,24 @@ class StrategyMoves:
             return None
         return changed
 
-    # --- Layouts --------------------------------------------------------------------------------------------
+    def _layouts(self, drawn: Callable[[Random], Sequence[int]]) -> Callable[..., Strategy | None]:
+        """Another layout for some layers, and other microbatches where it does not allow those there are."""
 
-    def _one_layer(self, strategy: Strategy, random: Random) -> Strategy | None:
-        return self._layout(strategy, [random.randrange(len(self.model.layers))], random)
+        def change(strategy: Strategy, random: Random) -> Strategy | None:
+            numbers = drawn(random)
+            layers = [self.model.layers[n] for n in numbers]
+            every = layouts_of(layers, strategy.stage_gpus)
+            choices = [layout for layout in every if strategy.batch % layout.data == 0]
+            if not choices:
+                return None
+            layout, layouts = random.choice(choices), list(strategy.layouts)
+            for n, layer in zip(numbers, layers, strict=True):
+                layouts[n] = layout.of(layer)
+            changed = replace(strategy, layouts=tuple(layouts))
+            allowed = strategy.microbatches in _allowed_microbatches(changed)
+            return changed if allowed else _microbatches(changed, random)
 
-    def _one_block(self, strategy: Strategy, random: Random) -> Strategy | None:
-        return self._layout(strategy, random.choice(self.blocks), random)
-
-    def _equal_blocks(self, strategy: Strategy, random: Random) -> Strategy | None:
-        return self._layout(strategy, random.choice(self.equal), random)
-
-    def _all_layers(self, strategy: Strategy, random: Random) -> Strategy | None:
-        return self._layout(strategy, range(len(self.model.layers)), random)
-
-    def _layout(self, strategy: Strategy, numbers: Sequence[int], random: Random) -> Strategy | None:
-        layers = [self.model.layers[n] for n in numbers]
-        choices = [
-            layout for layout in layouts_of(layers, strategy.stage_gpus) if strategy.batch % layout.data == 0
-        ]
-        if not choices:
-            return None
-        layout = random.choice(choices)
-        changed = {n: for_layer(layout, layer) for n, layer in zip(numbers, layers, strict=True)}
-        return self._with_microbatches(with_layouts(strategy, changed), random)
-
-    # --- Pipeline -------------------------------------------------------------------------------------------
+        return change
 
     def _pipeline(self, strategy: Strategy, random: Random) -> Strategy | None:
         stages = random.choice(self.pipelines)
@@ -99,7 +98,7 @@ class StrategyMoves:
         gpus = self.gpus // stages
         layouts = tuple(_fitted(layout, gpus) for layout in strategy.layouts)
         changed = replace(strategy, stage=self.cut(stages), layouts=layouts)
-        return self._microbatches(changed, random)
+        return _microbatches(changed, random)
 
     def _boundary(self, strategy: Strategy, random: Random) -> Strategy | None:
         """One cut between stages moved by one block."""
@@ -118,26 +117,10 @@ class StrategyMoves:
                 stage[n] = own
         return replace(strategy, stage=tuple(stage))
 
-    def _microbatches(self, strategy: Strategy, random: Random) -> Strategy | None:
-        allowed = _allowed_microbatches(strategy)
-        return replace(strategy, microbatches=random.choice(allowed)) if allowed else None
 
-    def _with_microbatches(self, strategy: Strategy, random: Random) -> Strategy | None:
-        """The strategy, with other microbatches if its layouts do not allow its own."""
-        if strategy.microbatches in _allowed_microbatches(strategy):
-            return strategy
-        return self._microbatches(strategy, random)
-
-    # --- The rest -------------------------------------------------------------------------------------------
-
-    def _sharded(self, strategy: Strategy, _: Random) -> Strategy:
-        return replace(strategy, sharded=not strategy.sharded)
-
-    def _recompute(self, strategy: Strategy, _: Random) -> Strategy:
-        return replace(strategy, recompute=not strategy.recompute)
-
-    def _bucket(self, strategy: Strategy, random: Random) -> Strategy:
-        return replace(strategy, bucket=random.choice(BUCKETS))
+def _microbatches(strategy: Strategy, random: Random) -> Strategy | None:
+    allowed = _allowed_microbatches(strategy)
+    return replace(strategy, microbatches=random.choice(allowed)) if allowed else None
 
 
 def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:

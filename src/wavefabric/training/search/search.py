@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from random import Random
 from time import monotonic
+from typing import Any
 
+from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError, show
+from wavefabric.quantities import choice
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import POLICIES, CallTimes
@@ -55,34 +58,12 @@ class SearchResult:
     stopped: str
 
 
-def search(
-    model: ModelGraph,
-    gpus: int,
-    device: DeviceModel,
-    precision: Precision,
-    fabric: CallTimes,
-    *,
-    method: str = "markov",
-    proposals: int = PROPOSALS,
-    seed: int = 0,
-    memory: float | None = None,
-    batch: int | None = None,
-    policy: str = "batched",
-    beta: float = BETA,
-    starts: Iterable[Strategy] = (),
-    seconds: float | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
-) -> SearchResult:
-    """Find a strategy.
+@dataclass(frozen=True)
+class SearchOptions:
+    """How strategies are searched.
 
     Parameters
     ----------
-    model : ModelGraph
-    gpus : int
-    device : DeviceModel
-    precision : Precision
-    fabric : CallTimes
-        Keeps what calls take, so the same one serves searches of several models best.
     method : str
         ``"chain"``: `best_chain` for one stage, with and without sharding and recomputation; of these the
         fastest when simulated. ``"markov"``: Markov chains from data parallelism, from the fastest
@@ -102,6 +83,44 @@ def search(
         Begin no proposal after so long.
     progress : callable, optional
         Called with proposals made, proposals in all, and s of the best (inf: none fits yet).
+    """
+
+    method: str = "markov"
+    proposals: int = PROPOSALS
+    seed: int = 0
+    memory: float | None = None
+    batch: int | None = None
+    policy: str = "batched"
+    beta: float = BETA
+    starts: Iterable[Strategy] = ()
+    seconds: float | None = None
+    progress: Callable[[int, int, float], None] | None = None
+
+    def __post_init__(self):
+        choice("method", self.method, METHODS)
+        choice("policy", self.policy, POLICIES)
+        whole("proposals", self.proposals, 0, 10**9)
+        for key in ("memory", "beta", "seconds"):
+            value = getattr(self, key)
+            if value is not None and not value > 0:
+                raise InputError(f"{key}: {show(value)} given; allowed: above 0")
+
+
+def search(
+    model: ModelGraph, gpus: int, device: DeviceModel, precision: Precision, fabric: CallTimes, **options: Any
+) -> SearchResult:
+    """Find a strategy.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    gpus : int
+    device : DeviceModel
+    precision : Precision
+    fabric : CallTimes
+        Keeps what calls take, so the same one serves searches of several models best.
+    options
+        Of `SearchOptions`, by keyword.
 
     Raises
     ------
@@ -113,29 +132,26 @@ def search(
     -----
     Ctrl-C (KeyboardInterrupt) ends the search with the best so far, once there is one that fits.
     """
-    memory = device.memory if memory is None else memory
-    _check(method, policy, proposals, memory, beta, seconds)
-    setting = SearchSetting(
-        model, gpus, model.batch * gpus if batch is None else batch, device, precision, fabric
-    )
-    starts = tuple(starts)
-    for start in starts:
-        if (start.gpus, start.batch) != (gpus, setting.batch):
-            given = f"starts: a strategy of {start.gpus} GPUs and {start.batch} samples given"
-            raise InputError(f"{given}; allowed: of {gpus} and {setting.batch}")
-        check_strategy(model, start)
-    costs = StrategyCosts(setting, memory, policy)
-    trail = SearchTrail(
-        proposals if method == "markov" else 0, None if seconds is None else monotonic() + seconds
-    )
-    trail.progress = progress
+    how = SearchOptions(**options)
+    memory = device.memory if how.memory is None else how.memory
+    batch = model.batch * gpus if how.batch is None else how.batch
+    setting = SearchSetting(model, gpus, batch, device, precision, fabric)
     first = data_parallel(setting)
+    chosen = [first, *how.starts]
+    for start in chosen[1:]:
+        if (start.gpus, start.batch) != (gpus, batch):
+            given = f"starts: a strategy of {start.gpus} GPUs and {start.batch} samples given"
+            raise InputError(f"{given}; allowed: of {gpus} and {batch}")
+        check_strategy(model, start)
+    costs = StrategyCosts(setting, memory, how.policy)
+    until = None if how.seconds is None else monotonic() + how.seconds
+    trail = SearchTrail(how.proposals if how.method == "markov" else 0, until, how.progress)
     stopped = "proposals"
     try:
-        if method == "chain":
+        if how.method == "chain":
             _best_of(chain_optima(setting, memory), costs, trail)
         else:
-            _walk(setting, first, starts, costs, trail, beta, Random(seed))
+            _walk(chosen, costs, trail, how.beta, Random(how.seed))
         stopped = "time" if trail.late() else stopped
     except KeyboardInterrupt:
         if trail.best is None or trail.cost.excess:
@@ -146,22 +162,15 @@ def search(
         what = f"at least {least / 1e9:.3g} GB" if isfinite(least) else "more"
         need = f"none of {max(1, costs.tried)} strategies fits, {what} needed a GPU"
         raise InputError(f"memory: {memory / 1e9:.3g} GB given; allowed: more ({need})")
-    found = simulate(costs.workload(trail.best), fabric, policy)
-    start = simulate(costs.workload(first), fabric, policy)
-    return SearchResult(trail.best, found, start, costs.tried, tuple(trail.history), stopped)
+    best, start = (simulate(costs.workload(each), fabric, how.policy) for each in (trail.best, first))
+    return SearchResult(trail.best, best, start, costs.tried, tuple(trail.history), stopped)
 
 
 def _walk(
-    setting: SearchSetting,
-    first: Strategy,
-    starts: tuple[Strategy, ...],
-    costs: StrategyCosts,
-    trail: SearchTrail,
-    beta: float,
-    random: Random,
+    starts: list[Strategy], costs: StrategyCosts, trail: SearchTrail, beta: float, random: Random
 ) -> None:
-    """Markov chains from each start, with equal shares of the proposals."""
-    chosen = [first, *starts]
+    """Markov chains from each start and from the best known, with equal shares of the proposals."""
+    setting, chosen = costs.setting, list(starts)
     for group in (expert_designed(setting), chain_optima(setting, costs.memory)):
         best = _best_of(group, costs, trail)
         if best is not None:
@@ -185,17 +194,3 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
             best, least = strategy, cost
         trail.report()
     return best
-
-
-def _check(
-    method: str, policy: str, proposals: int, memory: float, beta: float, seconds: float | None
-) -> None:
-    if method not in METHODS:
-        raise InputError(f"method: {show(method)} given; allowed: {', '.join(METHODS)}")
-    if policy not in POLICIES:
-        raise InputError(f"policy: {show(policy)} given; allowed: {', '.join(POLICIES)}")
-    if not isinstance(proposals, int) or not 0 <= proposals <= 10**9:
-        raise InputError(f"proposals: {show(proposals)} given; allowed: whole numbers from 0 to 1e9")
-    for key, value in (("memory", memory), ("beta", beta), ("seconds", seconds)):
-        if value is not None and not value > 0:
-            raise InputError(f"{key}: {show(value)} given; allowed: above 0")

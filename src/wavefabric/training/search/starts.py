@@ -39,14 +39,9 @@ def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
         for expert in sorted({1, gcd(experts, data) if experts else 1}):
             with suppress(InputError):
                 plain = uniform(
-                    model,
-                    gpus,
-                    tensor=tensor,
-                    pipeline=pipeline,
-                    expert=expert,
-                    batch=setting.batch,
-                    bucket=BUCKET,
-                )
+                    model, gpus, tensor=tensor, pipeline=pipeline, expert=expert,
+                    batch=setting.batch, bucket=BUCKET,
+                )  # fmt: skip
                 for sharded, recompute in product((False, True), repeat=2):
                     yield replace(plain, sharded=sharded, recompute=recompute)
 

@@ -28,10 +28,8 @@ def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
                 joined[between] = True
     units: list[Unit] = []
     for atom, with_last in zip(atoms, joined, strict=True):
-        if with_last:
-            units[-1] += tuple(atom)
-        else:
-            units.append(tuple(atom))
+        before = units.pop() if with_last else ()
+        units.append(before + tuple(atom))
     return tuple(units)
 
 
@@ -74,21 +72,14 @@ def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
 def layouts_of(layers: Sequence[Layer], gpus: int) -> list[LayerLayout]:
     """Layouts of so many GPUs that some layers may have together: data, tensor and expert degrees."""
     experts = gcd(*(layer.experts for layer in layers))
-    found = []
-    for tensor in divisors(gpus):
-        data = gpus // tensor
-        found += [
-            LayerLayout(data, tensor, expert) for expert in divisors(gcd(experts, data) if experts else 1)
-        ]
-    return found
+    return [
+        LayerLayout(gpus // tensor, tensor, expert)
+        for tensor in divisors(gpus)
+        for expert in (divisors(gcd(experts, gpus // tensor)) if experts else (1,))
+    ]
 
 
 def divisors(number: int) -> list[int]:
     """All of them, the least first."""
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
-
-
-def for_layer(layout: LayerLayout, layer: Layer) -> LayerLayout:
-    """The layout of a layer of a unit: without expert parallelism if it has no experts."""
-    return layout if layer.experts or layout.expert == 1 else LayerLayout(layout.data, layout.tensor)

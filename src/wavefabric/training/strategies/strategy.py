@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
+from wavefabric.collectives.arguments import whole
 from wavefabric.errors import InputError, show
 from wavefabric.training.models.graph import Layer, ModelGraph
 
@@ -35,35 +37,29 @@ class LayerLayout:
         """GPUs of the stage."""
         return self.data * self.tensor
 
-    def tensor_groups(self, first: int) -> Groups:
-        """GPUs that split a layer of the same samples; ``first`` is the first GPU of the stage."""
-        return _groups(self, first, "tensor")
+    def of(self, layer: Layer) -> LayerLayout:
+        """The layout of a layer: without expert parallelism if it has no experts."""
+        return self if layer.experts or self.expert == 1 else replace(self, expert=1)
 
-    def data_groups(self, first: int) -> Groups:
-        """GPUs with the same share of the parameters, whose gradients are added."""
-        return _groups(self, first, "data")
+    def groups(self, first: int, kind: Literal["tensor", "data", "expert"]) -> Groups:
+        """Groups of the GPUs of a stage whose first one is given; equal ones are one object.
 
-    def expert_groups(self, first: int) -> Groups:
-        """GPUs that have all experts of a layer between them and send one another samples."""
-        return _groups(self, first, "expert")
-
-    def expert_data_groups(self, first: int) -> Groups:
-        """GPUs with the same experts, whose gradients are added."""
-        return _groups(self, first, "expert data")
+        ``tensor``: those that split a layer of the same samples. ``data``: those with the same part of the
+        parameters and the same experts, whose gradients are added. ``expert``: those that have all experts of
+        a layer between them and send one another samples.
+        """
+        return _groups(self, first, kind)
 
 
 @lru_cache(maxsize=4096)
 def _groups(layout: LayerLayout, first: int, kind: str) -> Groups:
-    """Equal groups are one object, which is cheap to recognise."""
     grid = first + np.arange(layout.gpus).reshape(-1, layout.expert, layout.tensor)
     if kind == "tensor":
         grid = grid.reshape(-1, layout.tensor)
     elif kind == "data":
-        grid = grid.reshape(-1, layout.tensor).T
-    elif kind == "expert":
-        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
-    else:
         grid = grid.reshape(grid.shape[0], -1).T
+    else:
+        grid = grid.transpose(0, 2, 1).reshape(-1, layout.expert)
     return tuple(map(tuple, grid.tolist()))
 
 
@@ -108,6 +104,10 @@ class Strategy:
         """GPUs of each stage."""
         return self.gpus // self.stages
 
+    def layers_of(self, stage: int) -> list[int]:
+        """Numbers of a stage's layers."""
+        return [number for number, own in enumerate(self.stage) if own == stage]
+
     def first_gpu(self, stage: int) -> int:
         """The first GPU of a stage."""
         return stage * self.stage_gpus
@@ -121,6 +121,16 @@ class Strategy:
         return self.batch / self.microbatches / self.layouts[layer].data
 
 
+class StrategyOptions(TypedDict, total=False):
+    """Of `uniform`, as of `Strategy`."""
+
+    batch: int | None
+    microbatches: int | None
+    sharded: bool
+    bucket: float
+    recompute: bool
+
+
 def uniform(
     model: ModelGraph,
     gpus: int,
@@ -129,18 +139,15 @@ def uniform(
     tensor: int = 1,
     pipeline: int = 1,
     expert: int = 1,
-    microbatches: int | None = None,
-    batch: int | None = None,
-    sharded: bool = False,
-    bucket: float = 0.0,
-    recompute: bool = False,
     layers: Mapping[str, LayerLayout] | None = None,
+    **options: Unpack[StrategyOptions],
 ) -> Strategy:
     """The same layout for all layers, but for those named in ``layers``.
 
-    ``data`` follows from the others; ``batch`` is by default the model's own for each data-parallel GPU.
-    ``microbatches`` is by default 1 without a pipeline, else 4 times its stages or as many as there are
-    samples. Stages are cut between blocks, with as equal FLOPs as that allows.
+    ``data`` follows from the others. ``options``: batch, microbatches, sharded, bucket and recompute of the
+    `Strategy`. The batch is by default the model's own for each data-parallel GPU, microbatches are 1 without
+    a pipeline, else 4 times its stages or as many as there are samples. Stages are cut between blocks, with
+    as equal FLOPs as that allows.
 
     Raises
     ------
@@ -148,67 +155,54 @@ def uniform(
         If the degrees do not multiply to ``gpus``, or `check_strategy` refuses.
     """
     for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert)):
-        _positive(key, value)
+        whole(key, value, 1)
     if gpus % (tensor * pipeline):
         given = f"tensor: {tensor} with pipeline {pipeline} given"
         raise InputError(f"{given}; allowed: degrees whose product divides {gpus}, the GPUs")
     across = gpus // (tensor * pipeline)
     if data not in (None, across):
-        raise InputError(
-            f"data: {data} given; allowed: {across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
-        )
-    batch = model.batch * across if batch is None else batch
-    if microbatches is None:
-        most = max(1, batch // across)
-        microbatches = 1 if pipeline == 1 else max(m for m in range(1, 4 * pipeline + 1) if most % m == 0)
-    own = dict(layers or {})
-    for name in own:
-        if name not in model.index:
-            raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
-    strategy = Strategy(
-        gpus,
-        batch,
-        microbatches,
-        cut_stages(model, pipeline),
-        tuple(
-            own.get(layer.name, LayerLayout(across, tensor, expert if layer.experts else 1))
-            for layer in model.layers
-        ),
-        sharded,
-        bucket,
-        recompute,
-    )
+        allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
+        raise InputError(f"data: {data} given; allowed: {allowed}")
+    values: dict[str, Any] = {"batch": None, "microbatches": None, **options}
+    if values["batch"] is None:
+        values["batch"] = model.batch * across
+    if values["microbatches"] is None:
+        most = max(1, values["batch"] // across)
+        numbers = range(1, 4 * pipeline + 1) if pipeline > 1 else (1,)
+        values["microbatches"] = max(m for m in numbers if most % m == 0)
+    layouts = mixed_layouts(model, LayerLayout(across, tensor, expert), layers or {})
+    strategy = Strategy(gpus, stage=cut_stages(model, pipeline), layouts=layouts, **values)
     check_strategy(model, strategy)
     return strategy
 
 
-def with_layouts(strategy: Strategy, layouts: Mapping[int, LayerLayout]) -> Strategy:
-    """The strategy with other layouts of some layers, by number."""
-    mixed = list(strategy.layouts)
-    for number, layout in layouts.items():
-        mixed[number] = layout
-    return replace(strategy, layouts=tuple(mixed))
+def mixed_layouts(
+    model: ModelGraph, common: LayerLayout, layers: Mapping[str, LayerLayout]
+) -> tuple[LayerLayout, ...]:
+    """A layout for each layer: its own, or the common one, without experts where there are none."""
+    for name in layers:
+        if name not in model.index:
+            raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
+    return tuple(layers.get(layer.name, common.of(layer)) for layer in model.layers)
 
 
 def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     """Refuse a strategy that does not fit the model, in one line."""
     for key in ("gpus", "batch", "microbatches"):
-        _positive(key, getattr(strategy, key))
+        whole(key, getattr(strategy, key), 1)
     if not 0 <= strategy.bucket < 1e15:
         raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to below 1e15")
     _check_stages(model, strategy)
-    if len(strategy.layouts) != len(model.layers):
-        raise InputError(
-            f"layouts: {len(strategy.layouts)} given; allowed: {len(model.layers)}, one for each layer"
-        )
+    count = len(strategy.layouts)
+    if count != len(model.layers):
+        raise InputError(f"layouts: {count} given; allowed: {len(model.layers)}, one for each layer")
     for layer, layout in zip(model.layers, strategy.layouts, strict=True):
         _check_layer(layer, strategy, layout)
     for data in sorted({layout.data for layout in strategy.layouts}):
-        if strategy.batch % (strategy.microbatches * data):
+        parts = strategy.microbatches * data
+        if strategy.batch % parts:
             given = f"batch: {strategy.batch} samples in {strategy.microbatches} microbatches given"
-            raise InputError(
-                f"{given}; allowed: multiples of {strategy.microbatches * data}, with data {data}"
-            )
+            raise InputError(f"{given}; allowed: multiples of {parts}, with data {data}")
 
 
 def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
@@ -227,7 +221,7 @@ def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
 def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
     where = f"layers.{layer.name}"
     for key in ("data", "tensor", "expert"):
-        _positive(f"{where}.{key}", getattr(layout, key))
+        whole(f"{where}.{key}", getattr(layout, key), 1)
     if layout.gpus != strategy.stage_gpus:
         given = f"{where}: data {layout.data} and tensor {layout.tensor} given"
         raise InputError(f"{given}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
@@ -239,11 +233,6 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
     if layer.split in ("column", "local") and layout.tensor > layer.features:
         given = f"tensor: {layout.tensor} given for layer {show(layer.name)}"
         raise InputError(f"{given}; allowed: up to {layer.features}, its outputs for each sample")
-
-
-def _positive(key: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
-        raise InputError(f"{key}: {show(value)} given; allowed: whole numbers from 1")
 
 
 def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
@@ -264,11 +253,8 @@ def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
             worst = np.maximum(least[k - 1, :i], total[i] - total[:i])
             last[k, i] = int(worst.argmin())
             least[k, i] = worst[last[k, i]]
-    stage, end = [0] * len(model.layers), count
+    ends = [count]
     for k in range(stages, 0, -1):
-        first = last[k, end]
-        for block in blocks[first:end]:
-            for layer in block:
-                stage[layer] = k - 1
-        end = first
-    return tuple(stage)
+        ends.append(int(last[k, ends[-1]]))
+    stage_of = np.repeat(range(stages), np.diff(ends[::-1]))
+    return tuple(int(own) for own, block in zip(stage_of, blocks, strict=True) for _ in block)

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, show
-from wavefabric.files.faults import one_line
+from wavefabric.fabric.io.tables import FabricFileTable
+from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
 from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, mixed_layouts
 
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
@@ -23,11 +24,7 @@ VERSION: Literal[1] = 1
 _Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class LayoutTable(_Table):
+class LayoutTable(FabricFileTable):
     """A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`."""
 
     data: _Whole
@@ -47,11 +44,11 @@ class StrategyTable(LayoutTable):
     gpus: _Whole
     batch: _Whole
     microbatches: _Whole = 1
-    stages: list[StrictStr] = []
+    stages: list[StrictStr] = Field(default_factory=list)
     sharded: StrictBool = False
     bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
     recompute: StrictBool = False
-    layers: dict[StrictStr, LayoutTable] = {}
+    layers: dict[StrictStr, LayoutTable] = Field(default_factory=dict)
 
 
 def to_json(model: ModelGraph, strategy: Strategy) -> str:
@@ -71,13 +68,15 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     common = _common(model, strategy)
     values: dict[str, Any] = {"format": FORMAT, "version": VERSION, "model": model.name}
     values |= {"gpus": strategy.gpus, "batch": strategy.batch, **vars(common)}
-    values |= {"microbatches": strategy.microbatches, "stages": _begins(model, strategy)}
+    stage = strategy.stage
+    begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
+    values |= {"microbatches": strategy.microbatches, "stages": begins}
     values |= {"sharded": strategy.sharded, "bucket": float(strategy.bucket), "recompute": strategy.recompute}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
     others = ",\n".join(
         f"    {_dump(layer.name)}: {_dump(vars(layout))}"
         for layer, layout in zip(model.layers, strategy.layouts, strict=True)
-        if layout != _default(common, bool(layer.experts))
+        if layout != common.of(layer)
     )
     closing = ['  "layers": {', others, "  }", "}"] if others else ['  "layers": {}', "}"]
     return "\n".join(["{", *lines, *closing]) + "\n"
@@ -96,15 +95,6 @@ def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
     return LayerLayout(*plain, expert)
 
 
-def _default(common: LayerLayout, has_experts: bool) -> LayerLayout:
-    return common if has_experts else LayerLayout(common.data, common.tensor)
-
-
-def _begins(model: ModelGraph, strategy: Strategy) -> list[str]:
-    stage = strategy.stage
-    return [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
-
-
 def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strategy:
     """The strategy that JSON text describes (see `to_json`); ``batch`` replaces the text's.
 
@@ -113,12 +103,12 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     InputError
         In one line: the key, what was given, what is allowed.
     """
-    table = _read(text)
-    for name in table.layers:
-        if name not in model.index:
-            raise InputError(f"layers: {show(name)} given; allowed: layers of {model.name}")
-    common = LayerLayout(table.data, table.tensor, table.expert)
-    own = {name: LayerLayout(**layout.model_dump()) for name, layout in table.layers.items()}
+    content = parse_json(text, "strategy")
+    if not isinstance(content, dict):
+        raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
+    table = checked(StrategyTable, content)
+    own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
+    layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)
     stage = _stage(model, table.stages)
     if table.gpus % (stage[-1] + 1):
         raise InputError(
@@ -130,23 +120,13 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
         table.batch if batch is None else batch,
         table.microbatches,
         stage,
-        tuple(own.get(layer.name, _default(common, bool(layer.experts))) for layer in model.layers),
+        layouts,
         table.sharded,
         table.bucket,
         table.recompute,
     )
     check_strategy(model, strategy)
     return strategy
-
-
-def _read(text: str) -> StrategyTable:
-    content = parse_json(text, "strategy")
-    if not isinstance(content, dict):
-        raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
-    try:
-        return StrategyTable.model_validate(content)
-    except ValidationError as error:
-        raise InputError(one_line(error, StrategyTable)) from None
 
 
 def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.models.graph import Layer, ModelGraph
+from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
 from wavefabric.training.strategies.strategy_file import load_strategy
 
@@ -85,7 +84,7 @@ def _options(text: str) -> dict[str, Any]:
             raise InputError(f"strategy: {key} given twice in {show(text)}; allowed: each once")
         seen.add(key)
         if colon:
-            options[key] = _READ.get(key, _degree)(key, number)
+            options[key] = _bytes(number) if key == "bucket" else _degree(key, number)
         elif key != "data":
             options[key] = True
     return options
@@ -97,35 +96,29 @@ def _degree(key: str, number: str) -> int:
     return int(number)
 
 
-def _bytes(key: str, number: str) -> float:
+def _bytes(number: str) -> float:
     match = _BYTES.fullmatch(number)
     size = int(match[1]) << _EXPONENTS[match[2].lower()] if match else -1
     if not 0 <= size < 10**15:
         raise InputError(
-            f"strategy.{key}: {show(number)} given; allowed: bytes such as 25M (K, M, G: 2^10, …)"
+            f"strategy.bucket: {show(number)} given; allowed: bytes such as 25M (K, M, G: 2^10, …)"
         )
     return float(size)
 
 
-_READ: dict[str, Callable[[str, str], float]] = {"bucket": _bytes}
-
-
 def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayout]:
     """Layouts of the tables that can be split, each by as many GPUs of its stage as its features allow."""
-    if not any(map(_is_table, model.layers)):
+    tables = [
+        layer
+        for layer in model.layers
+        if layer.operator == "embedding" and layer.parameters > 0 and layer.split == "column"
+    ]
+    if not tables:
         raise InputError(
             f"strategy: tables given; allowed: for models with embeddings, {model.name} has none"
         )
     if gpus % pipeline:
         return {}  # `uniform` refuses the degree of the pipeline
     stage = gpus // pipeline
-    found = {}
-    for layer in model.layers:
-        if _is_table(layer):
-            tensor = max(n for n in range(1, min(stage, layer.features) + 1) if stage % n == 0)
-            found[layer.name] = LayerLayout(stage // tensor, tensor)
-    return found
-
-
-def _is_table(layer: Layer) -> bool:
-    return layer.operator == "embedding" and layer.parameters > 0 and layer.split == "column"
+    tensor = [max(n for n in range(1, min(stage, t.features) + 1) if stage % n == 0) for t in tables]
+    return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, partial
 from math import isclose
 
-from wavefabric.training.gpu.work import Work, backward_work, forward_work, parameters_held, update_work
+from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
+from wavefabric.training.iteration.memory import layer_memory
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
@@ -24,14 +26,9 @@ def operations(simulated: Iteration | TaskGraph) -> list[tuple[float, float]]:
     graph, workload = simulated.graph, simulated.workload
     if workload is None:
         return [_NOTHING] * len(graph)
-    known: dict[tuple[str, str, int, float], tuple[float, float]] = {}
-    found = []
-    for task, call in enumerate(graph.call):
-        key = graph.kind[task], graph.name[task], graph.worker[task], graph.seconds[task]
-        if call is None and key not in known:
-            known[key] = _of_task(workload, *key)
-        found.append(_NOTHING if call is not None else known[key])
-    return found
+    of_task = cache(partial(_of_task, workload))
+    tasks = zip(graph.call, graph.kind, graph.name, graph.worker, graph.seconds, strict=True)
+    return [of_task(*task) if call is None else _NOTHING for call, *task in tasks]
 
 
 def _of_task(workload: Workload, kind: str, name: str, stage: int, seconds: float) -> tuple[float, float]:
@@ -53,24 +50,9 @@ def _layers(name: str, workload: Workload, stage: int) -> list[int]:
 def _candidates(workload: Workload, kind: str, numbers: list[int]) -> Iterator[list[Work]]:
     """What a task with these layers may do."""
     if kind == "update":
-        yield [_update(workload, numbers)]
+        own = sum(layer_memory(workload, number).parameters for number in numbers)
+        yield [update_work(own, workload.model.optimizer, workload.precision)]
         return
     if kind == "backward":
-        yield [backward_work(*_given(workload, number)) for number in numbers]
-    yield [forward_work(*_given(workload, number)) for number in numbers]
-
-
-def _given(workload: Workload, number: int) -> tuple:
-    strategy = workload.strategy
-    layout = strategy.layouts[number]
-    samples = strategy.samples(number)
-    return workload.model.layers[number], samples, layout.tensor, workload.precision, layout.expert
-
-
-def _update(workload: Workload, numbers: list[int]) -> Work:
-    own = 0.0
-    for number in numbers:
-        layer, layout = workload.model.layers[number], workload.strategy.layouts[number]
-        sharing = layout.data // (layout.expert if layer.experts else 1) if workload.strategy.sharded else 1
-        own += parameters_held(layer, layout.tensor, layout.expert) / sharing
-    return update_work(own, workload.model.optimizer, workload.precision)
+        yield [workload.work(backward_work, number) for number in numbers]
+    yield [workload.work(forward_work, number) for number in numbers]

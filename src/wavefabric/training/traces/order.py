@@ -1,15 +1,20 @@
-"""Tasks in an order in which they can run, and the GPUs that workers stand for."""
+"""Tasks in an order in which they can run, lanes for those that run at once, GPUs that workers stand for."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.traces.lanes import ranges
+
+Task = TypeVar("Task")
 
 
 def execution_order(graph: TaskGraph) -> list[int]:
@@ -20,26 +25,34 @@ def execution_order(graph: TaskGraph) -> list[int]:
     InputError
         If tasks wait for each other in a circle.
     """
-    followers: list[list[int]] = [[] for _ in range(len(graph))]
-    missing = [0] * len(graph)
-    pairs = [(other, task) for task, waits in enumerate(graph.waits) for other in waits]
+    waits = {task: list(others) for task, others in enumerate(graph.waits)}
     for program in graph.program:
-        pairs += pairwise(program)
-    for other, task in pairs:
-        followers[other].append(task)
-        missing[task] += 1
-    ready = [task for task, count in enumerate(missing) if not count]
+        for before, after in pairwise(program):
+            waits[after].append(before)
+    order = in_order(waits, lambda task: task)
+    if len(order) < len(graph):
+        stuck = graph.name[min(waits.keys() - set(order))]
+        raise InputError(f"tasks: {stuck} never begins; allowed: tasks that do not wait for each other")
+    return order
+
+
+def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], Any]) -> list[Task]:
+    """Tasks, each after those that it waits for, else by priority; none that are in a circle or follow it."""
+    missing = {task: len(others) for task, others in waits.items()}
+    followers: dict[Task, list[Task]] = defaultdict(list)
+    for task, others in waits.items():
+        for other in others:
+            followers[other].append(task)
+    ready = [(priority(task), task) for task, count in missing.items() if not count]
+    heapq.heapify(ready)
     order = []
     while ready:
-        task = heapq.heappop(ready)
+        _, task = heapq.heappop(ready)
         order.append(task)
         for other in followers[task]:
             missing[other] -= 1
             if not missing[other]:
-                heapq.heappush(ready, other)
-    if len(order) < len(graph):
-        stuck = next(graph.name[task] for task, count in enumerate(missing) if count)
-        raise InputError(f"tasks: {stuck} never begins; allowed: tasks that do not wait for each other")
+                heapq.heappush(ready, (priority(other), other))
     return order
 
 
@@ -59,18 +72,16 @@ def gpus_of_workers(
         flat = [gpu for members in found for gpu in members]
         if len(found) != graph.workers or len(set(flat)) < len(flat) or not all(found):
             given = f"gpus: {len(flat)} GPUs of {len(found)} workers given"
-            raise InputError(
-                f"{given}; allowed: each GPU once, one or more of each of {graph.workers} workers"
-            )
+            allowed = f"each GPU once, one or more of each of {graph.workers} workers"
+            raise InputError(f"{given}; allowed: {allowed}")
         return found
     workload = None if isinstance(simulated, TaskGraph) else simulated.workload
     if workload is not None:
         strategy = workload.strategy
         firsts = [strategy.first_gpu(stage) for stage in range(strategy.stages)]
         return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
-    last = max(
-        (gpu for call in graph.call if call is not None for gpu in call.gpus), default=graph.workers - 1
-    )
+    calls = (call for call in graph.call if call is not None)
+    last = max((gpu for call in calls for gpu in call.gpus), default=graph.workers - 1)
     each, left = divmod(last + 1, graph.workers)
     if left:
         given = f"gpus: {last + 1} GPUs of {graph.workers} workers, none given"
@@ -82,8 +93,37 @@ def worker_names(iteration: Iteration) -> list[str]:
     """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
     if iteration.workload is None:
         return [f"worker {number}" for number in range(iteration.graph.workers)]
-    words = [
-        "GPU " + ranges(gpus) if len(gpus) == 1 else "GPUs " + ranges(gpus)
-        for gpus in gpus_of_workers(iteration)
-    ]
+    words = [f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}" for gpus in gpus_of_workers(iteration)]
     return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]
+
+
+def lanes(begin: np.ndarray, end: np.ndarray) -> list[int]:
+    """For each interval the first lane in which no other runs at the same time; they may touch.
+
+    Parameters
+    ----------
+    begin, end : ndarray
+        s, shape (intervals,).
+    """
+    found = [0] * len(begin)
+    free_from: list[float] = []
+    for number in np.lexsort((end, begin)).tolist():
+        lane = next((k for k, until in enumerate(free_from) if until <= begin[number]), len(free_from))
+        free_from[lane : lane + 1] = [float(end[number])]
+        found[number] = lane
+    return found
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers of GPUs in few words: ``0-7``, ``0-12 by 4``, ``0,3,4``.
+
+    Examples
+    --------
+    >>> ranges([0, 1, 2, 3]), ranges([0, 4, 8]), ranges([5]), ranges([0, 3, 4])
+    ('0-3', '0-8 by 4', '5', '0,3,4')
+    """
+    if len(numbers) > 2:
+        step = numbers[1] - numbers[0]
+        if step > 0 and list(numbers) == list(range(numbers[0], numbers[-1] + 1, step)):
+            return f"{numbers[0]}-{numbers[-1]}" + (f" by {step}" if step > 1 else "")
+    return ",".join(map(str, numbers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.traces.lanes import lanes, ranges
-from wavefabric.training.traces.order import worker_names
+from wavefabric.training.traces.order import lanes, ranges, worker_names
 
 #: The fabric's process; workers follow it.
 _FABRIC = 1
@@ -136,16 +136,13 @@ def _call_args(call: Call) -> dict[str, Any]:
     args: dict[str, Any] = {"collective": call.collective, "purpose": call.purpose}
     if call.collective == "messages":
         args["bytes"] = sum(size for *_, size in call.messages) * call.bytes
-        told = [f"{a} to {b}: {size * call.bytes:g} B" for a, b, size in call.messages[:_MOST_TOLD]]
-        args["messages"] = told + _left(len(call.messages))
+        shown = call.messages[:_MOST_TOLD]
+        key, told = "messages", [f"{a} to {b}: {size * call.bytes:g} B" for a, b, size in shown]
     else:
         args["bytes"] = call.bytes
-        args["groups"] = [ranges(group) for group in call.groups[:_MOST_TOLD]] + _left(len(call.groups))
-    return args
-
-
-def _left(count: int) -> list[str]:
-    return [f"and {count - _MOST_TOLD} more"] if count > _MOST_TOLD else []
+        key, told = "groups", [ranges(group) for group in call.groups[:_MOST_TOLD]]
+    more = len(call.messages or call.groups) - _MOST_TOLD
+    return args | {key: told + [f"and {more} more"] * (more > 0)}
 
 
 def _arrow(
@@ -155,16 +152,10 @@ def _arrow(
     times = iteration.timeline
     if times.begin[before] == times.end[before] or times.begin[task] == times.end[task]:
         return  # nothing to hold on to
-    (process, thread), (other, at) = _joined(tracks[before], tracks[task])
+    pairs = list(product(tracks[before], tracks[task]))
+    same = (pair for pair in pairs if pair[0][0] == pair[1][0] != _FABRIC)
+    (process, thread), (other, at) = next(same, pairs[-1])  # in one process, if there is such a process
     middle = float(times.begin[before] + times.end[before]) / 2 * 1e6
     common = {"cat": "waits", "name": "lets begin", "id": task}
     yield {"ph": "s", "pid": process, "tid": thread, "ts": middle, **common}
     yield {"ph": "f", "bp": "e", "pid": other, "tid": at, "ts": float(times.begin[task]) * 1e6, **common}
-
-
-def _joined(
-    one: list[tuple[int, int]], other: list[tuple[int, int]]
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Tracks of two tasks in one process, if there is such a process."""
-    pairs = [(a, b) for a in one for b in other]
-    return next((pair for pair in pairs if pair[0][0] == pair[1][0] != _FABRIC), pairs[-1])

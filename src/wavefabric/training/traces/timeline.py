@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,7 @@ from wavefabric.fabric.draw.pictures import STILL, save_figure
 from wavefabric.files.output import check_output
 from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration
-from wavefabric.training.traces.lanes import lanes
-from wavefabric.training.traces.order import worker_names
+from wavefabric.training.traces.order import lanes, worker_names
 from wavefabric.units import time_words
 
 if TYPE_CHECKING:
@@ -92,9 +92,8 @@ def draw_timeline(
     if not iteration.seconds > 0:
         raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
     if iteration.graph.workers > MOST_ROWS:
-        raise InputError(
-            f"workers: {iteration.graph.workers} given; allowed: {MOST_ROWS} at most in a picture"
-        )
+        given = f"workers: {iteration.graph.workers} given"
+        raise InputError(f"{given}; allowed: {MOST_ROWS} at most in a picture")
     return save_figure(path, timeline_figure(iteration, title, subtitle))
 
 
@@ -112,7 +111,8 @@ def timeline_figure(iteration: Iteration, title: str | None = None, subtitle: st
     axes = figure.add_axes((left, below / high, right - left, inches / high))
     scale, unit = time_unit(iteration.seconds)
     axes.set(xlim=(0, iteration.seconds * scale), ylim=(rows, 0.0))
-    _frame(axes, unit)
+    style.time_axis(axes, unit, 8)
+    axes.set_yticks([])
     for track in tracks:
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
@@ -150,24 +150,6 @@ def _tracks(iteration: Iteration) -> list[_Track]:
     return found
 
 
-def _frame(axes: Axes, unit: str) -> None:
-    axes.set_facecolor(style.WAFER)
-    axes.set_xlabel(f"time ({unit})", color=style.DIM, fontsize=9)
-    axes.tick_params(colors=style.DIM, labelsize=8, length=0)
-    axes.grid(True, axis="x", color=style.RIM, lw=0.6)
-    axes.set_axisbelow(True)
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_color(style.RIM)
-
-
-def _colour(iteration: Iteration, task: int) -> str:
-    call = iteration.graph.call[task]
-    if call is not None:
-        return CALLS[call.purpose]
-    return COMPUTE[iteration.graph.kind[task]][max(iteration.graph.microbatch[task], 0) % 2]
-
-
 def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
     """A track's bars: wide ones apart, narrow ones joined with their neighbours of the same colour."""
     points = _points(axes)
@@ -175,8 +157,11 @@ def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None
     least = 0.0 if track.name == "compute" else _LEAST / points
     shown: list[tuple[float, float, str]] = []
     joined = False
+    graph = iteration.graph
     for task in sorted(track.tasks, key=lambda t: (begin[t], end[t])):
-        a, b, colour = float(begin[task]), float(end[task]), _colour(iteration, task)
+        a, b, call = float(begin[task]), float(end[task]), graph.call[task]
+        shade = max(graph.microbatch[task], 0) % 2
+        colour = COMPUTE[graph.kind[task]][shade] if call is None else CALLS[call.purpose]
         if b <= a:
             continue
         narrow = (b - a) * points < _NARROW
@@ -201,19 +186,14 @@ def _labels(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> No
     """Numbers of microbatches over the tasks of a pass, or names of tasks, where they fit."""
     graph, times = iteration.graph, iteration.timeline
     parts = _has_parts(iteration)
-    spans: list[tuple[str, float, float, str]] = []
-    last: tuple[str, int] | None = None
-    for task in track.tasks:
-        a, b = float(times.begin[task]) * scale, float(times.end[task]) * scale
-        now = graph.kind[task], graph.microbatch[task]
-        if parts and now == last:
-            spans[-1] = spans[-1][0], spans[-1][1], b, spans[-1][3]
-        else:
-            words = graph.name[task] if not parts else str(now[1]) if now[1] >= 0 else ""
-            spans.append((words, a, b, graph.kind[task]))
-        last = now
+    # Tasks with one label; without microbatches each has its own.
+    named = graph.microbatch if parts else graph.name
+    groups = groupby(track.tasks, lambda task: (graph.kind[task], named[task], parts or task))
     tall = track.height * style.axes_points(axes)[1] / abs(axes.get_ylim()[0])
-    for words, a, b, kind in spans:
+    for (kind, words, _), group in groups:
+        tasks = list(group)
+        words = "" if words == -1 else str(words)
+        a, b = float(times.begin[tasks[0]]) * scale, float(times.end[tasks[-1]]) * scale
         wide = (b - a) * _points(axes) - 2
         size = min(8.0, tall * 0.62, wide / (0.64 * max(len(words), 1)))
         look: dict[str, Any] = {"zorder": 5, "fontweight": "bold" if parts else "normal"}
@@ -234,25 +214,20 @@ def _has_parts(iteration: Iteration) -> bool:
 def exposed_times(iteration: Iteration, worker: int) -> np.ndarray:
     """When a worker computes nothing while it is in a call, s, shape (intervals, 2)."""
     graph, times = iteration.graph, iteration.timeline
-    computing = [task for task in graph.program[worker]]
+    computing = graph.program[worker]
     calls = [t for t, ports in enumerate(graph.ports) if graph.call[t] is not None and worker in ports]
     edges = np.unique(np.concatenate([times.begin[computing], times.end[computing],
                                       times.begin[calls], times.end[calls], [0.0]]))  # fmt: skip
     middles = (edges[1:] + edges[:-1]) / 2
     alone = _covered(middles, times, calls) & ~_covered(middles, times, computing)
-    found: list[list[float]] = []
-    for number in np.flatnonzero(alone).tolist():
-        if found and found[-1][1] == edges[number]:
-            found[-1][1] = float(edges[number + 1])
-        else:
-            found.append([float(edges[number]), float(edges[number + 1])])
-    return np.array(found).reshape(-1, 2)
+    changes = np.diff(np.concatenate(([False], alone, [False])).astype(int))
+    return np.stack([edges[changes > 0], edges[changes < 0]], axis=1)
 
 
 def _covered(moments: np.ndarray, times: Any, tasks: Sequence[int]) -> np.ndarray:
     """Whether a task runs at each moment."""
-    begun = np.searchsorted(np.sort(times.begin[tasks]), moments)
-    return begun > np.searchsorted(np.sort(times.end[tasks]), moments)
+    begun, ended = (np.searchsorted(np.sort(each[tasks]), moments) for each in (times.begin, times.end))
+    return begun > ended
 
 
 def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: float) -> np.ndarray:
@@ -303,19 +278,16 @@ def _beside(axes: Axes, side: int, y: float, words: str, size: float, colour: st
 
 
 def _title(iteration: Iteration) -> str:
-    workload = iteration.workload
-    if workload is None:
+    if (work := iteration.workload) is None:
         return "An iteration"
-    return f"{workload.model.name} on {workload.strategy.gpus} GPUs, batch {workload.strategy.batch:,}"
+    return f"{work.model.name} on {work.strategy.gpus} GPUs, batch {work.strategy.batch:,}"
 
 
 def _subtitle(iteration: Iteration) -> str:
     words = f"{time_words(iteration.seconds)} an iteration"
     share, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
-    added = (
-        f"{added} of it ({share:.1%}) are exposed communication" if share >= 5e-4 else "communication hidden"
-    )
-    return f"{words}; {added}; bound by {iteration.bound_by}"
+    exposed = f"{added} of it ({share:.1%}) are exposed communication"
+    return f"{words}; {exposed if share >= 5e-4 else 'communication hidden'}; bound by {iteration.bound_by}"
 
 
 def _legend(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from networkx.utils import UnionFind
+
 from wavefabric.errors import InputError, show
 from wavefabric.training.iteration.calls import PURPOSES, Call
 from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
-from wavefabric.training.traces.chakra.match import Classes, Instance, Place
-from wavefabric.training.traces.chakra.messages import NodeType
+from wavefabric.training.traces.chakra.match import Instance, Place
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, whole
+from wavefabric.training.traces.order import in_order
 
 #: Purposes of calls that a later task waits for, where the trace says none.
 _BLOCKING = {
@@ -28,29 +29,24 @@ class Assembly:
     """Tasks from nodes. ``workers``: of each file; ``own``: the files say which nodes are one task."""
 
     def __init__(
-        self,
-        files: Sequence[TraceFile],
-        collectives: Sequence[Instance],
-        messages: Sequence[Instance],
-        workers: Sequence[int],
-        own: bool,
+        self, files: Sequence[TraceFile], instances: Sequence[Instance], workers: Sequence[int], own: bool
     ):
         self.files, self.own = files, own
         # Workers are numbered as they come; a CPU's follow those of all GPUs.
-        order = {worker: number for number, worker in enumerate(dict.fromkeys(sorted(workers)))}
+        order = {worker: number for number, worker in enumerate(sorted(set(workers)))}
         self.worker = [order[worker] for worker in workers]
         self.gpu_workers = len(order)
         self.cpu_worker: dict[int, int] = {}
-        self.classes = Classes(files)
-        for instance in (*collectives, *messages):
-            self.classes.unite(instance.places)
-        for places in self._same_tasks():
-            self.classes.unite(places)
-        self.members = self.classes.members()
+        joined = UnionFind()
+        for places in (*(instance.places for instance in instances), *self._same_tasks()):
+            joined.union(*places)
+        #: Nodes of each task, by the first of them, its root.
+        self.members = {min(places): sorted(places) for places in joined.to_sets()}
+        self.root = {place: root for root, places in self.members.items() for place in places}
         self.instances: dict[Place, list[Instance]] = defaultdict(list)
-        for instance in (*collectives, *messages):
-            self.instances[self.classes.find(instance.places[0])].append(instance)
-        self.waits = self._waits()
+        for instance in instances:
+            self.instances[self.root[instance.places[0]]].append(instance)
+        self.waits = {root: self._waits(root) for root in self.members}
 
     def _same_tasks(self) -> list[list[Place]]:
         """Nodes of a worker's GPUs that are one task."""
@@ -63,24 +59,22 @@ class Assembly:
                 tasks[key].append((number, place))
         return list(tasks.values())
 
-    def _waits(self) -> dict[Place, list[Place]]:
-        find = self.classes.find
-        waits = {}
-        for root, places in self.members.items():
-            others: set[Place] = set()
-            for file, place in places:
-                nodes = self.files[file].nodes
-                for at in nodes[place].waits:
-                    # In own files computations wait for the one before them too: that is their program.
-                    if not (self.own and _computes(nodes[place]) and _computes(nodes[at])):
-                        others.add(find((file, at)))
-            waits[root] = sorted(others - {root})
-        return waits
+    def _waits(self, root: Place) -> list[Place]:
+        """Tasks that one waits for."""
+        others: set[Place] = set()
+        for file, place in self.members[root]:
+            nodes = self.files[file].nodes
+            # In own files computations wait for the one before them too: that is their program.
+            program = self.own and nodes[place].computes
+            others.update(
+                self.root[file, at] for at in nodes[place].waits if not (program and nodes[at].computes)
+            )
+        return sorted(others - {root})
 
     def graph(self) -> TaskGraph:
         """The tasks, numbered so that each waits for earlier ones."""
-        order = _sorted(self.waits, self._priority())
-        if order is None:
+        order = in_order(self.waits, self._priority)
+        if len(order) < len(self.members):
             raise InputError(f"trace: {self.files[0].file}: nodes wait in a circle; allowed: none that do")
         programs = self._programs(order)
         graph = TaskGraph(len(programs))
@@ -91,24 +85,22 @@ class Assembly:
             node = self._node(root)
             microbatch = whole(node.own.get("microbatch"))
             self._check(root)
-            if not _computes(node):
+            if node.computes:
+                worker = self._program_of(root)
+                number[root] = graph.compute(_kind(node), node.name, worker, node.seconds, waits, microbatch)
+            else:
                 call = self._call(root, hidden)
                 ports = tuple(sorted({self.worker[file] for file, _ in self.members[root]}))
                 number[root] = graph.communicate(node.name, call, ports, waits, microbatch)
-            else:
-                worker = self._program_of(root)
-                number[root] = graph.compute(_kind(node), node.name, worker, node.seconds, waits, microbatch)
         graph.program = [[number[root] for root in program] for program in programs]
         return graph
 
     def _node(self, root: Place) -> TraceNode:
         return self.files[root[0]].nodes[root[1]]
 
-    def _priority(self) -> dict[Place, tuple]:
+    def _priority(self, root: Place) -> tuple[int, ...]:
         """Tasks of equal standing come by their number, or else by their place in a file."""
-        if self.own:
-            return {root: (whole(self._node(root).own.get("task")), *root) for root in self.members}
-        return {root: (root[1], root[0]) for root in self.members}
+        return (whole(self._node(root).own.get("task")), *root) if self.own else root[::-1]
 
     def _program_of(self, root: Place) -> int:
         """The worker of a computation."""
@@ -121,35 +113,33 @@ class Assembly:
             if any(node.cpu for node in self.files[file].nodes):
                 self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
         programs: list[list[Place]] = [[] for _ in range(self.gpu_workers + len(self.cpu_worker))]
-        for root in sorted(root for root in order if _computes(self._node(root))):
+        for root in sorted(root for root in order if self._node(root).computes):
             programs[self._program_of(root)].append(root)
         waits = {root: list(others) for root, others in self.waits.items()}
         for program in programs:
             for before, after in pairwise(program):
                 waits[after].append(before)
-        if _sorted(waits, {root: () for root in waits}) is not None:
+        if len(in_order(waits, lambda root: root)) == len(waits):
             return programs
         place = {root: turn for turn, root in enumerate(order)}
         return [sorted(program, key=place.__getitem__) for program in programs]
 
     def _needed(self, root: Place, number: Mapping[Place, int]) -> list[int]:
         """What a task waits for, besides computations before it in its program."""
-        node = self._node(root)
-        worker = self._program_of(root) if _computes(node) else -1
-        kept = (
-            other
+        worker = self._program_of(root) if self._node(root).computes else -1
+        return sorted(
+            number[other]
             for other in self.waits[root]
-            if worker < 0 or not _computes(self._node(other)) or self._program_of(other) != worker
+            if worker < 0 or not self._node(other).computes or self._program_of(other) != worker
         )
-        return sorted(number[other] for other in kept)
 
     def _check(self, root: Place) -> None:
         """Refuse nodes that are said to be one task and differ."""
         node = self._node(root)
         for file, place in self.members[root]:
             other = self.files[file].nodes[place]
-            same = (other.seconds, other.cpu, _computes(other)) == (node.seconds, node.cpu, _computes(node))
-            if not same or (_computes(node) and self.worker[file] != self.worker[root[0]]):
+            same = (other.seconds, other.cpu, other.computes) == (node.seconds, node.cpu, node.computes)
+            if not same or (node.computes and self.worker[file] != self.worker[root[0]]):
                 given = f"{self.files[file].file}: {show(other.name)} differs from {show(node.name)}"
                 raise InputError(f"trace: {given}; allowed: nodes of one task that are the same")
 
@@ -187,13 +177,9 @@ class Assembly:
         """Calls that no computation waits for, not even by way of others."""
         awaited: set[Place] = set()
         for root in reversed(order):
-            if root in awaited or _computes(self._node(root)):
+            if root in awaited or self._node(root).computes:
                 awaited.update(self.waits[root])
-        return {root for root in order if root not in awaited and not _computes(self._node(root))}
-
-
-def _computes(node: TraceNode) -> bool:
-    return node.kind in (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
+        return {root for root in order if root not in awaited and not self._node(root).computes}
 
 
 def _kind(node: TraceNode) -> str:
@@ -208,23 +194,3 @@ def _own_size(node: TraceNode, key: str, default: float) -> float:
     """A size that is kept besides comm_size, which is a whole number of bytes."""
     value = node.own.get(key)
     return value if isinstance(value, float) and 0 <= value < 2**63 else default
-
-
-def _sorted(waits: Mapping[Place, Sequence[Place]], priority: Mapping[Place, tuple]) -> list[Place] | None:
-    """Tasks, each after those it waits for, and else by priority; None if there is a circle."""
-    missing = {root: len(others) for root, others in waits.items()}
-    followers: dict[Place, list[Place]] = defaultdict(list)
-    for root, others in waits.items():
-        for other in others:
-            followers[other].append(root)
-    ready = [(priority[root], root) for root, count in missing.items() if not count]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, root = heapq.heappop(ready)
-        order.append(root)
-        for other in followers[root]:
-            missing[other] -= 1
-            if not missing[other]:
-                heapq.heappush(ready, (priority[other], other))
-    return order if len(order) == len(waits) else None

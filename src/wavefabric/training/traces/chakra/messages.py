@@ -35,43 +35,23 @@ class NodeType(IntEnum):
 COLLECTIVE_NUMBERS = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
 #: The schema's numbers in words.
 COMM_TYPES = (
-    "ALL_REDUCE",
-    "REDUCE",
-    "ALL_GATHER",
-    "GATHER",
-    "SCATTER",
-    "BROADCAST",
-    "ALL_TO_ALL",
-    "REDUCE_SCATTER",
-    "REDUCE_SCATTER_BLOCK",
-    "BARRIER",
-)
+    "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
+    "REDUCE_SCATTER_BLOCK", "BARRIER",
+)  # fmt: skip
 
+#: Values of an attribute that are no lists, by their types: fields 3, 5, … of its message.
+_VALUES = (
+    "DOUBLE", "FLOAT", "INT32", "INT64", "UINT32", "UINT64", "SINT32", "SINT64", "FIXED32", "FIXED64",
+    "SFIXED32", "SFIXED64", "BOOL", "STRING", "BYTES",
+)  # fmt: skip
 #: Of each message: fields as (name, number, type), a list where the type begins with "*".
 _MESSAGES = {
-    "BoolList": (("values", 1, "*BOOL"),),
     "AttributeProto": (
         ("name", 1, "STRING"),
-        ("doc_string", 2, "STRING"),
-        ("double_val", 3, "DOUBLE"),
-        ("float_val", 5, "FLOAT"),
-        ("int32_val", 7, "INT32"),
-        ("int64_val", 9, "INT64"),
-        ("uint32_val", 11, "UINT32"),
-        ("uint64_val", 13, "UINT64"),
-        ("sint32_val", 15, "SINT32"),
-        ("sint64_val", 17, "SINT64"),
-        ("fixed32_val", 19, "FIXED32"),
-        ("fixed64_val", 21, "FIXED64"),
-        ("sfixed32_val", 23, "SFIXED32"),
-        ("sfixed64_val", 25, "SFIXED64"),
-        ("bool_val", 27, "BOOL"),
-        ("bool_list", 28, "BoolList"),
-        ("string_val", 29, "STRING"),
-        ("bytes_val", 31, "BYTES"),
+        *((f"{kind.lower()}_val", 3 + 2 * place, kind) for place, kind in enumerate(_VALUES)),
     ),
     "GlobalMetadata": (("version", 1, "STRING"), ("attr", 2, "*AttributeProto")),
-    "IOInfo": (("values", 1, "STRING"), ("shapes", 2, "STRING"), ("types", 3, "STRING")),
+    "IOInfo": (("values", 1, "STRING"),),
     # The type is an enumeration in the schema: the same bytes as of an integer, and any number can be read.
     "Node": (
         ("id", 1, "UINT64"),
@@ -82,7 +62,6 @@ _MESSAGES = {
         ("start_time_micros", 6, "UINT64"),
         ("duration_micros", 7, "UINT64"),
         ("inputs", 8, "IOInfo"),
-        ("outputs", 9, "IOInfo"),
         ("attr", 10, "*AttributeProto"),
     ),
 }
@@ -118,7 +97,7 @@ def schema() -> Schema:
                 entry.type, entry.type_name = field_type.TYPE_MESSAGE, f".ChakraProtoMsg.{one}"
             else:
                 entry.type = getattr(field_type, f"TYPE_{one}")
-            if name == "AttributeProto" and number > 2:
+            if name == "AttributeProto" and number > 1:
                 entry.oneof_index = 0
     # A pool of its own: Chakra's generated classes may be loaded in the same process.
     pool = descriptor_pool.DescriptorPool()
@@ -130,19 +109,22 @@ def schema() -> Schema:
     return Schema(made("GlobalMetadata"), made("Node"), made("AttributeProto"), message.DecodeError)
 
 
-def attribute(name: str, **value: Any) -> Any:
-    """An attribute; its value by the name of the field: ``int64_val=3``."""
-    return schema().attribute(name=name, **value)
+#: Fields of attributes that hold values of Python's types; attributes whose whole numbers have 32 bits.
+_FIELDS = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val"}
+_SHORT = ("comm_src", "comm_dst", "comm_tag")
+
+
+def tell(message: Any, /, **values: bool | int | float | str) -> None:
+    """Add attributes to a message, in the field that the schema has for values of their type."""
+    for name, value in values.items():
+        field = "int32_val" if name in _SHORT else _FIELDS[type(value)]
+        message.attr.append(schema().attribute(name=name, **{field: value}))
 
 
 def attributes(message: Any) -> dict[str, Any]:
     """Values of a message's attributes by name; those of lists are left out."""
-    found = {}
-    for each in message.attr:
-        kind = each.WhichOneof("value")
-        if kind is not None and kind != "bool_list":
-            found[each.name] = getattr(each, kind)
-    return found
+    kinds = ((each, each.WhichOneof("value")) for each in message.attr)
+    return {each.name: getattr(each, kind) for each, kind in kinds if kind is not None}
 
 
 def with_length(message: Any) -> bytes:
@@ -156,8 +138,8 @@ def with_length(message: Any) -> bytes:
     return bytes(length) + body
 
 
-class Known(dict[bytes, tuple[Any, dict[str, Any]]]):
-    """Messages by their bytes: most are the same in the files of many GPUs."""
+#: Messages and their attributes, by their bytes: most are the same in the files of many GPUs.
+Known = dict[bytes, tuple[Any, dict[str, Any]]]
 
 
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -169,7 +151,7 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         If it ends within a message, or has something else in it.
     """
     kinds, place, number = schema(), 0, 0
-    known = Known() if known is None else known
+    known = {} if known is None else known
     while place < len(content):
         length, begin = _varint(content, place, file)
         if number and not length:
@@ -185,10 +167,10 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
                 message.ParseFromString(body)
             except kinds.decode_error:
                 raise _fault(file, place, "holds something else") from None
-            found = message, attributes(message)
+            result = message, attributes(message)
             if number:
-                known[body] = found
-            yield found
+                known[body] = result
+            yield result
         place, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")

@@ -12,7 +12,6 @@ from typing import Any
 
 from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
-from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.traces.chakra.messages import (
     COLLECTIVE_NUMBERS,
     COMM_TYPES,
@@ -23,7 +22,7 @@ from wavefabric.training.traces.chakra.messages import (
 
 #: Most bytes of a file.
 MOST_TRACE = 1 << 29
-_NAME = re.compile(r"(.*)\.(0|[1-9][0-9]{0,6})\.et")
+_NAME = re.compile(r"(.*)\.(0|[1-9][0-9]{0,6})\.et")  # NAME.RANK.et
 _BY_NUMBER = {number: name for name, number in COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
 _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
@@ -45,6 +44,11 @@ class TraceNode:
     tag: int = 0
     own: dict[str, Any] = field(default_factory=dict)  # attributes of `write_chakra` alone
 
+    @property
+    def computes(self) -> bool:
+        """Whether it keeps a worker busy, or sends nothing at least."""
+        return self.kind in _COMPUTE
+
 
 @dataclass(frozen=True)
 class TraceFile:
@@ -61,33 +65,18 @@ class TraceFile:
 Seconds = Callable[[float, float], float] | None
 
 
-def roofline(device: DeviceModel | None, arithmetic: str) -> Seconds:
-    """How long nodes without a duration take: matrix products if they have operations, else copies."""
-    if device is None:
-        return None
-    return lambda flops, nbytes: device.seconds(
-        "matmul" if flops else "elementwise", flops, nbytes, arithmetic
-    )
-
-
-def rank_of(path: Path) -> int:
-    """The number of the GPU in a file's name, ``NAME.RANK.et``."""
+def read_file(path: Path, seconds: Seconds, known: Known) -> TraceFile:
+    """A file's nodes; `InputError` in one line that names the file and what is wrong."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         raise InputError(f"trace: {path} given; allowed: files called NAME.RANK.et")
-    return int(match[2])
-
-
-def read_file(path: Path, seconds: Seconds, known: Known) -> TraceFile:
-    """A file's nodes; `InputError` in one line that names the file and what is wrong."""
-    rank = rank_of(path)
     try:
         content = read_bytes(path, MOST_TRACE)
     except OSError as error:
         raise InputError(f"trace: {path} ({error.strerror}); allowed: a file that can be read") from None
     messages = decoded(content, str(path), known)
     _, metadata = next(messages)
-    return _Reader(str(path), rank, seconds).read(metadata, messages)
+    return _Reader(str(path), int(match[2]), seconds).read(metadata, messages)
 
 
 class _Reader:
@@ -142,8 +131,8 @@ class _Reader:
             node.group = str(values.get("pg_name", ""))
         else:
             sends = kind == NodeType.COMM_SEND
-            ends = [self._end(message, values, key, sends is own) for key, own in _ENDS]
-            node.source, node.target = ends
+            node.source = self._end(message, values, "comm_src", sends)
+            node.target = self._end(message, values, "comm_dst", not sends)
             node.size = self._number(message, values, "comm_size")
             node.tag = int(self._number(message, values, "comm_tag", 0))
         return node
@@ -200,10 +189,6 @@ class _Reader:
 
     def _fault(self, message: Any, what: str, allowed: str) -> InputError:
         return InputError(f"trace: {self.file}: node {message.id} {what}; allowed: {allowed}")
-
-
-#: Attributes of the ends of a message, and whether it is the sender's own.
-_ENDS = (("comm_src", True), ("comm_dst", False))
 
 
 def read_groups(path: str | Path) -> dict[str, tuple[int, ...]]:

@@ -6,20 +6,14 @@ from collections.abc import Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError
+from wavefabric.quantities import choice
 from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra import match
 from wavefabric.training.traces.chakra.assemble import Assembly
 from wavefabric.training.traces.chakra.messages import Known
-from wavefabric.training.traces.chakra.parse import (
-    TraceFile,
-    TraceNode,
-    read_file,
-    read_groups,
-    roofline,
-    whole,
-)
+from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, read_file, read_groups, whole
 
 
 def read_chakra(
@@ -58,26 +52,30 @@ def read_chakra(
     -----
     Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
     """
-    if arithmetic not in ARITHMETIC:
-        raise InputError(f"arithmetic: {show(arithmetic)} given; allowed: {', '.join(ARITHMETIC)}")
+    choice("arithmetic", arithmetic, ARITHMETIC)
     described = read_groups(groups) if groups is not None else {}
-    seconds, known = roofline(device, arithmetic), Known()
-    read = sorted(
-        (read_file(path, seconds, known) for path in trace_files(files)), key=lambda file: file.rank
-    )
+    known: Known = {}
+
+    def seconds(flops: float, nbytes: float) -> float:
+        """Of a matrix product if there are operations, else of a copy."""
+        assert device is not None
+        return device.seconds("matmul" if flops else "elementwise", flops, nbytes, arithmetic)
+
+    read = [read_file(path, None if device is None else seconds, known) for path in trace_files(files)]
+    read.sort(key=lambda file: file.rank)
     for one, other in pairwise(read):
         if one.rank == other.rank:
             raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
     _check_whole(read)
-    shared = match.collectives(read, described), match.messages(read)
+    instances = [*match.collectives(read, described), *match.messages(read)]
     workers = [whole(file.metadata.get("worker")) for file in read]
     if min(workers) >= 0:
-        return Assembly(read, *shared, workers, own=True).graph()
+        return Assembly(read, instances, workers, own=True).graph()
     # GPUs that do the same are one worker, unless one of them then waited for itself.
     try:
-        return Assembly(read, *shared, _alike(read), own=False).graph()
+        return Assembly(read, instances, _alike(read), own=False).graph()
     except InputError:
-        return Assembly(read, *shared, list(range(len(read))), own=False).graph()
+        return Assembly(read, instances, range(len(read)), own=False).graph()
 
 
 def _check_whole(files: Sequence[TraceFile]) -> None:

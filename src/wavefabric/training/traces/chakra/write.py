@@ -19,8 +19,8 @@ from wavefabric.training.traces.chakra.messages import (
     COLLECTIVE_NUMBERS,
     VERSION,
     NodeType,
-    attribute,
     schema,
+    tell,
     with_length,
 )
 from wavefabric.training.traces.operations import operations
@@ -72,7 +72,13 @@ def write_chakra(
     schema()
     writer = _Writer(simulated, gpus_of_workers(simulated, gpus))
     paths = {gpu: Path(f"{prefix}.{gpu}.et") for gpu in sorted(writer.worker_of)}
-    _check_names(Path(prefix), list(paths.values()), force)
+    for path in paths.values():
+        check_output(path, force)
+    for other in Path(prefix).parent.glob("*.et"):
+        rank = other.name.removeprefix(f"{Path(prefix).name}.").removesuffix(".et")
+        named = rank.isdecimal() and other.name == f"{Path(prefix).name}.{rank}.et"
+        if named and other.name not in {path.name for path in paths.values()}:
+            raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
     written = Path(prefix)
     try:
         with ExitStack() as stack:
@@ -83,16 +89,6 @@ def write_chakra(
     except OSError as error:
         raise InputError(unwritable(written, "output", str(error.strerror))) from None
     return list(paths.values())
-
-
-def _check_names(prefix: Path, paths: Sequence[Path], force: bool) -> None:
-    for path in paths:
-        check_output(path, force)
-    names = {path.name for path in paths}
-    for other in prefix.parent.glob("*.et"):
-        middle = other.name.removeprefix(f"{prefix.name}.").removesuffix(".et")
-        if other.name == f"{prefix.name}.{middle}.et" and middle.isdecimal() and other.name not in names:
-            raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
 
 
 class _Writer:
@@ -139,10 +135,8 @@ class _Writer:
         """A GPU's file, message by message."""
         kinds, worker = schema(), self.worker_of[gpu]
         metadata = kinds.metadata(version=VERSION)
-        metadata.attr.append(attribute("schema", string_val=f"chakra-{VERSION}"))
-        metadata.attr.append(attribute("generator", string_val="wavefabric"))
-        metadata.attr.append(attribute("worker", int64_val=worker))
-        metadata.attr.append(attribute("gpus", int64_val=len(self.everyone)))
+        tell(metadata, schema=f"chakra-{VERSION}", generator="wavefabric")
+        tell(metadata, worker=worker, gpus=len(self.everyone))
         yield with_length(metadata)
         yield with_length(self._groups(gpu))
         for task in sorted((*self.graph.program[worker], *self.calls_of[gpu]), key=self.turn.__getitem__):
@@ -197,7 +191,7 @@ class _Writer:
         if named:
             text = json.dumps([{"pg_name": str(name), "ranks": members} for name, members in named])
             node.inputs.values = f"['{text}']"
-        node.attr.append(attribute("is_cpu_op", bool_val=False))
+        tell(node, is_cpu_op=False)
         return node
 
     def _node(self, task: int, kind: NodeType, data: tuple[int, ...], place: int = 0) -> Any:
@@ -205,10 +199,9 @@ class _Writer:
         node.data_deps.extend(data)
         if self.begin is not None:
             node.start_time_micros = round(self.begin[task] * 1e6)
-        node.attr.append(attribute("is_cpu_op", bool_val=False))
-        node.attr.append(attribute("task", int64_val=task))
+        tell(node, is_cpu_op=False, task=task)
         if self.graph.microbatch[task] >= 0:
-            node.attr.append(attribute("microbatch", int64_val=self.graph.microbatch[task]))
+            tell(node, microbatch=self.graph.microbatch[task])
         return node
 
     def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
@@ -217,40 +210,29 @@ class _Writer:
         node.duration_micros = round(seconds * 1e6)
         flops, nbytes = self.operations[task]
         if nbytes:
-            node.attr.append(attribute("num_ops", int64_val=round(flops)))
-            node.attr.append(attribute("tensor_size", int64_val=round(nbytes)))
-        node.attr.append(attribute("duration_seconds", double_val=seconds))
-        node.attr.append(attribute("kind", string_val=self.graph.kind[task]))
+            tell(node, num_ops=round(flops), tensor_size=round(nbytes))
+        tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
         return with_length(node)
 
     def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         node = self._node(task, NodeType.COMM_COLL, data)
         size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
-        node.attr.append(attribute("comm_type", int64_val=COLLECTIVE_NUMBERS[call.collective]))
-        node.attr.append(attribute("comm_size", int64_val=_whole(size)))
-        node.attr.append(attribute("pg_name", string_val=group))
-        self._call_attributes(node, call)
-        return with_length(node)
+        tell(node, comm_type=COLLECTIVE_NUMBERS[call.collective], comm_size=_whole(size), pg_name=group)
+        return self._of_call(node, call)
 
     def _message(self, task: int, data: tuple[int, ...], gpu: int, place: int, message: int) -> bytes:
-        call = self.graph.call[task]
-        assert call is not None
+        call = self.graph.call_of(task)
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
         node = self._node(task, kind, data, place)
-        for key, value in (("src", source), ("dst", target), ("tag", self.turn[task] % _MOST_TAG)):
-            node.attr.append(attribute(f"comm_{key}", int32_val=value))
-        node.attr.append(attribute("comm_size", int64_val=_whole(size * call.bytes)))
-        node.attr.append(attribute("message", int64_val=message))
-        node.attr.append(attribute("message_size", double_val=size))
-        self._call_attributes(node, call)
-        return with_length(node)
+        tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
+        tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
+        return self._of_call(node, call)
 
-    def _call_attributes(self, node: Any, call: Call) -> None:
-        node.attr.append(attribute("purpose", string_val=call.purpose))
-        node.attr.append(attribute("call_bytes", double_val=call.bytes))
+    def _of_call(self, node: Any, call: Call) -> bytes:
+        tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
+        return with_length(node)
 
 
 def _whole(nbytes: float) -> int:

@@ -8,7 +8,7 @@ many bytes as they read and write.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import ceil, prod
 from typing import NamedTuple
 
@@ -122,21 +122,19 @@ def product_shape(layer: Layer, samples: int) -> tuple[int, int, int]:
 
 def _cases(model: ModelGraph, samples: int, arithmetic: str) -> dict[tuple, _Case]:
     """Distinct operators with work to do, by operator, arithmetic, FLOPs and bytes."""
-    cases: dict[tuple, _Case] = {}
-    for case in _all_cases(model, samples, arithmetic):
-        operator, flops, nbytes = case.work
-        run = arithmetic if operator in MATRIX_OPERATORS else "fp32"
-        if flops or nbytes:
-            cases.setdefault((operator, run, flops, nbytes), case)
-    return cases
-
-
-def _all_cases(model: ModelGraph, samples: int, arithmetic: str) -> Iterator[_Case]:
     precision = PRECISIONS[arithmetic]
+    cases: dict[tuple, _Case] = {}
     for layer in model.layers:
-        yield _Case(forward_work(layer, samples, 1, precision), layer)
-        yield _Case(backward_work(layer, samples, 1, precision), layer, True)
-        yield _Case(update_work(layer.parameters, model.optimizer, precision), None)
+        for case in (
+            _Case(forward_work(layer, samples, 1, precision), layer),
+            _Case(backward_work(layer, samples, 1, precision), layer, True),
+            _Case(update_work(layer.parameters, model.optimizer, precision), None),
+        ):
+            operator, flops, nbytes = case.work
+            run = arithmetic if operator in MATRIX_OPERATORS else "fp32"
+            if flops or nbytes:
+                cases.setdefault((operator, run, flops, nbytes), case)
+    return cases
 
 
 def _check_fits(device: Device, case: _Case, samples: int, arithmetic: str) -> None:

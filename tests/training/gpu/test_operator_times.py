@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.training.gpu import measure as module
+from wavefabric.training.gpu import operator_times as module
 from wavefabric.training.gpu.device_file import device_from_toml, device_to_toml
-from wavefabric.training.gpu.measure import measure, product_shape
+from wavefabric.training.gpu.operator_times import measure, product_shape
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.gpu.work import backward_work, forward_work, update_work
 from wavefabric.training.models.graph import Layer, ModelGraph
@@ -112,7 +112,7 @@ def test_gathers_read_all_of_a_table(cpu):
     ("samples", "arithmetic", "error"),
     [
         (0, "fp32", "samples: 0 given; allowed: a whole number of at least 1"),
-        (1, "fp8", "arithmetic: 'fp8' given; allowed: fp32, tf32, bf16"),
+        (1, "fp8", 'arithmetic: "fp8" given; allowed: fp32, tf32, bf16'),
         (10**12, "bf16", "samples: 1000000000000 given, table needs"),
     ],
 )
