@@ -13,10 +13,10 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.execution import measure_fabric
 from wavefabric.execution.fitted_fabric import fabric_of, fit, misfits
-from wavefabric.execution.measure import Ranks
 from wavefabric.execution.measure_fabric import PATTERNS, additions, pattern, relay
 from wavefabric.execution.run_schedule import as_run
 from wavefabric.execution.timed_schedule import busiest
+from wavefabric.execution.timing import Ranks
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.io.files import from_toml
 

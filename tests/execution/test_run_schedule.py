@@ -13,7 +13,6 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import run_schedule
-from wavefabric.execution.measure import Ranks
 from wavefabric.execution.timed_schedule import (
     EXACT,
     Plan,
@@ -25,6 +24,7 @@ from wavefabric.execution.timed_schedule import (
     nccl_rows,
     values_of,
 )
+from wavefabric.execution.timing import Ranks
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 
 

@@ -13,8 +13,8 @@ from wavefabric.collectives.tuning import Choice, tuning_from_json, tuning_to_js
 from wavefabric.errors import InputError
 from wavefabric.execution import tune as module
 from wavefabric.execution import tune_predicted
-from wavefabric.execution.measure import Ranks
 from wavefabric.execution.run_schedule import as_run, sizes_between
+from wavefabric.execution.timing import Ranks
 from wavefabric.execution.tune import tune
 from wavefabric.execution.tune_candidates import PIECES, candidates, choices, elements_of, left_out
 from wavefabric.fabric import cost, load

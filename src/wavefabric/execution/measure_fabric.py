@@ -20,9 +20,9 @@ from wavefabric.execution.fitted_fabric import (
     rough,
     table,
 )
-from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.measure_kernels import measure_kernels
 from wavefabric.execution.timed_schedule import busiest
+from wavefabric.execution.timing import Ranks, check_options, timed
 
 __all__ = ["SIZES", "run", "table"]
 

@@ -18,7 +18,6 @@ from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks, check_options
 from wavefabric.execution.timed_schedule import (
     GRAPHED,
     Plan,
@@ -28,6 +27,7 @@ from wavefabric.execution.timed_schedule import (
     nccl_rows,
     values_of,
 )
+from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK
 

@@ -16,7 +16,7 @@ from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.plan_code import arrival_bytes
-from wavefabric.execution.measure import Ranks, timed
+from wavefabric.execution.timing import Ranks, timed
 
 #: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
 EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "int32": 2**31 - 1, "int64": 2**63 - 1}

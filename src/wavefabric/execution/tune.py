@@ -15,7 +15,6 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import Choice, TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError, show
 from wavefabric.exchange import Communicator
-from wavefabric.execution.measure import Ranks, check_options
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between
 from wavefabric.execution.timed_schedule import (
@@ -25,6 +24,7 @@ from wavefabric.execution.timed_schedule import (
     largest_buffers,
     values_of,
 )
+from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.execution.tune_candidates import build_choice, candidates, choices, left_out
 from wavefabric.execution.tune_predicted import (
     Rows,

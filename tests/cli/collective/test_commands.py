@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wavefabric.cli.collective.algorithm import default_elements, whole_array
-from wavefabric.cli.collective.circuits import circuits_text, load_circuits
+from wavefabric.cli.collective.circuit_file import circuits_text, load_circuits
 from wavefabric.cli.common.parse import parse_sizes
 from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
 from wavefabric.collectives.conditions import layout

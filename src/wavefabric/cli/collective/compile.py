@@ -11,7 +11,7 @@ from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
-from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import ARRIVALS, Move, Place, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruction, compile_plan
@@ -69,7 +69,7 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     if not 0 <= asked.rank < schedule.ranks:
         raise InputError(f"--rank: {asked.rank} given; allowed: 0 to {schedule.ranks - 1}")
     plan = compile_plan(schedule, asked.protocol, asked.rooms)
-    check_plan(plan)
+    check_execution_plan(plan)
     facts, written = plan_facts(plan), []
     if fabric is not None and asked.output is not None:
         element_bytes = array_bytes / whole_array(schedule)

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
-from wavefabric.cli.collective.circuits import circuits_text
+from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse

@@ -9,9 +9,9 @@ from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
-from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
+from wavefabric.cli.common.rank_session import MeasureOptions, RankSession, check_free
 from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
