@@ -203,7 +203,7 @@ def test_kernels_that_were_disturbed_are_not_in_the_fabric(monkeypatch):
     line = fit([4096, 8192], [1e-5, 1e-5]).as_dict() | {"alpha": 1e-5, "bandwidth": 1e18}
     lines = {name: {"rows": [{"bytes": 8192, "us": 1e1}], "line": line} for name in ("signals", "additions")}
     times = dict.fromkeys(("launch", "signal", "packet", "issue"), 1e-6) | {"bandwidth": 1e11, "memory": 1e12}
-    monkeypatch.setattr(measure_fabric, "measure_kernels", lambda *_: {"lines": lines, "times": times})
+    monkeypatch.setattr(measure_fabric, "kernel_times", lambda *_: {"lines": lines, "times": times})
     found = _measured(monkeypatch, 2)[1]
     assert found["cases"][0]["kernels"]["why_not"].startswith(
         "signals: times do not grow with bytes; additions:"

@@ -103,7 +103,7 @@ def command(
         element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
         predicted, _ = setting.in_order(example, element_bytes, asked.model)
     with RankSession(replace(who, ranks=ranks), asked.as_json) as job:
-        measured = job.ranks, schedule, sizes, asked.dtype, who.repeats, predicted, asked.nccl, job.say
-        chosen = {"protocols": protocols, "blocks": asked.blocks, "graph": asked.graph}
-        result = module.run(*measured, model=asked.model, **chosen)
+        same = {name: getattr(asked, name) for name in ("dtype", "model", "nccl", "blocks", "graph")}
+        chosen = {"repeats": who.repeats, "fabric": predicted, "protocols": protocols}
+        result = module.run(job.ranks, schedule, sizes, job.say, **same, **chosen)
         job.show(module, result, asked.output, plot)
