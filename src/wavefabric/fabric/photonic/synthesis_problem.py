@@ -69,7 +69,7 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     of this fabric; checked by `check.check_plan`.
     """
     of_round: dict[int, dict[tuple[int, int, Route], int]] = defaultdict(dict)
-    for c in synthesis.circuit_search:
+    for c in synthesis.circuits:
         masks, key = of_round[c.round], (c.src, c.dst, tuple(c.route))
         if masks.get(key, 0) >> c.wavelength & 1:
             raise InputError(

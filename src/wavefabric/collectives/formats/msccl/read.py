@@ -16,8 +16,7 @@ from wavefabric.collectives.levels import hazards
 from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
-from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE, read_text
+from wavefabric.files.input import MOST_SCHEDULE, naming, read_text
 
 #: More than rounds within GPUs can follow one another.
 _LOCAL = 1 << 32
@@ -67,10 +66,8 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
 def load_msccl(path: str | Path, **options) -> Schedule:
     """`from_msccl` of a file; an error begins with its path."""
     text = read_text(path, "msccl", MOST_SCHEDULE)
-    try:
+    with naming(path):
         return from_msccl(text, **options)
-    except InputError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.ndarray]:
