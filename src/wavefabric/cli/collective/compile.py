@@ -75,10 +75,9 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
         element_bytes = array_bytes / whole_array(schedule)
         check_sizes(schedule, fabric, element_bytes)
         written.append(draw_timeline(plan, fabric, element_bytes, asked.output, force=asked.force))
+    code = [[instruction_facts(each, schedule.buffers) for each in own] for own in plan.instructions]
     if asked.as_json:
-        names = schedule.buffers
-        rows = [[instruction_facts(each, names) for each in code] for code in plan.instructions]
-        print_json({**facts, "instructions": rows, "written": written})
+        print_json({**facts, "instructions": code, "written": written})
         return
     lines = [
         ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
@@ -89,9 +88,8 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
         ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
     ]
     console().print(pairs_table(lines))
-    rows = [
-        _cells(number, each, schedule.buffers) for number, each in enumerate(plan.instructions[asked.rank])
-    ]
+    shown = zip(plan.instructions[asked.rank], code[asked.rank], strict=True)
+    rows = [(str(number), *_cells(each, known)) for number, (each, known) in enumerate(shown)]
     columns = ("#", "|instruction", "elements", "<from", "<to")
     console().print(table(columns, rows, title=f"rank {asked.rank}"))
     print_written(written)
@@ -139,23 +137,22 @@ def _place_facts(place: Place, buffers: Sequence[str]) -> dict[str, Any]:
     return {"rank": place.rank, "buffer": buffers[place.buffer], "first": place.first}
 
 
-def _cells(number: int, each: Instruction, buffers: Sequence[str]) -> Sequence[str]:
-    """A row of the table."""
+def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What the table says of an instruction and its facts."""
+    kind = known["instruction"]
     if isinstance(each, Move):
-        names = [
-            [_place_text(place, each, buffers) for place in places] for places in (each.sources, each.targets)
-        ]
-        return str(number), kind_of([each]), str(each.size), " + ".join(names[0]), "\n".join(names[1])
-    kind = type(each).__name__.lower()
+        sources, targets = (
+            [_place_text(place, each) for place in known[ends]] for ends in ("sources", "targets")
+        )
+        return kind_of([each]), str(each.size), " + ".join(sources), "\n".join(targets)
     if isinstance(each, Signal):
-        return str(number), kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)
-    if isinstance(each, Wait):
-        return str(number), kind, "", ", ".join(f"rank {rank} ({n})" for rank, n in each.signals), ""
-    return str(number), kind, "", "", ""
+        return kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)
+    signals = each.signals if isinstance(each, Wait) else ()
+    return kind, "", ", ".join(f"rank {rank} ({n})" for rank, n in signals), ""
 
 
-def _place_text(place: Place, move: Move, buffers: Sequence[str]) -> str:
-    where = "" if place.rank == move.rank else f"rank {place.rank}: "
-    if place.buffer == ARRIVALS:
-        return f"{where}arrival {-1 - place.key}"
-    return f"{where}{buffers[place.buffer]}[{place.first}:{place.first + move.size}]"
+def _place_text(place: dict[str, Any], move: Move) -> str:
+    where = "" if place["rank"] == move.rank else f"rank {place['rank']}: "
+    if "arrival" in place:
+        return f"{where}arrival {place['arrival']}"
+    return f"{where}{place['buffer']}[{place['first']}:{place['first'] + move.size}]"

@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_text
 from wavefabric.files.output import json_rows, write_text
 
@@ -128,20 +128,11 @@ def _origins(mask: int, ranks: int) -> str | list[int]:
 
 
 def _refuse(key: str, given: Any, allowed: str):
-    _refuse_text(key, _shown(given), allowed)
+    _refuse_text(key, show(given), allowed)
 
 
 def _refuse_text(key: str, given: str, allowed: str):
     raise InputError(f"{key}: {given}; allowed: {allowed}")
-
-
-def _shown(given: Any) -> str:
-    """JSON in ASCII, cut to the length of a line."""
-    try:
-        text = json.dumps(given)
-    except (ValueError, RecursionError):
-        return "a value too large to show"
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
@@ -150,7 +141,7 @@ def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...]
         _refuse(where, value, f"an object with the keys {allowed}")
     for key in value:
         if key not in needed and key not in more:
-            _refuse_text(where, f"unknown key {_shown(key)}", allowed)
+            _refuse_text(where, f"unknown key {show(key)}", allowed)
     for key in needed:
         if key not in value:
             _refuse_text(where, f'no key "{key}"', allowed)

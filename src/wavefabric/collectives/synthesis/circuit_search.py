@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -80,11 +81,9 @@ class CircuitSearch(Search):
         if not self.net.all_wide and any(len(routes) > 1 for routes in self.net.routes.values()):
             # Fewer routes make for an easier model; only yes is an answer.
             soon = clock.share(until, 1 / 4, _SINGLE)
-            try:
+            with suppress(OutOfTime):
                 self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
                 answer = self.decide_over(self._single, rounds, soon, say)
-            except OutOfTime:
-                pass
         if not isinstance(answer, Solution):
             answer = self.decide_over(self.net, rounds, until, say)
         if isinstance(answer, Solution):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import Bound, link_bounds
@@ -75,7 +76,7 @@ class LinkSearch(Search):
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = Deadline(until)
-        try:
+        with suppress(OutOfTime):
             for solution in known(self.demand, self.links, stop, 2):
                 if fits(solution.moves, self.links, last):
                     return solution, last
@@ -84,8 +85,6 @@ class LinkSearch(Search):
                 moves = greedy(self.demand, self.links, taken, seed, stop)
                 if moves is not None and fits(moves, self.links, taken):
                     return Solution(moves, "greedy steps"), taken
-        except OutOfTime:
-            pass
         return None
 
     def _ask(
