@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from wavefabric.collectives import structure
 from wavefabric.collectives.schedule import Holdings, Schedule
-from wavefabric.collectives.structure import (
-    Moves,
-    ScheduleError,
-    batches,
-    check_structure,
-    chunk_name,
-    chunk_numbers,
-    move_name,
-    moves,
-)
 
 _NOTHING = -1
 
@@ -50,10 +41,10 @@ def verify(schedule: Schedule) -> None:
     wavefabric.collectives.structure.ScheduleError: ring all-gather: post: data[0] of rank 1 holds nothing; \
 must hold item 0 of rank 0
     """
-    check_structure(schedule)
-    m = moves(schedule)
+    structure.check_structure(schedule)
+    m = structure.moves(schedule)
     state = _State(schedule, m)
-    for first, last in batches(schedule.transfers["round"][m.transfer]):
+    for first, last in structure.batches(schedule.transfers["round"][m.transfer]):
         state.play(first, last)
     state.compare(schedule.post)
 
@@ -61,7 +52,7 @@ must hold item 0 of rank 0
 class _State:
     """What each chunk holds: its item, `_NOTHING` if none, and its origins, whose bits are ranks."""
 
-    def __init__(self, schedule: Schedule, m: Moves):
+    def __init__(self, schedule: Schedule, m: structure.Moves):
         self.schedule, self.moves = schedule, m
         self.reduces = schedule.transfers["reduce"][m.transfer]
         self.item = np.full(m.chunks, _NOTHING, np.int64)
@@ -77,7 +68,7 @@ class _State:
         at = np.array(keys, np.int64).reshape(-1, 3)
         item = np.array([held[key][0] for key in keys], np.int64)
         origins = np.array([held[key][1] for key in keys], object)
-        return chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
+        return structure.chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
 
     def play(self, first: int, last: int) -> None:
         """One round: the moves from `first` to before `last`."""
@@ -111,7 +102,7 @@ class _State:
             why = f"item {self.item[src]} cannot be added to item {self.item[dst]}"
         else:
             why = f"double counting of {_ranks(self.origins[src] & self.origins[dst])}"
-        raise ScheduleError(f"{move_name(self.schedule, m, move)}: {why}")
+        raise structure.ScheduleError(f"{structure.move_name(self.schedule, m, move)}: {why}")
 
     def _other(self, writer: int, move: int) -> str:
         transfer = self.moves.transfer
@@ -125,9 +116,9 @@ class _State:
             return
         i = int(np.argmax(wrong))
         held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
-        where = chunk_name(self.schedule, *sorted(post)[i])
+        where = structure.chunk_name(self.schedule, *sorted(post)[i])
         must = _holding(int(item[i]), origins[i])
-        raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
+        raise structure.ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 
 
 def _holding(item: int, origins: int) -> str:

@@ -12,20 +12,13 @@ from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports.plan_code import arrival_bytes
-from wavefabric.execution.fitted_fabric import (
-    RESIDUAL,
-    fabric_of,
-    fit,
-    misfits,
-    reliable_kernels,
-    rough,
-    table,
-)
+from wavefabric.execution import fitted_fabric
 from wavefabric.execution.timed_schedule import GRAPHED, busiest
 from wavefabric.execution.timing import Ranks, check_options, timed
 from wavefabric.fabric.electrical.fabric import KernelTimes
 
-__all__ = ["SIZES", "run", "table"]
+#: Lines and fabrics of a result, as tables.
+table = fitted_fabric.table
 
 _KIB, _MIB = 1 << 10, 1 << 20
 #: Bytes of a message by kind of device: closer where the host stops being what limits.
@@ -52,7 +45,7 @@ def run(
     repeats: int = 5,
     name: str = "measured",
     progress: Callable[[str], None] | None = None,
-    residual: float = RESIDUAL,
+    residual: float = fitted_fabric.RESIDUAL,
 ) -> dict[str, Any]:
     """Measure what moves how fast between all ranks, and make a fabric of it, as TOML text; collective.
 
@@ -87,10 +80,10 @@ def run(
             command = f"wavefabric fabric measure --ranks {ranks.size} --transport {comm.transport}"
             if sizes:
                 command += f" --sizes {','.join(map(str, chosen))}"
-            case["kernels"] = reliable_kernels(case["kernels"], residual)
-            case["rough"] = rough(case, residual)
-            case["fabric"] = fabric_of(case, ranks.size, ranks.on_gpu, name, machine, command)
-            case["misfits"] = misfits(case, residual)
+            case["kernels"] = fitted_fabric.reliable_kernels(case["kernels"], residual)
+            case["rough"] = fitted_fabric.rough(case, residual)
+            case["fabric"] = fitted_fabric.fabric_of(case, ranks.size, ranks.on_gpu, name, machine, command)
+            case["misfits"] = fitted_fabric.misfits(case, residual)
             cases.append(case)
     finally:
         ranks.sample = sample
@@ -189,7 +182,9 @@ class _Measurement:
         return {"bytes": busiest(schedule) * _WORD, "us": microseconds}
 
     def _with_line(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        line = fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor=self._ahead)
+        line = fitted_fabric.fit(
+            [row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor=self._ahead
+        )
         return {"rows": rows, "line": line.as_dict()}
 
 
@@ -223,7 +218,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
             memory = (_own_bytes(many) - _own_bytes(few)) / (_MANY - _FEW) if own else nbytes
             seconds = _of_a_round(call(few, protocol), call(many, protocol))
             rows.append({"bytes": memory, "us": seconds * 1e6})
-        fitted = fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows])
+        fitted = fitted_fabric.fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows])
         return {"rows": rows, "line": fitted.as_dict()}
 
     try:

@@ -66,8 +66,7 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     if len(words or ()) == 2:
         check_range("--ranks", count or None, 1, MOST_RANKS, f"1 to {MOST_RANKS} for an execution plan")
     schedule = schedule_from(words, algorithm, fabric)
-    if not 0 <= asked.rank < schedule.ranks:
-        raise InputError(f"--rank: {asked.rank} given; allowed: 0 to {schedule.ranks - 1}")
+    check_range("--rank", asked.rank, 0, schedule.ranks - 1, f"0 to {schedule.ranks - 1}")
     plan = compile_plan(schedule, asked.protocol, asked.rooms)
     check_execution_plan(plan)
     facts, written = plan_facts(plan), []

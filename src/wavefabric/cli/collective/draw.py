@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import typer
@@ -15,7 +16,7 @@ from wavefabric.cli.collective.algorithm import (
 )
 from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.options import OutputOptions, check_range, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
@@ -60,8 +61,7 @@ def command(
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
     check_target(output, asked.force, pictures.ENDINGS, inputs=words or ())
-    if most is not None and most < 1:
-        raise InputError(f"--rounds: {most} given; allowed: 1 or more")
+    check_range("--rounds", most, 1, math.inf, "1 or more")
     array_bytes = parse_size(asked.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)

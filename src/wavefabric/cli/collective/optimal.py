@@ -18,16 +18,8 @@ from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import StatusLine, print_json
+from wavefabric.collectives import synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.synthesis import (
-    Links,
-    OpticalNetwork,
-    Synthesis,
-    Undecided,
-    decide_links,
-    least_steps,
-    synthesise,
-)
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
@@ -39,6 +31,7 @@ from wavefabric.units import time_words
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
+Network = synthesis.OpticalNetwork | synthesis.Links
 #: Seconds to make and check the plan of a circuit, with room for a busy machine.
 _PLAN = 1e-4
 #: Chunks of all ranks together, beyond which a question takes too long to be put.
@@ -88,7 +81,7 @@ def optimal(
     show_made(answer.schedule, output, asked, more_lines=lines, more_facts=facts, more_files=files)
 
 
-def links_of(fabric: Fabric) -> Links:
+def links_of(fabric: Fabric) -> synthesis.Links:
     """Chunks a round over each link of GPUs that are joined directly, the slowest link carrying one.
 
     Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
@@ -102,7 +95,7 @@ def links_of(fabric: Fabric) -> Links:
         given = f"{fabric.name} has switches alone"
         raise InputError(f"--fabric: {given}; allowed: GPUs that are linked directly")
     least = min(width.values())
-    return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
+    return synthesis.Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
 def _wanted(
@@ -133,8 +126,8 @@ def _wanted(
 
 
 def _solve(
-    wanted: Layout, connections: OpticalNetwork | Links, solver: SolverOptions, begun: float, quiet: bool
-) -> Synthesis | str:
+    wanted: Layout, connections: Network, solver: SolverOptions, begun: float, quiet: bool
+) -> synthesis.Synthesis | str:
     """Ask the solver; on a terminal a line says what it tries.
 
     The limit counts from `begun`, and leaves time for the plan of the circuits.
@@ -144,17 +137,17 @@ def _solve(
         raise solver.too_short()
     try:
         with StatusLine(quiet) as say:
-            if not isinstance(connections, Links):
+            if not isinstance(connections, synthesis.Links):
                 left -= min(left / 4, _PLAN * len(wanted.post))
-                return synthesise(wanted, connections, time_limit=left, progress=say)
+                return synthesis.synthesise(wanted, connections, time_limit=left, progress=say)
             if solver.steps is None:
-                return least_steps(wanted, connections, time_limit=left, progress=say)
-            return decide_links(
+                return synthesis.least_steps(wanted, connections, time_limit=left, progress=say)
+            return synthesis.decide_links(
                 wanted, connections, solver.steps, rounds=solver.rounds, time_limit=left, progress=say
             )
-    except Undecided as error:
+    except synthesis.Undecided as error:
         limit = f"--time-limit: {solver.seconds:g} s"
-        raise Undecided(str(error).replace("time_limit:", limit, 1)) from None
+        raise synthesis.Undecided(str(error).replace("time_limit:", limit, 1)) from None
 
 
 def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: bool) -> typer.Exit:
@@ -171,7 +164,7 @@ def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: boo
 
 
 def _about(
-    answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
+    answer: synthesis.Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
     names = ("lower_bound", "optimal", "why", "status", "seconds")
@@ -201,7 +194,7 @@ def _about(
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *found], facts, files
 
 
-def _optimum(answer: Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
+def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
     """What is optimal, or best so far, and why, in words."""
     best = "optimal" if answer.optimal else "not proved optimal"
     if getattr(fabric, "switches", ()):
@@ -260,8 +253,7 @@ class SolverOptions:
         """Refuse what no fabric allows."""
         if self.fabric is None:
             raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
-        if not (math.isfinite(self.seconds) and 0 < self.seconds <= 1e6):
-            raise InputError(f"--time-limit: {self.seconds} given; allowed: seconds above 0")
+        check_range("--time-limit", self.seconds, math.ulp(0.0), 1e6, "seconds above 0")
         refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
         for name in ("steps", "rounds"):
             check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")

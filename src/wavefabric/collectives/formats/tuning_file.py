@@ -24,8 +24,6 @@ class _Table(BaseModel):
 
 
 class ChoiceTable(_Table):
-    """An algorithm and its options, and the protocol that runs it."""
-
     algorithm: StrictStr
     radix: _Count | None = None
     pieces: _Count = 1
@@ -33,15 +31,11 @@ class ChoiceTable(_Table):
 
 
 class TimedChoiceTable(ChoiceTable):
-    """A candidate and its times."""
-
     predicted_us: _Microseconds | None = None
     measured_us: _Microseconds | None = None
 
 
 class TunedSizeTable(_Table):
-    """One size."""
-
     bytes: _Count
     choice: ChoiceTable
     predicted_us: _Microseconds | None = None
@@ -50,16 +44,12 @@ class TunedSizeTable(_Table):
 
 
 class TunedCollectiveTable(_Table):
-    """One collective operation on one transport."""
-
     collective: StrictStr
     transport: StrictStr | None = None
     sizes: list[TunedSizeTable]
 
 
 class TuningTable(_Table):
-    """A tuning."""
-
     format: Literal["wavefabric tuning"]
     version: Literal[1]
     ranks: Annotated[StrictInt, Field(ge=1, le=MOST_RANKS)]

@@ -29,7 +29,6 @@ class Solution:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds."""
         return 1 + max((m[0] for m in self.moves), default=-1)
 
     def reversed(self, rounds: int) -> Solution:

@@ -90,7 +90,6 @@ class MscclAlgorithm:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
         return len(self.sizes)
 
     @cached_property
