@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wavefabric.collectives import structure
@@ -121,11 +123,11 @@ class _State:
         raise structure.ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 
 
-def _holding(item: int, origins: int) -> str:
+def _holding(item: int, origins: Any) -> str:
     return "nothing" if item == _NOTHING else f"item {item} of {_ranks(origins)}"
 
 
-def _ranks(origins: int) -> str:
+def _ranks(origins: Any) -> str:
     """The ranks of a set in words, runs of three and more shortened."""
     ranks = np.array([rank for rank in range(origins.bit_length()) if origins >> rank & 1])
     runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)

@@ -137,7 +137,8 @@ def tune(
     count = _check_count(chosen.count, fabric)
     collectives = tuple(dict.fromkeys(collectives))
     _check_collectives(collectives, count)
-    sizes = sorted(set(sizes)) or _default_sizes(ranks)
+    ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
+    sizes = sorted(set(sizes)) or sizes_between(*ends)
     steps = _Steps(progress or Progress())
     try:
         steps.start("candidates", sum(len(choices(each, count)) for each in collectives))
@@ -184,10 +185,6 @@ class _Steps:
         """What was begun is done, or will not be."""
         self._progress.update(self._begun)
         self._progress.finish()
-
-
-def _default_sizes(ranks: Ranks | None) -> list[int]:
-    return sizes_between(*(PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]))
 
 
 def _check_count(count: int | None, fabric: AnyFabric | None) -> int:

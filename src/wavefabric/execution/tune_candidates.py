@@ -14,7 +14,8 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.collectives.tuning import Choice, TimedChoice, refused
 from wavefabric.execution.run_schedule import as_run
-from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric, cost, plan_circuits
+from wavefabric.fabric import AnyFabric, PhotonicFabric, cost, plan_circuits
+from wavefabric.fabric.electrical.fabric import Fabric
 
 #: Pieces that are tried where an algorithm is pipelined by them.
 PIECES = (1, 4, 16)

@@ -78,12 +78,13 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     if asked.as_json:
         print_json({**facts, "instructions": code, "written": written})
         return
+    kept = "once" if plan.rooms == 1 else "twice, for one call after another"
     lines = [
         ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
         ("protocol", plan.protocol),
         ("moves", f"{facts['moves']} of the busiest rank, {schedule.rounds} rounds before"),
         ("signals", f"{facts['signals']} of the busiest rank"),
-        ("arrivals", f"{facts['arrivals']} elements of a rank, {_times(plan.rooms)}"),
+        ("arrivals", f"{facts['arrivals']} elements of a rank, {kept}"),
         ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
     ]
     console().print(pairs_table(lines))
@@ -92,10 +93,6 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     columns = ("#", "|instruction", "elements", "<from", "<to")
     console().print(table(columns, rows, title=f"rank {asked.rank}"))
     print_written(written)
-
-
-def _times(rooms: int) -> str:
-    return "once" if rooms == 1 else "twice, for one call after another"
 
 
 def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:

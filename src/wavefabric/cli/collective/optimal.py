@@ -21,6 +21,7 @@ from wavefabric.cli.common.show import StatusLine, print_json
 from wavefabric.collectives import synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
 from wavefabric.collectives.synthesis.deadline import OutOfTime
+from wavefabric.collectives.synthesis.search import counted
 from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
@@ -173,7 +174,7 @@ def _about(
     if answer.rounds_of_steps:
         facts["rounds_of_steps"] = answer.rounds_of_steps
     lines = [
-        ("lower bound", _count(answer.lower_bound, "round")),
+        ("lower bound", counted(answer.lower_bound, "round")),
         ("optimum", _optimum(answer, fabric, pieces)),
     ]
     files, options, found = {}, {}, []
@@ -201,13 +202,9 @@ def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None)
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):
         best += " in each half"
-    steps = f"{_count(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
-    for_pieces = "" if pieces is None else f" for {_count(pieces, 'piece')}"
-    return f"{best}: {steps}{_count(answer.rounds, 'round')}{for_pieces}; {answer.why}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+    steps = f"{counted(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
+    for_pieces = "" if pieces is None else f" for {counted(pieces, 'piece')}"
+    return f"{best}: {steps}{counted(answer.rounds, 'round')}{for_pieces}; {answer.why}"
 
 
 #: Most shortest routes of a pair, and how many there are by default.
