@@ -36,7 +36,7 @@ SIZES = {"cpu": (1 << 16, 1 << 22), "cuda": (1 << 16, 1 << 30)}
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class ScheduleMeasurement:
     """How `run` measures, and on what it predicts.
 
     Parameters
@@ -79,7 +79,7 @@ def run(
 
     ``schedule_of`` gives a schedule for so many elements of the whole array; of a schedule itself chunks are
     made a whole number of times larger. ``sizes`` are bytes of the whole array; by default a schedule's own,
-    else `SIZES`. ``options`` are those of `RunOptions`.
+    else `SIZES`. ``options`` are those of `ScheduleMeasurement`.
 
     Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN
     (whole numbers: −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on
@@ -91,7 +91,7 @@ def run(
     all-to-all, gather and scatter, 1 for broadcast and reduce; else what the busiest rank moves over t.
     ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's own operation.
     """
-    chosen = RunOptions(**options)
+    chosen = ScheduleMeasurement(**options)
     values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(chosen.dtype).itemsize
     check_protocols(chosen.protocols, chosen.blocks)
@@ -147,7 +147,7 @@ def _measure(
     sizes: list[SizedSchedule],
     buffers: dict[str, Any],
     protocol: str,
-    chosen: RunOptions,
+    chosen: ScheduleMeasurement,
     say: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     """A row of `check_and_time` for each size; none, and ``ranks`` told why, where it cannot serve."""

@@ -69,7 +69,7 @@ class TuningSearch:
 
 
 @dataclass(frozen=True)
-class TuneOptions:
+class TuningOptions:
     """What `tune` predicts with, and how it measures.
 
     Parameters
@@ -115,7 +115,7 @@ def tune(
         Who measures, on each of its transports with each of their protocols; data are checked to the bit.
         Collective.
     **options
-        Those of `TuneOptions`.
+        Those of `TuningOptions`.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def tune(
         For unknown words, sizes that are no whole number of elements, a fabric of fewer GPUs (between ranks:
         of another number), no transport that can be used, or if no algorithm serves so many ranks.
     """
-    chosen = TuneOptions(**options)
+    chosen = TuningOptions(**options)
     if ranks is not None:
         values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
         fabric = fabric_of_ranks(chosen.fabric, ranks.size)
@@ -224,7 +224,7 @@ def _tables(rows: Rows, transport: str | None = None) -> list[TunedCollective]:
 
 
 def _measure(
-    ranks: Ranks, rows: Rows, chosen: TuneOptions, steps: _Steps
+    ranks: Ranks, rows: Rows, chosen: TuningOptions, steps: _Steps
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str]]:
     """Tables of every transport; how many times were measured, and how many could be; what is wrong."""
     fast = ranks.control.bcast(promising(rows, chosen.within))  # round-off may differ between machines
