@@ -123,13 +123,24 @@ def write_text(path: str | Path, text: str, what: str, force: bool = False) -> P
     return path
 
 
-def json_rows(content: Mapping[str, Any], rows: Collection[str], indent: int = 2) -> str:
+def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
     """JSON text: a key a line, and an entry a line of what is listed under the keys ``rows``, however deep.
 
     What is listed may be any iterable of JSON values.
+
+    Examples
+    --------
+    >>> from wavefabric.files.output import json_rows
+    >>> print(json_rows({"ranks": 2, "pairs": [[0, 1], [1, 0]]}, ("pairs",)), end="")
+    {
+      "ranks": 2,
+      "pairs": [
+        [0, 1],
+        [1, 0]
+      ]
+    }
     """
-    space = " " * indent
-    lines = [f"{space}{_dump(key)}: {_value(key, value, rows, indent)}" for key, value in content.items()]
+    lines = [f"  {_dump(key)}: {_value(key, value, rows, 2)}" for key, value in content.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
