@@ -15,6 +15,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError, show
 from wavefabric.exchange import Communicator
+from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between
 from wavefabric.execution.timed_schedule import (
@@ -25,19 +26,6 @@ from wavefabric.execution.timed_schedule import (
     values_of,
 )
 from wavefabric.execution.timing import Ranks, check_options
-from wavefabric.execution.tune_candidates import (
-    Rows,
-    build_choice,
-    candidates,
-    choices,
-    is_promising,
-    left_out,
-    of_protocols,
-    plain,
-    predict,
-    promising,
-    rounded,
-)
 from wavefabric.fabric import AnyFabric
 from wavefabric.system.progress import Progress
 
@@ -141,9 +129,9 @@ def tune(
     sizes = sorted(set(sizes)) or sizes_between(*ends)
     steps = _Steps(progress or Progress())
     try:
-        steps.start("candidates", sum(len(choices(each, count)) for each in collectives))
-        schedules = {each: candidates(each, count, ranks is not None, steps) for each in collectives}
-        rows, model = predict(schedules, sizes, fabric, model)
+        steps.start("candidates", sum(len(pool.choices(each, count)) for each in collectives))
+        schedules = {each: pool.candidates(each, count, ranks is not None, steps) for each in collectives}
+        rows, model = pool.predict(schedules, sizes, fabric, model)
         tables, counts, wrong = _tables(rows), (0, 0), []
         if ranks is not None:
             tables, counts, wrong = _measure(ranks, rows, chosen, steps)
@@ -159,7 +147,7 @@ def tune(
         Tuning(count, tuple(tables), **facts, wavefabric=wavefabric.__version__),
         counts,
         chosen.within,
-        {name: why for each in collectives for name, why in left_out(each, count).items()},
+        {name: why for each in collectives for name, why in pool.left_out(each, count).items()},
         tuple(wrong),
         unavailable,
     )
@@ -198,8 +186,8 @@ def _check_collectives(collectives: Sequence[str], count: int) -> None:
     for collective in collectives:
         if collective not in COLLECTIVES:
             raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
-        if not choices(collective, count):
-            raise InputError(next(iter(left_out(collective, count).values())))
+        if not pool.choices(collective, count):
+            raise InputError(next(iter(pool.left_out(collective, count).values())))
 
 
 def _device_words(ranks: Ranks) -> str:
@@ -209,13 +197,13 @@ def _device_words(ranks: Ranks) -> str:
     return machine.get("gpu") or f"{machine['cpu']}, {threads} thread{'s' if threads > 1 else ''} a rank"
 
 
-def _tables(rows: Rows, transport: str | None = None) -> list[TunedCollective]:
+def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
     """Candidates in order: what was measured by its time, then what was not."""
     tables: dict[str, list[TunedSize]] = {}
     for (collective, size), row in rows.items():
         if row:
             # Equal but for round-off: in the order of candidates.
-            order = sorted(row, key=lambda each: (each.measured_us is None, rounded(each)))
+            order = sorted(row, key=lambda each: (each.measured_us is None, pool.rounded(each)))
             tables.setdefault(collective, []).append(TunedSize(size, tuple(order)))
     return [TunedCollective(collective, tuple(sizes), transport) for collective, sizes in tables.items()]
 
@@ -224,29 +212,29 @@ def _tables(rows: Rows, transport: str | None = None) -> list[TunedCollective]:
 
 
 def _measure(
-    ranks: Ranks, rows: Rows, chosen: TuningOptions, steps: _Steps
+    ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, steps: _Steps
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str]]:
     """Tables of every transport; how many times were measured, and how many could be; what is wrong."""
-    fast = ranks.control.bcast(promising(rows, chosen.within))  # round-off may differ between machines
+    fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
     width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
     sized = {
         (collective, size, choice): SizedSchedule.of(
-            build_choice(choice, collective, ranks.size, size // width), width
+            pool.build_choice(choice, collective, ranks.size, size // width), width
         )
         for (collective, size), row in fast.items()
-        for choice in set(map(plain, row))
+        for choice in set(map(pool.plain, row))
     }
     every = list(sized.values())
     check_memory(ranks, every, width)
     largest, ranks.sample = largest_buffers(every), _SAMPLE
     for comm in ranks.each():
         protocols = _serving(ranks, comm, every, width)
-        own = {key: of_protocols(row, protocols) for key, row in rows.items()}
+        own = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
         wanted = [
             (*key, each.choice)
             for key, row in own.items()
             for each in row
-            if is_promising(each.choice, rows[key], fast[key])
+            if pool.is_promising(each.choice, rows[key], fast[key])
         ]
         steps.start(transport_name(comm.transport), len(wanted))
         buffers = {name: comm.allocate((size,), chosen.dtype) for name, size in largest.items()}
@@ -254,7 +242,7 @@ def _measure(
         for key in wanted:
             collective, size, choice = key
             steps(f"{collective}, {size_words(size)}: {choice}")
-            each = sized[collective, size, plain(choice)]
+            each = sized[collective, size, pool.plain(choice)]
             row = _time(ranks, comm, each, choice.protocol, buffers, chosen.repeats)
             times[key] = row["us"]
             if row["wrong"]:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import typer
 
-from wavefabric.cli.collective.algorithm import (
-    Fabric,
-    RankedAlgorithmOptions,
-    Words,
-    schedule_from,
-    whole_array,
-)
+from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, check_range, option, options
@@ -40,11 +34,11 @@ class DrawOptions(OutputOptions):
 
 
 def command(
-    algorithm: RankedAlgorithmOptions,
+    algorithm: source.RankedAlgorithmOptions,
     circuit: DrawnCircuitOptions,
     asked: DrawOptions,
-    words: Words = None,
-    fabric: Fabric = None,
+    words: source.Words = None,
+    fabric: source.Fabric = None,
     order: Order = None,
 ) -> None:
     """Draw a schedule on its fabric: circuits over the tiles, or loads of links and when each transfer runs.
@@ -68,8 +62,8 @@ def command(
     if most is not None and not isinstance(setting.fabric, PhotonicFabric):
         given = f"{most} given with electrical {setting.fabric.name}"
         raise InputError(f"--rounds: {given}; allowed: with photonic ones")
-    schedule = schedule_from(words, algorithm, setting.fabric)
-    element_bytes = array_bytes / whole_array(schedule)
+    schedule = source.schedule_from(words, algorithm, setting.fabric)
+    element_bytes = array_bytes / source.whole_array(schedule)
     ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
     progress = make_progress(asked.quiet or asked.as_json)
     try:
