@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from wavefabric.cli.common.measure import show_measurement
+from wavefabric.cli.common.rank_session import show_measurement
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
-from wavefabric.execution import measure
+from wavefabric.execution import timing
 
 Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON and write nothing.")]
 Output = Annotated[
@@ -56,7 +56,7 @@ def command(module: str, work: Callable[..., dict[str, Any]]) -> Callable[..., N
     def main(as_json: Json = False, output: Output = None, plot: Plot = None, **options: Any) -> None:
         with StatusLine(as_json) as say:
             result = work(say=say, **options)
-        result["machine"] = measure.machine(get_device("cpu"))
+        result["machine"] = timing.machine(get_device("cpu"))
         show(module, result, as_json, output, plot)
 
     taken = [*inspect.signature(work, eval_str=True).parameters.values()]

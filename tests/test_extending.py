@@ -24,7 +24,7 @@ from wavefabric.exchange.describe import transports
 from wavefabric.exchange.transports import TransportDescription
 from wavefabric.exchange.transports.base import Transport
 from wavefabric.execution import run_schedule
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.fabric import cost, load, presets
 from wavefabric.fabric.cost_models import cost as costs
 from wavefabric.fabric.io import files

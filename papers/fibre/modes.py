@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, run, show
 from wavefabric.device import get_device
-from wavefabric.execution import measure, report
+from wavefabric.execution import report, timing
 from wavefabric.optics.fibre.csv_files import read_columns
 from wavefabric.optics.fibre.modes import STEP, dispersion, extrapolate, solve_modes
 from wavefabric.optics.fibre.profile import profile_62_5
@@ -241,7 +241,7 @@ def main(
 ) -> None:
     """Modes of the 62.5 µm fibre against tables 2 and 3 of the paper (always solved on the CPU)."""
     result = compare(quantity(radial_step, "m", "--radial-step"))
-    result["machine"] = measure.machine(get_device(device))
+    result["machine"] = timing.machine(get_device(device))
     show(__name__, result, as_json, output, plot)
 
 

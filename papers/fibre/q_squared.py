@@ -19,7 +19,7 @@ from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure, report
+from wavefabric.execution import report, timing
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.results import Result, read_result
@@ -118,7 +118,7 @@ def study(
         results = [_simulate(settings, path, force, progress) for settings, path in prepared]
     result = compare(results)
     if not source:
-        result["machine"] = measure.machine(get_device(device, threads))
+        result["machine"] = timing.machine(get_device(device, threads))
     return result
 
 

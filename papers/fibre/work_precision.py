@@ -21,7 +21,7 @@ from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure, report
+from wavefabric.execution import report, timing
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -144,7 +144,7 @@ def compare(
     for name in cases:
         say(f"{name}: reference")
         results.append(_Runs(chip, CASES[name](chip), points, say).run(name, tolerances, phases))
-    return {"benchmark": "work_precision", "cases": results, "machine": measure.machine(chip)}
+    return {"benchmark": "work_precision", "cases": results, "machine": timing.machine(chip)}
 
 
 class _Runs:
@@ -206,7 +206,7 @@ class _Runs:
         self._propagate(control, point)
         if not hasattr(self, "reference"):
             return point, self.A.copy()
-        point["error"] = measure.relative_error(self.device, self.A, self.reference)
+        point["error"] = timing.relative_error(self.device, self.A, self.reference)
         return point, self.A
 
     def _point(self, integrator: str, steps: int | None = None, **control):
@@ -220,7 +220,7 @@ class _Runs:
     def _timed(self, integrator: str, steps: int | None = None, **options) -> dict[str, Any]:
         point, control = self._point(integrator, steps, **options)
         self._propagate(control, point)
-        point["error"] = measure.relative_error(self.device, self.A, self.reference)
+        point["error"] = timing.relative_error(self.device, self.A, self.reference)
         spent, again = 0.0, dict[str, Any]()
         for _ in range(5):  # The first run compiles kernels and warms up; on a GPU it captures the graph.
             if spent > 0.5:

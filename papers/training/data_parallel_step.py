@@ -29,7 +29,7 @@ from wavefabric.collectives import build
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks, machine, timed
+from wavefabric.execution.timing import Ranks, machine, timed
 from wavefabric.fabric import load
 from wavefabric.results.plots import BLUE, GREY
 from wavefabric.training.communication.times import Communication

@@ -28,7 +28,7 @@ from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import GREY
 
 #: What the posters aim at.

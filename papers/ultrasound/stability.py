@@ -29,7 +29,7 @@ from wavefabric.cli.common.show import StatusLine
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
-from wavefabric.execution import measure, report
+from wavefabric.execution import report, timing
 
 #: A spectral radius above 1 by this is growth; a double eigenvalue 1 comes out with 1e-7.
 _GROWS = 1e-6
@@ -95,7 +95,7 @@ def study(
         "offered_grows": sum(case["offered"] > 1 + 1e-3 for case in refused),
         "none_offered": sum(case["limit"] == 0 for case in refused),
         "cases": cases,
-        "machine": measure.machine(comm.device),
+        "machine": timing.machine(comm.device),
     }  # fmt: skip
 
 

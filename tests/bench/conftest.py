@@ -5,7 +5,7 @@ import json
 import pytest
 
 from wavefabric.cli import main
-from wavefabric.execution import measure
+from wavefabric.execution import timing
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def command(tmp_path, monkeypatch, capsys):
     """Run ``wavefabric bench ...``; gives exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     # The bandwidth of caches is as good a number here, and arrays of gigabytes take seconds.
-    monkeypatch.setattr(measure.copy_bandwidth, "__defaults__", (2, 4 << 20))
+    monkeypatch.setattr(timing.copy_bandwidth, "__defaults__", (2, 4 << 20))
 
     def call(*words):
         with pytest.raises(SystemExit) as left:

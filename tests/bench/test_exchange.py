@@ -6,7 +6,7 @@ import pytest
 from wavefabric.bench import exchange
 from wavefabric.bench.exchange import peak
 from wavefabric.bench.modified_communicators import permuted
-from wavefabric.cli.common.measure import show_measurement
+from wavefabric.cli.common.rank_session import show_measurement
 from wavefabric.collectives import verify
 from wavefabric.exchange import solo
 from wavefabric.execution.timed_schedule import count_wrong, fill

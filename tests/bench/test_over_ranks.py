@@ -19,7 +19,7 @@ from wavefabric.bench import (
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.collectives import direct_all_gather
 from wavefabric.errors import InputError
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 
 TWO = pytest.mark.parallel(2)
 

@@ -6,7 +6,7 @@ import pytest
 from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.execution.measure import relative_error
+from wavefabric.execution.timing import relative_error
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators

@@ -425,7 +425,7 @@ def together(transports, transport, size, work, gpus=None, tunings=None, make=No
 
 
 class _Ranks(SimpleNamespace):
-    """What a measurement takes for `wavefabric.execution.measure.Ranks`."""
+    """What a measurement takes for `wavefabric.execution.timing.Ranks`."""
 
     def open(self, name):
         # The modules stand in for one transport at a time.

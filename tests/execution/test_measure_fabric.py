@@ -13,10 +13,10 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.execution import measure_fabric
 from wavefabric.execution.fitted_fabric import fabric_of, fit, misfits
-from wavefabric.execution.measure import Ranks
 from wavefabric.execution.measure_fabric import PATTERNS, additions, pattern, relay
 from wavefabric.execution.run_schedule import as_run
 from wavefabric.execution.timed_schedule import busiest
+from wavefabric.execution.timing import Ranks
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.io.files import from_toml
 
@@ -203,7 +203,7 @@ def test_kernels_that_were_disturbed_are_not_in_the_fabric(monkeypatch):
     line = fit([4096, 8192], [1e-5, 1e-5]).as_dict() | {"alpha": 1e-5, "bandwidth": 1e18}
     lines = {name: {"rows": [{"bytes": 8192, "us": 1e1}], "line": line} for name in ("signals", "additions")}
     times = dict.fromkeys(("launch", "signal", "packet", "issue"), 1e-6) | {"bandwidth": 1e11, "memory": 1e12}
-    monkeypatch.setattr(measure_fabric, "measure_kernels", lambda *_: {"lines": lines, "times": times})
+    monkeypatch.setattr(measure_fabric, "kernel_times", lambda *_: {"lines": lines, "times": times})
     found = _measured(monkeypatch, 2)[1]
     assert found["cases"][0]["kernels"]["why_not"].startswith(
         "signals: times do not grow with bytes; additions:"

@@ -13,18 +13,17 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import run_schedule
-from wavefabric.execution.measure import Ranks
 from wavefabric.execution.timed_schedule import (
     EXACT,
-    Plan,
+    SizedSchedule,
     contribution,
     count_wrong,
     expected,
     fill,
-    largest_buffers,
     nccl_rows,
     values_of,
 )
+from wavefabric.execution.timing import Ranks
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 
 
@@ -70,12 +69,12 @@ def test_what_is_wrong_is_counted(cpu, dtype, monkeypatch):
 def test_bandwidths_are_those_of_nccl_tests():
     wanted = {name: 0.75 for name in COLLECTIVES} | {"all-reduce": 1.5, "broadcast": 1.0, "reduce": 1.0}
     for collective in COLLECTIVES:
-        plan = Plan.of(build("direct", collective, 4, 1000), 4)
+        plan = SizedSchedule.of(build("direct", collective, 4, 1000), 4)
         assert (plan.collective, plan.bytes) == (collective, 4000)
         algbw, busbw = plan.bandwidths(2e-6)
         assert (algbw, busbw) == pytest.approx((2.0, 2.0 * wanted[collective]))
     # Rank 1 hears from two.
-    plan = Plan.of(point_to_point("own", 3, [(0, 1, 10), (2, 1, 20), (0, 0, 99), (0, 2, 5)]), 8)
+    plan = SizedSchedule.of(point_to_point("own", 3, [(0, 1, 10), (2, 1, 20), (0, 0, 99), (0, 2, 5)]), 8)
     assert (plan.collective, plan.busiest, plan.bytes) == ("custom", 240, 8 * 134)
     assert plan.separate
 
@@ -235,18 +234,17 @@ class _OwnComm:
 def test_nccls_own_operation_stands_beside(ranks, collective, monkeypatch):
     monkeypatch.setattr(ranks, "on_gpu", True)
     root = 0 if collective.startswith("all") or collective == "reduce-scatter" else 1
-    run = [Plan.of(build("direct", collective, 2, n, root=root), 4) for n in (64, 333)]
-    largest = largest_buffers(run)
+    run = [SizedSchedule.of(build("direct", collective, 2, n, root=root), 4) for n in (64, 333)]
     for broken in (False, True):
         monkeypatch.setattr(ranks, "open", lambda name, b=broken: (_OwnComm(ranks.base, b), None))
-        rows, why = nccl_rows(ranks, run, largest, "float32", 1, lambda line: None)
+        rows, why = nccl_rows(ranks, run, "float32", 1, lambda line: None)
         assert why is None
         # Of uneven shares NCCL knows nothing.
         cut = collective not in ("all-reduce", "broadcast", "reduce")
         assert [row["bytes"] for row in rows] == [256, 1332][: 1 if cut else 2]
         assert all((row["wrong"] > 0) == broken for row in rows)
     monkeypatch.setattr(ranks, "open", lambda name: (None, "no NCCL here"))
-    assert nccl_rows(ranks, run, largest, "float32", 1, print) == (None, "no NCCL here")
-    own = Plan.of(point_to_point("own", 2, [(0, 1, 3)]), 4)
-    rows, why = nccl_rows(ranks, [own], {}, "float32", 1, print)
+    assert nccl_rows(ranks, run, "float32", 1, print) == (None, "no NCCL here")
+    own = SizedSchedule.of(point_to_point("own", 2, [(0, 1, 3)]), 4)
+    rows, why = nccl_rows(ranks, [own], "float32", 1, print)
     assert (rows, why) == (None, "NCCL has no operation with the conditions of own")

@@ -12,9 +12,9 @@ from wavefabric.collectives.structure import transfer_elements
 from wavefabric.collectives.tuning import Choice, tuning_from_json, tuning_to_json
 from wavefabric.errors import InputError
 from wavefabric.execution import tune as module
-from wavefabric.execution import tune_predicted
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution import tune_candidates
 from wavefabric.execution.run_schedule import as_run, sizes_between
+from wavefabric.execution.timing import Ranks
 from wavefabric.execution.tune import tune
 from wavefabric.execution.tune_candidates import PIECES, candidates, choices, elements_of, left_out
 from wavefabric.fabric import cost, load
@@ -132,7 +132,7 @@ def test_predictions_are_those_of_the_cost_model(fabric, model):
 
 def test_equal_times_are_in_the_order_of_candidates(monkeypatch):
     far = iter([3.0, 2.0 + 1e-12, 2.0, 1e3, 1e3, 1e3, 1e3, 1e3])
-    monkeypatch.setattr(tune_predicted, "_times", lambda *given: ([next(far)], given[3]))
+    monkeypatch.setattr(tune_candidates, "_times", lambda *given: ([next(far)], given[3]))
     (size,) = tune(("all-gather",), [1 << 20], fabric=load("dgx-1")).tuning.tables[0].sizes
     order = list(dict(candidates("all-gather", 8)))
     assert [each.choice for each in size.candidates] == [order[1], order[2], order[0], *order[3:]]

@@ -13,8 +13,7 @@ from wavefabric.execution import tune as module
 from wavefabric.execution import tune_report
 from wavefabric.execution.run_schedule import as_run
 from wavefabric.execution.tune import tune
-from wavefabric.execution.tune_candidates import candidates, elements_of
-from wavefabric.execution.tune_predicted import is_promising, of_protocols
+from wavefabric.execution.tune_candidates import candidates, elements_of, is_promising, of_protocols
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 

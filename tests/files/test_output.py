@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, remove_partials, replacing
+from wavefabric.files.output import check_output, json_rows, remove_partials, replacing
 
 
 def tree(folder):
@@ -86,3 +86,21 @@ def test_whole_or_not_at_all(tmp_path):
     assert path.read_text() == "three"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_lists_of_json_have_an_entry_a_line():
+    inner = [{"b": 1, "rows": ({"c": k} for k in range(2))}, {"b": "é", "rows": []}]
+    text = json_rows({"a": [1, 2], "rows": inner, "none": []}, ("rows", "none"))
+    assert text.splitlines() == [
+        "{",
+        '  "a": [1, 2],',
+        '  "rows": [',
+        '    {"b": 1, "rows": [',
+        '      {"c": 0},',
+        '      {"c": 1}',
+        "    ]},",
+        '    {"b": "é", "rows": []}',
+        "  ],",
+        '  "none": []',
+        "}",
+    ]

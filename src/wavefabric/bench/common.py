@@ -8,8 +8,8 @@ from typing import Any
 
 from wavefabric.device import Device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure, report
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution import report, timing
+from wavefabric.execution.timing import Ranks
 
 Triple = tuple[int, int, int]
 
@@ -40,7 +40,7 @@ def check_step(step: float) -> None:
 
 def calls(device: Device, work: Callable[[], Any], sample_ms: float) -> int:
     """How many calls make a sample long enough for the clock."""
-    first = measure.milliseconds(device, work, 1)[0]
+    first = timing.milliseconds(device, work, 1)[0]
     return min(200, math.ceil(sample_ms / max(first, 1e-3)))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from wavefabric.bench.common import check_words, percent, result_of, rows, silent
 from wavefabric.collectives import Schedule, all_to_all, direct_all_gather, point_to_point
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks, check_options, timed
 from wavefabric.execution.run_schedule import SIZES, sizes_between
 from wavefabric.execution.timed_schedule import count_wrong, fill, microseconds
+from wavefabric.execution.timing import Ranks, check_options, timed
 from wavefabric.results.plots import GREY
 
 PATTERNS = ("ping", "ring", "halo", "all-gather", "all-to-all")

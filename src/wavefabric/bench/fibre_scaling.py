@@ -13,8 +13,8 @@ import numpy as np
 from wavefabric.bench.common import check_range, check_step, check_words, result_of, rows, silent
 from wavefabric.bench.modified_communicators import without_transfers
 from wavefabric.exchange import Communicator, solo
-from wavefabric.execution import measure, report
-from wavefabric.execution.measure import Ranks, times
+from wavefabric.execution import report, timing
+from wavefabric.execution.timing import Ranks, times
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -143,7 +143,7 @@ class _Bench:
         integrator.step(A, self.h)
         step = operators.graph(lambda: integrator.step(A, self.h))
         step()
-        taken = measure.summary(times(self.ranks, step, self.repeats, self.steps))
+        taken = timing.summary(times(self.ranks, step, self.repeats, self.steps))
         integrator.end(A, self.h)
         if isinstance(operators, RankOperators):
             operators.finish_exchanges()

@@ -14,7 +14,7 @@ from wavefabric.bench.common import calls, check_range, check_step, check_words,
 from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure, report
+from wavefabric.execution import report, timing
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
@@ -64,7 +64,7 @@ def run(
     check_range("repeats", repeats, 1)
     check_range("error-steps", error_steps, 0)
     progress("copy bandwidth")
-    bandwidth = measure.copy_bandwidth(device)
+    bandwidth = timing.copy_bandwidth(device)
     lines = []
     for field_rows, log2_n in chosen:
         fibre = graded_index_62_5(_groups(field_rows))
@@ -77,7 +77,7 @@ def run(
         "repeats": repeats,
         "copy_bytes_per_second": bandwidth,
         "cases": lines,
-        "machine": measure.machine(device),
+        "machine": timing.machine(device),
     }
 
 
@@ -103,7 +103,7 @@ class _Case:
 
     def run(self, integrators, error_steps: int, plain: bool) -> dict[str, Any]:
         self.say(f"{self.name}: eight FFTs")
-        eight = measure.summary(self.eight_ffts())
+        eight = timing.summary(self.eight_ffts())
         result: dict[str, Any] = {
             "rows": self.fibre.rows,
             "samples": self.n,
@@ -115,7 +115,7 @@ class _Case:
         }
         if plain:
             self.say(f"{self.name}: plain RK4IP")
-            result["plain"] = measure.summary(self.plain())
+            result["plain"] = timing.summary(self.plain())
             result["plain"]["passes"] = self.passes(result["plain"]["ms"])
         for name in integrators:
             self.say(f"{self.name}: {name}")
@@ -159,7 +159,7 @@ class _Case:
         pairs()
         shrink()
         work = self.device.graph(pairs)
-        return measure.milliseconds(self.device, work, self.repeats, between=shrink)
+        return timing.milliseconds(self.device, work, self.repeats, between=shrink)
 
     def plain(self) -> list[float]:
         peer, held = self.peer(), [self.field()]
@@ -167,7 +167,7 @@ class _Case:
         def step() -> None:
             held[0] = peer.step(held[0])
 
-        return measure.milliseconds(self.device, step, self.repeats)
+        return timing.milliseconds(self.device, step, self.repeats)
 
     def peer(self) -> PlainRK4IP:
         return PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
@@ -190,13 +190,13 @@ class _Case:
         graph = self.device.graph(lambda: integrator.step(A, self.h))
         each = calls(self.device, graph, 5)
         line: dict[str, Any] = {"name": name}
-        line |= measure.summary(measure.milliseconds(self.device, graph, self.repeats, each))
-        with measure.allocations(self.device) as step:
+        line |= timing.summary(timing.milliseconds(self.device, graph, self.repeats, each))
+        with timing.allocations(self.device) as step:
             graph()
         finite = bool(np.isfinite(operators.energy(A)).all())
         del operators, integrator, A, graph
         gc.collect()
-        with measure.allocations(self.device) as whole:
+        with timing.allocations(self.device) as whole:
             operators, integrator = self.ready(name)
             A = operators.empty()
             A[...] = 0
@@ -222,7 +222,7 @@ class _Case:
         self.ready("rk4ip")[1].advance(A, self.h, steps)
         for _ in range(steps):
             B = peer.step(B)
-        return measure.relative_error(self.device, A, B)
+        return timing.relative_error(self.device, A, B)
 
     def single_error(self, name: str, steps: int) -> float:
         """Relative L2 error of complex64 arithmetic after so many steps from the same rounded field."""
@@ -234,7 +234,7 @@ class _Case:
             integrator.advance(A, self.h, steps)
             out.append(A)
             del operators, integrator
-        return measure.relative_error(self.device, *out)
+        return timing.relative_error(self.device, *out)
 
 
 def table(result: dict[str, Any]) -> list:

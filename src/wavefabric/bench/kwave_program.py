@@ -16,7 +16,7 @@ from wavefabric.acoustics.kwave.input import write_input
 from wavefabric.bench.ultrasound_cases import points, problem
 from wavefabric.device import Device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure
+from wavefabric.execution import timing
 
 #: Measured once, single precision, pressure at some points recorded. OMP 1.3, with Debian's FFTW 3.3.10, in
 #: turn with ours on two cores of an EPYC: time over ours, and resident size in MiB. CUDA 1.4.1: ms a step.
@@ -73,14 +73,14 @@ class KWaveProgram:
 
         ``ms`` a step of k-Wave, ``ratio`` of its time to ours (median of pairs), ``memory_bytes`` as it says.
         """
-        ours = measure.milliseconds(self._device, step, 1)[0]
+        ours = timing.milliseconds(self._device, step, 1)[0]
         steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
         with tempfile.TemporaryDirectory() as folder:
             given = Path(folder) / "in.h5"
             write_input(given, problem(medium, shape, steps), points(shape))
             times, ratios, memory = [], [], 0
             for _ in range(_RUNS):
-                mine = measure.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
+                mine = timing.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
                 theirs, memory = self._once(given, steps)
                 times.append(theirs)
                 ratios.append(theirs / mine)

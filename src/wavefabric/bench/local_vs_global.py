@@ -11,7 +11,7 @@ from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.bench.common import Triple, grouped, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import BLUE, ORANGE
 
 SIZES = {"cpu": ((64, 64, 64),), "cuda": ((256, 256, 256), (512, 512, 512), (512, 512, 1024))}

@@ -20,7 +20,7 @@ import numpy as np
 from wavefabric.bench.common import Triple
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
-from wavefabric.execution import measure
+from wavefabric.execution import timing
 from wavefabric.execution.report import shape_words
 
 _SAMPLE_MS = 40.0
@@ -50,7 +50,7 @@ class Bare:
 
     def milliseconds(self) -> float:
         """Of one transform: the mean of as many forward and backward."""
-        return measure.milliseconds(self._device, self._pair, 1, self._each, self._begin)[0] / 2
+        return timing.milliseconds(self._device, self._pair, 1, self._each, self._begin)[0] / 2
 
     def _begin(self) -> None:
         """Small numbers again, before the unscaled transforms have made them large."""

@@ -15,7 +15,7 @@ from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE
 
 OVERLAPS = (2, 4, 8, 16, 32)

@@ -15,7 +15,7 @@ from wavefabric.bench.ultrasound_breakdown import SIZES
 from wavefabric.bench.ultrasound_ranks import RankSteps, grids
 from wavefabric.errors import InputError
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import COLOURS
 
 PLACEMENTS = ("identity", "reversed", "round-robin")

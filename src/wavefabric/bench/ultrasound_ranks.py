@@ -20,8 +20,8 @@ from wavefabric.bench.common import Triple, check_range, check_words
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
-from wavefabric.execution.measure import Ranks, timed
 from wavefabric.execution.report import shape_words
+from wavefabric.execution.timing import Ranks, timed
 
 NO_SENSOR = Recording(())
 #: Steps in which the source is on, and steps before the first that is timed.

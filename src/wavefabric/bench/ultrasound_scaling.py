@@ -15,7 +15,7 @@ from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.files.input import read_bytes
 
 #: Points along each axis: of a rank's block (weak), and of the whole grid (strong).

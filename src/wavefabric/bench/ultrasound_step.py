@@ -22,7 +22,7 @@ from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
 from wavefabric.bench.ultrasound_points import RecordingStepper, with_sources
 from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
 from wavefabric.device import Device, get_device
-from wavefabric.execution import measure, report
+from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
 
 #: Grids by kind of device.
@@ -63,14 +63,14 @@ def run(
     plans = list(itertools.product(chosen, media))
     for shape, name in plans:
         _check_memory(device, name, shape, precision)
-    machine = measure.machine(device)
+    machine = timing.machine(device)
     # Before this process takes memory of the device.
     memory = {}
     for shape, name in plans:
         progress(f"{report.shape_words(shape)}: {name}, memory")
         memory[shape, name] = _memory(device, name, shape, precision)
     progress("copy bandwidth")
-    bandwidth = measure.copy_bandwidth(device)
+    bandwidth = timing.copy_bandwidth(device)
     cases = []
     for shape in chosen:
         bench = _Case(device, shape, precision, repeats, points, bandwidth, progress)
@@ -138,7 +138,7 @@ class _Case:
                 more_times, more_lines = self._rounds(group, plain, bare_time)
                 times, lines = times + more_times, lines + more_lines
                 gc.collect()  # steps and their graphs refer to each other
-        summary = measure.summary(times)
+        summary = timing.summary(times)
         return {
             "shape": list(self.shape),
             "dtype": str(self.dtype),
@@ -195,7 +195,7 @@ class _Case:
         for number in range(self.repeats):
             self.say(f"{self.name}: round {number + 1} of {self.repeats}")
             for key, stepper in steppers.items():
-                times[key] += measure.milliseconds(self.device, stepper, 1, each[key])
+                times[key] += timing.milliseconds(self.device, stepper, 1, each[key])
             alone.append(bare_time())
         return alone, times
 
@@ -204,7 +204,7 @@ class _Case:
         stepper()
         transforms = stepper.stages.transforms - before
         ratios = [time / (transforms * one) for time, one in zip(times, around, strict=True)]
-        summary = measure.summary(times)
+        summary = timing.summary(times)
         return summary | {
             "transforms": transforms,
             "ratio": statistics.median(ratios),

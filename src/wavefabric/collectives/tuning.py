@@ -13,7 +13,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError, show
 from wavefabric.files.input import naming, read_text
-from wavefabric.files.output import write_text
+from wavefabric.files.output import json_rows, write_text
 
 #: Ways to run a schedule that a choice may name: what a transport does by itself, copy engines, kernels.
 WAYS = ("auto", "copies", *PROTOCOLS)
@@ -228,9 +228,8 @@ def save_tuning(path: str | Path, tuning: Tuning, force: bool = False) -> Path:
 
 def tuning_to_json(tuning: Tuning) -> str:
     """A tuning as JSON text, one candidate a line."""
-    from wavefabric.collectives.formats import tuning_file  # late: Pydantic takes a while to import
+    from wavefabric.collectives.formats.tuning_file import FORMAT, VERSION  # late: Pydantic takes a while
 
-    content = {key: value for key, value in vars(tuning).items() if key != "tables"}
     tables = [
         {
             "collective": table.collective,
@@ -247,7 +246,9 @@ def tuning_to_json(tuning: Tuning) -> str:
         }
         for table in tuning.tables
     ]
-    return tuning_file.to_text(content, tables)
+    content = {"format": FORMAT, "version": VERSION, **vars(tuning)}
+    del content["tables"]  # last
+    return json_rows(content | {"tables": tables}, ("tables", "sizes", "candidates"))
 
 
 def tuning_from_json(text: str) -> Tuning:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from wavefabric.collectives import structure
 from wavefabric.collectives.schedule import Holdings, Schedule
-from wavefabric.collectives.structure import (
-    Moves,
-    ScheduleError,
-    batches,
-    check_structure,
-    chunk_name,
-    chunk_numbers,
-    move_name,
-    moves,
-)
 
 _NOTHING = -1
 
@@ -50,27 +43,22 @@ def verify(schedule: Schedule) -> None:
     wavefabric.collectives.structure.ScheduleError: ring all-gather: post: data[0] of rank 1 holds nothing; \
 must hold item 0 of rank 0
     """
-    check_structure(schedule)
-    m = moves(schedule)
+    structure.check_structure(schedule)
+    m = structure.moves(schedule)
     state = _State(schedule, m)
-    for first, last in batches(schedule.transfers["round"][m.transfer]):
+    for first, last in structure.batches(schedule.transfers["round"][m.transfer]):
         state.play(first, last)
     state.compare(schedule.post)
 
 
 class _State:
-    """What each chunk holds: its item, `_NOTHING` if none, and its origins as words of 64 ranks.
+    """What each chunk holds: its item, `_NOTHING` if none, and its origins, whose bits are ranks."""
 
-    Where nothing is added up sets of origins only travel: the number of each stands for it.
-    """
-
-    def __init__(self, schedule: Schedule, m: Moves):
+    def __init__(self, schedule: Schedule, m: structure.Moves):
         self.schedule, self.moves = schedule, m
         self.reduces = schedule.transfers["reduce"][m.transfer]
-        self.numbers: dict[int, int] | None = None if self.reduces.any() else {}
-        self.words = -(-schedule.ranks // 64) if self.numbers is None else 1
         self.item = np.full(m.chunks, _NOTHING, np.int64)
-        self.origins = np.zeros((m.chunks, self.words), np.uint64)
+        self.origins = np.zeros(m.chunks, object)
         #: The move that writes a chunk in the round at hand, -1 for none.
         self.writer = np.full(m.chunks, -1, np.int64)
         chunk, item, origins = self._table(schedule.pre)
@@ -80,14 +68,9 @@ class _State:
         """Chunk numbers, items and origins, in the order of rank, buffer and chunk."""
         keys = sorted(held)
         at = np.array(keys, np.int64).reshape(-1, 3)
-        item = np.array([held[k][0] for k in keys], np.int64)
-        if self.numbers is not None:
-            numbers = [self.numbers.setdefault(held[k][1], len(self.numbers)) for k in keys]
-            origins = np.array(numbers, np.uint64).reshape(-1, 1)
-        else:
-            packed = b"".join(_packed(held[k][1], self.words) for k in keys)
-            origins = np.frombuffer(packed, "<u8").reshape(-1, self.words)
-        return chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
+        item = np.array([held[key][0] for key in keys], np.int64)
+        origins = np.array([held[key][1] for key in keys], object)
+        return structure.chunk_numbers(self.schedule, at[:, 1], at[:, 0], at[:, 2]), item, origins
 
     def play(self, first: int, last: int) -> None:
         """One round: the moves from `first` to before `last`."""
@@ -99,7 +82,7 @@ class _State:
         wrong = (self.writer[src] >= 0) | (self.writer[dst] != number) | (item == _NOTHING)
         added = np.flatnonzero(reduce)
         there = self.origins[dst[added]]
-        wrong[added] |= (item[added] != self.item[dst[added]]) | (origins[added] & there).any(axis=1)
+        wrong[added] |= (item[added] != self.item[dst[added]]) | (origins[added] & there).astype(bool)
         if wrong.any():
             self._refuse(first + int(np.argmax(wrong)))
         origins[added] |= there
@@ -121,7 +104,7 @@ class _State:
             why = f"item {self.item[src]} cannot be added to item {self.item[dst]}"
         else:
             why = f"double counting of {_ranks(self.origins[src] & self.origins[dst])}"
-        raise ScheduleError(f"{move_name(self.schedule, m, move)}: {why}")
+        raise structure.ScheduleError(f"{structure.move_name(self.schedule, m, move)}: {why}")
 
     def _other(self, writer: int, move: int) -> str:
         transfer = self.moves.transfer
@@ -130,32 +113,23 @@ class _State:
     def compare(self, post: Holdings) -> None:
         """Refuse unless all that `post` names is held exactly."""
         chunk, item, origins = self._table(post)
-        wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins).any(axis=1)
+        wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins)
         if not wrong.any():
             return
         i = int(np.argmax(wrong))
-        held = self._holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
-        where = chunk_name(self.schedule, *sorted(post)[i])
-        must = self._holding(int(item[i]), origins[i])
-        raise ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
-
-    def _holding(self, item: int, origins: np.ndarray) -> str:
-        if item == _NOTHING:
-            return "nothing"
-        if self.numbers is not None:
-            held, words = list(self.numbers)[int(origins[0])], -(-self.schedule.ranks // 64)
-            origins = np.frombuffer(_packed(held, words), "<u8")
-        return f"item {item} of {_ranks(origins)}"
+        held = _holding(int(self.item[chunk[i]]), self.origins[chunk[i]])
+        where = structure.chunk_name(self.schedule, *sorted(post)[i])
+        must = _holding(int(item[i]), origins[i])
+        raise structure.ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
 
 
-def _packed(ranks: int, words: int) -> bytes:
-    return int(ranks).to_bytes(8 * words, "little")
+def _holding(item: int, origins: Any) -> str:
+    return "nothing" if item == _NOTHING else f"item {item} of {_ranks(origins)}"
 
 
-def _ranks(words: np.ndarray) -> str:
+def _ranks(origins: Any) -> str:
     """The ranks of a set in words, runs of three and more shortened."""
-    bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
-    ranks = np.flatnonzero(bits)
+    ranks = np.array([rank for rank in range(origins.bit_length()) if origins >> rank & 1])
     runs = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
     texts = [f"{r[0]} to {r[-1]}" if r.size > 2 else ", ".join(map(str, r)) for r in runs]
     return ("rank " if ranks.size == 1 else "ranks ") + ", ".join(texts)

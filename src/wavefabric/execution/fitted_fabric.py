@@ -61,7 +61,6 @@ class Line:
         return np.maximum(self.floor, self.alpha + nbytes / self.bandwidth)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "residuals": list(self.residuals), "worst": self.worst}
 
 

@@ -8,23 +8,17 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import TRANSFER, Schedule, point_to_point
-from wavefabric.collectives.plans.plan import compile_plan
+from wavefabric.collectives.plans.moves import Move
+from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports.plan_code import staging_bytes
-from wavefabric.execution.fitted_fabric import (
-    RESIDUAL,
-    fabric_of,
-    fit,
-    misfits,
-    reliable_kernels,
-    rough,
-    table,
-)
-from wavefabric.execution.measure import Ranks, check_options, timed
-from wavefabric.execution.measure_kernels import measure_kernels
-from wavefabric.execution.timed_schedule import busiest
+from wavefabric.execution import fitted_fabric
+from wavefabric.execution.timed_schedule import GRAPHED, busiest
+from wavefabric.execution.timing import Ranks, check_options, timed
+from wavefabric.fabric.electrical.fabric import KernelTimes
 
-__all__ = ["SIZES", "run", "table"]
+#: Lines and fabrics of a result, as tables.
+table = fitted_fabric.table
 
 _KIB, _MIB = 1 << 10, 1 << 20
 #: Bytes of a message by kind of device: closer where the host stops being what limits.
@@ -34,7 +28,7 @@ SIZES = {
 }
 #: Exchanges of one level between all ranks.
 PATTERNS = ("ring", "both", "one-to-all", "all-to-one", "all-to-all")
-#: Rounds of two relays; what the longer one takes more is the cost of rounds alone.
+#: Rounds of two chains; what the longer one takes more is the cost of rounds alone.
 _FEW, _MANY = 2, 6
 #: Of more pairs than these, fewer sizes.
 _PAIRS, _PAIR_SIZES = 12, 4
@@ -51,7 +45,7 @@ def run(
     repeats: int = 5,
     name: str = "measured",
     progress: Callable[[str], None] | None = None,
-    residual: float = RESIDUAL,
+    residual: float = fitted_fabric.RESIDUAL,
 ) -> dict[str, Any]:
     """Measure what moves how fast between all ranks, and make a fabric of it, as TOML text; collective.
 
@@ -62,7 +56,7 @@ def run(
     (``add``); and at the smallest size what one more rank to send to costs (``peer``). Lines are fitted to
     the times: t = α + bytes/bandwidth, and over P2P and NCCL, where hosts run ahead of their GPUs, the larger
     of this and what a host needs to issue a round (``floor``). Over P2P kernels that run execution plans are
-    measured too (``kernels``, see `measure_kernels`). ``residual`` is the largest,
+    measured too (``kernels``, see `kernel_times`). ``residual`` is the largest,
     (fitted − measured)/measured, with which a line stands for its times.
     """
     if ranks.size < 2:
@@ -86,10 +80,10 @@ def run(
             command = f"wavefabric fabric measure --ranks {ranks.size} --transport {comm.transport}"
             if sizes:
                 command += f" --sizes {','.join(map(str, chosen))}"
-            case["kernels"] = reliable_kernels(case["kernels"], residual)
-            case["rough"] = rough(case, residual)
-            case["fabric"] = fabric_of(case, ranks.size, ranks.on_gpu, name, machine, command)
-            case["misfits"] = misfits(case, residual)
+            case["kernels"] = fitted_fabric.reliable_kernels(case["kernels"], residual)
+            case["rough"] = fitted_fabric.rough(case, residual)
+            case["fabric"] = fitted_fabric.fabric_of(case, ranks.size, ranks.on_gpu, name, machine, command)
+            case["misfits"] = fitted_fabric.misfits(case, residual)
             cases.append(case)
     finally:
         ranks.sample = sample
@@ -138,25 +132,23 @@ class _Measurement:
         return {**facts, "pairs": self._pairs(), "kernels": self._kernels(), "facts": self.comm.describe()}
 
     def _kernels(self) -> dict[str, Any] | None:
-        def seconds(work: Callable[[], Any]) -> float:
-            return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
+        """`kernel_times`; ``why_not`` where packets of all sizes do not fit beside what is in use."""
+        if "packets" in self.comm.protocols:
+            plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
+            needed = 2 * staging_bytes(plan, self.ranks.rank, _WORD)
+            try:
+                self.ranks.check_memory(needed, f"packets of {self.sizes[-1]} bytes")
+            except InputError as error:
+                return {"why_not": str(error)}
+        return kernel_times(self)
 
-        try:
-            self._check_staging()
-        except InputError as error:
-            return {"why_not": str(error)}
-        return measure_kernels(self.comm, self.sizes, relay, additions, self._buffers, seconds, self.say)
-
-    def _check_staging(self) -> None:
-        """Refuse memory for packets, of all sizes together, that does not fit beside what is in use."""
-        if "packets" not in self.comm.protocols:
-            return
-        plan = compile_plan(relay(self.ranks.size, self.sizes[-1] // _WORD, _MANY), "packets")
-        needed = 2 * staging_bytes(plan, self.ranks.rank, _WORD)
-        self.ranks.check_memory(needed, f"packets of {self.sizes[-1]} bytes")
-
-    def _buffers(self, schedule: Schedule) -> dict[str, Any]:
+    def buffers(self, schedule: Schedule) -> dict[str, Any]:
+        """The memory of a schedule."""
         return dict(zip(schedule.buffers, self._memory, strict=False))
+
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """What one call takes."""
+        return timed(self.ranks, work, self.repeats)["ms"] * 1e-3
 
     def _pairs(self) -> list[dict[str, Any]]:
         size = self.ranks.size
@@ -180,20 +172,93 @@ class _Measurement:
         for nbytes in self.sizes:
             schedules = [make(self.ranks.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY)]
             few, many = (self._row(schedule, what, nbytes)["us"] for schedule in schedules)
-            more = (many - few) / (_MANY - _FEW)
-            # On a machine that does something else a longer relay may seem the faster one.
-            rows.append({"bytes": nbytes, "us": more if more > 0 else many / _MANY})
+            rows.append({"bytes": nbytes, "us": _of_a_round(few, many)})
         return self._with_line(rows)
 
     def _row(self, schedule: Schedule, what: str, nbytes: int) -> dict[str, Any]:
         self.say(f"{self.comm.transport}: {what}, {nbytes} bytes")
-        work = self.comm.bind(schedule, self._buffers(schedule), self._protocol).run
+        work = self.comm.bind(schedule, self.buffers(schedule), self._protocol).run
         microseconds = timed(self.ranks, work, self.repeats)["ms"] * 1e3
         return {"bytes": busiest(schedule) * _WORD, "us": microseconds}
 
     def _with_line(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        line = fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor=self._ahead)
+        line = fitted_fabric.fit(
+            [row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor=self._ahead
+        )
         return {"rows": rows, "line": line.as_dict()}
+
+
+# --- kernels --------------------------------------------------------------------------------------------
+
+
+def kernel_times(measurement) -> dict[str, Any] | None:
+    """Lines of a round of a relay with each protocol and of additions, and the times that follow; collective.
+
+    ``measurement`` has a ``comm``, ``sizes`` in bytes, ``buffers`` of a schedule, ``seconds`` of a call, and
+    ``say``. Calls run in CUDA graphs, so that no host is in their times: launch + rounds × (signal +
+    bytes/bandwidth), or packets'. What a host needs to launch a call is the time of the smallest, launched
+    one by one. None for a transport without kernels; ``why_not`` where they cannot run.
+    """
+    comm, sizes = measurement.comm, measurement.sizes
+    if any(protocol not in comm.protocols for protocol in PROTOCOLS):
+        return None
+
+    def call(schedule: Schedule, protocol: str, graph: bool = True) -> float:
+        measurement.say(f"{comm.transport}, {protocol}: {schedule.name}")
+        run = comm.bind(schedule, measurement.buffers(schedule), protocol).run
+        if not graph:
+            return measurement.seconds(run)
+        return measurement.seconds(comm.device.graph(lambda: [run() for _ in range(GRAPHED)])) / GRAPHED
+
+    def line(make: Callable[[int, int, int], Schedule], protocol: str, own: bool = False) -> dict[str, Any]:
+        """Of further rounds, each; over bytes of a message, or with ``own`` of a rank's own memory."""
+        rows = []
+        for nbytes in sizes:
+            few, many = (make(comm.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY))
+            memory = (_own_bytes(many) - _own_bytes(few)) / (_MANY - _FEW) if own else nbytes
+            seconds = _of_a_round(call(few, protocol), call(many, protocol))
+            rows.append({"bytes": memory, "us": seconds * 1e6})
+        fitted = fitted_fabric.fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows])
+        return {"rows": rows, "line": fitted.as_dict()}
+
+    try:
+        lines = {protocol: line(relay, protocol) for protocol in PROTOCOLS}
+    except InputError as error:  # the same on all ranks, such as two that share a GPU
+        return {"why_not": str(error)}
+    lines["additions"] = line(additions, "signals", own=True)
+    # Packets of a round travel while those of the round before are passed on: the longer of the two counts.
+    packet = lines["packets"]["rows"][0]["us"] * 1e-6
+    smallest = relay(comm.size, sizes[0] // _WORD, _FEW)
+    times = KernelTimes(
+        launch=max(0.0, call(smallest, "packets") - _FEW * packet),
+        signal=lines["signals"]["line"]["alpha"],
+        packet=packet,
+        bandwidth=lines["signals"]["line"]["bandwidth"],
+        memory=lines["additions"]["line"]["bandwidth"],
+        issue=call(smallest, "packets", graph=False),
+    )
+    return {"lines": lines, "times": vars(times)}
+
+
+def _of_a_round(few: float, many: float) -> float:
+    """The time of a round, of those of a chain of few and of many."""
+    more = (many - few) / (_MANY - _FEW)
+    # On a machine that does something else the longer chain may seem the faster one.
+    return more if more > 0 else many / _MANY
+
+
+def _own_bytes(schedule: Schedule) -> float:
+    """Bytes of its own memory that the busiest rank reads and writes in a plan of signals."""
+    plan = compile_plan(schedule, "signals")
+    elements = [
+        sum(
+            each.size * (len(each.sources) + sum(place.rank == rank for place in each.targets))
+            for each in code
+            if isinstance(each, Move)
+        )
+        for rank, code in enumerate(plan.instructions)
+    ]
+    return max(elements) * _WORD
 
 
 # --- what is timed --------------------------------------------------------------------------------------

@@ -18,16 +18,16 @@ from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
 from wavefabric.execution import report
-from wavefabric.execution.measure import Ranks, check_options
 from wavefabric.execution.timed_schedule import (
     GRAPHED,
-    Plan,
+    SizedSchedule,
     check_and_time,
     check_memory,
     largest_buffers,
     nccl_rows,
     values_of,
 )
+from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK
 
@@ -35,28 +35,51 @@ from wavefabric.results.plots import GREY, INK
 SIZES = {"cpu": (1 << 16, 1 << 22), "cuda": (1 << 16, 1 << 30)}
 
 
+@dataclass(frozen=True)
+class ScheduleMeasurement:
+    """How `run` measures, and on what it predicts.
+
+    Parameters
+    ----------
+    dtype : str
+        Element type, of `wavefabric.execution.timed_schedule.EXACT`.
+    repeats : int
+        Samples of each time.
+    fabric, model
+        The fabric on which times are predicted, by name or file unless it is one, and the cost model.
+    nccl : bool
+        Time NCCL's own operation too.
+    protocols : sequence of str
+        Of `Communicator.bind`, one case each where a transport has it.
+    blocks : int, optional
+        Of the protocols' kernels.
+    graph : bool
+        Time protocols with a kernel, and NCCL's operation, also as `GRAPHED` calls in one CUDA graph (µs a
+        call), where no barrier has to come between them.
+    """
+
+    dtype: str = "float32"
+    repeats: int = 5
+    fabric: Fabric | str | Path | None = None
+    model: str = "auto"
+    nccl: bool = False
+    protocols: Sequence[str] = ("auto",)
+    blocks: int | None = None
+    graph: bool = False
+
+
 def run(
     ranks: Ranks,
     schedule_of: Callable[[int], Schedule] | Schedule,
     sizes: Sequence[int] = (),
-    dtype: str = "float32",
-    repeats: int = 5,
-    fabric: Fabric | str | Path | None = None,
-    nccl: bool = False,
-    progress: Callable[[str], None] | None = None,
-    *,
-    model: str = "auto",
-    protocols: Sequence[str] = ("auto",),
-    blocks: int | None = None,
-    graph: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Run a schedule between all ranks on every transport: check it, time it, compare it with a prediction.
 
     ``schedule_of`` gives a schedule for so many elements of the whole array; of a schedule itself chunks are
     made a whole number of times larger. ``sizes`` are bytes of the whole array; by default a schedule's own,
-    else `SIZES`. ``protocols`` are those of `Communicator.bind`, one case each where a transport has it, and
-    ``blocks`` of its kernels. With ``graph`` calls are also timed as `GRAPHED` in one CUDA graph (µs a call),
-    where no barrier has to come between them, of NCCL's operation and of protocols with a kernel.
+    else `SIZES`. ``options`` are those of `ScheduleMeasurement`.
 
     Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN
     (whole numbers: −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on
@@ -68,32 +91,33 @@ def run(
     all-to-all, gather and scatter, 1 for broadcast and reduce; else what the busiest rank moves over t.
     ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's own operation.
     """
-    say = progress or (lambda line: None)
-    values_of(dtype, ranks.size)  # refuses what cannot be checked
-    width = np.dtype(dtype).itemsize
-    check_protocols(protocols, blocks)
-    if graph and not ranks.on_gpu:
+    chosen = ScheduleMeasurement(**options)
+    values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+    width = np.dtype(chosen.dtype).itemsize
+    check_protocols(chosen.protocols, chosen.blocks)
+    if chosen.graph and not ranks.on_gpu:
         raise InputError("graph: given for CPUs; allowed: with GPUs")
-    check_options(repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
-    plans = [Plan.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
-    first = plans[0]
-    predict_on = fabric_of_ranks(fabric, ranks.size)
-    costs = [_predict(plan.schedule, predict_on, width, model) for plan in plans if predict_on is not None]
-    largest = largest_buffers(plans)
-    check_memory(ranks, plans, width, protocols)
-    own, why = nccl_rows(ranks, plans, largest, dtype, repeats, say, graph) if nccl else (None, None)
-    predicted = [each.seconds * 1e6 for each in costs] or [None] * len(plans)
-    measurement, cases = _Measurement(ranks, plans, repeats, blocks, graph, say), []
+    check_options(chosen.repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
+    sized = [SizedSchedule.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
+    fabric = fabric_of_ranks(chosen.fabric, ranks.size)
+    costs = [] if fabric is None else [_predict(each, fabric, width, chosen.model) for each in sized]
+    check_memory(ranks, sized, width, chosen.protocols)
+    own, why = None, None
+    if chosen.nccl:
+        own, why = nccl_rows(ranks, sized, chosen.dtype, chosen.repeats, progress, chosen.graph)
+    predicted = [cost.seconds * 1e6 for cost in costs] or [None] * len(sized)
+    cases = []
     for comm in ranks.each():
-        buffers = {name: comm.allocate((size,), dtype) for name, size in largest.items()}
-        for protocol in protocols:
-            if measured := measurement.rows(comm, buffers, protocol):
+        buffers = {name: comm.allocate((n,), chosen.dtype) for name, n in largest_buffers(sized).items()}
+        for protocol in chosen.protocols:
+            if measured := _measure(ranks, comm, sized, buffers, protocol, chosen, progress):
                 pairs = zip(measured, predicted, strict=True)
                 cases.append({
                     "transport": comm.transport, "protocol": protocol, "latency_us": measured[0]["us"],
                     "rows": [row | _compared(row, us, own) for row, us in pairs], "facts": comm.describe(),
                 })  # fmt: skip
         del buffers
+    first = sized[0]
     return {
         "benchmark": "collective-run",
         "schedule": first.schedule.name,
@@ -102,12 +126,12 @@ def run(
         "ranks": ranks.size,
         "rounds": first.schedule.communication_rounds,
         "levels": int(levels(first.schedule).max(initial=-1)) + 1,
-        "dtype": dtype,
-        "repeats": repeats,
-        "sizes": [plan.bytes for plan in plans],
+        "dtype": chosen.dtype,
+        "repeats": chosen.repeats,
+        "sizes": [each.bytes for each in sized],
         "apart": first.separate,
-        "graphed": GRAPHED if graph else None,
-        "fabric": predict_on.name if predict_on is not None else None,
+        "graphed": GRAPHED if chosen.graph else None,
+        "fabric": fabric.name if fabric is not None else None,
         "model": costs[0].model if costs else None,
         "own": own,
         "why_no_own": why,
@@ -117,36 +141,31 @@ def run(
     }
 
 
-@dataclass(frozen=True)
-class _Measurement:
-    """What is measured of every protocol of every transport."""
-
-    ranks: Ranks
-    plans: list[Plan]
-    repeats: int
-    blocks: int | None
-    graph: bool
-    say: Callable[[str], None]
-
-    def rows(self, comm: Communicator, buffers: dict[str, Any], protocol: str) -> list[dict[str, Any]]:
-        """A row of `check_and_time` for each plan; none, and ``ranks`` told why, where it cannot serve."""
-        label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
-        rows, kernel = [], protocol in PROTOCOLS
-        try:
-            for plan in self.plans:
-                self.say(f"{label}: {self.plans[0].schedule.name}, {plan.bytes} bytes")
-                exchange = comm.bind(plan.schedule, buffers, protocol, self.blocks if kernel else None)
-                how = {"graph": self.graph and kernel}
-                rows.append(
-                    check_and_time(self.ranks, comm, plan, exchange.run, buffers, self.repeats, **how)
-                )
-                exchange.check()
-        except InputError as error:  # of binding: the same on all ranks
-            if protocol == "auto":
-                raise
-            self.ranks.unavailable[label] = str(error)
-            return []
-        return rows
+def _measure(
+    ranks: Ranks,
+    comm: Communicator,
+    sizes: list[SizedSchedule],
+    buffers: dict[str, Any],
+    protocol: str,
+    chosen: ScheduleMeasurement,
+    say: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """A row of `check_and_time` for each size; none, and ``ranks`` told why, where it cannot serve."""
+    label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
+    rows, kernel = [], protocol in PROTOCOLS
+    try:
+        for each in sizes:
+            say(f"{label}: {sizes[0].schedule.name}, {each.bytes} bytes")
+            exchange = comm.bind(each.schedule, buffers, protocol, chosen.blocks if kernel else None)
+            graph = chosen.graph and kernel
+            rows.append(check_and_time(ranks, comm, each, exchange.run, buffers, chosen.repeats, graph))
+            exchange.check()
+    except InputError as error:  # of binding: the same on all ranks
+        if protocol == "auto":
+            raise
+        ranks.unavailable[label] = str(error)
+        return []
+    return rows
 
 
 def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
@@ -220,10 +239,10 @@ def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
     return fabric
 
 
-def _predict(schedule: Schedule, fabric, width: int, model: str):
+def _predict(sized: SizedSchedule, fabric, width: int, model: str):
     from wavefabric.fabric.cost_models.cost import cost
 
-    return cost(as_run(schedule), fabric, width, model=model)
+    return cost(as_run(sized.schedule), fabric, width, model=model)
 
 
 def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):

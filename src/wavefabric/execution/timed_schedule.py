@@ -16,7 +16,7 @@ from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.plan_code import staging_bytes
-from wavefabric.execution.measure import Ranks, timed
+from wavefabric.execution.timing import Ranks, timed
 
 #: Element types whose sums over ranks are exact, and the largest whole number that each counts up to.
 EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "int32": 2**31 - 1, "int64": 2**63 - 1}
@@ -109,8 +109,8 @@ def _meet(comm) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """``bytes`` are those of the whole array; ``busiest``, those that the busiest rank sends or receives."""
+class SizedSchedule:
+    """A schedule for an array of so many ``bytes``; ``busiest``: those that one rank sends or receives."""
 
     schedule: Schedule
     collective: str
@@ -119,8 +119,8 @@ class Plan:
     busiest: int
 
     @classmethod
-    def of(cls, schedule: Schedule, width: int) -> Plan:
-        """The plan of a schedule whose elements have so many bytes."""
+    def of(cls, schedule: Schedule, width: int) -> SizedSchedule:
+        """A schedule whose elements have so many bytes."""
         return cls(schedule, *kind(schedule), whole_elements(schedule) * width, busiest(schedule) * width)
 
     @property
@@ -154,32 +154,32 @@ def busiest(schedule: Schedule) -> int:
     return int(max(np.bincount(t[end], moved, minlength=1).max() for end in ("src", "dst")))
 
 
-def largest_buffers(plans: list[Plan]) -> dict[str, int]:
-    """Elements that each buffer needs for all plans."""
-    names = dict.fromkeys(name for plan in plans for name in plan.schedule.buffers)
-    return {name: max(1, *(plan.totals().get(name, 0) for plan in plans)) for name in names}
+def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
+    """Elements that each buffer needs for all sizes."""
+    names = dict.fromkeys(name for sized in sizes for name in sized.schedule.buffers)
+    return {name: max(1, *(sized.totals().get(name, 0) for sized in sizes)) for name in names}
 
 
-def check_memory(ranks: Ranks, plans: list[Plan], width: int, protocols: Sequence[str] = ()) -> None:
-    """Refuse, on all ranks, plans that do not fit, of elements of so many bytes; collective.
+def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols: Sequence[str] = ()) -> None:
+    """Refuse, on all ranks, sizes that do not fit, of elements of so many bytes; collective.
 
     Of ``protocols`` those of kernels have memory where data arrive.
     """
-    elements = sum(largest_buffers(plans).values()) + max(plan.scratch(ranks.rank) for plan in plans)
+    elements = sum(largest_buffers(sizes).values()) + max(sized.scratch(ranks.rank) for sized in sizes)
     staging = [
-        staging_bytes(compile_plan(plan.schedule, protocol), ranks.rank, width)
+        staging_bytes(compile_plan(sized.schedule, protocol), ranks.rank, width)
         for protocol in set(protocols) & set(PROTOCOLS)
-        for plan in plans
+        for sized in sizes
     ]
     # All powers of two below the most are kept for those that follow. Blocks of expected values come on top.
     needed = elements * width + 2 * max(staging, default=0) + (1 << 27)
-    ranks.check_memory(needed, f"sizes: {max(plan.bytes for plan in plans)} bytes")
+    ranks.check_memory(needed, f"sizes: {max(sized.bytes for sized in sizes)} bytes")
 
 
 def check_and_time(
     ranks: Ranks,
     comm,
-    plan: Plan,
+    sized: SizedSchedule,
     work: Callable[[], Any],
     buffers: dict[str, Any],
     repeats: int,
@@ -190,16 +190,16 @@ def check_and_time(
     With ``graph`` also as `GRAPHED` calls of one CUDA graph, unless a barrier has to come between them.
     """
     dtype = str(next(iter(buffers.values())).dtype)
-    fill(comm, plan.schedule, buffers, dtype)
+    fill(comm, sized.schedule, buffers, dtype)
     work()
-    wrong = count_wrong(comm, plan.schedule, buffers, dtype)
+    wrong = count_wrong(comm, sized.schedule, buffers, dtype)
     for array in buffers.values():
         array[...] = 0
     _meet(comm)
-    times = _separate_times(ranks, comm, work, repeats) if plan.separate else timed(ranks, work, repeats)
-    algbw, busbw = plan.bandwidths(times["ms"] * 1e-3)
-    row = {"bytes": plan.bytes, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
-    if graph and not plan.separate:
+    times = _separate_times(ranks, comm, work, repeats) if sized.separate else timed(ranks, work, repeats)
+    algbw, busbw = sized.bandwidths(times["ms"] * 1e-3)
+    row = {"bytes": sized.bytes, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
+    if graph and not sized.separate:
         replay = comm.device.graph(lambda: [work() for _ in range(GRAPHED)])
         row["graph_us"] = timed(ranks, replay, repeats)["ms"] * 1e3 / GRAPHED
     return row
@@ -226,8 +226,7 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 
 def nccl_rows(
     ranks: Ranks,
-    plans: list[Plan],
-    largest: dict[str, int],
+    sizes: list[SizedSchedule],
     dtype: str,
     repeats: int,
     say: Callable,
@@ -236,22 +235,22 @@ def nccl_rows(
     """Rows of NCCL's own operation for sizes of equal shares, or None and why there are none; collective."""
     if not ranks.on_gpu:
         return None, "NCCL needs GPUs"
-    first = plans[0]
+    first = sizes[0]
     if not operation(first.schedule).in_place:
         return None, f"NCCL has no operation with the conditions of {first.schedule.name}"
     comm, why = ranks.open("nccl")
     if comm is None:
         return None, why
-    measured = []
+    measured, largest = [], largest_buffers(sizes)
     # Only the operation's own buffers: scratch is the schedule's.
     names = first.schedule.buffers[: 2 if first.collective == "all-to-all" else 1]
     buffers = {name: comm.allocate((largest[name],), dtype) for name in names}
-    for plan in plans:
-        cut = plan.collective in CUT_BY_RANK
-        if cut and np.ptp(plan.schedule.sizes[0][0].reshape(comm.size, -1).sum(axis=1)):
+    for sized in sizes:
+        cut = sized.collective in CUT_BY_RANK
+        if cut and np.ptp(sized.schedule.sizes[0][0].reshape(comm.size, -1).sum(axis=1)):
             continue
-        say(f"NCCL's own {plan.collective}, {plan.bytes} bytes")
-        parts = {name: buffers[name][: plan.totals()[name]] for name in names}
-        work = comm.own_collective(plan.collective, list(parts.values()), plan.root or 0)
-        measured.append(check_and_time(ranks, comm, plan, work, parts, repeats, graph))
+        say(f"NCCL's own {sized.collective}, {sized.bytes} bytes")
+        parts = {name: buffers[name][: sized.totals()[name]] for name in names}
+        work = comm.own_collective(sized.collective, list(parts.values()), sized.root or 0)
+        measured.append(check_and_time(ranks, comm, sized, work, parts, repeats, graph))
     return (measured, None) if measured else (None, "NCCL needs equal shares")

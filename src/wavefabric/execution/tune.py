@@ -12,29 +12,20 @@ import wavefabric
 from wavefabric.collectives.arguments import MOST_RANKS, whole
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.tuning import Choice, TunedCollective, TunedSize, Tuning
+from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError, show
 from wavefabric.exchange import Communicator
-from wavefabric.execution.measure import Ranks, check_options
+from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between
 from wavefabric.execution.timed_schedule import (
-    Plan,
+    SizedSchedule,
     check_and_time,
     check_memory,
     largest_buffers,
     values_of,
 )
-from wavefabric.execution.tune_candidates import build_choice, candidates, choices, left_out
-from wavefabric.execution.tune_predicted import (
-    Rows,
-    is_promising,
-    of_protocols,
-    plain,
-    predict,
-    promising,
-    rounded,
-)
+from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric import AnyFabric
 from wavefabric.system.progress import Progress
 
@@ -65,18 +56,39 @@ class TuningSearch:
     unavailable: dict[str, str]
 
 
+@dataclass(frozen=True)
+class TuningOptions:
+    """What `tune` predicts with, and how it measures.
+
+    Parameters
+    ----------
+    fabric, model
+        On which times are predicted, as by `wavefabric.fabric.cost`: of rounds as the schedule has them, or
+        between ranks as they are run. ``"kernel"`` predicts each protocol of kernels.
+    count : int, optional
+        Ranks of predictions alone; by default the GPUs of the fabric.
+    dtype, repeats
+        Of what is measured: element type, samples of each time.
+    within : float
+        Where there are predictions, candidates that are predicted to take more than so many times the fastest
+        are not measured. Protocols that the model says nothing of are measured where their algorithm is.
+    """
+
+    fabric: AnyFabric | None = None
+    model: str = "auto"
+    count: int | None = None
+    dtype: str = "float32"
+    repeats: int = 5
+    within: float = WITHIN
+
+
 def tune(
     collectives: Sequence[str] = ("all-reduce", "all-gather"),
     sizes: Sequence[int] = (),
     *,
-    fabric: AnyFabric | None = None,
-    model: str = "auto",
-    count: int | None = None,
     ranks: Ranks | None = None,
-    dtype: str = "float32",
-    repeats: int = 5,
-    within: float = WITHIN,
     progress: Progress | None = None,
+    **options: Any,
 ) -> TuningSearch:
     """The fastest algorithm of each collective operation and size: between ranks measured, else predicted.
 
@@ -87,19 +99,11 @@ def tune(
     sizes : sequence of int
         Bytes of the whole array; by default `PREDICTED_SIZES`, or between ranks `run_schedule.SIZES`, in
         steps of 4.
-    fabric, model
-        On which times are predicted, as by `wavefabric.fabric.cost`: of rounds as the schedule has them, or
-        between ranks as they are run. ``"kernel"`` predicts each protocol of kernels.
-    count : int, optional
-        Ranks of predictions alone; by default the GPUs of the fabric.
     ranks : Ranks, optional
         Who measures, on each of its transports with each of their protocols; data are checked to the bit.
         Collective.
-    dtype, repeats
-        Of what is measured: element type, samples of each time.
-    within : float
-        Where there are predictions, candidates that are predicted to take more than so many times the fastest
-        are not measured. Protocols that the model says nothing of are measured where their algorithm is.
+    **options
+        Those of `TuningOptions`.
 
     Raises
     ------
@@ -107,42 +111,43 @@ def tune(
         For unknown words, sizes that are no whole number of elements, a fabric of fewer GPUs (between ranks:
         of another number), no transport that can be used, or if no algorithm serves so many ranks.
     """
+    chosen = TuningOptions(**options)
     if ranks is not None:
-        values_of(dtype, ranks.size)  # refuses what cannot be checked
-        count = ranks.size
-        fabric = fabric_of_ranks(fabric, count)
-    elif fabric is None:
+        values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+        fabric = fabric_of_ranks(chosen.fabric, ranks.size)
+        chosen = replace(chosen, count=ranks.size, fabric=fabric)
+    elif chosen.fabric is None:
         raise InputError("fabric: none given; allowed: one, or ranks that measure")
-    check_options(repeats, sizes, 1 if ranks is None else np.dtype(dtype).itemsize)
-    if not within >= 1:
-        raise InputError(f"within: {within} given; allowed: from 1")
-    count = _check_count(count, fabric)
+    fabric, model = chosen.fabric, chosen.model
+    check_options(chosen.repeats, sizes, 1 if ranks is None else np.dtype(chosen.dtype).itemsize)
+    if not chosen.within >= 1:
+        raise InputError(f"within: {chosen.within} given; allowed: from 1")
+    count = _check_count(chosen.count, fabric)
     collectives = tuple(dict.fromkeys(collectives))
     _check_collectives(collectives, count)
-    sizes = sorted(set(sizes)) or _default_sizes(ranks)
+    ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
+    sizes = sorted(set(sizes)) or sizes_between(*ends)
     steps = _Steps(progress or Progress())
     try:
-        steps.start("candidates", sum(len(choices(each, count)) for each in collectives))
-        found = {each: candidates(each, count, ranks is not None, steps) for each in collectives}
-        rows, model = predict(found, sizes, fabric, model)
-        wrong: list[str] = []
-        tables, counts = _tables(rows), (0, 0)
+        steps.start("candidates", sum(len(pool.choices(each, count)) for each in collectives))
+        schedules = {each: pool.candidates(each, count, ranks is not None, steps) for each in collectives}
+        rows, model = pool.predict(schedules, sizes, fabric, model)
+        tables, counts, wrong = _tables(rows), (0, 0), []
         if ranks is not None:
-            chosen = ranks.control.bcast(promising(rows, within))  # round-off may differ between machines
-            tables, counts = _measure(ranks, rows, chosen, dtype, repeats, wrong, steps)
+            tables, counts, wrong = _measure(ranks, rows, chosen, steps)
     finally:
         steps.finish()
     unavailable = {} if ranks is None else ranks.unavailable
     if not tables:
         reasons = "; ".join([*wrong, *unavailable.values()])
         raise InputError(f"transports: none can be used ({reasons}); allowed: others")
-    measured = {} if ranks is None else {"dtype": dtype, "device": _device_words(ranks)}
-    predicted = {} if fabric is None else {"fabric": fabric.name, "model": model}
+    facts = {} if ranks is None else {"dtype": chosen.dtype, "device": _device_words(ranks)}
+    facts |= {} if fabric is None else {"fabric": fabric.name, "model": model}
     return TuningSearch(
-        Tuning(count, tuple(tables), **measured, **predicted, wavefabric=wavefabric.__version__),
+        Tuning(count, tuple(tables), **facts, wavefabric=wavefabric.__version__),
         counts,
-        within,
-        {name: why for each in collectives for name, why in left_out(each, count).items()},
+        chosen.within,
+        {name: why for each in collectives for name, why in pool.left_out(each, count).items()},
         tuple(wrong),
         unavailable,
     )
@@ -170,10 +175,6 @@ class _Steps:
         self._progress.finish()
 
 
-def _default_sizes(ranks: Ranks | None) -> list[int]:
-    return sizes_between(*(PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]))
-
-
 def _check_count(count: int | None, fabric: AnyFabric | None) -> int:
     if fabric is not None and fabric.ranks < 2:
         raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPU; allowed: 2 or more")
@@ -185,8 +186,8 @@ def _check_collectives(collectives: Sequence[str], count: int) -> None:
     for collective in collectives:
         if collective not in COLLECTIVES:
             raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
-        if not choices(collective, count):
-            raise InputError(next(iter(left_out(collective, count).values())))
+        if not pool.choices(collective, count):
+            raise InputError(next(iter(pool.left_out(collective, count).values())))
 
 
 def _device_words(ranks: Ranks) -> str:
@@ -196,13 +197,13 @@ def _device_words(ranks: Ranks) -> str:
     return machine.get("gpu") or f"{machine['cpu']}, {threads} thread{'s' if threads > 1 else ''} a rank"
 
 
-def _tables(rows: Rows, transport: str | None = None) -> list[TunedCollective]:
+def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
     """Candidates in order: what was measured by its time, then what was not."""
     tables: dict[str, list[TunedSize]] = {}
     for (collective, size), row in rows.items():
         if row:
             # Equal but for round-off: in the order of candidates.
-            order = sorted(row, key=lambda each: (each.measured_us is None, rounded(each)))
+            order = sorted(row, key=lambda each: (each.measured_us is None, pool.rounded(each)))
             tables.setdefault(collective, []).append(TunedSize(size, tuple(order)))
     return [TunedCollective(collective, tuple(sizes), transport) for collective, sizes in tables.items()]
 
@@ -211,45 +212,38 @@ def _tables(rows: Rows, transport: str | None = None) -> list[TunedCollective]:
 
 
 def _measure(
-    ranks: Ranks,
-    rows: Rows,
-    chosen: dict[tuple[str, int], set[Choice]],
-    dtype: str,
-    repeats: int,
-    wrong: list[str],
-    steps: _Steps,
-) -> tuple[list[TunedCollective], tuple[int, int]]:
-    """Tables of every transport, with the times of those chosen, and how many these are and could be.
-
-    ``wrong`` is told of wrong data.
-    """
-    width, tables, timed, possible = np.dtype(dtype).itemsize, [], 0, 0
-    plans = {
-        (collective, size, choice): Plan.of(
-            build_choice(choice, collective, ranks.size, size // width), width
+    ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, steps: _Steps
+) -> tuple[list[TunedCollective], tuple[int, int], list[str]]:
+    """Tables of every transport; how many times were measured, and how many could be; what is wrong."""
+    fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
+    width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
+    sized = {
+        (collective, size, choice): SizedSchedule.of(
+            pool.build_choice(choice, collective, ranks.size, size // width), width
         )
-        for (collective, size), row in chosen.items()
-        for choice in set(map(plain, row))
+        for (collective, size), row in fast.items()
+        for choice in set(map(pool.plain, row))
     }
-    check_memory(ranks, list(plans.values()), width)
-    largest, ranks.sample = largest_buffers(list(plans.values())), _SAMPLE
+    every = list(sized.values())
+    check_memory(ranks, every, width)
+    largest, ranks.sample = largest_buffers(every), _SAMPLE
     for comm in ranks.each():
-        protocols = _serving(ranks, comm, list(plans.values()), width)
-        own = {key: of_protocols(row, protocols) for key, row in rows.items()}
-        asked = [
+        protocols = _serving(ranks, comm, every, width)
+        own = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
+        wanted = [
             (*key, each.choice)
             for key, row in own.items()
             for each in row
-            if is_promising(each.choice, rows[key], chosen[key])
+            if pool.is_promising(each.choice, rows[key], fast[key])
         ]
-        steps.start(f"{transport_name(comm.transport)}", len(asked))
-        buffers = {name: comm.allocate((size,), dtype) for name, size in largest.items()}
+        steps.start(transport_name(comm.transport), len(wanted))
+        buffers = {name: comm.allocate((size,), chosen.dtype) for name, size in largest.items()}
         times, bad = {}, set()
-        for key in asked:
+        for key in wanted:
             collective, size, choice = key
             steps(f"{collective}, {size_words(size)}: {choice}")
-            plan = plans[collective, size, plain(choice)]
-            row = _time(ranks, comm, plan, choice.protocol, buffers, repeats)
+            each = sized[collective, size, pool.plain(choice)]
+            row = _time(ranks, comm, each, choice.protocol, buffers, chosen.repeats)
             times[key] = row["us"]
             if row["wrong"]:
                 bad.add(key)
@@ -264,19 +258,19 @@ def _measure(
             for key, row in own.items()
         }
         tables += _tables(measured, comm.transport)
-        timed, possible = timed + len(asked), possible + sum(map(len, own.values()))
+        timed, possible = timed + len(wanted), possible + sum(map(len, own.values()))
         del buffers
-    return tables, (timed, possible)
+    return tables, (timed, possible), wrong
 
 
-def _serving(ranks: Ranks, comm: Communicator, plans: list[Plan], width: int) -> list[str]:
+def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width: int) -> list[str]:
     """Protocols to be timed, more than auto where there are more; of others ``ranks`` is told why not."""
     serving = []
     for protocol in comm.protocols[1:]:
         why = comm.why_refused(protocol)
         try:
             if why is None and protocol in PROTOCOLS:
-                check_memory(ranks, plans, width, [protocol])
+                check_memory(ranks, sizes, width, [protocol])
         except InputError as error:
             why = str(error)
         if why is None:
@@ -287,11 +281,16 @@ def _serving(ranks: Ranks, comm: Communicator, plans: list[Plan], width: int) ->
 
 
 def _time(
-    ranks: Ranks, comm: Communicator, plan: Plan, protocol: str, buffers: dict[str, Any], repeats: int
+    ranks: Ranks,
+    comm: Communicator,
+    sized: SizedSchedule,
+    protocol: str,
+    buffers: dict[str, Any],
+    repeats: int,
 ) -> dict[str, Any]:
     """A row of `check_and_time`; the exchange and its memory are gone afterwards."""
-    own = {name: buffers[name] for name in plan.schedule.buffers}
-    exchange = comm.bind(plan.schedule, own, protocol)
-    row = check_and_time(ranks, comm, plan, exchange.run, own, repeats)
+    own = {name: buffers[name] for name in sized.schedule.buffers}
+    exchange = comm.bind(sized.schedule, own, protocol)
+    row = check_and_time(ranks, comm, sized, exchange.run, own, repeats)
     exchange.check()
     return row

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from wavefabric.errors import InputError
 
@@ -119,6 +121,46 @@ def write_text(path: str | Path, text: str, what: str, force: bool = False) -> P
     except OSError as error:
         raise InputError(unwritable(path, what, str(error.strerror))) from None
     return path
+
+
+def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
+    """JSON text: a key a line, and an entry a line of what is listed under the keys ``rows``, however deep.
+
+    What is listed may be any iterable of JSON values.
+
+    Examples
+    --------
+    >>> from wavefabric.files.output import json_rows
+    >>> print(json_rows({"ranks": 2, "pairs": [[0, 1], [1, 0]]}, ("pairs",)), end="")
+    {
+      "ranks": 2,
+      "pairs": [
+        [0, 1],
+        [1, 0]
+      ]
+    }
+    """
+    lines = [f"  {_dump(key)}: {_value(key, value, rows, 2)}" for key, value in content.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value(key: str, value: Any, rows: Collection[str], indent: int) -> str:
+    if key not in rows:
+        return _dump(value)
+    space = "\n" + " " * indent
+    entries = f",{space}  ".join(_entry(each, rows, indent + 2) for each in value)
+    return f"[{space}  {entries}{space}]" if entries else "[]"
+
+
+def _entry(value: Any, rows: Collection[str], indent: int) -> str:
+    if not isinstance(value, Mapping) or value.keys().isdisjoint(rows):
+        return _dump(value)
+    pairs = (f"{_dump(key)}: {_value(key, each, rows, indent)}" for key, each in value.items())
+    return "{" + ", ".join(pairs) + "}"
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def remove_partials(path: Path) -> None:

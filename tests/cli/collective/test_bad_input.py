@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from wavefabric.cli.collective.circuits import circuits_text
+from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.collectives import ring_all_gather, to_json
 from wavefabric.fabric import load
 from wavefabric.fabric.photonic.planning import plan_circuits

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wavefabric.cli.collective.algorithm import default_elements, whole_array
-from wavefabric.cli.collective.circuits import circuits_text, load_circuits
+from wavefabric.cli.collective.circuit_file import circuits_text, load_circuits
 from wavefabric.cli.common.parse import parse_sizes
 from wavefabric.collectives import from_json, load, ring_all_gather, save, verify
 from wavefabric.collectives.conditions import layout
@@ -148,12 +148,12 @@ def test_best_schedules_say_what_is_optimal_and_what_it_takes(command):
 
 @pytest.mark.parametrize(("routes", "most"), [("xy", 2), ("shortest:1", 1), ("shortest:4", 4)])
 def test_routes_of_best_schedules(command, monkeypatch, routes, most):
-    from wavefabric.cli.collective import optimal
+    from wavefabric.collectives import synthesis
 
     given = []
-    solve = optimal.synthesise
+    solve = synthesis.synthesise
     monkeypatch.setattr(
-        optimal, "synthesise", lambda made, over, **more: given.append(over) or solve(made, over, **more)
+        synthesis, "synthesise", lambda made, over, **more: given.append(over) or solve(made, over, **more)
     )
     told(command, "make", "optimal", "all-gather", "--fabric", "lightpath:2x3", "--routes", routes)
     assert max(len(ways) for ways in given[0].routes.values()) == most

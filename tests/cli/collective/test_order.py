@@ -154,7 +154,7 @@ def test_options_of_msccl_reach_the_file(command, tmp_path):
 
 
 def test_schedules_by_name_are_proved_once(command, monkeypatch, tmp_path):
-    from wavefabric.cli.collective.circuits import circuits_text, load_circuits
+    from wavefabric.cli.collective.circuit_file import circuits_text, load_circuits
     from wavefabric.collectives import verify
     from wavefabric.fabric import load
     from wavefabric.fabric.photonic.planning import plan_circuits

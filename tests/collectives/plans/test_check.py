@@ -11,7 +11,7 @@ from plan_cases import CASES, WAYS, everything, wrong_of_calls
 from plan_mutants import dropped, misplaced, renumbered, swapped, with_code
 
 from wavefabric.collectives import ScheduleError, build
-from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait
 from wavefabric.collectives.plans.plan import compile_plan
 
@@ -39,7 +39,7 @@ def plan_of(kind, way):
 def verdict(plan):
     """ "refused" by the checker, or else whether one interleaving gives "wrong" data or is "right"."""
     try:
-        check_plan(plan)
+        check_execution_plan(plan)
     except ScheduleError:
         return "refused"
     return "wrong" if wrong_of_calls(plan, random.Random(1).randrange, blocks=1, unit=100) else "right"
@@ -49,13 +49,13 @@ def verdict(plan):
 def test_every_plan_of_the_registry_is_accepted(ranks):
     for number, schedule in enumerate(everything(ranks)):
         for way in WAYS if ranks < 6 else (WAYS[number % len(WAYS)],):
-            check_plan(compile_plan(schedule, *way))
+            check_execution_plan(compile_plan(schedule, *way))
 
 
 @settings(max_examples=100, deadline=None)
 @given(schedule=CASES, way=st.sampled_from(WAYS))
 def test_every_plan_is_accepted(schedule, way):
-    check_plan(compile_plan(schedule, *way))
+    check_execution_plan(compile_plan(schedule, *way))
 
 
 # --- Faults -----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def gather(ranks=2):
 
 def refusal(plan):
     with pytest.raises(ScheduleError) as error:
-        check_plan(plan)
+        check_execution_plan(plan)
     return str(error.value)
 
 
@@ -142,7 +142,7 @@ def test_the_plan_that_messages_are_of():
     code = gather().instructions[0]
     assert [type(each).__name__ for each in code] == ["Signal", "Wait", "Move", "Signal", "Wait"]
     assert code[1] == Wait(((1, 1),))
-    check_plan(gather())
+    check_execution_plan(gather())
 
 
 def test_a_write_that_may_come_too_early():

@@ -10,7 +10,7 @@ from plan_mutants import misplaced, with_code
 
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans import moves as module
-from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.check_values import check_values
 from wavefabric.collectives.plans.moves import STAGING, Move
 from wavefabric.collectives.plans.order import Signal, Wait
@@ -19,7 +19,7 @@ from wavefabric.collectives.plans.plan import compile_plan
 
 def refusal(plan):
     with pytest.raises(ScheduleError) as error:
-        check_plan(plan)
+        check_execution_plan(plan)
     return str(error.value)
 
 
@@ -27,13 +27,13 @@ def refusal(plan):
 @given(schedule=verified(), way=st.sampled_from(WAYS), data=st.data())
 def test_a_wrong_place_is_refused_where_it_gives_wrong_data(schedule, way, data):
     plan = compile_plan(schedule, *way)
-    check_plan(plan)
+    check_execution_plan(plan)
     faulty = [each for _, each in misplaced(plan)]
     if not faulty:
         return
     plan = faulty[data.draw(st.integers(0, len(faulty) - 1))]
     try:
-        check_plan(plan)
+        check_execution_plan(plan)
     except ScheduleError:
         return
     assert wrong_of_calls(plan, lambda n: 0) == []
@@ -49,7 +49,7 @@ def test_a_wrong_place_is_refused_where_it_gives_wrong_data(schedule, way, data)
 def test_what_is_read_too_late_is_refused(rows, monkeypatch):
     """Ordered, but the wrong way round: moves joined where another overwrites their sources."""
     schedule = messages(rows)
-    check_plan(compile_plan(schedule))
+    check_execution_plan(compile_plan(schedule))
     monkeypatch.setattr(module, "_may_wait", lambda first, move, writes: first.rank == move.rank)
     message = refusal(compile_plan(schedule))
     assert message.startswith("messages: ")
@@ -78,7 +78,7 @@ def test_sums_in_another_order_are_refused(way):
     for order in ((0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1)):
         message = refusal(reordered(*order))
         assert message == "direct all-reduce: data[0] of rank 0 does not hold the schedule's sum at the end"
-    check_plan(reordered(1, 0, 2))  # a + b is b + a
+    check_execution_plan(reordered(1, 0, 2))  # a + b is b + a
 
 
 @pytest.mark.parametrize("way", WAYS[:3])

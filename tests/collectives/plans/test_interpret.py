@@ -10,7 +10,7 @@ from plan_cases import CASES, CHOICES, WAYS, everything, noise, verified, wrong_
 from plan_mutants import dropped, with_code
 
 from wavefabric.collectives import ScheduleError, build
-from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.interpret import Interpreter
 from wavefabric.collectives.plans.order import Wait
 from wavefabric.collectives.plans.plan import compile_plan
@@ -28,7 +28,7 @@ from wavefabric.collectives.plans.plan import compile_plan
 )
 def test_any_interleaving_gives_the_same_bits(schedule, way, choose, dtype, blocks, unit, seed):
     plan = compile_plan(schedule, *way)
-    check_plan(plan)
+    check_execution_plan(plan)
     assert wrong_of_calls(plan, choose, dtype, calls=3, blocks=blocks, unit=unit, seed=seed) == []
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from synthesis_cases import both_ways, check_links, fewest_steps
 
 from wavefabric.collectives import layout
-from wavefabric.collectives.synthesis import Links, least_steps
-from wavefabric.collectives.synthesis import links as link_search
+from wavefabric.collectives.synthesis import Links, least_steps, link_search
 from wavefabric.collectives.synthesis.bounds import link_bound, link_bounds, nearer_sets
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, distances, task

@@ -11,7 +11,7 @@ from synthesis_cases import check_circuits, fewest_rounds, grid
 
 from wavefabric.collectives import COLLECTIVES, kind, layout
 from wavefabric.collectives.synthesis import OpticalNetwork, Undecided, synthesise
-from wavefabric.collectives.synthesis.circuits import CircuitSearch
+from wavefabric.collectives.synthesis.circuit_search import CircuitSearch
 from wavefabric.errors import InputError
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from papers.training import data_parallel_step as module
 from wavefabric.exchange import solo
-from wavefabric.execution.measure import Ranks
+from wavefabric.execution.timing import Ranks
 from wavefabric.fabric import load
 from wavefabric.training.communication.times import Communication
 from wavefabric.training.gpu.device_model import DEVICES

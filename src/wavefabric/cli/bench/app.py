@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import typer
 
-from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.options import check_choice, check_range, from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
+from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.common.files import read_text
-from wavefabric.cli.common.options import changed, option, options
+from wavefabric.cli.common.options import changed, check_range, option, options
 from wavefabric.cli.common.parse import parse_shape
 from wavefabric.collectives import Schedule, from_json, verify
 from wavefabric.collectives.arguments import MOST_RANKS
@@ -95,8 +95,7 @@ def build_by_name(
     ranks = options.ranks if options.ranks is not None else fabric.ranks if fabric else None
     if ranks is None:
         raise InputError("--ranks: none given; allowed: a whole number from 1")
-    if ranks > MOST_RANKS:
-        raise InputError(f"--ranks: {ranks} given; allowed: 1 to {MOST_RANKS}")
+    check_range("--ranks", ranks, -math.inf, MOST_RANKS, f"1 to {MOST_RANKS}")
     if why := refusal(algorithm, collective, ranks, options, fabric):
         raise InputError(why)
     elements = default_elements(ranks, options.parts) if options.elements is None else options.elements

@@ -11,7 +11,7 @@ from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
-from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import STAGING, Move, Place, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruction, compile_plan
@@ -66,39 +66,33 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
     if len(words or ()) == 2:
         check_range("--ranks", count or None, 1, MOST_RANKS, f"1 to {MOST_RANKS} for an execution plan")
     schedule = schedule_from(words, algorithm, fabric)
-    if not 0 <= asked.rank < schedule.ranks:
-        raise InputError(f"--rank: {asked.rank} given; allowed: 0 to {schedule.ranks - 1}")
+    check_range("--rank", asked.rank, 0, schedule.ranks - 1, f"0 to {schedule.ranks - 1}")
     plan = compile_plan(schedule, asked.protocol, asked.rooms)
-    check_plan(plan)
+    check_execution_plan(plan)
     facts, written = plan_facts(plan), []
     if fabric is not None and asked.output is not None:
         element_bytes = array_bytes / whole_array(schedule)
         check_sizes(schedule, fabric, element_bytes)
         written.append(draw_timeline(plan, fabric, element_bytes, asked.output, force=asked.force))
+    code = [[instruction_facts(each, schedule.buffers) for each in own] for own in plan.instructions]
     if asked.as_json:
-        names = schedule.buffers
-        rows = [[instruction_facts(each, names) for each in code] for code in plan.instructions]
-        print_json({**facts, "instructions": rows, "written": written})
+        print_json({**facts, "instructions": code, "written": written})
         return
+    kept = "once" if plan.rooms == 1 else "twice, for one call after another"
     lines = [
         ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
         ("protocol", plan.protocol),
         ("moves", f"{facts['moves']} of the busiest rank, {schedule.rounds} rounds before"),
         ("signals", f"{facts['signals']} of the busiest rank"),
-        ("staging", f"{facts['arrivals']} elements of a rank, {_times(plan.rooms)}"),
+        ("staging", f"{facts['arrivals']} elements of a rank, {kept}"),
         ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
     ]
     console().print(pairs_table(lines))
-    rows = [
-        _cells(number, each, schedule.buffers) for number, each in enumerate(plan.instructions[asked.rank])
-    ]
+    shown = zip(plan.instructions[asked.rank], code[asked.rank], strict=True)
+    rows = [(str(number), *_cells(each, known)) for number, (each, known) in enumerate(shown)]
     columns = ("#", "|instruction", "elements", "<from", "<to")
     console().print(table(columns, rows, title=f"rank {asked.rank}"))
     print_written(written)
-
-
-def _times(rooms: int) -> str:
-    return "once" if rooms == 1 else "twice, for one call after another"
 
 
 def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
@@ -112,7 +106,7 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
         "rooms": plan.rooms,
         "moves": max(moves),
         "signals": max(sum(n for (src, _), n in plan.signals.items() if src == rank) for rank in ranks),
-        "arrivals": max(sum(a.size for a in plan.staging if a.rank == rank) for rank in ranks),
+        "arrivals": max(sum(a.size for a in plan.arrivals if a.rank == rank) for rank in ranks),
         "proved": True,
     }
 
@@ -139,23 +133,22 @@ def _place_facts(place: Place, buffers: Sequence[str]) -> dict[str, Any]:
     return {"rank": place.rank, "buffer": buffers[place.buffer], "first": place.first}
 
 
-def _cells(number: int, each: Instruction, buffers: Sequence[str]) -> Sequence[str]:
-    """A row of the table."""
+def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What the table says of an instruction and its facts."""
+    kind = known["instruction"]
     if isinstance(each, Move):
-        names = [
-            [_place_text(place, each, buffers) for place in places] for places in (each.sources, each.targets)
-        ]
-        return str(number), kind_of([each]), str(each.size), " + ".join(names[0]), "\n".join(names[1])
-    kind = type(each).__name__.lower()
+        sources, targets = (
+            [_place_text(place, each) for place in known[ends]] for ends in ("sources", "targets")
+        )
+        return kind_of([each]), str(each.size), " + ".join(sources), "\n".join(targets)
     if isinstance(each, Signal):
-        return str(number), kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)
-    if isinstance(each, Wait):
-        return str(number), kind, "", ", ".join(f"rank {rank} ({n})" for rank, n in each.signals), ""
-    return str(number), kind, "", "", ""
+        return kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)
+    signals = each.signals if isinstance(each, Wait) else ()
+    return kind, "", ", ".join(f"rank {rank} ({n})" for rank, n in signals), ""
 
 
-def _place_text(place: Place, move: Move, buffers: Sequence[str]) -> str:
-    where = "" if place.rank == move.rank else f"rank {place.rank}: "
-    if place.buffer == STAGING:
-        return f"{where}staging {-1 - place.key}"
-    return f"{where}{buffers[place.buffer]}[{place.first}:{place.first + move.size}]"
+def _place_text(place: dict[str, Any], move: Move) -> str:
+    where = "" if place["rank"] == move.rank else f"rank {place['rank']}: "
+    if "arrival" in place:
+        return f"{where}staging {place['arrival']}"
+    return f"{where}{place['buffer']}[{place['first']}:{place['first'] + move.size}]"

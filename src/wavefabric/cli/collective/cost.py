@@ -8,17 +8,8 @@ from typing import Any
 
 import typer
 
-from wavefabric.cli.collective.algorithm import (
-    AlgorithmOptions,
-    Fabric,
-    RankedAlgorithmOptions,
-    Words,
-    build_by_name,
-    grid_of,
-    refusal,
-    schedule_from,
-    whole_array,
-)
+from wavefabric.cli.collective import algorithm as source
+from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import CircuitOptions, FabricSetting, Order, make_setting
@@ -59,11 +50,11 @@ class CostOptions(OutputOptions):
 
 
 def command(
-    algorithm: RankedAlgorithmOptions,
+    algorithm: source.RankedAlgorithmOptions,
     circuit: CircuitOptions,
     asked: CostOptions,
-    words: Words = None,
-    fabric: Fabric = None,
+    words: source.Words = None,
+    fabric: source.Fabric = None,
     order: Order = None,
 ) -> None:
     """Time of a schedule on a fabric under a model, and of the least that any schedule needs.
@@ -110,8 +101,8 @@ def command(
 
 def _only(words: list[str] | None, algorithm: AlgorithmOptions, fabric: AnyFabric) -> dict[str, Costed]:
     """The one schedule of the command line, not costed yet."""
-    schedule = schedule_from(words, algorithm, fabric)
-    grid = grid_of(words[0], schedule.ranks, fabric) if words and algorithm.grid is None else None
+    schedule = source.schedule_from(words, algorithm, fabric)
+    grid = source.grid_of(words[0], schedule.ranks, fabric) if words and algorithm.grid is None else None
     return {schedule.name: Costed(schedule, schedule.name, grid)}
 
 
@@ -136,8 +127,8 @@ def _compared(
     pipelined = any(own.parts > 1 for _, own in chosen.values())
     costed = {}
     for word, (name, own) in chosen.items():
-        schedule = build_by_name(name, words[0], own, fabric)
-        grid = grid_of(name, schedule.ranks, fabric) if own.grid is None else None
+        schedule = source.build_by_name(name, words[0], own, fabric)
+        grid = source.grid_of(name, schedule.ranks, fabric) if own.grid is None else None
         # Whether a tree is pipelined is said where others are.
         tree = name in ("tree", "double-tree", "binomial") and pipelined and own.parts == 1
         costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid)
@@ -156,7 +147,7 @@ def _expanded(
     for name, algorithm in ALGORITHMS.items():
         if collective in algorithm.collectives and name not in listed:
             ranks = options.ranks or fabric.ranks
-            if why := refusal(name, collective, ranks, _usable(name, options), fabric):
+            if why := source.refusal(name, collective, ranks, _usable(name, options), fabric):
                 left_out[name] = why
             else:
                 accepted.append(name)
@@ -186,7 +177,7 @@ def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -
 
 def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostOptions) -> Costed:
     """With its costs of all sizes, under one order and one plan of circuits."""
-    schedule, elements = each.schedule, whole_array(each.schedule)
+    schedule, elements = each.schedule, source.whole_array(each.schedule)
     # The order is that of the largest size, where links count most.
     fabric, order = setting.in_order(schedule, max(sizes) / elements, asked.model)
     options: dict[str, Any] = {}

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import typer
 
-from wavefabric.cli.collective.algorithm import (
-    Fabric,
-    RankedAlgorithmOptions,
-    Words,
-    schedule_from,
-    whole_array,
-)
+from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.setting import DrawnCircuitOptions, Order, make_setting, order_text
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.options import OutputOptions, check_range, option, options
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
@@ -39,11 +34,11 @@ class DrawOptions(OutputOptions):
 
 
 def command(
-    algorithm: RankedAlgorithmOptions,
+    algorithm: source.RankedAlgorithmOptions,
     circuit: DrawnCircuitOptions,
     asked: DrawOptions,
-    words: Words = None,
-    fabric: Fabric = None,
+    words: source.Words = None,
+    fabric: source.Fabric = None,
     order: Order = None,
 ) -> None:
     """Draw a schedule on its fabric: circuits over the tiles, or loads of links and when each transfer runs.
@@ -60,16 +55,15 @@ def command(
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
     check_target(output, asked.force, pictures.ENDINGS, inputs=words or ())
-    if most is not None and most < 1:
-        raise InputError(f"--rounds: {most} given; allowed: 1 or more")
+    check_range("--rounds", most, 1, math.inf, "1 or more")
     array_bytes = parse_size(asked.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)
     if most is not None and not isinstance(setting.fabric, PhotonicFabric):
         given = f"{most} given with electrical {setting.fabric.name}"
         raise InputError(f"--rounds: {given}; allowed: with photonic ones")
-    schedule = schedule_from(words, algorithm, setting.fabric)
-    element_bytes = array_bytes / whole_array(schedule)
+    schedule = source.schedule_from(words, algorithm, setting.fabric)
+    element_bytes = array_bytes / source.whole_array(schedule)
     ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
     progress = make_progress(asked.quiet or asked.as_json)
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
-from wavefabric.cli.collective.circuits import circuits_text
+from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, changed, option, options
 from wavefabric.cli.common.show import conclude

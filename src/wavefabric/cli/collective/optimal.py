@@ -12,23 +12,16 @@ from typing import Any
 import typer
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
-from wavefabric.cli.collective.circuits import circuits_text
+from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import StatusLine, print_json
+from wavefabric.collectives import synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.synthesis import (
-    Links,
-    OpticalNetwork,
-    Synthesis,
-    Undecided,
-    decide_links,
-    least_steps,
-    synthesise,
-)
 from wavefabric.collectives.synthesis.deadline import OutOfTime
+from wavefabric.collectives.synthesis.search import counted
 from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
@@ -39,6 +32,7 @@ from wavefabric.units import time_words
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
+Network = synthesis.OpticalNetwork | synthesis.Links
 #: Seconds to make and check the plan of a circuit, with room for a busy machine.
 _PLAN = 1e-4
 #: Chunks of all ranks together, beyond which a question takes too long to be put.
@@ -88,7 +82,7 @@ def optimal(
     show_made(answer.schedule, output, asked, more_lines=lines, more_facts=facts, more_files=files)
 
 
-def links_of(fabric: Fabric) -> Links:
+def links_of(fabric: Fabric) -> synthesis.Links:
     """Chunks a round over each link of GPUs that are joined directly, the slowest link carrying one.
 
     Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
@@ -102,7 +96,7 @@ def links_of(fabric: Fabric) -> Links:
         given = f"{fabric.name} has switches alone"
         raise InputError(f"--fabric: {given}; allowed: GPUs that are linked directly")
     least = min(width.values())
-    return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
+    return synthesis.Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
 def _wanted(
@@ -133,8 +127,8 @@ def _wanted(
 
 
 def _solve(
-    wanted: Layout, connections: OpticalNetwork | Links, solver: SolverOptions, begun: float, quiet: bool
-) -> Synthesis | str:
+    wanted: Layout, connections: Network, solver: SolverOptions, begun: float, quiet: bool
+) -> synthesis.Synthesis | str:
     """Ask the solver; on a terminal a line says what it tries.
 
     The limit counts from `begun`, and leaves time for the plan of the circuits.
@@ -144,17 +138,17 @@ def _solve(
         raise solver.too_short()
     try:
         with StatusLine(quiet) as say:
-            if not isinstance(connections, Links):
+            if not isinstance(connections, synthesis.Links):
                 left -= min(left / 4, _PLAN * len(wanted.post))
-                return synthesise(wanted, connections, time_limit=left, progress=say)
+                return synthesis.synthesise(wanted, connections, time_limit=left, progress=say)
             if solver.steps is None:
-                return least_steps(wanted, connections, time_limit=left, progress=say)
-            return decide_links(
+                return synthesis.least_steps(wanted, connections, time_limit=left, progress=say)
+            return synthesis.decide_links(
                 wanted, connections, solver.steps, rounds=solver.rounds, time_limit=left, progress=say
             )
-    except Undecided as error:
+    except synthesis.Undecided as error:
         limit = f"--time-limit: {solver.seconds:g} s"
-        raise Undecided(str(error).replace("time_limit:", limit, 1)) from None
+        raise synthesis.Undecided(str(error).replace("time_limit:", limit, 1)) from None
 
 
 def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: bool) -> typer.Exit:
@@ -171,7 +165,7 @@ def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: boo
 
 
 def _about(
-    answer: Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
+    answer: synthesis.Synthesis, fabric: AnyFabric, size: int, pieces: int | None, circuits: Path | None
 ) -> tuple[list[tuple[str, str]], dict[str, Any], dict[Path, str]]:
     """Lines of the table, facts for JSON, and further files, on a schedule that was found."""
     names = ("lower_bound", "optimal", "why", "status", "seconds")
@@ -180,7 +174,7 @@ def _about(
     if answer.rounds_of_steps:
         facts["rounds_of_steps"] = answer.rounds_of_steps
     lines = [
-        ("lower bound", _count(answer.lower_bound, "round")),
+        ("lower bound", counted(answer.lower_bound, "round")),
         ("optimum", _optimum(answer, fabric, pieces)),
     ]
     files, options, found = {}, {}, []
@@ -201,20 +195,16 @@ def _about(
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *found], facts, files
 
 
-def _optimum(answer: Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
+def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
     """What is optimal, or best so far, and why, in words."""
     best = "optimal" if answer.optimal else "not proved optimal"
     if getattr(fabric, "switches", ()):
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):
         best += " in each half"
-    steps = f"{_count(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
-    for_pieces = "" if pieces is None else f" for {_count(pieces, 'piece')}"
-    return f"{best}: {steps}{_count(answer.rounds, 'round')}{for_pieces}; {answer.why}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+    steps = f"{counted(len(answer.rounds_of_steps), 'step')}, " if answer.rounds_of_steps else ""
+    for_pieces = "" if pieces is None else f" for {counted(pieces, 'piece')}"
+    return f"{best}: {steps}{counted(answer.rounds, 'round')}{for_pieces}; {answer.why}"
 
 
 #: Most shortest routes of a pair, and how many there are by default.
@@ -260,8 +250,7 @@ class SolverOptions:
         """Refuse what no fabric allows."""
         if self.fabric is None:
             raise InputError("--fabric: none given with optimal; allowed: such as lightpath:2x4, or a file")
-        if not (math.isfinite(self.seconds) and 0 < self.seconds <= 1e6):
-            raise InputError(f"--time-limit: {self.seconds} given; allowed: seconds above 0")
+        check_range("--time-limit", self.seconds, math.ulp(0.0), 1e6, "seconds above 0")
         refuse(changed(algorithm, "radix", "grid"), "with optimal", "without")
         for name in ("steps", "rounds"):
             check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")

@@ -9,9 +9,9 @@ from typing import Any
 
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, Words, build_by_name, schedule_from
 from wavefabric.cli.collective.setting import CircuitOptions, Order, make_setting
-from wavefabric.cli.common.measure import MeasureOptions, RankSession, check_free
 from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
+from wavefabric.cli.common.rank_session import MeasureOptions, RankSession, check_free
 from wavefabric.cli.common.ranks import is_rank_zero, on_ranks
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.conditions import whole_elements
@@ -103,7 +103,7 @@ def command(
         element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
         predicted, _ = setting.in_order(example, element_bytes, asked.model)
     with RankSession(replace(who, ranks=ranks), asked.as_json) as job:
-        measured = job.ranks, schedule, sizes, asked.dtype, who.repeats, predicted, asked.nccl, job.say
-        chosen = {"protocols": protocols, "blocks": asked.blocks, "graph": asked.graph}
-        result = module.run(*measured, model=asked.model, **chosen)
+        same = {name: getattr(asked, name) for name in ("dtype", "model", "nccl", "blocks", "graph")}
+        chosen = {"repeats": who.repeats, "fabric": predicted, "protocols": protocols}
+        result = module.run(job.ranks, schedule, sizes, job.say, **same, **chosen)
         job.show(module, result, asked.output, plot)

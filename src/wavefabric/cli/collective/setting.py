@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli.collective.circuits import load_circuits
+from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.common.circuits import PANEL, PlanningOptions
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, check_seed, option, options, refuse

@@ -8,7 +8,6 @@ from typing import Any
 
 from wavefabric.cli.collective.algorithm import Fabric
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
-from wavefabric.cli.common.measure import MeasureOptions, RankSession
 from wavefabric.cli.common.options import (
     OutputOptions,
     changed,
@@ -20,6 +19,7 @@ from wavefabric.cli.common.options import (
 )
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_list, parse_sizes
 from wavefabric.cli.common.progress import make_progress
+from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import conclude, console
 from wavefabric.collectives.conditions import COLLECTIVES

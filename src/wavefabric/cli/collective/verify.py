@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.collective.algorithm import read_proved
-from wavefabric.cli.collective.circuits import load_circuits
+from wavefabric.cli.collective.circuit_file import load_circuits
 from wavefabric.cli.collective.facts import (
     circuit_facts,
     circuit_notes,

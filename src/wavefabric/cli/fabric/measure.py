@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from wavefabric.cli.common.files import check_target
-from wavefabric.cli.common.measure import MeasureOptions, RankSession
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes
+from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,10 +45,9 @@ def direct(
     Sums are taken in rank order, ((x₀ + x₁) + x₂) + …, in ``scratch``, in rounds of local transfers.
     """
     name = f"direct {collective}"
-    if collective == "all-reduce":
-        return recursive_exchange(collective, ranks, elements, pieces, name=name, groups=(ranks,))
-    if collective in ("all-gather", "reduce-scatter"):
-        return recursive(collective, ranks, elements, pieces, name=name, groups=(ranks,))
+    if collective in ("all-reduce", "all-gather", "reduce-scatter"):
+        by = recursive_exchange if collective == "all-reduce" else recursive
+        return replace(by(collective, ranks, elements, pieces, groups=(ranks,)), name=name)
     conditions = layout(collective, ranks, elements, pieces, root)
     other = (root + 1 + np.arange(ranks - 1)) % ranks
     if collective == "all-to-all":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -34,7 +35,6 @@ def recursive(
     pieces: int = 1,
     radix: int = 2,
     *,
-    name: str | None = None,
     groups: tuple[int, ...] | None = None,
 ) -> Schedule:
     """All-gather, reduce-scatter or all-reduce in groups of at most `radix` ranks, groups of groups, ….
@@ -50,7 +50,7 @@ def recursive(
         parts, sizes, first = _reduce_scatter(conditions.sizes[0], pieces, groups)
     if collective != "reduce-scatter":
         parts += _all_gather(ranks, pieces, groups, first)
-    return assemble(name or f"recursive {collective}, radix {radix}", conditions, parts, sizes)
+    return assemble(f"recursive {collective}, radix {radix}", conditions, parts, sizes)
 
 
 def recursive_exchange(
@@ -60,7 +60,6 @@ def recursive_exchange(
     pieces: int = 1,
     radix: int = 2,
     *,
-    name: str | None = None,
     groups: tuple[int, ...] | None = None,
     order: np.ndarray | None = None,
 ) -> Schedule:
@@ -85,7 +84,7 @@ def recursive_exchange(
         stride *= factor
     slots = max(groups, default=1) - 1
     sizes = np.tile(conditions.sizes[0], (1, slots)) if slots else None
-    return assemble(name or f"recursive-exchange all-reduce, radix {radix}", conditions, parts, sizes)
+    return assemble(f"recursive-exchange all-reduce, radix {radix}", conditions, parts, sizes)
 
 
 def squares(
@@ -105,8 +104,8 @@ def squares(
     position = np.arange(ranks)
     order = sum(((position >> b & 1) * w for b, w in enumerate(weights)), np.zeros_like(position))
     groups = (4, *(2 for _ in weights[2:]))
-    name = "squares all-reduce"
-    return recursive_exchange(collective, ranks, elements, pieces, name=name, groups=groups, order=order)
+    made = recursive_exchange(collective, ranks, elements, pieces, groups=groups, order=order)
+    return replace(made, name="squares all-reduce")
 
 
 def sums_in_order(first: int, rank, digit, factor: int, base: int, chunk, count: int) -> list[np.ndarray]:

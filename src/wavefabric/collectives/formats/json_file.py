@@ -13,9 +13,9 @@ import numpy as np
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
-from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE, parse_json, read_text
-from wavefabric.files.output import write_text
+from wavefabric.errors import InputError, show
+from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_text
+from wavefabric.files.output import json_rows, write_text
 
 FORMAT, VERSION = "wavefabric schedule", 1
 #: More origins than this are written as hexadecimal text.
@@ -41,7 +41,16 @@ def to_json(schedule: Schedule) -> str:
     True
     """
     check_structure(schedule)
-    return "\n".join(_lines(schedule)) + "\n"
+    content: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    content |= {"name": schedule.name, "ranks": schedule.ranks}
+    content |= {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
+    content["buffers"] = [
+        {"name": name, "sizes": sizes.tolist()}
+        for name, sizes in zip(schedule.buffers, schedule.sizes, strict=True)
+    ]
+    content["transfers"] = _transfers(schedule)
+    content |= {"pre": _held(schedule, schedule.pre), "post": _held(schedule, schedule.post)}
+    return json_rows(content, ("buffers", "transfers", "pre", "post"))
 
 
 def from_json(text: str) -> Schedule:
@@ -49,124 +58,7 @@ def from_json(text: str) -> Schedule:
 
     `InputError`, in one line: which key, what was given, what is allowed.
     """
-    return _schedule(parse_json(text, "schedule", "whole numbers"))
-
-
-def load(path: str | Path) -> Schedule:
-    """Read a schedule from a JSON file; `InputError` as of `from_json`, the path in front."""
-    text = read_text(path, "schedule", MOST_SCHEDULE)
-    try:
-        return from_json(text)
-    except InputError as error:
-        raise type(error)(f"{path}: {error}") from None
-
-
-def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
-    """Write a schedule to a JSON file, whole or not at all.
-
-    `InputError` if it exists (without `force`), is a folder, or cannot be written.
-    """
-    return write_text(path, to_json(schedule), "schedule", force)
-
-
-def _lines(schedule: Schedule) -> Iterator[str]:
-    """One line a transfer, a buffer, or a chunk held."""
-    names = [json.dumps(name, ensure_ascii=False) for name in schedule.buffers]
-    yield "{"
-    yield f'  "format": "{FORMAT}",'
-    yield f'  "version": {VERSION},'
-    yield f'  "name": {json.dumps(schedule.name, ensure_ascii=False)},'
-    yield f'  "ranks": {schedule.ranks},'
-    if schedule.msccl is not None:
-        yield f'  "msccl": {json.dumps(vars(schedule.msccl))},'
-    lists = {
-        "buffers": [
-            f'{{"name": {name}, "sizes": {json.dumps(sizes.tolist())}}}'
-            for name, sizes in zip(names, schedule.sizes, strict=True)
-        ],
-        "transfers": [_transfer(row, names) for row in schedule.transfers.tolist()],
-        "pre": _held(schedule.pre, names, schedule.ranks),
-        "post": _held(schedule.post, names, schedule.ranks),
-    }
-    for key, lines in lists.items():
-        content = "\n    " + ",\n    ".join(lines) + "\n  " if lines else ""
-        yield f'  "{key}": [{content}]' + ("," if key != "post" else "")
-    yield "}"
-
-
-def _transfer(row: tuple, names: list[str]) -> str:
-    round_, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, reduce = row
-    source = f"[{src}, {names[src_buffer]}, {src_chunk}]"
-    target = f"[{dst}, {names[dst_buffer]}, {dst_chunk}]"
-    more = f', "count": {count}' if count != 1 else ""
-    more += ', "reduce": true' if reduce else ""
-    return f'{{"round": {round_}, "src": {source}, "dst": {target}{more}}}'
-
-
-def _held(held: Holdings, names: list[str], ranks: int) -> list[str]:
-    return [
-        f'{{"at": [{rank}, {names[buffer]}, {chunk}], "item": {item}, "origins": {_origins(mask, ranks)}}}'
-        for (rank, buffer, chunk), (item, mask) in sorted(held.items())
-    ]
-
-
-def _origins(mask: int, ranks: int) -> str:
-    if mask.bit_count() == ranks > 1:
-        return '"all"'
-    if mask.bit_count() > _LISTED:
-        return f'"{mask:#x}"'
-    return str([rank for rank in range(mask.bit_length()) if mask >> rank & 1])
-
-
-def _refuse(key: str, given: Any, allowed: str):
-    _refuse_text(key, _shown(given), allowed)
-
-
-def _refuse_text(key: str, given: str, allowed: str):
-    raise InputError(f"{key}: {given}; allowed: {allowed}")
-
-
-def _shown(given: Any) -> str:
-    """JSON in ASCII, cut to the length of a line."""
-    try:
-        text = json.dumps(given)
-    except (ValueError, RecursionError):
-        return "a value too large to show"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
-    allowed = ", ".join(needed + more)
-    if not isinstance(value, dict):
-        _refuse(where, value, f"an object with the keys {allowed}")
-    for key in value:
-        if key not in needed and key not in more:
-            _refuse_text(where, f"unknown key {_shown(key)}", allowed)
-    for key in needed:
-        if key not in value:
-            _refuse_text(where, f'no key "{key}"', allowed)
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not is_name(value):
-        _refuse(key, value, NAMES)
-    return value
-
-
-def _whole(key: str, value: Any, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:
-        _refuse(key, value, f"whole numbers from {low} to {high}" if high >= low else "nothing")
-    return value
-
-
-def _list(key: str, value: Any) -> list:
-    if not isinstance(value, list):
-        _refuse(key, value, "a list")
-    return value
-
-
-def _schedule(content: Any) -> Schedule:
-    """The schedule of a parsed JSON file."""
+    content = parse_json(text, "schedule", "whole numbers")
     keys = ("format", "version", "name", "ranks", "buffers", "transfers", "pre", "post")
     if isinstance(content, dict):  # of another format or version, nothing else can be judged
         for key, value in (("format", FORMAT), ("version", VERSION)):
@@ -195,6 +87,82 @@ def _schedule(content: Any) -> Schedule:
     )
     check_structure(schedule)
     return schedule
+
+
+def load(path: str | Path) -> Schedule:
+    """Read a schedule from a JSON file; `InputError` as of `from_json`, the path in front."""
+    text = read_text(path, "schedule", MOST_SCHEDULE)
+    with naming(path):
+        return from_json(text)
+
+
+def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
+    """Write a schedule to a JSON file, whole or not at all.
+
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, to_json(schedule), "schedule", force)
+
+
+def _transfers(schedule: Schedule) -> Iterator[dict[str, Any]]:
+    names = schedule.buffers
+    for row in schedule.transfers.tolist():
+        round_, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, reduce = row
+        ends = {"src": [src, names[src_buffer], src_chunk], "dst": [dst, names[dst_buffer], dst_chunk]}
+        more = ({"count": count} if count != 1 else {}) | ({"reduce": True} if reduce else {})
+        yield {"round": round_, **ends, **more}
+
+
+def _held(schedule: Schedule, held: Holdings) -> Iterator[dict[str, Any]]:
+    for (rank, buffer, chunk), (item, mask) in sorted(held.items()):
+        at = [rank, schedule.buffers[buffer], chunk]
+        yield {"at": at, "item": item, "origins": _origins(mask, schedule.ranks)}
+
+
+def _origins(mask: int, ranks: int) -> str | list[int]:
+    if mask.bit_count() == ranks > 1:
+        return "all"
+    if mask.bit_count() > _LISTED:
+        return f"{mask:#x}"
+    return [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
+
+
+def _refuse(key: str, given: Any, allowed: str):
+    _refuse_text(key, show(given), allowed)
+
+
+def _refuse_text(key: str, given: str, allowed: str):
+    raise InputError(f"{key}: {given}; allowed: {allowed}")
+
+
+def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+    allowed = ", ".join(needed + more)
+    if not isinstance(value, dict):
+        _refuse(where, value, f"an object with the keys {allowed}")
+    for key in value:
+        if key not in needed and key not in more:
+            _refuse_text(where, f"unknown key {show(key)}", allowed)
+    for key in needed:
+        if key not in value:
+            _refuse_text(where, f'no key "{key}"', allowed)
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not is_name(value):
+        _refuse(key, value, NAMES)
+    return value
+
+
+def _whole(key: str, value: Any, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:
+        _refuse(key, value, f"whole numbers from {low} to {high}" if high >= low else "nothing")
+    return value
+
+
+def _list(key: str, value: Any) -> list:
+    if not isinstance(value, list):
+        _refuse(key, value, "a list")
+    return value
 
 
 def _msccl(value: Any) -> MscclOrigin:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
@@ -25,8 +24,6 @@ class _Table(BaseModel):
 
 
 class ChoiceTable(_Table):
-    """An algorithm and its options, and the protocol that runs it."""
-
     algorithm: StrictStr
     radix: _Count | None = None
     pieces: _Count = 1
@@ -34,15 +31,11 @@ class ChoiceTable(_Table):
 
 
 class TimedChoiceTable(ChoiceTable):
-    """A candidate and its times."""
-
     predicted_us: _Microseconds | None = None
     measured_us: _Microseconds | None = None
 
 
 class TunedSizeTable(_Table):
-    """One size."""
-
     bytes: _Count
     choice: ChoiceTable
     predicted_us: _Microseconds | None = None
@@ -51,16 +44,12 @@ class TunedSizeTable(_Table):
 
 
 class TunedCollectiveTable(_Table):
-    """One collective operation on one transport."""
-
     collective: StrictStr
     transport: StrictStr | None = None
     sizes: list[TunedSizeTable]
 
 
 class TuningTable(_Table):
-    """A tuning."""
-
     format: Literal["wavefabric tuning"]
     version: Literal[1]
     ranks: Annotated[StrictInt, Field(ge=1, le=MOST_RANKS)]
@@ -91,32 +80,3 @@ def from_text(text: str) -> dict[str, Any]:
     except ValidationError as error:
         raise InputError(one_line(error, TuningTable)) from None
     return table.model_dump(exclude={"format", "version"})
-
-
-def to_text(head: dict[str, Any], tables: Sequence[dict[str, Any]]) -> str:
-    """JSON text of a tuning, one candidate a line."""
-    lines = ["{"]
-    for key, value in ({"format": FORMAT, "version": VERSION} | head).items():
-        lines.append(f"  {_dump(key)}: {_dump(value)},")
-    return "\n".join([*lines, f'  "tables": {_list(map(_table, tables), 4)}', "}"]) + "\n"
-
-
-def _table(table: dict[str, Any]) -> str:
-    head = f'{{"collective": {_dump(table["collective"])}, "transport": {_dump(table["transport"])}'
-    return f'{head}, "sizes": {_list(map(_size, table["sizes"]), 6)}}}'
-
-
-def _size(row: dict[str, Any]) -> str:
-    head = ", ".join(f"{_dump(key)}: {_dump(value)}" for key, value in row.items() if key != "candidates")
-    return f'{{{head}, "candidates": {_list(map(_dump, row["candidates"]), 8)}}}'
-
-
-def _list(items, indent: int) -> str:
-    """Items on lines of their own."""
-    found = list(items)
-    space = " " * indent
-    return f"[\n{space}" + f",\n{space}".join(found) + f"\n{space[2:]}]" if found else "[]"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

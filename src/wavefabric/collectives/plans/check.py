@@ -20,7 +20,7 @@ from wavefabric.collectives.structure import ScheduleError
 CALLS = 4
 
 
-def check_plan(plan: ExecutionPlan) -> None:
+def check_execution_plan(plan: ExecutionPlan) -> None:
     """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
 
     Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers,

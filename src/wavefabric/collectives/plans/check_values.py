@@ -33,7 +33,7 @@ class _Values:
 
 
 def check_values(plan: ExecutionPlan) -> None:
-    """Compare what a plan that `check_plan` accepts leaves with what its schedule does.
+    """Compare what a plan that `check_execution_plan` accepts leaves with what its schedule does.
 
     Raises
     ------

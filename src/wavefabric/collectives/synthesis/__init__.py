@@ -1,7 +1,7 @@
 """Schedules of fewest rounds, found and proved by bounds, known schedules and solvers.
 
-`circuits` and `links` say what an optical and an electrical network can carry; the rest serves both. Imports
-the schedule, its conditions and its proof; no fabric.
+`circuit_search` and `link_search` say what an optical and an electrical network can carry; the rest serves
+both. Imports the schedule, its conditions and its proof; no fabric.
 """
 
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 
 import numpy as np
@@ -101,15 +102,13 @@ def link_bounds(demand: Demand, links: Links, until: float) -> tuple[Bound, Boun
     """Bounds of steps, by distance, and of rounds, by what cuts and all links together carry; by `until`."""
     hops = distances(demand.ranks, links.usable)
     farthest, stop = NOTHING, clock.Deadline(until)
-    try:
+    with suppress(clock.OutOfTime):
         for have, need in dict.fromkeys((c.have, c.need) for c in demand.chunks if c.need):
             stop.check()
             hop = _nearest(hops, have, need)
             if max(hop) > farthest[0]:
                 rank = sorted(need)[hop.index(max(hop))]
                 farthest = max(hop), f"rank {rank} is {max(hop)} links away from what it needs"
-    except clock.OutOfTime:
-        pass
     together = link_bound(demand, links.capacity, links.groups, hops, until)
     sets = nearer_sets(hops, links.capacity) if clock.now() < until else []
     cuts = cut_bound(demand, links.capacity, links.groups, until=until, sets=sets)
@@ -135,15 +134,13 @@ def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
     at which there is none of them but farther ones are. Chunks not looked at by `until` are left out.
     """
     uses, stop = 0, clock.Deadline(until)
-    try:
+    with suppress(clock.OutOfTime):
         for (have, need), count in Counter((c.have, c.need) for c in demand.chunks if c.need).items():
             stop.check()
             far = Counter(_nearest(hops, have, need))
             if max(far) >= FAR:
                 return FAR * FAR
             uses += count * (len(need) + max(far) - len(far))
-    except clock.OutOfTime:
-        pass
     return uses
 
 

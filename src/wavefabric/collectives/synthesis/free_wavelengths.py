@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.problem import Edge, OpticalNetwork
-from wavefabric.collectives.synthesis.search import Way
+from wavefabric.collectives.synthesis.search import Lightpath
 
 #: Numbers of edges, and tiles.
 Route = tuple[tuple[int, ...], tuple[int, ...]]
@@ -92,7 +92,7 @@ class FreeWavelengths:
 
     def take(
         self, src: int, dst: int, wavelengths: int = -1, routes: Sequence[Route] | None = None
-    ) -> Way | None:
+    ) -> Lightpath | None:
         """Set up a circuit on the first of the wavelengths (as bits) and routes that are free."""
         if not (self.sends[src] and self.receives[dst]):
             return None

@@ -11,10 +11,10 @@ from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import ChunkDemand, Demand, Move
 from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
-from wavefabric.collectives.synthesis.search import MovePlan, Way, ordered_plan
+from wavefabric.collectives.synthesis.search import Lightpath, Solution, ordered_solution
 
 
-def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[MovePlan]:
+def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[Solution]:
     """Schedules, the promising ones first; `OutOfTime` when their deadline has passed."""
     greedy_attempts = max(1, 4000 // (demand.ranks * len(demand.chunks) + 1))
     tries = [
@@ -23,10 +23,10 @@ def known(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Iterator[MovePl
         lambda: ring(demand, net, stop),
         *(lambda seed=seed: greedy(demand, net, seed, stop) for seed in range(min(12, greedy_attempts))),
     ]
-    yield from (plan for attempt in tries if (plan := attempt()) is not None)
+    yield from (solution for attempt in tries if (solution := attempt()) is not None)
 
 
-def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> MovePlan | None:
+def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:
     """Every chunk straight from a rank that has it before, in the fewest rounds that lasers allow.
 
     Circuits are edges between sources and destinations: their colouring gives each a round and a wavelength.
@@ -54,21 +54,21 @@ def direct(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Mov
 
 def _set_up(
     net: RoutedNetwork, circuits: Iterable[tuple[Move, int]], method: str, stop: Deadline
-) -> MovePlan | None:
-    """The plan of moves, each on the first of some wavelengths (as bits) that is free; None if none is."""
+) -> Solution | None:
+    """Moves as a solution, each on the first of some wavelengths (as bits) that is free; None if none is."""
     free: dict[int, FreeWavelengths] = defaultdict(lambda: FreeWavelengths(net))
-    ways: dict[Move, Way] = {}
+    lightpaths: dict[Move, Lightpath] = {}
     for move, wavelengths in circuits:
         stop.check()
         r, _, s, d = move
-        way = free[r].take(s, d, wavelengths)
-        if way is None:
+        lightpath = free[r].take(s, d, wavelengths)
+        if lightpath is None:
             return None
-        ways[move] = way
-    return ordered_plan(ways, method)
+        lightpaths[move] = lightpath
+    return ordered_solution(lightpaths, method)
 
 
-def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
+def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
     """Each chunk of one rank that several need to one of them, and from there to the others, straight.
 
     Only where some ranks have far more to send than others, as the root of a broadcast has: in pieces, that
@@ -94,13 +94,13 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | No
     scatter, gather = (direct(Demand(demand.ranks, c), net, 0, stop) for c in zip(*halves, strict=True))
     if scatter is None or gather is None:
         return None
-    ways = dict(zip(scatter.moves, scatter.ways, strict=True))
-    for (r, number, s, d), way in zip(gather.moves, gather.ways, strict=True):
-        ways[scatter.rounds + r, number, s, d] = way
-    return ordered_plan(ways, "a scatter and an all-gather")
+    lightpaths = dict(zip(scatter.moves, scatter.lightpaths, strict=True))
+    for (r, number, s, d), lightpath in zip(gather.moves, gather.lightpaths, strict=True):
+        lightpaths[scatter.rounds + r, number, s, d] = lightpath
+    return ordered_solution(lightpaths, "a scatter and an all-gather")
 
 
-def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
+def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
     """Every chunk both ways round a ring of neighbours, if each rank has chunks that all others need."""
     at_once = net.network.at_once
     pairs = [pair for pair in net.routes if net.hops(*pair) == 1]
@@ -110,7 +110,7 @@ def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> MovePlan | None:
     return _set_up(net, ((move, -1) for move in moves), "ring of neighbours", stop)
 
 
-def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> MovePlan | None:
+def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:
     """Round by round as many circuits as fit, ranks that miss most first."""
     rng = np.random.default_rng(seed)
     holders = [set(c.have) for c in demand.chunks]
@@ -118,29 +118,29 @@ def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Mov
     for number, chunk in enumerate(demand.chunks):
         for d in chunk.need:
             missing[d].add(number)
-    ways: dict[Move, Way] = {}
+    lightpaths: dict[Move, Lightpath] = {}
     r = 0
     while any(missing.values()):
         queue = sorted((d for d in missing if missing[d]), key=lambda d: (-len(missing[d]), rng.random()))
         sent = _greedy_round(net, queue, missing, holders, rng, stop)
         if not sent:
             return None
-        for (number, s, d), way in sent.items():
-            ways[r, number, s, d] = way
+        for (number, s, d), lightpath in sent.items():
+            lightpaths[r, number, s, d] = lightpath
             holders[number].add(d)
             missing[d].discard(number)
         r += 1
-    return ordered_plan(ways, "greedy rounds")
+    return ordered_solution(lightpaths, "greedy rounds")
 
 
 def _greedy_round(
     net: RoutedNetwork, queue: list[int], missing: dict[int, set[int]], holders: list[set[int]], rng, stop
-) -> dict[tuple[int, int, int], Way]:
-    """Chunk, source, destination and way of one round's circuits: one a rank of the queue in turn."""
+) -> dict[tuple[int, int, int], Lightpath]:
+    """Chunk, source, destination and lightpath of one round's circuits: one a rank of the queue in turn."""
     free = FreeWavelengths(net)
     copies = Counter({number: len(ranks) for number, ranks in enumerate(holders)})
     wanted = {d: sorted(missing[d], key=lambda n: (copies[n], rng.random())) for d in queue}
-    sent: dict[tuple[int, int, int], Way] = {}
+    sent: dict[tuple[int, int, int], Lightpath] = {}
 
     def send_one(d: int) -> bool:
         """One of the chunks that `d` still wants; False if none can be sent."""
@@ -149,9 +149,9 @@ def _greedy_round(
         for i, number in enumerate(wanted[d]):
             able = [s for s in holders[number] if free.sends[s] and (s, d) in net.routes]
             for s in sorted(able, key=lambda s: (net.hops(s, d), -free.sends[s]))[:4]:
-                way = free.take(s, d)
-                if way is not None:
-                    sent[number, s, d] = way
+                lightpath = free.take(s, d)
+                if lightpath is not None:
+                    sent[number, s, d] = lightpath
                     copies[number] += 1
                     del wanted[d][i]
                     return True

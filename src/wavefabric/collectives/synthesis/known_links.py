@@ -11,7 +11,7 @@ from wavefabric.collectives.synthesis.deadline import Deadline
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move, distances, useful
 from wavefabric.collectives.synthesis.graphs import colours, ring_moves
 from wavefabric.collectives.synthesis.problem import Edge, Links
-from wavefabric.collectives.synthesis.search import MovePlan
+from wavefabric.collectives.synthesis.search import Solution
 
 #: Chunks times ranks beyond which nothing greedy is tried: memory.
 _ENTRIES = 1 << 28
@@ -49,7 +49,7 @@ def fits(moves: Sequence[Move], links: Links, rounds: Sequence[int] = ()) -> boo
     return all(m[0] < len(steps) and steps[m[0]].take((m[2], m[3])) for m in moves)
 
 
-def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[MovePlan]:
+def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterator[Solution]:
     """Schedules of one round a step, the promising ones first; `OutOfTime` when `stop` has passed."""
     seeds, spread = range(attempts), "shortest ways, farthest first"
     tries = [
@@ -61,7 +61,7 @@ def known(demand: Demand, links: Links, stop: Deadline, attempts: int) -> Iterat
     for method, attempt in tries:
         moves = attempt()
         if moves is not None:
-            yield MovePlan(moves, method)
+            yield Solution(moves, method)
 
 
 def ring(demand: Demand, links: Links, stop: Deadline) -> list[Move] | None:

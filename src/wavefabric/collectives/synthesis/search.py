@@ -14,48 +14,47 @@ from wavefabric.collectives.synthesis.problem import Undecided
 from wavefabric.errors import InputError
 
 #: Wavelength, and tiles of the route.
-Way = tuple[int, tuple[int, ...]]
+Lightpath = tuple[int, tuple[int, ...]]
 #: Is called with what is tried.
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class MovePlan:
+class Solution:
     """Moves in order, what made them, and of circuits the wavelength and route of each."""
 
     moves: Sequence[Move]
     method: str
-    ways: Sequence[Way] = ()
+    lightpaths: Sequence[Lightpath] = ()
 
     @property
     def rounds(self) -> int:
-        """Number of rounds."""
         return 1 + max((m[0] for m in self.moves), default=-1)
 
-    def reversed(self, rounds: int) -> MovePlan:
-        """The plan with time, and so every move and route, reversed; its moves in order again."""
+    def reversed(self, rounds: int) -> Solution:
+        """The solution with time, and so every move and route, reversed; its moves in order again."""
         moves = [(rounds - 1 - r, number, d, s) for r, number, s, d in self.moves]
         order = sorted(range(len(moves)), key=moves.__getitem__)
-        ways = [(wavelength, tuple(route[::-1])) for wavelength, route in self.ways]
-        return MovePlan([moves[i] for i in order], self.method, [ways[i] for i in order if ways])
+        lightpaths = [(wavelength, tuple(route[::-1])) for wavelength, route in self.lightpaths]
+        return Solution([moves[i] for i in order], self.method, [lightpaths[i] for i in order if lightpaths])
 
 
-def ordered_plan(ways: dict[Move, Way], method: str) -> MovePlan:
+def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
     """Moves of circuits in order, empty rounds left out."""
-    rounds = {r: i for i, r in enumerate(sorted({m[0] for m in ways}))}
-    ordered = sorted(ways)
+    rounds = {r: i for i, r in enumerate(sorted({m[0] for m in lightpaths}))}
+    ordered = sorted(lightpaths)
     moves = [(rounds[r], number, s, d) for r, number, s, d in ordered]
-    return MovePlan(moves, method, [ways[m] for m in ordered])
+    return Solution(moves, method, [lightpaths[m] for m in ordered])
 
 
 @dataclass(frozen=True)
 class HalfResult:
-    """The best plan for the sums or the copies of a task, and what is proved of it.
+    """The best solution for the sums or the copies of a task, and what is proved of it.
 
     ``rounds_of_steps``: of links, the rounds that each step takes.
     """
 
-    plan: MovePlan
+    solution: Solution
     lower: int
     why: str
     status: tuple[tuple[int, str], ...]
@@ -63,12 +62,12 @@ class HalfResult:
 
     @property
     def rounds(self) -> int:
-        """Of the plan, or of all its steps."""
-        return sum(self.rounds_of_steps) or self.plan.rounds
+        """Of the solution, or of all its steps."""
+        return sum(self.rounds_of_steps) or self.solution.rounds
 
     @property
     def optimal(self) -> bool:
-        """Whether no plan has fewer rounds."""
+        """Whether no solution has fewer rounds."""
         return self.rounds == self.lower
 
 
@@ -93,19 +92,19 @@ class Search(ABC):
         """By counting."""
 
     @abstractmethod
-    def known(self, stop: Deadline) -> Iterator[MovePlan]:
-        """Plans that need no solver, promising ones first; `OutOfTime` when `stop` has passed."""
+    def known(self, stop: Deadline) -> Iterator[Solution]:
+        """Solutions that need no solver, promising ones first; `OutOfTime` when `stop` has passed."""
 
     @abstractmethod
     def too_large(self, rounds: int) -> bool:
         """Whether there would be more variables than are written down."""
 
     @abstractmethod
-    def decide(self, rounds: int, until: float, say: Progress) -> MovePlan | str | None:
-        """A plan of so many rounds; or what proves that there is none; or None if time ran out."""
+    def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
+        """A solution of so many rounds; or what proves that there is none; or None if time ran out."""
 
     def time_for_known(self) -> float:
-        """The share of the time in which better known plans are looked for once there is one."""
+        """The share of the time in which better known solutions are looked for once there is one."""
         return 1 / 4
 
     def run(self, max_rounds: int | None = None, others: int = 0, times: int = 1) -> HalfResult:
@@ -138,15 +137,15 @@ class Search(ABC):
         self.verdicts.setdefault(self.best.rounds, f"feasible: {self.best.method}")
         return HalfResult(self.best, self.lower, self._why(), tuple(sorted(self.verdicts.items())))
 
-    def _begin(self) -> MovePlan:
-        """The best known plan: until there is one all of the time may pass, then a share of it."""
+    def _begin(self) -> Solution:
+        """The best known solution: until there is one all of the time may pass, then a share of it."""
         soon, stop = clock.share(self.deadline, self.time_for_known()), Deadline(self.deadline)
-        best: MovePlan | None = None
+        best: Solution | None = None
         try:
-            for plan in self.known(stop):
-                if best is None or plan.rounds < best.rounds:
-                    best = plan
-                    self.say(f"{counted(plan.rounds, self.unit)}: {plan.method}")
+            for solution in self.known(stop):
+                if best is None or solution.rounds < best.rounds:
+                    best = solution
+                    self.say(f"{counted(solution.rounds, self.unit)}: {solution.method}")
                 stop.at = soon
                 if best.rounds == self.lower or clock.now() > soon:
                     break
@@ -172,7 +171,7 @@ class Search(ABC):
             answer = self.decide(rounds, until, lambda text: self.say(f"{count}: {text}"))
         except OutOfTime:
             answer = None
-        if isinstance(answer, MovePlan):
+        if isinstance(answer, Solution):
             self.best = answer
             self.verdicts[rounds] = f"feasible: {answer.method}"
             return True

@@ -7,10 +7,8 @@ import math
 import signal
 import subprocess
 import sys
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,38 +57,27 @@ def decide(model: Model, deadline: float) -> Answer:
     return _wait([_CpSat(model, deadline, _WORKERS - 1), _Highs(model, deadline)], deadline)
 
 
-def _wait(solvers: Sequence[_Solver], deadline: float) -> Answer:
+def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
     """The first answer; whatever happens, all are stopped."""
     try:
-        pause = _PAUSE / 8
-        while True:
-            done = [s.answer for s in solvers if s.answer.done()]
+        pending = {s.answer for s in solvers}
+        while pending and (left := deadline + _GRACE - clock.now()) > 0:
+            done, pending = wait(pending, left if math.isfinite(left) else None, FIRST_COMPLETED)
             for answer in done:
                 if answer.result().feasible is not None:
                     return answer.result()
-            if len(done) == len(solvers) or clock.now() > deadline + _GRACE:
-                return Answer(None, None, "time")
-            time.sleep(pause)
-            pause = min(2 * pause, _PAUSE)
+        return Answer(None, None, "time")
     finally:
         for s in solvers:
             s.stop()
 
 
-class _Solver(ABC):
-    """A solver in a thread: Ctrl-C reaches the thread that waits."""
-
-    def _start(self) -> None:
-        self.answer: Future[Answer] = ThreadPoolExecutor(1).submit(self._solve)
-
-    @abstractmethod
-    def _solve(self) -> Answer: ...
-
-    @abstractmethod
-    def stop(self) -> None: ...
+def _in_thread(solve: Callable[[], Answer]) -> Future[Answer]:
+    """The answer to come: Ctrl-C reaches the thread that waits for it."""
+    return ThreadPoolExecutor(1).submit(solve)
 
 
-class _CpSat(_Solver):
+class _CpSat:
     """CP-SAT: its own handling of Ctrl-C would swallow the signal."""
 
     def __init__(self, model: Model, deadline: float, workers: int, seconds: float = math.inf):
@@ -110,7 +97,7 @@ class _CpSat(_Solver):
         left = self.deadline - clock.now()
         if math.isfinite(left):
             limits.max_time_in_seconds = max(left, 1e-3)
-        self._start()
+        self.answer = _in_thread(self._solve)
 
     def _solve(self) -> Answer:
         status = self._solver.solve(self._model)
@@ -153,7 +140,7 @@ def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, li
     return copy, variables
 
 
-class _Highs(_Solver):
+class _Highs:
     """HiGHS in a process, which can be ended at any time."""
 
     def __init__(self, model: Model, deadline: float):
@@ -168,7 +155,7 @@ class _Highs(_Solver):
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at a terminal is ours to pass on
         )
-        self._start()
+        self.answer = _in_thread(self._solve)
 
     def _solve(self) -> Answer:
         output = self._process.communicate(self._content.getvalue())[0]

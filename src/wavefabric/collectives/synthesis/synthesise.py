@@ -10,9 +10,9 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
-from wavefabric.collectives.synthesis.circuits import CircuitSearch
+from wavefabric.collectives.synthesis.circuit_search import CircuitSearch
 from wavefabric.collectives.synthesis.demand import Demand, distances, task
-from wavefabric.collectives.synthesis.links import LinkSearch
+from wavefabric.collectives.synthesis.link_search import LinkSearch
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
 from wavefabric.collectives.synthesis.search import HalfResult, Progress
 from wavefabric.collectives.synthesis.write import ScheduleWriter
@@ -198,16 +198,14 @@ class _Run:
         circuits: list[Circuit] = []
         steps: list[int] = []
         for i, half in enumerate(halves):
-            plan, taken = half.plan, half.rounds_of_steps
+            best, taken = half.solution, half.rounds_of_steps
             if sums and i == 0:
-                plan, taken = plan.reversed(len(taken) or plan.rounds), taken[::-1]
-                became = writer.sums(plan.moves)
-            else:
-                became = writer.copies(plan.moves)
+                best, taken = best.reversed(len(taken) or best.rounds), taken[::-1]
+            became = (writer.sums if sums and i == 0 else writer.copies)(best.moves)
             steps += taken
             circuits += [
-                Circuit(became[r], s, d, wavelength, route)
-                for (r, _, s, d), (wavelength, route) in zip(plan.moves, plan.ways, strict=False)
+                Circuit(became[r], s, d, *lightpath)
+                for (r, _, s, d), lightpath in zip(best.moves, best.lightpaths, strict=False)
             ]
         if sums and len(halves) == 1:
             writer.copies(())

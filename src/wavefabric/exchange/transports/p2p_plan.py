@@ -9,7 +9,7 @@ from __future__ import annotations
 import cupy
 import numpy as np
 
-from wavefabric.collectives.plans.check import check_plan
+from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.errors import InputError
@@ -46,7 +46,7 @@ class PlanExchange(Exchange):
         dtype = buffers[0].dtype
         check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
         self._plan = plan = compile_plan(program.schedule, protocol)
-        check_plan(plan)
+        check_execution_plan(plan)
         name, _ = element_type(dtype, has_sums(plan))
         most = min(MOST_BLOCKS, multiprocessors(transport))
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks

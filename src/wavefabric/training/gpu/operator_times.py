@@ -16,7 +16,7 @@ import numpy as np
 
 from wavefabric.device import Device
 from wavefabric.errors import InputError
-from wavefabric.execution.measure import milliseconds
+from wavefabric.execution.timing import milliseconds
 from wavefabric.quantities import choice, whole
 from wavefabric.training.gpu.device_model import ARITHMETIC, MATRIX_OPERATORS, DeviceModel, MeasuredTime
 from wavefabric.training.gpu.precision import PRECISIONS

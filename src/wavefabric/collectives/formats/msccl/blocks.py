@@ -7,22 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged, within_groups
+from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.buffers import chunk_by_chunk
-from wavefabric.collectives.formats.msccl.format import (
-    BLOCK,
-    BLOCKS,
-    CHANNELS,
-    CPY,
-    NOP,
-    PER_CHANNEL,
-    RE,
-    RRC,
-    STEP,
-    STEPS,
-    WAITED_BLOCK,
-    R,
-    S,
-)
 from wavefabric.collectives.levels import hazards
 
 #: A transfer in terms of MSCCL's buffers, in the order in which all of a GPU are done.
@@ -55,7 +41,7 @@ class ThreadBlockLanes:
 
 def build_blocks(moves: np.ndarray, gpus: int, shared: bool) -> tuple[np.ndarray, np.ndarray]:
     """Blocks (`BLOCK`) and steps (`STEP`) on as few channels as needed, or `MscclLimitExceeded`."""
-    longest = STEPS
+    longest = fmt.STEPS
     while True:
         try:
             return _thread_blocks(moves, _lanes(moves, gpus, shared, longest), gpus)
@@ -80,17 +66,17 @@ def _lanes(moves: np.ndarray, gpus: int, shared: bool, longest: int) -> ThreadBl
 
 def _channels(ends: list[list[int]], gpus: int) -> np.ndarray:
     """A channel for each lane: one that is free for the pair, and not full at either end."""
-    used = np.zeros((gpus, CHANNELS), np.int64)
+    used = np.zeros((gpus, fmt.CHANNELS), np.int64)
     taken: dict[tuple[int, int], int] = {}
     chosen = np.zeros(len(ends), np.int64)
     # Copies first: they belong to no pair.
     for lane in sorted(range(len(ends)), key=lambda n: ends[n][0] != ends[n][1]):
         a, b = ends[lane]
-        full = (used[a] >= PER_CHANNEL) | (used[b] >= PER_CHANNEL)
+        full = (used[a] >= fmt.PER_CHANNEL) | (used[b] >= fmt.PER_CHANNEL)
         mask = taken.get((a, b), 0) if a != b else 0
-        channel = next((c for c in range(CHANNELS) if not full[c] and not mask >> c & 1), None)
+        channel = next((c for c in range(fmt.CHANNELS) if not full[c] and not mask >> c & 1), None)
         if channel is None:
-            raise MscclLimitExceeded(f"GPU {a}: more than {CHANNELS} channels")
+            raise MscclLimitExceeded(f"GPU {a}: more than {fmt.CHANNELS} channels")
         taken[a, b] = mask | 1 << channel
         used[list({a, b}), channel] += 1
         chosen[lane] = channel
@@ -103,9 +89,9 @@ def _thread_blocks(moves: np.ndarray, lanes: ThreadBlockLanes, gpus: int) -> tup
     gpu = lanes.ends.ravel()
     number = np.bincount(lanes.ends[:, 0], minlength=gpus)
     number += np.bincount(lanes.ends[lanes.ends[:, 0] != lanes.ends[:, 1], 1], minlength=gpus)
-    if number.max(initial=0) > BLOCKS:
+    if number.max(initial=0) > fmt.BLOCKS:
         raise MscclLimitExceeded(
-            f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {BLOCKS}"
+            f"GPU {int(number.argmax())}: {int(number.max())} thread blocks, of {fmt.BLOCKS}"
         )
     owner, work = _work(moves, lanes)
     order = np.lexsort((np.arange(owner.size), owner))  # by block, in it as given
@@ -121,14 +107,14 @@ def _work(moves: np.ndarray, lanes: ThreadBlockLanes) -> tuple[np.ndarray, np.nd
     away, reduce = m["src"] != m["dst"], m["reduce"]
     on = np.where(second, m["dst"], m["src"])
     owner = 2 * lane + (on != lanes.ends[lane, 0])
-    work = np.zeros(turn.size, STEP)
-    received, local = np.where(reduce, RRC, R), np.where(reduce, RE, CPY)
-    work["type"] = np.where(away, np.where(second, received, S), local)
+    work = np.zeros(turn.size, fmt.STEP)
+    received, local = np.where(reduce, fmt.RRC, fmt.R), np.where(reduce, fmt.RE, fmt.CPY)
+    work["type"] = np.where(away, np.where(second, received, fmt.S), local)
     # Sends and receives name both ends, as msccl-tools does: checkers compare them, the runtime takes one.
     for key in ("srcbuf", "srcoff", "dstbuf", "dstoff"):
         work[key] = m[key]
     # A sum that is received is added where it stays.
-    rrc = work["type"] == RRC
+    rrc = work["type"] == fmt.RRC
     work["srcbuf"][rrc], work["srcoff"][rrc] = m["dstbuf"][rrc], m["dstoff"][rrc]
     work["cnt"] = m["cnt"]
     work["depid"] = work["deps"] = -1
@@ -140,7 +126,7 @@ def _waits(work, owner, gpu, time) -> tuple[np.ndarray, np.ndarray]:
     highest = [work[key].max(initial=0) for key in ("srcoff", "dstoff", "cnt")]
     width = 1 + int(max(highest[:2])) + int(highest[2])
     parts = []
-    for side, skip, write in (("src", R, False), ("dst", S, True)):
+    for side, skip, write in (("src", fmt.R, False), ("dst", fmt.S, True)):
         row = np.flatnonzero(work["type"] != skip)
         first = (gpu[owner[row]] * 3 + work[f"{side}buf"][row]) * width + work[f"{side}off"][row]
         parts.append((row, first, work["cnt"][row], write))
@@ -165,15 +151,15 @@ def _number(work, owner, gpu, later, earlier, lanes: ThreadBlockLanes) -> tuple[
     end = np.cumsum(length)  # row after each step, nops before it
     numbers = within_groups(np.repeat(owner, length))
     number = numbers[end - 1]
-    if number.max(initial=0) >= STEPS:
+    if number.max(initial=0) >= fmt.STEPS:
         worst = int(number.argmax())
-        raise TooManySteps(f"GPU {int(gpu[owner[worst]])}: more than {STEPS} steps in a thread block")
+        raise TooManySteps(f"GPU {int(gpu[owner[worst]])}: more than {fmt.STEPS} steps in a thread block")
     present = np.unique(owner)
     rank, ids = _block_order(gpu[present], np.isin(present, owner[earlier]))
     position = np.empty(present.size, np.int64)
     position[rank] = np.arange(present.size)
-    steps = np.zeros(numbers.size, STEP)
-    steps["type"], steps["dstbuf"], steps["srcoff"], steps["dstoff"] = NOP, 1, -1, -1
+    steps = np.zeros(numbers.size, fmt.STEP)
+    steps["type"], steps["dstbuf"], steps["srcoff"], steps["dstoff"] = fmt.NOP, 1, -1, -1
     steps["depid"] = steps["deps"] = -1
     steps[end - 1] = work
     block = np.searchsorted(present, owner)
@@ -192,18 +178,20 @@ def _block_order(gpu: np.ndarray, waited_for: np.ndarray) -> tuple[np.ndarray, n
     rank = np.lexsort((np.arange(gpu.size), ~waited_for, gpu))
     ids = np.empty(gpu.size, np.int64)
     ids[rank] = np.arange(gpu.size) - np.searchsorted(gpu[rank], gpu[rank])
-    if waited_for.any() and ids[waited_for].max() > WAITED_BLOCK:
+    if waited_for.any() and ids[waited_for].max() > fmt.WAITED_BLOCK:
         at = int(gpu[waited_for][ids[waited_for].argmax()])
-        raise MscclLimitExceeded(f"GPU {at}: more than {WAITED_BLOCK + 1} thread blocks that others wait for")
+        raise MscclLimitExceeded(
+            f"GPU {at}: more than {fmt.WAITED_BLOCK + 1} thread blocks that others wait for"
+        )
     return rank, ids
 
 
 def _block_table(work, owner, present: np.ndarray, ids: np.ndarray, lanes: ThreadBlockLanes) -> np.ndarray:
     """Rows of `BLOCK`: blocks 2 n and 2 n + 1 are the ends of lane n."""
     lane, second = present // 2, present % 2
-    blocks = np.zeros(present.size, BLOCK)
+    blocks = np.zeros(present.size, fmt.BLOCK)
     blocks["gpu"], blocks["id"], blocks["chan"] = lanes.ends[lane, second], ids, lanes.channel[lane]
-    for key, types in (("send", (S,)), ("recv", (R, RRC))):
+    for key, types in (("send", (fmt.S,)), ("recv", (fmt.R, fmt.RRC))):
         uses = np.isin(present, owner[np.isin(work["type"], types)])
         blocks[key] = np.where(uses, lanes.ends[lane, 1 - second], -1)
     return blocks
@@ -217,7 +205,7 @@ def _keep_sums_apart(steps: np.ndarray) -> None:
     schedule, and with it the same bits on all GPUs.
     """
     a, b = steps[:-1], steps[1:]
-    joined = (a["type"] == RE) & (b["type"] == RE) & (a["block"] == b["block"]) & (b["depid"] == -1)
+    joined = (a["type"] == fmt.RE) & (b["type"] == fmt.RE) & (a["block"] == b["block"]) & (b["depid"] == -1)
     for key in ("dstbuf", "dstoff", "srcbuf"):
         joined &= a[key] == b[key]
     steps["hasdep"][:-1][joined] = 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED, layout
-from wavefabric.collectives.formats.msccl.format import COLLS, READS, WRITES, MscclAlgorithm
+from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.schedule import Holdings, Schedule
 from wavefabric.errors import InputError
 
@@ -33,7 +33,7 @@ class BufferMap:
     shift: np.ndarray
 
 
-def buffer_map(a: MscclAlgorithm) -> BufferMap:
+def buffer_map(a: fmt.MscclAlgorithm) -> BufferMap:
     """The buffers of an algorithm.
 
     In place, input and output are one buffer ``data``: the input of an all-gather is the GPU's share of its
@@ -54,12 +54,12 @@ def buffer_map(a: MscclAlgorithm) -> BufferMap:
     return BufferMap(names, present, buffer, shift)
 
 
-def touches(a: MscclAlgorithm) -> Touches:
+def touches(a: fmt.MscclAlgorithm) -> Touches:
     """All chunks that steps read and write, numbered over all GPUs, each step's reads before its writes."""
     buffers = buffer_map(a)
     base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
     parts = []
-    for side, used, write in (("src", READS, False), ("dst", WRITES, True)):
+    for side, used, write in (("src", fmt.READS, False), ("dst", fmt.WRITES, True)):
         row = np.flatnonzero(used[a.steps["type"]])
         steps, gpu = a.steps[row], a.gpu[row]
         letter = steps[f"{side}buf"]
@@ -78,9 +78,9 @@ def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, boo
     return row, chunk, writes
 
 
-def conditions(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
+def conditions(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
     """`pre` and `post` of an algorithm, whose transfers are each in a round of its own."""
-    collective = COLLS[a.coll] or a.collective
+    collective = fmt.COLLS[a.coll] or a.collective
     if collective is None:
         return _performed(a, schedule)
     if collective not in COLLECTIVES:
@@ -114,7 +114,7 @@ def conditions(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holding
     return ends[0], ends[1]
 
 
-def _root(a: MscclAlgorithm, collective: str, schedule: Schedule) -> int:
+def _root(a: fmt.MscclAlgorithm, collective: str, schedule: Schedule) -> int:
     if a.root is not None:
         return a.root
     t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
@@ -125,7 +125,7 @@ def _root(a: MscclAlgorithm, collective: str, schedule: Schedule) -> int:
     return int(others[0])
 
 
-def _performed(a: MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
+def _performed(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
     """What an algorithm does: all chunks of the input that it reads first, all of the output that it writes.
 
     Items are told apart by what is added up: chunks that end in one sum are parts of one item.

@@ -7,28 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wavefabric.collectives.formats.msccl.format import (
-    BUFFERS,
-    CPY,
-    NOP,
-    PER_CHANNEL,
-    RE,
-    READS,
-    RECEIVES,
-    RRC,
-    RRCS,
-    SENDS,
-    SLOTS,
-    WAITED_BLOCK,
-    WRITES,
-    MscclAlgorithm,
-    read_algorithm,
-)
+from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.order import check_deadlock, check_races
 from wavefabric.errors import InputError
 
 
-def check_msccl(text: str, *, slots: int = SLOTS) -> int | None:
+def check_msccl(text: str, *, slots: int = fmt.SLOTS) -> int | None:
     """Refuse an MSCCL algorithm (XML) that the runtime refuses, that hangs, or whose answer is luck.
 
     Returns the bytes of the largest array that it runs with, None if it runs with any; it is refused where
@@ -39,10 +23,10 @@ def check_msccl(text: str, *, slots: int = SLOTS) -> int | None:
     steps that wait for one another in a circle, with an array of a size that the algorithm is for; or two
     steps on a GPU that touch a chunk, one of them writing, of which nothing says which comes first.
     """
-    return check_algorithm(read_algorithm(text), slots)
+    return check_algorithm(fmt.read_algorithm(text), slots)
 
 
-def check_algorithm(a: MscclAlgorithm, slots: int = SLOTS) -> int | None:
+def check_algorithm(a: fmt.MscclAlgorithm, slots: int = fmt.SLOTS) -> int | None:
     """The same of an algorithm that is read already."""
     _check_chunks(a)
     _check_blocks(a)
@@ -57,17 +41,17 @@ def _first(wrong: np.ndarray) -> int | None:
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
-def _check_chunks(a: MscclAlgorithm) -> None:
+def _check_chunks(a: fmt.MscclAlgorithm) -> None:
     for column, coll in enumerate(("allgather", "reduce_scatter")):
         times = a.gpus if a.coll == coll else 1
         sizes = a.sizes[:, column]
         if (gpu := _first((sizes > 0) & (sizes * times != a.chunks))) is not None:
             given = f"{sizes[gpu]} with nchunksperloop {a.chunks} and coll {a.coll}"
             allowed = "0" if a.chunks % times else f"0 or {a.chunks // times}"
-            raise InputError(f"gpu {gpu} {BUFFERS[column]}_chunks: {given}; allowed: {allowed}")
+            raise InputError(f"gpu {gpu} {fmt.BUFFERS[column]}_chunks: {given}; allowed: {allowed}")
 
 
-def _check_blocks(a: MscclAlgorithm) -> None:
+def _check_blocks(a: fmt.MscclAlgorithm) -> None:
     blocks = a.blocks
 
     def refuse(row: int, key: str, given: object, allowed: str):
@@ -86,33 +70,33 @@ def _check_blocks(a: MscclAlgorithm) -> None:
                 refuse(row, way, f"gpu {peer} on channel {chan}, as tb {seen[key]}", "one block for each")
             seen[key] = blocks["id"][row]
             number[gpu, chan] += 1
-            if number[gpu, chan] > PER_CHANNEL:
-                given = f"more than {PER_CHANNEL} blocks on channel {chan}"
-                raise InputError(f"gpu {gpu} {way}: {given}; allowed: {PER_CHANNEL}")
+            if number[gpu, chan] > fmt.PER_CHANNEL:
+                given = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
+                raise InputError(f"gpu {gpu} {way}: {given}; allowed: {fmt.PER_CHANNEL}")
 
 
-def _check_steps(a: MscclAlgorithm) -> None:
+def _check_steps(a: fmt.MscclAlgorithm) -> None:
     steps = a.steps
     kind, blocks = steps["type"], a.blocks[steps["block"]]
-    for way, needs in (("send", SENDS), ("recv", RECEIVES)):
+    for way, needs in (("send", fmt.SENDS), ("recv", fmt.RECEIVES)):
         if (row := _first(needs[kind] & (blocks[way] < 0))) is not None:
             raise InputError(f"{a.step_name(row)}: its block has {way} -1; allowed: a GPU")
-    for side, used in (("src", READS), ("dst", WRITES)):
+    for side, used in (("src", fmt.READS), ("dst", fmt.WRITES)):
         size = a.sizes[blocks["gpu"], steps[f"{side}buf"]]
         first = steps[f"{side}off"].astype(np.int64)
         if (row := _first(used[kind] & ((first < 0) | (first + steps["cnt"] > size)))) is not None:
             given = f"{first[row]} with cnt {steps['cnt'][row]}"
-            allowed = f"within the {size[row]} chunks of {BUFFERS[steps[f'{side}buf'][row]]}"
+            allowed = f"within the {size[row]} chunks of {fmt.BUFFERS[steps[f'{side}buf'][row]]}"
             raise InputError(f"{a.step_name(row)} {side}off: {given}; allowed: {allowed}")
     apart = np.abs(steps["srcoff"].astype(np.int64) - steps["dstoff"])
     overlap = (steps["srcbuf"] == steps["dstbuf"]) & (apart < steps["cnt"])
     # A sum may replace what it was made from; nothing else may overlap.
-    overlap &= np.isin(kind, (CPY, RE)) | np.isin(kind, (RRC, RRCS)) & (apart > 0)
+    overlap &= np.isin(kind, (fmt.CPY, fmt.RE)) | np.isin(kind, (fmt.RRC, fmt.RRCS)) & (apart > 0)
     if (row := _first(overlap)) is not None:
         raise InputError(f"{a.step_name(row)}: source and destination overlap; allowed: apart")
 
 
-def _check_waits(a: MscclAlgorithm) -> None:
+def _check_waits(a: fmt.MscclAlgorithm) -> None:
     steps, depid, deps = a.steps, a.steps["depid"], a.steps["deps"]
     waits, own = depid >= 0, a.blocks["id"][steps["block"]]
 
@@ -122,8 +106,8 @@ def _check_waits(a: MscclAlgorithm) -> None:
 
     count = np.bincount(a.blocks["gpu"], minlength=a.gpus)
     refuse(depid >= count[a.gpu], lambda row: f" depid: {depid[row]}; allowed: a tb of the GPU, or -1")
-    allowed = f"to {WAITED_BLOCK}, the runtime keeps it in 8 bits"
-    refuse(depid > WAITED_BLOCK, lambda row: f" depid: {depid[row]}; allowed: {allowed}")
+    allowed = f"to {fmt.WAITED_BLOCK}, the runtime keeps it in 8 bits"
+    refuse(depid > fmt.WAITED_BLOCK, lambda row: f" depid: {depid[row]}; allowed: {allowed}")
     lengths = np.bincount(steps["block"], minlength=len(a.blocks))
     first_block = np.searchsorted(a.blocks["gpu"], np.arange(a.gpus))
     there = lengths[np.where(waits, first_block[a.gpu] + depid, 0)]
@@ -135,11 +119,11 @@ def _check_waits(a: MscclAlgorithm) -> None:
     refuse(itself, lambda row: f" deps: {deps[row]} of its own tb; allowed: an earlier one")
     target = steps[a.waited]
     refuse(
-        (target["hasdep"] == 0) | (target["type"] == NOP),
+        (target["hasdep"] == 0) | (target["type"] == fmt.NOP),
         lambda row: f" waits for {a.step_name(a.waited[row])}; allowed: steps with hasdep 1 that are no nop",
     )
     # The runtime adds what nops wait for to the next step, and counts steps by that.
     goes_on = np.append((steps["block"][1:] == steps["block"][:-1]) & waits[1:], False)[: steps.size]
-    if (row := _first((steps["type"] == NOP) & ~(waits & goes_on))) is not None:
+    if (row := _first((steps["type"] == fmt.NOP) & ~(waits & goes_on))) is not None:
         allowed = "one that waits, before a step that waits too"
         raise InputError(f"{a.step_name(row)}: a nop; allowed: {allowed}")

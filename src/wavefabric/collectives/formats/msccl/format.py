@@ -44,10 +44,10 @@ COLLS = {
 TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "ra", "nop")
 S, R, RCS, RRS, RRC, RRCS, CPY, RE, RA, NOP = range(len(TYPES))
 #: By type: whether it sends, receives, reads `src`, writes `dst`.
-SENDS = np.isin(np.arange(len(TYPES)), (S, RCS, RRS, RRCS))
-RECEIVES = np.isin(np.arange(len(TYPES)), (R, RCS, RRS, RRC, RRCS))
-READS = np.isin(np.arange(len(TYPES)), (S, RRS, RRC, RRCS, CPY, RE))
-WRITES = np.isin(np.arange(len(TYPES)), (R, RCS, RRC, RRCS, CPY, RE, RA))
+SENDS = np.isin(TYPES, ("s", "rcs", "rrs", "rrcs"))
+RECEIVES = np.isin(TYPES, ("r", "rcs", "rrs", "rrc", "rrcs"))
+READS = np.isin(TYPES, ("s", "rrs", "rrc", "rrcs", "cpy", "re"))
+WRITES = np.isin(TYPES, ("r", "rcs", "rrc", "rrcs", "cpy", "re", "ra"))
 #: Buffers: input, output, scratch.
 BUFFERS = ("i", "o", "s")
 
@@ -90,7 +90,6 @@ class MscclAlgorithm:
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
         return len(self.sizes)
 
     @cached_property

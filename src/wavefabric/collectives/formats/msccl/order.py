@@ -13,15 +13,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.buffers import touches
-from wavefabric.collectives.formats.msccl.format import (
-    COUNT,
-    MESSAGE_BYTES,
-    RECEIVES,
-    SENDS,
-    SLOTS_PER_MESSAGE,
-    MscclAlgorithm,
-)
 from wavefabric.collectives.levels import hazards
 from wavefabric.errors import InputError
 
@@ -29,7 +22,7 @@ from wavefabric.errors import InputError
 _NAMED, _AT_ONCE = 6, 50_000_000
 
 
-def run_order(a: MscclAlgorithm) -> list[int]:
+def run_order(a: fmt.MscclAlgorithm) -> list[int]:
     """All steps (rows) of an algorithm without deadlock in an order that they may run in.
 
     Receives come as soon after their sends as can be.
@@ -43,7 +36,7 @@ def run_order(a: MscclAlgorithm) -> list[int]:
         np.add.at(left, after, 1)
         for one, other in zip(before.tolist(), after.tolist(), strict=True):
             following[one].append(other)
-    urgency = np.where(a.senders >= 0, 0, np.where(SENDS[a.steps["type"]], 1, 2)).tolist()
+    urgency = np.where(a.senders >= 0, 0, np.where(fmt.SENDS[a.steps["type"]], 1, 2)).tolist()
     ready: tuple[list[int], ...] = ([], [], [])
     for row in np.flatnonzero(left == 0)[::-1].tolist():
         ready[urgency[row]].append(row)
@@ -59,9 +52,9 @@ def run_order(a: MscclAlgorithm) -> list[int]:
     return order
 
 
-def check_deadlock(a: MscclAlgorithm, slots: int) -> int | None:
+def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     """Refuse an algorithm that hangs with an array of a size that it is for; returns `runs_up_to`."""
-    proto, low, each = a.proto, a.min_bytes, SLOTS_PER_MESSAGE[a.proto]
+    proto, low, each = a.proto, a.min_bytes, fmt.SLOTS_PER_MESSAGE[a.proto]
     if slots < each:
         raise InputError(f"slots: {slots}; allowed: from {each}, what a message takes under {proto}")
     most = runs_up_to(a, slots)
@@ -70,7 +63,7 @@ def check_deadlock(a: MscclAlgorithm, slots: int) -> int | None:
     if most is None or (top is not None and top <= most):
         return most
     chunk = -(-max(low, most + 1) // max(1, a.chunks))
-    rows = find_circle(a, slots, max(1, min(COUNT, MESSAGE_BYTES[proto] // chunk)))
+    rows = find_circle(a, slots, max(1, min(fmt.COUNT, fmt.MESSAGE_BYTES[proto] // chunk)))
     named = " → ".join(a.step_name(row) for row in rows[:_NAMED])
     more = f" → {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
     room, allowed = f"{slots} slots a connection, {each} a message under {proto}", "no such circle"
@@ -81,7 +74,7 @@ def check_deadlock(a: MscclAlgorithm, slots: int) -> int | None:
     raise InputError(f"deadlock with {room}: {named}{more} → back to the first; allowed: {allowed}")
 
 
-def runs_up_to(a: MscclAlgorithm, slots: int) -> int | None:
+def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     """Bytes of the largest array with which no steps wait for one another in a circle; None: any; 0: none.
 
     With fewer chunks a message a step never needs fewer messages, so what hangs with n chunks a message hangs
@@ -98,21 +91,21 @@ def runs_up_to(a: MscclAlgorithm, slots: int) -> int | None:
             hangs = middle
         else:
             runs = middle
-    return max(1, a.chunks) * (MESSAGE_BYTES[a.proto] // runs)
+    return max(1, a.chunks) * (fmt.MESSAGE_BYTES[a.proto] // runs)
 
 
-def find_circle(a: MscclAlgorithm, slots: int, together: int) -> list[int]:
+def find_circle(a: fmt.MscclAlgorithm, slots: int, together: int) -> list[int]:
     """Steps (rows) that wait for one another in a circle with so many chunks a message; empty if none do.
 
     A node is a message of a step that sends or receives, or another step. One comes after the one before it
     in its block, after the last of the step that it waits for, a receive after its send, and, if n messages
     fit the buffer, a send after the receive of n messages before.
     """
-    steps, depth = a.steps, slots // SLOTS_PER_MESSAGE[a.proto]
+    steps, depth = a.steps, slots // fmt.SLOTS_PER_MESSAGE[a.proto]
     if not steps.size:
         return []
     count = -(-steps["cnt"].astype(np.int64) // together)
-    messages = np.where((SENDS | RECEIVES)[steps["type"]], count, 1)
+    messages = np.where((fmt.SENDS | fmt.RECEIVES)[steps["type"]], count, 1)
     first = np.concatenate(([0], np.cumsum(messages)))
 
     def nodes_of(rows: np.ndarray) -> np.ndarray:
@@ -149,7 +142,7 @@ def _shortest_circle(graph: csr_array, start: int) -> list[int]:
     return path[::-1]
 
 
-def check_races(a: MscclAlgorithm) -> None:
+def check_races(a: fmt.MscclAlgorithm) -> None:
     """Refuse two steps that touch a chunk, one of them writing, of which nothing says which is first.
 
     A step comes after the one before it in its block, the one that it waits for, and if it receives, the
@@ -174,7 +167,7 @@ def check_races(a: MscclAlgorithm) -> None:
             )
 
 
-def _waited_for(a: MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+def _waited_for(a: fmt.MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
     """Whether the later step's own block has by then waited for the earlier one, or one that follows it."""
     span = a.steps.size + 1
 
@@ -191,7 +184,7 @@ def _waited_for(a: MscclAlgorithm, later: np.ndarray, earlier: np.ndarray) -> np
     return last[at] >= pair(later, earlier) + earlier
 
 
-def _clocks(a: MscclAlgorithm, order: list[int], blocks: np.ndarray) -> np.ndarray:
+def _clocks(a: fmt.MscclAlgorithm, order: list[int], blocks: np.ndarray) -> np.ndarray:
     """Number of the last step of each of `blocks` that comes before each step: shape (steps, blocks)."""
     clocks = np.full((a.steps.size, blocks.size), -1, np.int16)
     column = np.full(len(a.blocks), -1)

@@ -8,34 +8,21 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.buffers import BufferMap, ChunkAt, buffer_map, conditions, touches
 from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.format import (
-    CPY,
-    RCS,
-    RE,
-    RECEIVES,
-    RRC,
-    RRCS,
-    RRS,
-    SLOTS,
-    MscclAlgorithm,
-    S,
-    read_algorithm,
-)
 from wavefabric.collectives.formats.msccl.order import run_order
 from wavefabric.collectives.levels import hazards
 from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
-from wavefabric.errors import InputError
-from wavefabric.files.input import MOST_SCHEDULE, read_text
+from wavefabric.files.input import MOST_SCHEDULE, naming, read_text
 
 #: More than rounds within GPUs can follow one another.
 _LOCAL = 1 << 32
 
 
-def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = SLOTS) -> Schedule:
+def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = fmt.SLOTS) -> Schedule:
     """The schedule of an MSCCL algorithm (XML), proved; chunks have so many `elements`.
 
     Rounds are as early as the data allow. Buffers are ``data`` (in place), or ``input`` and ``output``
@@ -49,7 +36,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     never sends. `slots` and errors are as of `check_msccl`; an algorithm that does not do what its collective
     states is an `InputError` too.
     """
-    algorithm = read_algorithm(text)
+    algorithm = fmt.read_algorithm(text)
     elements = whole("elements", elements, 1)
     if root is not None:
         algorithm = replace(algorithm, root=whole("root", root, 0, algorithm.gpus - 1))
@@ -79,13 +66,11 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
 def load_msccl(path: str | Path, **options) -> Schedule:
     """`from_msccl` of a file; an error begins with its path."""
     text = read_text(path, "msccl", MOST_SCHEDULE)
-    try:
+    with naming(path):
         return from_msccl(text, **options)
-    except InputError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
-def _transfers(a: MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.ndarray]:
+def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.ndarray]:
     """Transfers, each in a round of its own, and how many relay chunks each GPU has."""
     order = run_order(a)
     early, gpus = _overwritten(a, order), a.gpu.tolist()
@@ -115,16 +100,16 @@ def _transfers(a: MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.nd
             ends[0][row],
             ends[1][row],
         )
-        if RECEIVES[kind]:
+        if fmt.RECEIVES[kind]:
             source = relays.pop(row, None) or passed[int(a.senders[row])]
-            reduces = kind in (RRC, RRCS, RRS)
-            passed[row] = new_relay(gpus[row], count) if kind == RRS else dst
+            reduces = kind in (fmt.RRC, fmt.RRCS, fmt.RRS)
+            passed[row] = new_relay(gpus[row], count) if kind == fmt.RRS else dst
             if reduces and src != passed[row]:
                 move(src, passed[row], count, False)
             move(source, passed[row], count, reduces)
-        elif kind in (CPY, RE):
-            move(src, dst, count, kind == RE)
-        elif kind == S:
+        elif kind in (fmt.CPY, fmt.RE):
+            move(src, dst, count, kind == fmt.RE)
+        elif kind == fmt.S:
             passed[row] = src
         if early[row]:
             receiver = int(receivers[row])
@@ -133,7 +118,7 @@ def _transfers(a: MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.nd
     return np.array(rows, TRANSFER), relayed
 
 
-def _overwritten(a: MscclAlgorithm, order: list[int]) -> np.ndarray:
+def _overwritten(a: fmt.MscclAlgorithm, order: list[int]) -> np.ndarray:
     """Whether what each step sends is written again, in this order, before it is received."""
     time, kind = np.argsort(order), a.steps["type"]
     takes = np.flatnonzero(a.senders >= 0)
@@ -141,8 +126,8 @@ def _overwritten(a: MscclAlgorithm, order: list[int]) -> np.ndarray:
     received[a.senders[takes]] = time[takes]
     row, chunk, writes = touches(a)
     # A step that sends what it wrote reads it again, after all else that it does.
-    again = writes & np.isin(kind[row], (RCS, RRCS))
-    sends = np.concatenate((~writes & (kind[row] == S), again[again]))
+    again = writes & np.isin(kind[row], (fmt.RCS, fmt.RRCS))
+    sends = np.concatenate((~writes & (kind[row] == fmt.S), again[again]))
     late = np.repeat((0, 1), (row.size, int(again.sum())))
     row, chunk = (np.concatenate((column, column[again])) for column in (row, chunk))
     writes = np.concatenate((writes, ~again[again]))

@@ -9,18 +9,9 @@ import numpy as np
 
 from wavefabric.collectives.arguments import ragged, whole
 from wavefabric.collectives.conditions import COLLECTIVES, operation
+from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.blocks import MOVE, MscclLimitExceeded, build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.format import (
-    BLOCKS,
-    CHANNELS,
-    COLLS,
-    COUNT,
-    SLOTS,
-    WAITED_BLOCK,
-    MscclAlgorithm,
-    write_algorithm,
-)
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
@@ -28,7 +19,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
 
 #: What MSCCL calls the collectives.
-_COLLS = {collective: coll for coll, collective in COLLS.items()}
+_COLLS = {collective: coll for coll, collective in fmt.COLLS.items()}
 #: Letters of names that the runtime's parser, which knows no entities, reads as they are.
 _LETTERS = "A-Za-z0-9 .,:;=()_+/-"
 
@@ -38,7 +29,7 @@ def to_msccl(
     *,
     name: str | None = None,
     proto: str = "Simple",
-    slots: int = SLOTS,
+    slots: int = fmt.SLOTS,
     instances: int = 1,
     shared: bool | None = None,
 ) -> str:
@@ -80,7 +71,7 @@ def to_msccl(
     """
     if proto not in PROTOCOLS:
         raise InputError(f"proto: {proto!r}; allowed: {', '.join(PROTOCOLS)}")
-    instances = whole("instances", instances, 1, CHANNELS)
+    instances = whole("instances", instances, 1, fmt.CHANNELS)
     slots = whole("slots", slots, 1)
     title = re.sub(f"[^{_LETTERS}]", "-", schedule.name)[:63] if name is None else name
     if not re.fullmatch(f"[{_LETTERS}]{{1,63}}", title):
@@ -95,7 +86,7 @@ def to_msccl(
     moves = _moves(schedule, letters, shifts, instances)
     blocks, steps = _build(moves, schedule.ranks, shared)
     coll = _COLLS.get(collective, "custom")
-    algorithm = MscclAlgorithm(
+    algorithm = fmt.MscclAlgorithm(
         name=title,
         proto=proto,
         coll=coll,
@@ -109,7 +100,7 @@ def to_msccl(
         root=root,
     )
     check_algorithm(algorithm, slots)
-    return write_algorithm(algorithm)
+    return fmt.write_algorithm(algorithm)
 
 
 def save_msccl(path: str | Path, schedule: Schedule, force: bool = False, **options) -> Path:
@@ -178,7 +169,7 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     parts["instance"] = np.tile(np.arange(instances), joined.size)
     for side in ("srcoff", "dstoff"):
         parts[side] = parts[side] * instances + parts["instance"] * parts["cnt"]
-    pieces = -(-parts["cnt"] // COUNT)
+    pieces = -(-parts["cnt"] // fmt.COUNT)
     part, within = ragged(pieces)
     cut = parts[part]
     # As even as possible: 128 chunks are 64 and 64.
@@ -197,5 +188,5 @@ def _build(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarra
             return build_blocks(moves, gpus, way)
         except MscclLimitExceeded as error:
             why = str(error)
-    limits = f"{BLOCKS} thread blocks a GPU, {WAITED_BLOCK + 1} of them waited for, {CHANNELS} channels"
-    raise InputError(f"MSCCL: {why}; allowed: {limits}")
+    limits = f"{fmt.BLOCKS} thread blocks a GPU, {fmt.WAITED_BLOCK + 1} of them waited for"
+    raise InputError(f"MSCCL: {why}; allowed: {limits}, {fmt.CHANNELS} channels")

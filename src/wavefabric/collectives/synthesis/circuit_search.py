@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -17,12 +18,12 @@ from wavefabric.collectives.synthesis.known_circuits import known
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import OpticalNetwork
 from wavefabric.collectives.synthesis.search import (
-    MovePlan,
+    Lightpath,
     Progress,
     Search,
-    Way,
+    Solution,
     no_time_to_begin,
-    ordered_plan,
+    ordered_solution,
 )
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
 
@@ -30,10 +31,14 @@ from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
 GIVEN = "for the routes given"
 #: Seconds for a try with one route a pair, and for the wavelengths of one round whose circuits are known.
 _SINGLE, _ONE_ROUND = 2.0, 10.0
+#: Orders in which the circuits of a round are set up.
+_TRIES = 20
 #: Source, destination and round of circuits.
 Circuits = tuple[int, int, int]
 #: A circuit wanted in a round: source, destination and route, if it was chosen.
 Wanted = tuple[int, int, Route | None]
+#: Variables that stand for circuits on each wavelength and route.
+LightpathVariables = dict[Circuits, list[tuple[int, Lightpath]]]
 
 
 class CircuitSearch(Search):
@@ -59,7 +64,7 @@ class CircuitSearch(Search):
             return by_edges[0], f"{by_edges[1]}, {GIVEN}"
         return by_lasers
 
-    def known(self, stop: Deadline) -> Iterator[MovePlan]:
+    def known(self, stop: Deadline) -> Iterator[Solution]:
         return known(self.demand, self.net, stop)
 
     def time_for_known(self) -> float:
@@ -71,25 +76,23 @@ class CircuitSearch(Search):
         lasers = 0 if self.net.all_wide else self.net.network.lasers
         return rounds * (chunks * self.demand.ranks + routes * lasers) > TOO_MANY
 
-    def decide(self, rounds: int, until: float, say: Progress) -> MovePlan | str | None:
+    def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
         answer = None
         if not self.net.all_wide and any(len(routes) > 1 for routes in self.net.routes.values()):
             # Fewer routes make for an easier model; only yes is an answer.
             soon = clock.share(until, 1 / 4, _SINGLE)
-            try:
+            with suppress(OutOfTime):
                 self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
                 answer = self.decide_over(self._single, rounds, soon, say)
-            except OutOfTime:
-                pass
-        if not isinstance(answer, MovePlan):
+        if not isinstance(answer, Solution):
             answer = self.decide_over(self.net, rounds, until, say)
-        if isinstance(answer, MovePlan):
+        if isinstance(answer, Solution):
             self._check(answer)
         return answer
 
     def decide_over(
         self, net: RoutedNetwork, rounds: int, until: float, say: Progress
-    ) -> MovePlan | str | None:
+    ) -> Solution | str | None:
         """The answer over these routes; a model that cannot be written down by `until` raises `OutOfTime`."""
         say("without wavelengths")
         model, sends = self._sends(net, rounds, until)
@@ -103,9 +106,9 @@ class CircuitSearch(Search):
                 key: [route for column, route in options for _ in range(int(answer.values[column]))]
                 for key, options in circuits.items()
             }
-            plan = _with_wavelengths(net, sends.moves(answer.values), chosen, answer.solver, until)
-            if plan is not None:
-                return plan
+            solution = _with_wavelengths(net, sends.moves(answer.values), chosen, answer.solver, until)
+            if solution is not None:
+                return solution
         if net.all_wide or clock.now() >= until:
             return None
         say("with wavelengths")
@@ -116,9 +119,9 @@ class CircuitSearch(Search):
             return f"{answer.solver}, with wavelengths, {GIVEN}"
         if answer.values is None:
             return None
-        ways = _ways(z, answer.values)
-        return ordered_plan(
-            {m: ways[m[2], m[3], m[0]].pop() for m in sends.moves(answer.values)}, answer.solver
+        lightpaths = _lightpaths(z, answer.values)
+        return ordered_solution(
+            {m: lightpaths[m[2], m[3], m[0]].pop() for m in sends.moves(answer.values)}, answer.solver
         )
 
     def _sends(self, net: RoutedNetwork, rounds: int, until: float) -> tuple[Model, SendVariables]:
@@ -127,12 +130,12 @@ class CircuitSearch(Search):
         sends.hint(self.best.moves)
         return model, sends
 
-    def _check(self, plan: MovePlan) -> None:
-        free = [FreeWavelengths(self.net) for _ in range(plan.rounds)]
-        for (r, _, s, d), (wavelength, tiles) in zip(plan.moves, plan.ways, strict=True):
+    def _check(self, solution: Solution) -> None:
+        free = [FreeWavelengths(self.net) for _ in range(solution.rounds)]
+        for (r, _, s, d), (wavelength, tiles) in zip(solution.moves, solution.lightpaths, strict=True):
             routes = [route for route in self.net.routes[s, d] if route[1] == tiles]
             if free[r].take(s, d, 1 << wavelength, routes) is None:
-                raise RuntimeError(f"{plan.method}: a circuit from {s} to {d} in round {r} does not fit")
+                raise RuntimeError(f"{solution.method}: a circuit from {s} to {d} in round {r} does not fit")
 
 
 def count_circuits(
@@ -165,14 +168,14 @@ def count_circuits(
 
 def tell_apart(
     model: Model, net: RoutedNetwork, circuits: Mapping[Circuits, int | list[int]]
-) -> dict[Circuits, list[tuple[int, Way]]]:
+) -> LightpathVariables:
     """Add wavelengths to a model, for numbers of circuits or the variables that add up to them.
 
     z circuits go s → d on route i and wavelength λ in round r; Σ_c y = Σ_{i,λ} z. A laser (4) and a
     photodiode (5) are used at most once a round, a wavelength on an edge at most W times (6). Circuits of one
     pair are interchangeable, so which of them carries which chunk is left open.
     """
-    z: dict[Circuits, list[tuple[int, Way]]] = {}
+    z: LightpathVariables = {}
     loads: dict[tuple, list[int]] = defaultdict(list)
     network = net.network
     for (s, d, r), number in circuits.items():
@@ -205,36 +208,35 @@ def tell_apart(
     return z
 
 
-def _ways(z: dict[Circuits, list[tuple[int, Way]]], values: np.ndarray) -> dict[Circuits, list[Way]]:
-    """The wavelengths and routes of circuits."""
-    return {key: [way for column, way in options if values[column]] for key, options in z.items()}
+def _lightpaths(z: LightpathVariables, values: np.ndarray) -> dict[Circuits, list[Lightpath]]:
+    return {key: [lightpath for column, lightpath in options if values[column]] for key, options in z.items()}
 
 
 def _with_wavelengths(
     net: RoutedNetwork, moves: list[Move], routes: dict[Circuits, list[Route]], solver: str, until: float
-) -> MovePlan | None:
+) -> Solution | None:
     """Wavelengths for circuits that were only counted, round by round."""
     of_round: dict[int, dict[Move, Wanted]] = defaultdict(dict)
     for r, number, s, d in moves:
         of_round[r][r, number, s, d] = s, d, routes[s, d, r].pop() if routes.get((s, d, r)) else None
-    chosen: dict[Move, Way] = {}
+    chosen: dict[Move, Lightpath] = {}
     how = "edge colouring"
     for _, wanted in sorted(of_round.items()):
         circuits = list(wanted.values())
-        ways = _first_fit(net, circuits, 20, until)
-        if ways is None:
+        lightpaths = _first_fit(net, circuits, until)
+        if lightpaths is None:
             how, model = "a question a round", Model(until)
             z = tell_apart(model, net, Counter((s, d, 0) for s, d, _ in circuits))
             values = decide(model, min(until, clock.now() + _ONE_ROUND)).values
             if values is None:
                 return None
-            left = _ways(z, values)
-            ways = [left[s, d, 0].pop() for s, d, _ in circuits]
-        chosen.update(zip(wanted, ways, strict=True))
-    return ordered_plan(chosen, f"{solver}, wavelengths by {how}")
+            left = _lightpaths(z, values)
+            lightpaths = [left[s, d, 0].pop() for s, d, _ in circuits]
+        chosen.update(zip(wanted, lightpaths, strict=True))
+    return ordered_solution(chosen, f"{solver}, wavelengths by {how}")
 
 
-def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], tries: int, until: float) -> list[Way] | None:
+def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], until: float) -> list[Lightpath] | None:
     """Wavelengths and routes of circuits of one round, in their order; None if none were found.
 
     First the colours of the multigraph of sources and destinations, which fit lasers and photodiodes, and
@@ -243,18 +245,18 @@ def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], tries: int, until: 
     ranks = net.network.ranks
     colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks, Deadline(until))
     rng = np.random.default_rng(0)
-    for attempt in range(tries):
+    for attempt in range(_TRIES):
         check(until)
         free = FreeWavelengths(net)
         order = range(len(wanted)) if attempt < 2 else rng.permutation(len(wanted))
-        ways: dict[int, Way] = {}
+        lightpaths: dict[int, Lightpath] = {}
         for i in map(int, order):
             s, d, route = wanted[i]
             routes = None if route is None or attempt else [route]
-            way = free.take(s, d, 1 << colour[i] if attempt < 2 else -1, routes)
-            if way is None:
+            lightpath = free.take(s, d, 1 << colour[i] if attempt < 2 else -1, routes)
+            if lightpath is None:
                 break
-            ways[i] = way
-        if len(ways) == len(wanted):
-            return [ways[i] for i in range(len(wanted))]
+            lightpaths[i] = lightpath
+        if len(lightpaths) == len(wanted):
+            return [lightpaths[i] for i in range(len(wanted))]
     return None

@@ -17,6 +17,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import naming
+from wavefabric.files.output import json_rows
 
 _FORMAT = "wavefabric circuits"
 #: What is written of a round besides its circuits.
@@ -79,18 +80,13 @@ def circuits_text(plan: CircuitPlan) -> str:
     rounds, circuits = [], []
     for now in plan.rounds:
         at = {"round": now.round, "part": now.part}
-        rounds.append(json.dumps(at | {name: getattr(now, name) for name in _NUMBERS}))
+        rounds.append(at | {name: getattr(now, name) for name in _NUMBERS})
         for bundle in now.bundles:
             waves = [w for w in range(bundle.wavelengths.bit_length()) if bundle.wavelengths >> w & 1]
             ends = {"src": bundle.src, "dst": bundle.dst, "wavelengths": waves}
-            circuits.append(json.dumps(at | ends | {"route": bundle.route, "waveguides": bundle.waveguides}))
-    fabric = json.dumps(asdict(plan.fabric), ensure_ascii=False)
-    round_lines, circuit_lines = (",\n    ".join(lines) for lines in (rounds, circuits))
-    return (
-        f'{{\n  "format": "{_FORMAT}",\n  "version": 1,\n  "schedule": {json.dumps(plan.schedule)},\n'
-        f'  "fabric": {fabric},\n  "rounds": [\n    {round_lines}\n  ],\n'
-        f'  "circuits": [\n    {circuit_lines}\n  ]\n}}\n'
-    )
+            circuits.append(at | ends | {"route": bundle.route, "waveguides": bundle.waveguides})
+    content = {"format": _FORMAT, "version": 1, "schedule": plan.schedule, "fabric": asdict(plan.fabric)}
+    return json_rows(content | {"rounds": rounds, "circuits": circuits}, ("rounds", "circuits"))
 
 
 def load_circuits(path: Path) -> CircuitPlan:

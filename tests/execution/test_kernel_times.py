@@ -7,8 +7,7 @@ import pytest
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.execution.fitted_fabric import fabric_of, reliable_kernels
-from wavefabric.execution.measure_fabric import SIZES, additions, relay
-from wavefabric.execution.measure_kernels import measure_kernels
+from wavefabric.execution.measure_fabric import SIZES, kernel_times
 from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 from wavefabric.fabric.io.files import from_toml
@@ -57,10 +56,14 @@ def machine(ranks=2):
 
 def measure(comm):
     said = []
-    found = measure_kernels(
-        comm, SIZES["cuda"][:8], relay, additions, lambda schedule: {"data": None}, comm.seconds, said.append
+    measurement = SimpleNamespace(
+        comm=comm,
+        sizes=SIZES["cuda"][:8],
+        buffers=lambda schedule: {"data": None},
+        seconds=comm.seconds,
+        say=said.append,
     )
-    return found, said
+    return kernel_times(measurement), said
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

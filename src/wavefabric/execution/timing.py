@@ -51,16 +51,18 @@ def milliseconds(
     prepare = between or (lambda: None)
     prepare()
     work()
-    samples = []
-    for _ in range(repeats):
-        prepare()
-        device.synchronize()
-        begun = time.perf_counter()
-        for _ in range(each):
-            work()
-        device.synchronize()
-        samples.append((time.perf_counter() - begun) / each * 1e3)
-    return samples
+    return [_sample(device, work, each, prepare) for _ in range(repeats)]
+
+
+def _sample(device: Device, work: Callable[[], Any], each: int, prepare: Callable[[], Any]) -> float:
+    """ms of one of so many calls, after what is prepared."""
+    prepare()
+    device.synchronize()
+    begun = time.perf_counter()
+    for _ in range(each):
+        work()
+    device.synchronize()
+    return (time.perf_counter() - begun) / each * 1e3
 
 
 def summary(samples: list[float]) -> dict[str, float]:
@@ -214,16 +216,12 @@ def check_options(repeats: int, sizes: Sequence[int], multiple: int) -> None:
 def times(ranks: Ranks, work: Callable[[], Any], repeats: int, each: int) -> list[float]:
     """Times of one call in ms, of samples of ``each`` calls: barrier before, the slowest rank counts."""
     device, control = ranks.device, ranks.control
-    samples = []
-    for _ in range(repeats):
+
+    def together() -> None:
         device.synchronize()
         control.barrier()
-        begun = time.perf_counter()
-        for _ in range(each):
-            work()
-        device.synchronize()
-        samples.append(float(control.max((time.perf_counter() - begun) / each * 1e3)))
-    return samples
+
+    return [float(control.max(_sample(device, work, each, together))) for _ in range(repeats)]
 
 
 def timed(ranks: Ranks, work: Callable[[], Any], repeats: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import Bound, link_bounds
@@ -12,7 +13,7 @@ from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.known_links import fits, greedy, known
 from wavefabric.collectives.synthesis.model import Model, SendVariables
 from wavefabric.collectives.synthesis.problem import Links, Undecided
-from wavefabric.collectives.synthesis.search import HalfResult, MovePlan, Progress, Search, counted
+from wavefabric.collectives.synthesis.search import HalfResult, Progress, Search, Solution, counted
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
 
 _ATTEMPTS = 6
@@ -33,13 +34,13 @@ class LinkSearch(Search):
     def lower_bound(self) -> Bound:
         return max(self.bounds, key=lambda bound: bound[0])
 
-    def known(self, stop: Deadline) -> Iterator[MovePlan]:
+    def known(self, stop: Deadline) -> Iterator[Solution]:
         return known(self.demand, self.links, stop, _ATTEMPTS)
 
     def too_large(self, rounds: int) -> bool:
         return self._variables(rounds) > TOO_MANY
 
-    def decide(self, rounds: int, until: float, say: Progress) -> MovePlan | str | None:
+    def decide(self, rounds: int, until: float, say: Progress) -> Solution | str | None:
         answer = self._ask(rounds, rounds, until, say)
         return answer[0] if isinstance(answer, tuple) else answer
 
@@ -62,36 +63,34 @@ class LinkSearch(Search):
             raise Undecided(f"time_limit: {over}; allowed: more time")
         if isinstance(answer, str):
             return answer
-        plan, taken = answer
+        solution, taken = answer
         lower = max(steps, fewest)
-        text = f"found by {plan.method}; {counted(rounds, 'round')} in exactly {counted(steps, 'step')}"
+        text = f"found by {solution.method}; {counted(rounds, 'round')} in exactly {counted(steps, 'step')}"
         text += f", which need at least {lower}: {why if fewest > steps else 'no step takes less than one'}"
         if fewest < steps:
             text += "; fewer steps may need fewer"
-        return HalfResult(plan, lower, text, ((rounds, f"feasible: {plan.method}"),), taken)
+        return HalfResult(solution, lower, text, ((rounds, f"feasible: {solution.method}"),), taken)
 
-    def _known_exactly(self, steps: int, extra: int, until: float) -> tuple[MovePlan, tuple[int, ...]] | None:
-        """A known plan for so many steps and extra rounds, and the rounds of each step."""
+    def _known_exactly(self, steps: int, extra: int, until: float) -> tuple[Solution, tuple[int, ...]] | None:
+        """A known solution for so many steps and extra rounds, and the rounds of each step."""
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
         stop = Deadline(until)
-        try:
-            for plan in known(self.demand, self.links, stop, 2):
-                if fits(plan.moves, self.links, last):
-                    return plan, last
+        with suppress(OutOfTime):
+            for solution in known(self.demand, self.links, stop, 2):
+                if fits(solution.moves, self.links, last):
+                    return solution, last
             for seed in range(_ATTEMPTS):
                 taken = even if seed % 2 else last
                 moves = greedy(self.demand, self.links, taken, seed, stop)
                 if moves is not None and fits(moves, self.links, taken):
-                    return MovePlan(moves, "greedy steps"), taken
-        except OutOfTime:
-            pass
+                    return Solution(moves, "greedy steps"), taken
         return None
 
     def _ask(
         self, steps: int, rounds: int, deadline: float, say: Progress
-    ) -> tuple[MovePlan, tuple[int, ...]] | str | None:
-        """The solvers' plan and the rounds of each step; what proves that there is none; or None."""
+    ) -> tuple[Solution, tuple[int, ...]] | str | None:
+        """The solvers' solution and the rounds of each step; what proves that there is none; or None."""
         if self.too_large(steps):
             return None
         say(f"{steps} steps, {rounds} rounds")
@@ -114,8 +113,8 @@ class LinkSearch(Search):
             return None
         if answer.values is None:
             return answer.solver if answer.feasible is False else None
-        plan = MovePlan(sends.moves(answer.values), answer.solver)
-        return plan, tuple(int(answer.values[t]) for t in takes)
+        solution = Solution(sends.moves(answer.values), answer.solver)
+        return solution, tuple(int(answer.values[t]) for t in takes)
 
     def _variables(self, steps: int) -> int:
         return steps * sum(bool(c.need) for c in self.demand.chunks) * len(self.links.capacity)

@@ -22,7 +22,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
 
 if TYPE_CHECKING:
-    from wavefabric.execution.measure import Ranks
+    from wavefabric.execution.timing import Ranks
 
 TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all."
 
@@ -56,7 +56,7 @@ class RankSession:
     """Starts ranks if they are not there, opens their communicators, and lets only rank 0 print."""
 
     def __init__(self, who: RankedOptions, as_json: bool, least: int = 2):
-        from wavefabric.execution.measure import Ranks
+        from wavefabric.execution.timing import Ranks
 
         names = parse_list(who.transports)
         several = (who.ranks or 1) > 1
