@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
@@ -188,9 +189,11 @@ def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np
 def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> list[tuple[int, ...]]:
     """The best few orders, best first."""
     n = times.gpus
-    if math.factorial(min(n, 20)) <= evaluations:
-        every = [(times(np.array(order)), order) for order in permutations(range(n))]
-        return [order for _, order in sorted(every)[:_FINAL]]
+    every = all_assignments(n, n, evaluations)
+    if every is not None:
+        best = least_first(np.array([times(order) for order in every]))[:_FINAL]
+        return [tuple(order) for order in every[best].tolist()]
+    moves = [(kind, i, j) for kind in _MOVES for i, j in itertools.combinations(range(n), 2)]
     values: dict[tuple[int, ...], tuple[float, float]] = {}
     left = evaluations
     for number in range(STARTS):
@@ -199,9 +202,11 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
         order = np.arange(n)
         if number:
             order = _nearest_neighbour_order(times, rng) if number % 2 else rng.permutation(n)
+        shuffled = (moves[k] for _ in itertools.count() for k in rng.permutation(len(moves)))
         # The first ones may take half of what is left, so that others have a chance.
-        order, value, used = _hill_descent(times, order, rng, max(left // 2, min(left, 64)))
-        left -= used
+        most = max(left // 2, min(left, 64))
+        order, value, valued = descend(order, times, _moved, shuffled, 2 * n**2, most)
+        left -= valued
         values[tuple(order.tolist())] = value
     return sorted(values, key=lambda order: (values[order], order))[:_FINAL]
 
@@ -220,25 +225,11 @@ def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np
     return np.array(order)
 
 
-def _hill_descent(
-    times: _OrderTimes, order: np.ndarray, rng: np.random.Generator, evaluations: int
-) -> tuple[np.ndarray, tuple[float, float], int]:
-    """A local minimum, its value, and how many orders were tried."""
-    value, used = times(order), 1
-    first, second = np.triu_indices(times.gpus, 1)
-    moves = [(kind, i, j) for kind in _MOVES for i, j in zip(first.tolist(), second.tolist(), strict=True)]
-    since = 0  # orders tried since the last that was better
-    while True:
-        for k in rng.permutation(len(moves)).tolist():
-            if used >= evaluations or since >= 2 * times.gpus**2:
-                return order, value, used
-            kind, i, j = moves[k]
-            changed = order.copy()
-            changed[i : j + 1] = kind(order[i : j + 1])
-            now = times(changed)
-            used, since = used + 1, since + 1
-            if now < value:
-                order, value, since = changed, now, 0
+def _moved(order: np.ndarray, kind: Callable[[np.ndarray], np.ndarray], first: int, last: int) -> np.ndarray:
+    """An order whose part from one rank to another has changed."""
+    moved = order.copy()
+    moved[first : last + 1] = kind(order[first : last + 1])
+    return moved
 
 
 #: What becomes of a part of an order: its ends exchanged, all reversed, one end moved to the other.
