@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,13 +22,21 @@ from wavefabric.files.hdf5 import (
     reading_text,
 )
 from wavefabric.files.output import check_output, remove_partials, replacing
-from wavefabric.results.checkpoint_file import Rows
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
 from wavefabric.system.machine import host_memory
 
 FORMAT = "wavefabric result"
 FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array of which ``read(i)`` gives row i: a field on a GPU needs no second copy on the host."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[int], np.ndarray]
 
 
 class Data(NamedTuple):

@@ -14,7 +14,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,21 +22,13 @@ import numpy as np
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.files.input import check_regular
 from wavefabric.files.output import sync_folder
+from wavefabric.results.file import Rows
 
 _MAGIC = b"WFCHECK1"
 _END = b"WFCHKEND"
 _HEAD = struct.Struct("<8sQI")
 _TAIL = struct.Struct("<8sI")
 _CHUNK = 1 << 24
-
-
-@dataclass(frozen=True)
-class Rows:
-    """An array of which ``read(i)`` gives row i: a field on a GPU needs no second copy on the host."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    read: Callable[[int], np.ndarray]
 
 
 Arrays = Mapping[str, np.ndarray | Rows]
