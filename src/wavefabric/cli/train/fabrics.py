@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wavefabric.cli.common.circuits import PlanningOptions
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric

@@ -9,8 +9,8 @@ from importlib.resources import files
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.circuits import streets
 from wavefabric.fabric.draw.scene import HALF, Scene, rounded
+from wavefabric.fabric.draw.wafers import streets
 
 #: Units of the drawing a tile pitch.
 _UNIT = 100

@@ -87,7 +87,7 @@ def draw_circuits(
         from wavefabric.fabric.draw.animate import gif
 
         return _write(path, lambda partial: gif(shown, partial, progress))
-    from wavefabric.fabric.draw.circuits import circuits_figure
+    from wavefabric.fabric.draw.wafers import circuits_figure
 
     return save_figure(path, circuits_figure(shown))
 
@@ -170,14 +170,14 @@ def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: boo
     """
     from matplotlib.figure import Figure
 
-    from wavefabric.fabric.draw import circuits, graph
+    from wavefabric.fabric.draw import graph, wafers
 
     path = Path(path)
     if path.suffix.lower() not in STILL:
         raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
     check_output(path, force)
     if isinstance(fabric, PhotonicFabric):
-        return save_figure(path, circuits.fabric_figure(fabric))
+        return save_figure(path, wafers.fabric_figure(fabric))
     figure = Figure(figsize=(7.4, 7.6), facecolor=style.NIGHT)
     graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
     graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
@@ -190,7 +190,7 @@ def draw_routes(
     fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]], path: str | Path
 ) -> Path:
     """How many routes share each edge; `routings`: what each panel is called, and its routes."""
-    from wavefabric.fabric.draw.circuits import routes_figure
+    from wavefabric.fabric.draw.wafers import routes_figure
 
     return save_figure(Path(path), routes_figure(fabric, title, routings))
 
