@@ -27,7 +27,7 @@ from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.files.input import naming
-from wavefabric.units import time_words
+from wavefabric.units import counted, time_words
 
 
 @options("Import")
@@ -218,7 +218,7 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("fabric", facts["name"]),
         ("what", facts["description"]),
         ("source", facts["source"]),
-        ("tiles", f"{tiles}, on {wafers} wafer{'s' if wafers > 1 else ''}"),
+        ("tiles", f"{tiles}, on {counted(wafers, 'wafer')}"),
         ("wavelengths", f"{facts['lasers']} a tile{drives}, {rate_text(facts['laser_bandwidth'])} each"),
         ("a tile sends", f"{rate_text(facts['tile_bandwidth'])} at most"),
         ("waveguides", f"{facts['waveguides']} between neighbours, each way; {between}"),

@@ -19,6 +19,7 @@ from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, Circuit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.units import counted
 
 
 def photonic(
@@ -123,8 +124,7 @@ class _Clock:
             if seconds[slowest] > most:
                 most = float(seconds[slowest])
                 s, d = divmod(int(ends[slowest]), self.schedule.ranks)
-                plural = "s" if lasers[slowest] > 1 else ""
-                limit = f"circuit {s} -> {d}, {lasers[slowest]} wavelength{plural}"
+                limit = f"circuit {s} -> {d}, {counted(lasers[slowest], 'wavelength')}"
         latency, total = len(parts) * fixed, float(amount.sum())
         self.now = begin + latency + setup + transfer
         seconds = latency + setup + transfer

@@ -22,6 +22,7 @@ from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint import file as checkpoint_file
 from wavefabric.lifecycle.checkpoint.file import Arrays, Targets
+from wavefabric.units import counted
 
 if TYPE_CHECKING:
     from wavefabric.exchange import Communicator
@@ -153,4 +154,4 @@ class RankCheckpoint:
 
 
 def _in_words(ranks: int, layout: str) -> str:
-    return f"{ranks} rank{'s' * (ranks > 1)}" + (f" ({layout})" if layout else "")
+    return counted(ranks, "rank") + (f" ({layout})" if layout else "")
