@@ -168,11 +168,9 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
 
 def _grid_columns(ranks: int, pairs: set[tuple[int, int]]) -> int | None:
     """Columns of a mesh or torus numbered row by row."""
-    for columns in range(2, ranks // 2 + 1 if ranks > 4 else 0):
-        if ranks % columns == 0:
-            shape = ranks // columns, columns
-            if any(pairs == neighbour_pairs(kind, shape) for kind in ("mesh", "torus")):
-                return columns
+    for columns in (c for c in range(2, ranks // 2 + 1 if ranks > 4 else 0) if ranks % c == 0):
+        if any(pairs == neighbour_pairs(kind, (ranks // columns, columns)) for kind in ("mesh", "torus")):
+            return columns
     return None
 
 

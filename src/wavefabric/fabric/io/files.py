@@ -18,12 +18,7 @@ from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.io.presets import PRESETS, presets
-from wavefabric.fabric.io.tables import (
-    ElectricalTable,
-    FabricLinkTable,
-    FamilyTable,
-    PhotonicTable,
-)
+from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -114,14 +109,13 @@ def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
         data["family"][wanted] = list(sizes) if wanted == "grid" else sizes[0]
         return _fabric(data)
     wafer = data["rows"], data["columns"]
-    tiles, size = math.prod(sizes), "of {} x {}".format(*wafer)
+    size = "of {} x {}".format(*wafer)
     count = math.prod(-(-many // few) for many, few in zip(sizes, wafer, strict=True))
     wafers = f"one wafer {size}" if count == 1 else f"{count} wafers {size} joined by fibres"
-    words = f"{sizes[0]} x {sizes[1]} tile{'s' if tiles > 1 else ''} on {wafers}"
+    tiles = "tiles" if math.prod(sizes) > 1 else "tile"
+    data["description"] = f"LIGHTPATH: {sizes[0]} x {sizes[1]} {tiles} on {wafers}"
     keys = ("rows", "columns", "wafer_rows", "wafer_columns")
-    return _fabric(
-        data | dict(zip(keys, sizes + wafer, strict=True)) | {"description": f"LIGHTPATH: {words}"}
-    )
+    return _fabric(data | dict(zip(keys, sizes + wafer, strict=True)))
 
 
 def _photonic(table: PhotonicTable) -> PhotonicFabric:
@@ -217,6 +211,5 @@ def check_connected(fabric: Fabric) -> None:
     for number, gpu in enumerate(fabric.gpus):
         if number not in forth or number not in back:
             ends = f"{gpu} to {first}" if number in forth else f"{first} to {gpu}"
-            raise InputError(
-                f"links: no way from {ends}; allowed: links that join all GPUs in both directions"
-            )
+            allowed = "links that join all GPUs in both directions"
+            raise InputError(f"links: no way from {ends}; allowed: {allowed}")

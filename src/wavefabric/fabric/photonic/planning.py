@@ -46,6 +46,10 @@ class _Options:
         """Whether circuits may leave their first routes: not where a rule was asked for."""
         return self.routing in ("auto", "ripup", "exact")
 
+    def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
+        """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
+        return fewest_wavelengths(self.fabric, self.sharing, pairs)
+
 
 def plan_circuits(
     schedule: Schedule,
@@ -124,10 +128,9 @@ def _round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
 def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     """Parts in which all pairs are served, numbered from 0, of round 0."""
     fabric = options.fabric
-    least = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
     peers = int(degrees(pairs, fabric.ranks).max())
     limit = most_peers(fabric, options.sharing)
-    thinnest = least if options.oversubscribed == "split" else 1
+    thinnest = int(options.wavelengths(pairs).min()) if options.oversubscribed == "split" else 1
     bound = max(-(-peers // limit), parts_bound(fabric, pairs, np.full(len(pairs), thinnest)))
     parts, too_many = [], []
     routes: list[Route] = []
@@ -151,7 +154,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
 def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitRound | None:
     """One part, if all circuits fit."""
     fabric = options.fabric
-    wanted = fewest_wavelengths(fabric, options.sharing, pairs)
+    wanted = options.wavelengths(pairs)
     least = 1 if options.oversubscribed == "thin" else int(wanted.max())
     for most in range(int(wanted.max()), least - 1, -1):
         masks = assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
@@ -163,15 +166,13 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
     """Parts that each fit; as few as are found, beginning with what the cuts demand."""
     fabric = options.fabric
-    wanted = fewest_wavelengths(fabric, options.sharing, pairs)
-    size = 1 if options.oversubscribed == "thin" else int(wanted.min())
+    size = 1 if options.oversubscribed == "thin" else int(options.wavelengths(pairs).min())
     peers = int(degrees(pairs, fabric.ranks).max())
     # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
     layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
     parts = -(-(int(layer.max()) + 1) // colours)
-    least = parts_bound(fabric, pairs, np.full(len(pairs), size))
-    least = max(least, -(-peers // colours))
+    least = max(parts_bound(fabric, pairs, np.full(len(pairs), size)), -(-peers // colours))
     if len(pairs) <= _MANY:
         for fewer in range(least, min(parts, least + _TRIES)):
             assignment = negotiate(fabric, routes, fewer * colours, options.reroutes, options.seed)
@@ -189,7 +190,7 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
 def _refill(options: _Options, pairs: np.ndarray, routes: list[Route], masks: list[int]) -> CircuitRound:
     """One part; all its circuits get more wavelengths if other parts leave enough ports, and if that fits."""
     fabric = options.fabric
-    more = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
+    more = int(options.wavelengths(pairs).min())
     if more > masks[0].bit_count():
         masks = assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
     return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs))

@@ -161,10 +161,10 @@ def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], li
 
 def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
     """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
-    classes = [name for name, _ in _TREE] + ["SYS"]
+    classes = [name for name, _ in _TREE]
     for a, b in combinations(range(table.gpus), 2):
         link = table.links[a][b]
-        joined = next((c for c, group in zip(classes, groups, strict=False) if group[a] == group[b]), "SYS")
+        joined = next((c for c, group in zip(classes, groups, strict=True) if group[a] == group[b]), "SYS")
         if link in SLOW_FIRST and link != joined:
             given = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
             raise InputError(f"nvidia-smi topo -m: {given}; allowed: classes of a tree")
