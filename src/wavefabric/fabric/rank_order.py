@@ -49,8 +49,8 @@ def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
     shown = ",".join(map(str, order))
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     if isinstance(fabric, PhotonicFabric):
-        given = f"{shown} given for photonic {fabric.name}"
-        raise InputError(f"order: {given}; allowed: electrical fabrics, rank r is tile r of a photonic one")
+        allowed = "electrical fabrics, rank r is tile r of a photonic one"
+        raise InputError(f"order: {shown} given for photonic {fabric.name}; allowed: {allowed}")
     n = fabric.ranks
     numbers = [whole(f"order[{i}]", g, 0, n - 1) for i, g in enumerate(order)]
     if len(set(numbers)) < len(numbers):
@@ -118,9 +118,8 @@ def best_order(
         given = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
         raise InputError(f"order: {given}; allowed: at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
-    orders = _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable))
     least, best = cost(schedule, fabric, element_bytes, model).seconds, same
-    for order in orders:
+    for order in _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable)):
         seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
         if seconds < least * (1 - 1e-9):
             least, best = seconds, order
@@ -134,9 +133,10 @@ class _OrderTimes:
         n = self.gpus = fabric.ranks
         self._alpha = fabric.alpha
         kinds = _distinct_rounds(schedule, transfer_bytes(schedule, element_bytes))
-        self._times = np.array([times for times, _, _ in kinds], float)
-        self._src, self._dst = np.divmod(np.concatenate([pairs for _, pairs, _ in kinds]), schedule.ranks)
-        count = np.array([pairs.size for _, pairs, _ in kinds])
+        times, pairs, sizes = zip(*kinds, strict=True)
+        self._times = np.array(times, float)
+        self._src, self._dst = np.divmod(np.concatenate(pairs), schedule.ranks)
+        count = np.array([each.size for each in pairs])
         self._first = np.cumsum(count) - count
         src, dst = np.divmod(np.arange(n * n), n)
         there = (src != dst) & (static_routes(fabric).table[src, dst] >= 0)
@@ -151,7 +151,7 @@ class _OrderTimes:
         self._latency[there] = use.latency
         self._capacity = np.append(use.capacity, math.inf)
         self._row = np.repeat(np.arange(len(kinds)), count)[:, None] * self._capacity.size
-        self._weights = np.repeat(np.concatenate([size for _, _, size in kinds]), self._table.shape[1])
+        self._weights = np.repeat(np.concatenate(sizes), self._table.shape[1])
         self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * (idle + 1)), 1)
         # How close any two GPUs are: for a first order.
         slowest = np.where(there, (1 / self._capacity[self._table]).max(axis=1), math.inf)

@@ -48,9 +48,8 @@ def command(asked: FabricOptions, who: MeasureOptions) -> None:
         if output is None:
             return
         if result["fabric"] is None:
-            raise InputError(
-                "--transport: none could be used, so there is no fabric; allowed: see the reasons"
-            )
+            fault = "none could be used, so there is no fabric"
+            raise InputError(f"--transport: {fault}; allowed: see the reasons")
         misfits = result["cases"][0]["misfits"]
         if misfits:
             more = f" (and {len(misfits) - 1} more)" if len(misfits) > 1 else ""

@@ -26,6 +26,7 @@ from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
 from wavefabric.fabric.photonic.budget import budget
 from wavefabric.fabric.photonic.link_budget import LinkBudget
+from wavefabric.fabric.photonic.planning import round_pairs
 from wavefabric.fabric.photonic.routing.routes import Routing, route
 from wavefabric.units import time_words
 
@@ -91,13 +92,8 @@ def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pa
     """Names and pairs of what is to be routed."""
     n = fabric.ranks
     if asked.pattern == "recursive":
-        schedule = build("recursive", "all-gather", n, n, radix=asked.radix)
-        t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
-        rounds = [t[t["round"] == number] for number in np.unique(t["round"])]
-        return [
-            (f"round {k}", sorted(set(zip(r["src"].tolist(), r["dst"].tolist(), strict=True))))
-            for k, r in enumerate(rounds, 1)
-        ]
+        rounds = round_pairs(build("recursive", "all-gather", n, n, radix=asked.radix))
+        return [(f"round {k}", list(map(tuple, pairs.tolist()))) for k, (_, pairs) in enumerate(rounds, 1)]
     if asked.pattern == "permutation":
         order = np.random.default_rng(asked.seed).permutation(n).tolist()
         return [("permutation", [(a, b) for a, b in enumerate(order) if a != b])]
@@ -131,16 +127,12 @@ def _proof(row: dict[str, Any]) -> str:
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
     columns = ("<pairs", "<proof", "<method", "count", "overlap", "bound", "time", "edges")
-    cells = [
-        (
-            *(row["pairs"], _proof(row), row["method"], str(row["count"]), str(row["overlap"])),
-            *(str(row["bound"]), time_words(row["seconds"]), str(max(len(row["longest"]) - 1, 0))),
-            *_budget_cells(row["budget"]),
-        )
-        for row in rows
-    ]
     budget = ("loss", "carries", "format", "BER", "margin")
-    made = table((*columns, *budget), cells, f"routes over {fabric.name}")
+    made = table((*columns, *budget), title=f"routes over {fabric.name}")
+    for row in rows:
+        numbers = map(str, (row["count"], row["overlap"], row["bound"]))
+        cells = row["pairs"], _proof(row), row["method"], *numbers, time_words(row["seconds"])
+        made.add_row(*cells, str(max(len(row["longest"]) - 1, 0)), *_budget_cells(row["budget"]))
     for column in made.columns[:3]:
         column.overflow = "ellipsis"
     out = console()

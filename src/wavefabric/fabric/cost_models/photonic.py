@@ -127,9 +127,8 @@ class _Clock:
                 limit = f"circuit {s} -> {d}, {counted(lasers[slowest], 'wavelength')}"
         latency, total = len(parts) * fixed, float(amount.sum())
         self.now = begin + latency + setup + transfer
-        seconds = latency + setup + transfer
-        columns = (parts[0].round, len(parts), seconds, latency, setup, transfer, total, limit)
-        self.rounds.append(RoundCost(*columns))
+        costs = latency + setup + transfer, latency, setup, transfer
+        self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
     def _set_up(self, part: CircuitRound) -> float:
         """s that the switches take."""

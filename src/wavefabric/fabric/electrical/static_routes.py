@@ -177,8 +177,7 @@ class ResourceUse:
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Resources of any pairs, which may repeat: indices into `pairs`, ascending, and resources."""
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
-        count = np.diff(first)[pairs]
-        which, within = ragged(count)
+        which, within = ragged(np.diff(first)[pairs])
         return which, self.resource[first[pairs][which] + within]
 
     def name(self, resource: int) -> str:

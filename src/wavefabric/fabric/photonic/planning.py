@@ -106,7 +106,7 @@ def plan_circuits(
     options = _Options(fabric, routing, sharing, oversubscribed, seed)
     known: dict[bytes, list[CircuitRound]] = {}
     rounds: list[CircuitRound] = []
-    for number, pairs in _round_pairs(schedule):
+    for number, pairs in round_pairs(schedule):
         key = pairs.tobytes()
         if key not in known:
             known[key] = _plan_round(options, pairs)
@@ -114,7 +114,7 @@ def plan_circuits(
     return CircuitPlan(schedule.name, fabric, tuple(rounds))
 
 
-def _round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
+def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
     """Each round in which ranks talk to others, and its (src, dst): sorted, shape (pairs, 2)."""
     t = schedule.transfers
     t = t[t["src"] != t["dst"]]

@@ -112,9 +112,8 @@ def _write(file: BinaryIO, arrays: Arrays, state: dict, fingerprint: str) -> Non
         if dtype.hasobject:
             raise TypeError(f"checkpoint array {name!r} holds Python objects")
         entries.append({"name": name, "dtype": dtype.str, "shape": list(array.shape)})
-    header = json.dumps(
-        {"fingerprint": fingerprint, "state": state, "arrays": entries}, default=lambda o: o.item()
-    ).encode()
+    content = {"fingerprint": fingerprint, "state": state, "arrays": entries}
+    header = json.dumps(content, default=lambda o: o.item()).encode()
     file.write(_HEAD.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
     checksum = 0
     # The checksum of a chunk is taken while the chunk is written; both release the interpreter lock.
@@ -155,10 +154,8 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     if size != wanted:
         raise _damaged(path, f"{size} bytes of {wanted}")
     if fingerprint is not None and header["fingerprint"] != fingerprint:
-        raise UnusableCheckpoint(
-            f"{path}: this checkpoint belongs to another run (other settings, inputs or versions); "
-            "remove it to start anew"
-        )
+        fault = "this checkpoint belongs to another run (other settings, inputs or versions)"
+        raise UnusableCheckpoint(f"{path}: {fault}; remove it to start anew")
     return header
 
 
