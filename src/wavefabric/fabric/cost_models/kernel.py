@@ -44,12 +44,8 @@ def kernel(
     takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
     ``protocol`` and ``rooms`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
-    takes no less than a host needs to launch it. ``busiest`` names the protocol.
-
-    Raises
-    ------
-    InputError
-        If the fabric says nothing of kernels, and as `compile_plan`.
+    takes no less than a host needs to launch it. ``busiest`` names the protocol. `InputError` if the fabric
+    says nothing of kernels, and as `compile_plan`.
     """
     times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)

@@ -71,21 +71,10 @@ def draw_circuits(
 ) -> Path:
     """Circuits over the tiles, round by round, of a verified schedule and its plan; times from `cost`.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.png``, ``.svg``, ``.pdf``: rounds side by side; ``.gif``: an animation; ``.html``: a page.
-    most : int, optional
-        Rounds at most, evenly chosen. By default 12, in an animation 40, in a page 600.
-    progress : Progress, optional
-        Counts the pictures of an animation.
-    force : bool
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If nothing is sent, or the file exists, has another ending or cannot be written.
+    By the ending of `path`: rounds side by side (``.png``, ``.svg``, ``.pdf``), an animation (``.gif``, whose
+    pictures `progress` counts), or a page (``.html``). Of the rounds at most `most` are shown, evenly chosen;
+    by default 12, in an animation 40, in a page 600. `force` replaces a file that is there. `InputError` if
+    nothing is sent, or the file exists, has another ending or cannot be written.
     """
     path = _check(path, plan.fabric, force, schedule, "circuits")
     ending = path.suffix.lower()
@@ -151,10 +140,7 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
 def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> Path:
     """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
 
-    Raises
-    ------
-    InputError
-        If the file exists, has another ending or cannot be written.
+    `InputError` if the file exists (without `force`), has another ending or cannot be written.
     """
     from matplotlib.figure import Figure
 

@@ -36,13 +36,8 @@ def _fault(where: str | CircuitRound | tuple[CircuitRound, Bundle], given: str, 
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
     """Refuse a plan whose circuits cannot be up together, or that do not carry the (checked) schedule.
 
-    Raises
-    ------
-    PlanError
-        In one line, naming round, part, tile, wavelength, edge or waveguide.
+    `PlanError` in one line, naming round, part, tile, wavelength, edge or waveguide.
 
-    Notes
-    -----
     Checked for each part: routes begin and end at their tiles, step from neighbour to neighbour and pass no
     tile twice; waveguides are numbers that the edge has; on a tile every laser and every photodiode serves
     one circuit, and no more than the ports of its chip; no wavelength is twice in one waveguide of an edge in

@@ -60,36 +60,21 @@ def plan_circuits(
     oversubscribed: str = "split",
     seed: int = 0,
 ) -> CircuitPlan:
-    """Circuits for every round in which ranks talk to others.
+    """Circuits for every round in which ranks talk to others: rank r runs on tile r, tiles may be left over.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Rank r runs on tile r; tiles may be left over.
-    fabric : PhotonicFabric
-    routing : str
-        See `routes.route`.
-    sharing : str
-        ``"even"``: all ports split over a tile's peers; ``"paper"``: ports // (peers + 1) for each of several
-        peers. A pair gets what both of its ends can spare.
-    oversubscribed : str
-        Where edges have too few waveguides, after other routes were tried. ``"split"``: the round is done in
-        parts, each with circuits of its own. ``"thin"``: circuits get fewer wavelengths, so that all are up
-        together; the bytes take as long, and nothing is set up twice. Parts only follow if one wavelength
-        each is too much.
-    seed : int
+    `routing` is the method of `routes.route`. `sharing` says how many wavelengths a pair gets, which is what
+    both of its ends can spare: ``"even"`` splits all ports over a tile's peers, ``"paper"`` gives ports //
+    (peers + 1) to each of several peers.
 
-    Returns
-    -------
-    CircuitPlan
-        Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round
-        must have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact. A tile
-        with more peers than ports is served in ⌈peers / ports⌉ parts, the least possible.
+    `oversubscribed` says what to do where edges have too few waveguides, after other routes were tried.
+    ``"split"``: the round is done in parts, each with circuits of its own. ``"thin"``: circuits get fewer
+    wavelengths, so that all are up together; the bytes take as long, and nothing is set up twice. Parts only
+    follow if one wavelength each is too much.
 
-    Raises
-    ------
-    InputError
-        For more ranks than tiles, or an option that is unknown.
+    Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round must
+    have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact. A tile with more
+    peers than ports is served in ⌈peers / ports⌉ parts, the least possible. `InputError` for more ranks than
+    tiles, or an option that is unknown.
     """
     for key, value, allowed in (
         ("routing", routing, METHODS),

@@ -37,33 +37,19 @@ def read_nccl_xml(
     nvlinks: int | None = None,
     sm: int | None = None,
 ) -> Fabric:
-    """The fabric of a topology file of NCCL or RCCL.
+    """The fabric of a topology file of NCCL or RCCL: a file (a `Path`, or text without any ``<``), or the XML.
 
-    Parameters
-    ----------
-    source : Path or str
-        A file (a `Path`, or text without any ``<``), or the XML itself.
-    name : str
-    alpha : float, optional
-        s, which the file does not know; 0.7 us where there are NVLinks or xGMI links, else 10 us.
-    nvlinks, sm : int, optional
-        NVLinks of each GPU to NVSwitches, for a file that names none; for their bandwidth the compute
-        capability of the GPUs times ten, by default what the file says, or 80.
+    The file does not know `alpha`, in s: by default 0.7 us where there are NVLinks or xGMI links, else 10 us.
+    `nvlinks` is how many lead from each GPU to NVSwitches, for a file that names none, and `sm` the compute
+    capability of the GPUs times ten for their bandwidth, by default what the file says, or 80.
 
-    Returns
-    -------
-    Fabric
-        Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
-        node), PCIe bridges, NVSwitches as one node a host (one for all if they are not seen as PCI devices,
-        as with NVLink between hosts), and, of several hosts, network adapters and one ``network`` that joins
-        them all. What leads to no GPU is left out. Bandwidths are those that NCCL and RCCL derive (see
-        `importers.bandwidths`). The description says if the file names no direct links between GPUs, as
-        files for virtual machines may, which name PCI devices alone.
-
-    Raises
-    ------
-    InputError
-        In one line: which element and attribute, what was given, what is allowed.
+    Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
+    node), PCIe bridges, NVSwitches as one node a host (one for all if they are not seen as PCI devices, as
+    with NVLink between hosts), and, of several hosts, network adapters and one ``network`` that joins them
+    all. What leads to no GPU is left out. Bandwidths are those that NCCL and RCCL derive (see
+    `importers.bandwidths`). The description says if the file names no direct links between GPUs, as files for
+    virtual machines may, which name PCI devices alone. `InputError` in one line: which element and attribute,
+    what was given, what is allowed.
     """
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
