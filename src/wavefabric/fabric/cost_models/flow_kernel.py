@@ -86,7 +86,7 @@ def _users_of_resources(flows, first, resource, resources):
 
 @njit(nogil=True)
 def fair_shares(flows, first, resource, capacity, most, rate):
-    """Max–min fair rates by progressive filling, written to `rate` (of all flows) for those that move: `flows`.
+    """Max–min fair rates of `flows` by progressive filling, written to `rate`, which has those of all flows.
 
     The resource that leaves least to each of its flows fixes theirs; what they use elsewhere is taken off,
     and so on (Bertsekas & Gallager, *Data Networks*, 2nd ed., section 6.5.2). Flow f uses

@@ -157,17 +157,15 @@ class _Clock:
         closing = rates(self.fabric, [b.route for b in part.bundles], budget)
         if not closing.all():
             dark = part.bundles[int(closing.argmin())]
-            raise InputError(
-                f"budget: round {part.round}: circuit {dark.src} -> {dark.dst} carries nothing over"
-                f" {len(dark.route) - 1} edges; allowed: losses with which some rate closes"
-            )
+            given = f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
+            allowed = "losses with which some rate closes"
+            raise InputError(f"budget: round {part.round}: {given}; allowed: {allowed}")
         return np.minimum(closing, self.fabric.laser_bandwidth)
 
 
 def _same_grid(given: PhotonicFabric, fabric: PhotonicFabric) -> None:
     """Refuse a plan for tiles, wavelengths or waveguides that the fabric does not have."""
     for key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres"):
-        if getattr(given, key) != getattr(fabric, key):
-            raise InputError(
-                f"plan: {getattr(given, key)} {key}; allowed: the {getattr(fabric, key)} of {fabric.name}"
-            )
+        here, there = getattr(given, key), getattr(fabric, key)
+        if here != there:
+            raise InputError(f"plan: {here} {key}; allowed: the {there} of {fabric.name}")

@@ -84,9 +84,8 @@ def plan_circuits(
         if value not in allowed:
             raise InputError(f"{key}: {value!r} given; allowed: {', '.join(allowed)}")
     if schedule.ranks > fabric.ranks:
-        raise InputError(
-            f"ranks: {schedule.ranks} given; allowed: 1 to {fabric.ranks}, the tiles of {fabric.name}"
-        )
+        allowed = f"1 to {fabric.ranks}, the tiles of {fabric.name}"
+        raise InputError(f"ranks: {schedule.ranks} given; allowed: {allowed}")
     tile_grid(fabric)
     options = _Options(fabric, routing, sharing, oversubscribed, seed)
     known: dict[bytes, list[CircuitRound]] = {}

@@ -37,7 +37,7 @@ def read_nccl_xml(
     nvlinks: int | None = None,
     sm: int | None = None,
 ) -> Fabric:
-    """The fabric of a topology file of NCCL or RCCL: a file (a `Path`, or text without any ``<``), or the XML.
+    """The fabric of a topology file of NCCL or RCCL (a `Path`, or text without any ``<``), or of its text.
 
     The file does not know `alpha`, in s: by default 0.7 us where there are NVLinks or xGMI links, else 10 us.
     `nvlinks` is how many lead from each GPU to NVSwitches, for a file that names none, and `sm` the compute

@@ -30,7 +30,7 @@ def read_topo(
     socket_bandwidth: float | None = None,
     alpha: float | None = None,
 ) -> Fabric:
-    """The fabric that ``nvidia-smi topo -m`` shows, as far as it does: the table, or (a `Path`) a file with it.
+    """The fabric that the table of ``nvidia-smi topo -m``, or (a `Path`) a file with it, shows in part.
 
     NV# are NVLinks; the rest is a tree that has the classes of the table: GPUs joined by PIX hang on one PCIe
     switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in pairs
