@@ -64,10 +64,10 @@ def command(
 
     wavefabric fabric routes lightpath:16x16 --pattern permutation --method ripup -o loads.png
     """
-    pattern, pairs, method, output = asked.pattern, asked.pairs, asked.method, asked.output
+    pattern, method, output = asked.pattern, asked.method, asked.output
     check_target(output, asked.force, PICTURES)
     check_choice("--pattern", pattern, PATTERNS)
-    if pattern == "pairs" and pairs is None:
+    if pattern == "pairs" and asked.pairs is None:
         raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
     if pattern != "pairs":
         refuse(changed(asked, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
@@ -79,7 +79,7 @@ def command(
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
     how = {"seed": asked.seed, "k": asked.paths, "time_limit": asked.time_limit}
     how["budget"] = fabric.budget or LinkBudget()
-    routed = [(label, route(fabric, each, method, **how)) for label, each in _patterns(fabric, asked)]
+    routed = [(label, route(fabric, pairs, method, **how)) for label, pairs in _patterns(fabric, asked)]
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
@@ -140,10 +140,8 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
     if any(_proof(row) == "fits" for row in rows):
         out.print("fits: shortest routes, all up at once; less overlap would save no time")
-    out.print(
-        "edges and all behind: of a wavelength over the longest route, with "
-        + ("the fabric's link budget" if fabric.budget else "typical losses and receivers")
-    )
+    losses = "the fabric's link budget" if fabric.budget else "typical losses and receivers"
+    out.print(f"edges and all behind: of a wavelength over the longest route, with {losses}")
 
 
 def _budget_cells(budget: dict[str, Any] | None) -> list[str]:

@@ -119,10 +119,8 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print_json({"presets": known, "families": EXAMPLES})
         return
-    made = table(
-        ("|name", "<what", "|other sizes"),
-        ((name, text, EXAMPLES.get(name, "")) for name, text in known.items()),
-    )
+    rows = ((name, text, EXAMPLES.get(name, "")) for name, text in known.items())
+    made = table(("|name", "<what", "|other sizes"), rows)
     made.columns[0].style = "bold"
     console().print(made)
 
@@ -130,7 +128,6 @@ def show_list(as_json: bool) -> None:
 #: What of a fabric is no number of its own.
 _WORDS = ("name", "description", "source", "budget", "gpus", "switches", "links", "kernels", "numbering")
 _COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
-_RATES = ("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30
 
@@ -154,10 +151,8 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
 def _notes(fabric: AnyFabric) -> list[str]:
     """What a fabric lacks that was made of a file."""
     lacks = "the file names none, so GPUs are joined by PCIe alone"
-    advice = (
-        "if they have NVLinks (files for virtual machines leave them out), "
-        "add them with --nvlinks, such as --nvlinks 12 --sm 80"
-    )
+    unless = "if they have NVLinks (files for virtual machines leave them out)"
+    advice = f"{unless}, add them with --nvlinks, such as --nvlinks 12 --sm 80"
     notes = f"NVLinks: {lacks}; {advice}", f"xGMI links: {lacks}"
     return [note for end, note in zip(LACKING, notes, strict=True) if fabric.description.endswith(end)]
 
@@ -212,10 +207,7 @@ def _after(seconds: float, text: str) -> str:
     return text.format(time_words(seconds)) if seconds else ""
 
 
-def _kernels_text(kernels: dict[str, float] | None) -> str:
-    """What kernels that run schedules take, nothing if that is not known."""
-    if kernels is None:
-        return ""
+def _kernels_text(kernels: dict[str, float]) -> str:
     times = ("launch", "signal", "packet", "issue")
     text = ", ".join(f"{time_words(kernels[key])} {key}" for key in times if kernels[key])
     stores, memory = rate_text(kernels["bandwidth"]), rate_text(kernels["memory"])
@@ -228,8 +220,8 @@ def _links_text(kind: str, bandwidth: float, latency: float, links: int) -> str:
 
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
-    rates = {name: rate_text(facts[name]) for name in _RATES if facts[name]}
-    copy, flow, reduce = (rates.get(name, "") for name in _RATES)
+    rates = (facts[name] for name in ("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth"))
+    copy, flow, reduce = (rate_text(rate) if rate else "" for rate in rates)
     issue = {"a round": "round_overhead", "a further peer": "peer_overhead", "a sum": "reduce_overhead"}
     taken = [f"{time_words(facts[key])} {what}" for what, key in issue.items() if facts[key]]
     return [
@@ -241,6 +233,6 @@ def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("a transfer", flow and f"{flow} at most"),
         ("a sum", reduce and reduce + _after(facts["reduce_alpha"], ", after {}")),
         ("a host takes", ", ".join(taken)),
-        ("kernels", _kernels_text(facts["kernels"])),
+        ("kernels", facts["kernels"] and _kernels_text(facts["kernels"])),
         ("through GPUs", "data may pass" if facts["forwards"] else "no data pass"),
     ]

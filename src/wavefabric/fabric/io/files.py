@@ -34,16 +34,9 @@ MOST_LINKS = 10**6
 def load(text: str | Path) -> Fabric | PhotonicFabric:
     """A fabric by its name, or from a TOML file.
 
-    Parameters
-    ----------
-    text : str or Path
-        A preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``, ``"mesh:4x4"``,
-        ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a TOML file.
-
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
+    The name of a preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``,
+    ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file.
+    `InputError` in one line: the key, what was given, what is allowed.
 
     Examples
     --------
@@ -86,10 +79,7 @@ def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
     """Write a fabric to a TOML file, whole or not at all; `force` replaces a file that is there.
 
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is a folder, or cannot be written.
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
     """
     return write_text(path, to_toml(fabric), "fabric", force)
 

@@ -135,8 +135,13 @@ def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
                 yield flat[start : start + _CHUNK]
 
 
+def unusable(path: Path, fault: str) -> UnusableCheckpoint:
+    """The error of a checkpoint with which no run goes on."""
+    return UnusableCheckpoint(f"{path}: {fault}; remove it to start anew")
+
+
 def _damaged(path: Path, why: str) -> UnusableCheckpoint:
-    return UnusableCheckpoint(f"{path}: damaged checkpoint ({why}); remove it to start anew")
+    return unusable(path, f"damaged checkpoint ({why})")
 
 
 def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, Any]:
@@ -154,8 +159,7 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     if size != wanted:
         raise _damaged(path, f"{size} bytes of {wanted}")
     if fingerprint is not None and header["fingerprint"] != fingerprint:
-        fault = "this checkpoint belongs to another run (other settings, inputs or versions)"
-        raise UnusableCheckpoint(f"{path}: {fault}; remove it to start anew")
+        raise unusable(path, "this checkpoint belongs to another run (other settings, inputs or versions)")
     return header
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint import file as checkpoint_file
-from wavefabric.lifecycle.checkpoint.file import Arrays, Targets
+from wavefabric.lifecycle.checkpoint.file import Arrays, Targets, unusable
 from wavefabric.units import counted
 
 if TYPE_CHECKING:
@@ -120,14 +120,10 @@ class RankCheckpoint:
         def read_part() -> tuple[dict, dict]:
             part = self._part(parts["slot"])
             if not part.exists():
-                raise UnusableCheckpoint(
-                    f"{self.path}: its part {part.name} is missing; remove it to start anew"
-                )
+                raise unusable(self.path, f"its part {part.name} is missing")
             arrays, state = read(part)
             if state.get("token") != parts["token"]:
-                raise UnusableCheckpoint(
-                    f"{self.path}: its part {part.name} was saved at another time; remove it to start anew"
-                )
+                raise unusable(self.path, f"its part {part.name} was saved at another time")
             return arrays, state["state"]
 
         return on_all_ranks(self.comm, read_part)
@@ -137,10 +133,8 @@ class RankCheckpoint:
         parts = checkpoint_file.read_state(self.path, None).get(_PARTS, {"ranks": 1, "layout": ""})
         saved, here = (parts["ranks"], parts["layout"]), (self.comm.size, self._layout)
         if saved != here:
-            raise UnusableCheckpoint(
-                f"{self.path}: this checkpoint was saved by {_in_words(*saved)}, this run has "
-                f"{_in_words(*here)}; go on as it was, or remove it to start anew"
-            )
+            fault = f"this checkpoint was saved by {_in_words(*saved)}, this run has {_in_words(*here)}"
+            raise UnusableCheckpoint(f"{self.path}: {fault}; go on as it was, or remove it to start anew")
         checkpoint_file.read_state(self.path, self.fingerprint)
         return parts
 
