@@ -91,7 +91,7 @@ def cost(
 
     `element_bytes` (B an element) need not be whole, so that one schedule serves every size. The `model` is
     ``"auto"``, or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another),
-    ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs an execution plan).
+    ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs a plan).
     Photonic ones: ``"photonic"``. For its `options` see `alpha_beta.alpha_beta`, `flow.flow`,
     `kernel.kernel`, `photonic.photonic`.
 
