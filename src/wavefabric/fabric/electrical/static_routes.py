@@ -77,7 +77,8 @@ def wires(fabric: Fabric) -> Wires:
     wire, latency = wire.ravel(), np.zeros(len(nodes))
     np.maximum.at(latency, wire, [link.latency for link in fabric.links])
     bandwidth = np.bincount(wire, [link.bandwidth for link in fabric.links], len(nodes))
-    return Wires(*nodes.T.copy(), bandwidth, latency)
+    source, target = nodes.T.copy()
+    return Wires(source, target, bandwidth, latency)
 
 
 @lru_cache(maxsize=8)
