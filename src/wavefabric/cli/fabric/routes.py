@@ -28,10 +28,10 @@ from wavefabric.fabric.photonic.budget import budget
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import round_pairs
 from wavefabric.fabric.photonic.routing.routes import Routing, route
+from wavefabric.fabric.photonic.tile_grid import Pair
 from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")
-Pairs = list[tuple[int, int]]
 
 
 @options()
@@ -88,7 +88,7 @@ def command(
     conclude(asked.as_json, facts, written, lambda: show(fabric, rows))
 
 
-def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pairs]]:
+def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, list[Pair]]]:
     """Names and pairs of what is to be routed."""
     n = fabric.ranks
     if asked.pattern == "recursive":
