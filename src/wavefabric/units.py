@@ -148,6 +148,11 @@ def time_words(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things: 1 round, 2 rounds."""
+    return f"{number} {thing}{'s' if number != 1 else ''}"
+
+
 def amount(value: float) -> str:
     """A count with a decimal prefix: 336 M."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -20,7 +20,7 @@ from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.results import checkpoint_file as files
+from wavefabric.lifecycle.checkpoint import file as files
 
 STEPS = 23
 SHAPE, FLAT = (14, 12, 9), (15, 13, 1)

@@ -16,7 +16,7 @@ from wavefabric.acoustics.run import Checkpoints, run
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.results import checkpoint_file
+from wavefabric.lifecycle.checkpoint import file as checkpoint_file
 
 SHAPE, STEPS = (14, 12, 10), 17
 OPTIONS = {"global": None, "local": Options("local", overlap=3)}

@@ -33,7 +33,7 @@ RANK = '''
 import os, signal
 from wavefabric.acoustics import run
 from wavefabric.cli import main
-from wavefabric.lifecycle.checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
 class Often(run.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)

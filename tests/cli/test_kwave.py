@@ -324,7 +324,7 @@ KILLED = """\
 import os, signal, sys
 from wavefabric.acoustics import run
 from wavefabric.cli import main
-from wavefabric.results import checkpoint_file as checkpoint
+from wavefabric.lifecycle.checkpoint import file as checkpoint
 
 kept = checkpoint.save
 def save(*arguments):

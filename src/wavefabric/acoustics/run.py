@@ -29,7 +29,7 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.launch.environment import ranks as ranks_started
 from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
-from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress

@@ -187,7 +187,7 @@ def run_kwave_file(
     """Run an input file and print what it cost; ``ranks`` are checked."""
     check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
     from wavefabric.acoustics.run import Checkpoints
-    from wavefabric.results.checkpoint_file import checkpoint_path
+    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 
     target = asked.output or file.with_name(file.stem + "_out.h5")
     done = KWaveRun(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
+    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
     from wavefabric.optics.run_file import load
     from wavefabric.results import ResultWriter, read_result
-    from wavefabric.results.checkpoint_file import checkpoint_path
 
     settings = load.load(file)
     if solver := changed(asked, "device", "threads", "exchange"):

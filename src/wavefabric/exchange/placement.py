@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wavefabric.collectives import Schedule
+from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.device import Device, get_device
 from wavefabric.device.select import cuda_count
@@ -67,7 +67,7 @@ def _between_ranks(schedule: Schedule, amounts) -> np.ndarray:
     return total
 
 
-def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: list[int]) -> dict[str, int]:
+def crossings(amounts: np.ndarray, topology: GpuTopology, gpus: Sequence[int] | np.ndarray) -> dict[str, int]:
     """What crosses links of each class, slow ones first, where rank r is on ``gpus[r]``."""
     return dict(zip(topology.classes, _by_class(amounts, topology, [gpus])[:, 0].tolist(), strict=True))
 
@@ -111,28 +111,37 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
         raise InputError(f"placement: {ranks} ranks on {gpus} GPUs; allowed: a GPU for each rank")
     moved, counted = traffic(schedule), message_counts(schedule)
 
-    def cost(placed: list[int]) -> list[int]:
+    def cost(placed: np.ndarray) -> list[int]:
         return _by_class(moved, topology, [placed])[:, 0].tolist()
 
-    def kept_off_slowest(placed: list[int]) -> list[int]:
+    def kept_off_slowest(placed: np.ndarray) -> list[int]:
         return (-_by_class(counted, topology, [placed])[:1, 0]).tolist()
 
-    if math.perm(gpus, ranks) <= _EXACT:
-        tried = np.array(list(itertools.permutations(range(gpus), ranks)))
-        costs, messages = (_by_class(amounts, topology, tried) for amounts in (moved, counted))
-        # lexsort takes its last key first; it is stable, so that the first of equals stays first.
-        best = tried[np.lexsort(costs[::-1])[0] if len(costs) else 0].tolist()
-        worst = tried[messages[0].argmax() if len(costs) else 0].tolist()
+    tried = all_assignments(ranks, gpus, _EXACT)
+    if tried is not None:
+        best = tried[least_first(_by_class(moved, topology, tried).T)[0]]
+        worst = tried[least_first(-_by_class(counted, topology, tried)[:1].T)[0]]
     else:
-        plain = list(range(ranks))
-        starts = [*(_greedy(moved + moved.T, topology, first) for first in range(gpus)), plain]
-        _, best = min(_improve(start, gpus, cost) for start in starts)
+        swaps = list(product(range(ranks), range(gpus)))
+
+        def search(starts: Iterable[Sequence[int]], value_of: Callable[[np.ndarray], list[int]]):
+            ends = (descend(np.array(each), value_of, _swapped, cycle(swaps), len(swaps)) for each in starts)
+            return min(ends, key=lambda end: (end[1], end[0].tolist()))[0]
+
+        plain = range(ranks)
+        best = search([*(_greedy(moved + moved.T, topology, first) for first in range(gpus)), plain], cost)
         # Every other GPU first: far apart on most hosts.
-        scattered = [*range(0, gpus, 2), *range(1, gpus, 2)][:ranks]
-        _, worst = min(_improve(start, gpus, kept_off_slowest) for start in (scattered, plain))
+        worst = search([[*range(0, gpus, 2), *range(1, gpus, 2)][:ranks], plain], kept_off_slowest)
     slowest = next(iter(topology.classes), "")
     crossing, most = (crossings(counted, topology, placed).get(slowest, 0) for placed in (best, worst))
-    return Placement(best, slowest, crossing, most)
+    return Placement(best.tolist(), slowest, crossing, most)
+
+
+def _swapped(placed: np.ndarray, rank: int, gpu: int) -> np.ndarray:
+    """A placement in which a rank has a GPU; the rank that had it takes the other's."""
+    swapped = np.where(placed == gpu, placed[rank], placed)
+    swapped[rank] = gpu
+    return swapped
 
 
 def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
@@ -149,22 +158,6 @@ def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
 
         placed[rank] = min((gpu for gpu in range(topology.gpus) if gpu not in placed.values()), key=cost)
     return [placed[rank] for rank in range(ranks)]
-
-
-def _improve(gpus: list[int], total: int, cost: Callable[[list[int]], list[int]]) -> tuple[list, list[int]]:
-    """Swap two ranks, or move one to a free GPU, while that helps; the cost and the placement."""
-    least, better = cost(gpus), True
-    while better:
-        better = False
-        for a, gpu in itertools.product(range(len(gpus)), range(total)):
-            trial = list(gpus)
-            if gpu in trial:
-                trial[trial.index(gpu)] = trial[a]
-            trial[a] = gpu
-            value = cost(trial)
-            if value < least:
-                gpus, least, better = trial, value, True
-    return least, gpus
 
 
 # --- files ----------------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
@@ -48,8 +49,8 @@ def reordered(fabric: Fabric | PhotonicFabric, order: Sequence[int]) -> Fabric:
     shown = ",".join(map(str, order))
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     if isinstance(fabric, PhotonicFabric):
-        given = f"{shown} given for photonic {fabric.name}"
-        raise InputError(f"order: {given}; allowed: electrical fabrics, rank r is tile r of a photonic one")
+        allowed = "electrical fabrics, rank r is tile r of a photonic one"
+        raise InputError(f"order: {shown} given for photonic {fabric.name}; allowed: {allowed}")
     n = fabric.ranks
     numbers = [whole(f"order[{i}]", g, 0, n - 1) for i, g in enumerate(order)]
     if len(set(numbers)) < len(numbers):
@@ -117,9 +118,8 @@ def best_order(
         given = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
         raise InputError(f"order: {given}; allowed: at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
-    orders = _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable))
     least, best = cost(schedule, fabric, element_bytes, model).seconds, same
-    for order in orders:
+    for order in _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable)):
         seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
         if seconds < least * (1 - 1e-9):
             least, best = seconds, order
@@ -133,9 +133,10 @@ class _OrderTimes:
         n = self.gpus = fabric.ranks
         self._alpha = fabric.alpha
         kinds = _distinct_rounds(schedule, transfer_bytes(schedule, element_bytes))
-        self._times = np.array([times for times, _, _ in kinds], float)
-        self._src, self._dst = np.divmod(np.concatenate([pairs for _, pairs, _ in kinds]), schedule.ranks)
-        count = np.array([pairs.size for _, pairs, _ in kinds])
+        times, pairs, sizes = zip(*kinds, strict=True)
+        self._times = np.array(times, float)
+        self._src, self._dst = np.divmod(np.concatenate(pairs), schedule.ranks)
+        count = np.array([each.size for each in pairs])
         self._first = np.cumsum(count) - count
         src, dst = np.divmod(np.arange(n * n), n)
         there = (src != dst) & (static_routes(fabric).table[src, dst] >= 0)
@@ -150,7 +151,7 @@ class _OrderTimes:
         self._latency[there] = use.latency
         self._capacity = np.append(use.capacity, math.inf)
         self._row = np.repeat(np.arange(len(kinds)), count)[:, None] * self._capacity.size
-        self._weights = np.repeat(np.concatenate([size for _, _, size in kinds]), self._table.shape[1])
+        self._weights = np.repeat(np.concatenate(sizes), self._table.shape[1])
         self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * (idle + 1)), 1)
         # How close any two GPUs are: for a first order.
         slowest = np.where(there, (1 / self._capacity[self._table]).max(axis=1), math.inf)
@@ -188,9 +189,11 @@ def _distinct_rounds(schedule: Schedule, size: np.ndarray) -> list[tuple[int, np
 def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> list[tuple[int, ...]]:
     """The best few orders, best first."""
     n = times.gpus
-    if math.factorial(min(n, 20)) <= evaluations:
-        every = [(times(np.array(order)), order) for order in permutations(range(n))]
-        return [order for _, order in sorted(every)[:_FINAL]]
+    every = all_assignments(n, n, evaluations)
+    if every is not None:
+        best = least_first(np.array([times(order) for order in every]))[:_FINAL]
+        return [tuple(order) for order in every[best].tolist()]
+    moves = [(kind, i, j) for kind in _MOVES for i, j in itertools.combinations(range(n), 2)]
     values: dict[tuple[int, ...], tuple[float, float]] = {}
     left = evaluations
     for number in range(STARTS):
@@ -199,9 +202,11 @@ def _search(times: _OrderTimes, rng: np.random.Generator, evaluations: int) -> l
         order = np.arange(n)
         if number:
             order = _nearest_neighbour_order(times, rng) if number % 2 else rng.permutation(n)
+        shuffled = (moves[k] for _ in itertools.count() for k in rng.permutation(len(moves)))
         # The first ones may take half of what is left, so that others have a chance.
-        order, value, used = _hill_descent(times, order, rng, max(left // 2, min(left, 64)))
-        left -= used
+        most = max(left // 2, min(left, 64))
+        order, value, valued = descend(order, times, _moved, shuffled, 2 * n**2, most)
+        left -= valued
         values[tuple(order.tolist())] = value
     return sorted(values, key=lambda order: (values[order], order))[:_FINAL]
 
@@ -220,25 +225,11 @@ def _nearest_neighbour_order(times: _OrderTimes, rng: np.random.Generator) -> np
     return np.array(order)
 
 
-def _hill_descent(
-    times: _OrderTimes, order: np.ndarray, rng: np.random.Generator, evaluations: int
-) -> tuple[np.ndarray, tuple[float, float], int]:
-    """A local minimum, its value, and how many orders were tried."""
-    value, used = times(order), 1
-    first, second = np.triu_indices(times.gpus, 1)
-    moves = [(kind, i, j) for kind in _MOVES for i, j in zip(first.tolist(), second.tolist(), strict=True)]
-    since = 0  # orders tried since the last that was better
-    while True:
-        for k in rng.permutation(len(moves)).tolist():
-            if used >= evaluations or since >= 2 * times.gpus**2:
-                return order, value, used
-            kind, i, j = moves[k]
-            changed = order.copy()
-            changed[i : j + 1] = kind(order[i : j + 1])
-            now = times(changed)
-            used, since = used + 1, since + 1
-            if now < value:
-                order, value, since = changed, now, 0
+def _moved(order: np.ndarray, kind: Callable[[np.ndarray], np.ndarray], first: int, last: int) -> np.ndarray:
+    """An order whose part from one rank to another has changed."""
+    moved = order.copy()
+    moved[first : last + 1] = kind(order[first : last + 1])
+    return moved
 
 
 #: What becomes of a part of an order: its ends exchanged, all reversed, one end moved to the other.

@@ -29,14 +29,8 @@ _MOST_PACKED = 1100
 _MOST_TEXT = 1 << 29
 #: What h5py and NumPy raise of a damaged file: the error depends on where the damage is.
 _DAMAGE = (
-    OSError,
-    RuntimeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    MemoryError,
-    AttributeError,
+    *(OSError, RuntimeError, LookupError, TypeError),
+    *(ValueError, ArithmeticError, MemoryError, AttributeError),
 )
 
 
@@ -150,17 +144,18 @@ def bytes_of(dataset: h5py.Dataset) -> int:
 
 def check_stored(dataset: h5py.Dataset) -> None:
     """Raise InputError for a large dataset of which (nearly) nothing was ever written."""
-    size, stored = bytes_of(dataset), dataset.id.get_storage_size()
-    if size > max(_SMALL, _MOST_PACKED * stored):
-        name = str(dataset.name).lstrip("/")
-        given = f"has the shape {dataset.shape}, but only {stored} bytes of it were written"
-        raise InputError(f"{dataset.file.filename}: dataset '{name}': {given}")
+    stored = dataset.id.get_storage_size()
+    if bytes_of(dataset) > max(_SMALL, _MOST_PACKED * stored):
+        raise _fault(dataset, f"has the shape {dataset.shape}, but only {stored} bytes of it were written")
 
 
 def check_memory(dataset: h5py.Dataset, free: int) -> None:
     """Raise InputError for a dataset larger than ``free`` bytes; room that was never written counts too."""
     size = bytes_of(dataset)
     if size > max(_SMALL, free):
-        name = str(dataset.name).lstrip("/")
-        given = f"takes {size / 2**30:.1f} GiB of memory; {free / 2**30:.1f} GiB are free"
-        raise InputError(f"{dataset.file.filename}: dataset '{name}': {given}")
+        raise _fault(dataset, f"takes {size / 2**30:.1f} GiB of memory; {free / 2**30:.1f} GiB are free")
+
+
+def _fault(dataset: h5py.Dataset, what: str) -> InputError:
+    name = str(dataset.name).lstrip("/")
+    return InputError(f"{dataset.file.filename}: dataset '{name}': {what}")

@@ -23,9 +23,8 @@ class _Builder(TreeBuilder):
     def start(self, tag, attrs):
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise InputError(
-                f"{self._what}: nested more than {_DEEPEST} deep; allowed: a file of that format"
-            )
+            fault = f"nested more than {_DEEPEST} deep"
+            raise InputError(f"{self._what}: {fault}; allowed: a file of that format")
         return super().start(tag, attrs)
 
     def end(self, tag):
@@ -33,9 +32,8 @@ class _Builder(TreeBuilder):
         return super().end(tag)
 
     def doctype(self, *_) -> None:
-        raise InputError(
-            f"{self._what}: a document type (DOCTYPE) given; allowed: elements and comments alone"
-        )
+        fault = "a document type (DOCTYPE) given"
+        raise InputError(f"{self._what}: {fault}; allowed: elements and comments alone")
 
 
 def parse_xml(text: str, what: str) -> Element:

@@ -92,13 +92,11 @@ def check_memory(comm: Communicator | None, device: Device, needed: int, what: s
         devices = defaultdict(list)
         for key, *facts in comm.control.all_gather((place, needed, free, total)):
             devices[key].append(facts)
-        needed, free, total, ranks = max(
-            (
-                (sum(n for n, _, _ in each), min(f for _, f, _ in each), each[0][2], len(each))
-                for each in devices.values()
-            ),
-            key=lambda device: device[0] - device[1],
-        )
+        sums = [
+            (sum(n for n, _, _ in each), min(f for _, f, _ in each), each[0][2], len(each))
+            for each in devices.values()
+        ]
+        needed, free, total, ranks = max(sums, key=lambda device: device[0] - device[1])
     if needed > free:
         where = device.name if ranks == 1 else f"{device.name} for {ranks} ranks"
         raise InputError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,23 +12,23 @@ import h5py
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import (
-    attributes,
-    check_inside,
-    check_memory,
-    check_stored,
-    open_hdf5,
-    reading,
-    reading_text,
-)
+from wavefabric.files import hdf5
 from wavefabric.files.output import check_output, remove_partials, replacing
-from wavefabric.results.checkpoint_file import Rows
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
 from wavefabric.system.machine import host_memory
 
 FORMAT = "wavefabric result"
 FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array of which ``read(i)`` gives row i: a field on a GPU needs no second copy on the host."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[int], np.ndarray]
 
 
 class Data(NamedTuple):
@@ -97,12 +98,10 @@ def _dataset(group: h5py.Group, name: str, data: Data) -> None:
         dataset = group.create_dataset(name, value.shape, value.dtype)
         for i in range(value.shape[0]):
             dataset[i] = value.read(i)
+    elif (array := np.asarray(value)).dtype.kind == "U":
+        dataset = group.create_dataset(name, array.shape, h5py.string_dtype(), array.astype(object))
     else:
-        array = np.asarray(value)
-        if array.dtype.kind == "U":
-            dataset = group.create_dataset(name, array.shape, h5py.string_dtype(), array.astype(object))
-        else:
-            dataset = group.create_dataset(name, data=array)
+        dataset = group.create_dataset(name, data=array)
     dataset.attrs["units"] = data.units
     dataset.attrs["description"] = data.description
 
@@ -120,15 +119,15 @@ class Result(Mapping[str, Any]):
         key = key.strip("/")
         if key not in self._keys:
             raise KeyError(key)
-        with _open(self.path) as file, reading(self.path, key):
-            check_inside(file, key)
+        with _open(self.path) as file, hdf5.reading(self.path, key):
+            hdf5.check_inside(file, key)
             dataset = file[key]
             assert isinstance(dataset, h5py.Dataset)
-            check_memory(dataset, host_memory()[0])
-            check_stored(dataset)
+            hdf5.check_memory(dataset, host_memory()[0])
+            hdf5.check_stored(dataset)
             if h5py.check_string_dtype(dataset.dtype) is None:
                 return dataset[()]
-            with reading_text():
+            with hdf5.reading_text():
                 text = dataset.asstr()[()]
         return text if isinstance(text, str) else list(text)
 
@@ -156,12 +155,12 @@ def read_result(path: str | Path) -> Result:
     attrs: dict[str, dict[str, Any]] = {}
 
     def visit(name: str, item: h5py.HLObject) -> None:
-        attrs[name] = attributes(item)
+        attrs[name] = hdf5.attributes(item)
         if isinstance(item, h5py.Dataset):
             keys.append(name)
 
-    with _open(path) as file, reading(path):
-        attrs[""] = attributes(file)
+    with _open(path) as file, hdf5.reading(path):
+        attrs[""] = hdf5.attributes(file)
         if attrs[""].get("format") != FORMAT:
             raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
         if (version := attrs[""].get("format_version", 0)) > FORMAT_VERSION:
@@ -171,4 +170,4 @@ def read_result(path: str | Path) -> Result:
 
 
 def _open(path: Path) -> h5py.File:
-    return open_hdf5(path, "a result file (HDF5)")
+    return hdf5.open_hdf5(path, "a result file (HDF5)")

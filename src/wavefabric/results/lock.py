@@ -60,13 +60,12 @@ class FileLock:
                 file.seek(0)
                 text = file.read(4096)
                 if text and not _owner(text):
-                    raise InputError(
-                        f"{self._key}: {self._lock} is there and is no lock that can be read; allowed: to "
-                        f"remove it, if no other run writes {self.path.name}"
-                    )
+                    fault = f"{self._lock} is there and is no lock that can be read"
+                    allowed = f"to remove it, if no other run writes {self.path.name}"
+                    raise InputError(f"{self._key}: {fault}; allowed: {allowed}")
                 if not free:
-                    allowed = "allowed: another name for each run"
-                    raise InputError(f"{self._key}: {self.path} is in use by {_name(text)}; {allowed}")
+                    fault = f"{self.path} is in use by {_name(text)}"
+                    raise InputError(f"{self._key}: {fault}; allowed: another name for each run")
                 # Its last owner may have removed the file since it was opened.
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(file.fileno()), os.stat(self._lock)):
@@ -77,10 +76,8 @@ class FileLock:
         """Raise InputError if the lock is not ours any more: removed, or given on by an NFS server."""
         if (text := self._found()) != self._text:
             whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
-            raise InputError(
-                f"{self._key}: {whose} taken over {self.path} while this process stood still; "
-                "nothing more is written to it"
-            )
+            fault = f"{whose} taken over {self.path} while this process stood still"
+            raise InputError(f"{self._key}: {fault}; nothing more is written to it")
 
     def release(self) -> None:
         """Give it up; a lock that is no longer ours stays."""

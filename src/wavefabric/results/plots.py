@@ -159,9 +159,8 @@ def constellation_figure(result: Result) -> Figure | None:
     mean, points = mean_db(q), np.asarray(result[key])
     if points.dtype.kind != "c" or not points.size or points.size % len(q):
         given = f"has {points.size} values of type {points.dtype}"
-        raise InputError(
-            f"{result.path}: '{key}' {given}; allowed: complex symbols of each of {len(q)} modes"
-        )
+        allowed = f"complex symbols of each of {len(q)} modes"
+        raise InputError(f"{result.path}: '{key}' {given}; allowed: {allowed}")
     points = points.reshape(len(q), -1)
     groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
     chosen = sorted({0, int(np.argmin(mean)), len(q) - 1})

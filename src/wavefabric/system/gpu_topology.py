@@ -94,8 +94,7 @@ def query() -> GpuTopology | None:
     if "GPU0" not in done.stdout:
         return None
     topology = parse(done.stdout)
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
         return topology
     numbers = [number.strip() for number in visible.split(",") if number.strip()]
     if not all(number.isdecimal() and int(number) < topology.gpus for number in numbers):

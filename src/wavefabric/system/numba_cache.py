@@ -86,8 +86,7 @@ class _KernelCache(FunctionCache):
         kernel = super().load_overload(sig, target_context)
         if kernel is None and self._enabled:
             self._wait()
-            kernel = super().load_overload(sig, target_context)
-            if kernel is not None:
+            if (kernel := super().load_overload(sig, target_context)) is not None:
                 self._release()
         return kernel
 

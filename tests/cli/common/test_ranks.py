@@ -313,7 +313,7 @@ import os
 import time
 from pathlib import Path
 from wavefabric.acoustics import run
-from wavefabric.lifecycle.checkpoint import RunCheckpoint
+from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.cli import main
 from wavefabric.exchange.launch import environment
 class Saves(run.Checkpoints):

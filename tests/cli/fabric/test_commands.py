@@ -207,7 +207,7 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
         asked.append(residual)
         return found
 
-    monkeypatch.setattr("wavefabric.cli.fabric.measure.RankSession", Job)
+    monkeypatch.setattr("wavefabric.cli.fabric.measured_fabric.RankSession", Job)
     monkeypatch.setattr("wavefabric.execution.measure_fabric.run", run)
     words = ("fabric", "measure", "--ranks", 2, "-o", "m.toml")
     code, _, err = command(*words)

@@ -5,10 +5,11 @@ import os
 import numpy as np
 import pytest
 
-from wavefabric.lifecycle.checkpoint import RankCheckpoint
+from wavefabric.lifecycle.checkpoint import file as checkpoint_file
+from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file import load
-from wavefabric.results import checkpoint_file, read_result
+from wavefabric.results import read_result
 
 RUN = """\
 [fibre]

@@ -29,7 +29,7 @@ from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.threads import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder, write_text
-from wavefabric.results.checkpoint_file import read_state
+from wavefabric.lifecycle.checkpoint.file import read_state
 
 
 @dataclass(eq=False)

@@ -106,7 +106,7 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
         "rooms": plan.rooms,
         "moves": max(moves),
         "signals": max(sum(n for (src, _), n in plan.signals.items() if src == rank) for rank in ranks),
-        "arrivals": max(sum(a.size for a in plan.arrivals if a.rank == rank) for rank in ranks),
+        "arrivals": max(sum(a.size for a in plan.staging if a.rank == rank) for rank in ranks),
         "proved": True,
     }
 

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from wavefabric.cli.collective.circuit_file import load_circuits
-from wavefabric.cli.common.circuits import PANEL, PlanningOptions
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, check_seed, option, options, refuse
+from wavefabric.cli.common.planning_options import PANEL, PlanningOptions
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric

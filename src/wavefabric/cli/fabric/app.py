@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from wavefabric.cli.common.options import register
-from wavefabric.cli.fabric import measure, routes, show
+from wavefabric.cli.fabric import measured_fabric, routes, show
 
 app = typer.Typer()
 register(app, "show", show.command)
 register(app, "routes", routes.command)
-register(app, "measure", measure.command, all_ranks=True)
+register(app, "measure", measured_fabric.command, all_ranks=True)

@@ -26,11 +26,12 @@ from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.draw.pictures import draw_routes
 from wavefabric.fabric.photonic.budget import budget
 from wavefabric.fabric.photonic.link_budget import LinkBudget
+from wavefabric.fabric.photonic.planning import round_pairs
 from wavefabric.fabric.photonic.routing.routes import Routing, route
+from wavefabric.fabric.photonic.tile_grid import Pair
 from wavefabric.units import time_words
 
 PATTERNS = ("recursive", "permutation", "pairs")
-Pairs = list[tuple[int, int]]
 
 
 @options()
@@ -63,10 +64,10 @@ def command(
 
     wavefabric fabric routes lightpath:16x16 --pattern permutation --method ripup -o loads.png
     """
-    pattern, pairs, method, output = asked.pattern, asked.pairs, asked.method, asked.output
+    pattern, method, output = asked.pattern, asked.method, asked.output
     check_target(output, asked.force, PICTURES)
     check_choice("--pattern", pattern, PATTERNS)
-    if pattern == "pairs" and pairs is None:
+    if pattern == "pairs" and asked.pairs is None:
         raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
     if pattern != "pairs":
         refuse(changed(asked, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
@@ -78,7 +79,7 @@ def command(
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
     how = {"seed": asked.seed, "k": asked.paths, "time_limit": asked.time_limit}
     how["budget"] = fabric.budget or LinkBudget()
-    routed = [(label, route(fabric, each, method, **how)) for label, each in _patterns(fabric, asked)]
+    routed = [(label, route(fabric, pairs, method, **how)) for label, pairs in _patterns(fabric, asked)]
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
@@ -87,17 +88,12 @@ def command(
     conclude(asked.as_json, facts, written, lambda: show(fabric, rows))
 
 
-def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, Pairs]]:
+def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, list[Pair]]]:
     """Names and pairs of what is to be routed."""
     n = fabric.ranks
     if asked.pattern == "recursive":
-        schedule = build("recursive", "all-gather", n, n, radix=asked.radix)
-        t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
-        rounds = [t[t["round"] == number] for number in np.unique(t["round"])]
-        return [
-            (f"round {k}", sorted(set(zip(r["src"].tolist(), r["dst"].tolist(), strict=True))))
-            for k, r in enumerate(rounds, 1)
-        ]
+        rounds = round_pairs(build("recursive", "all-gather", n, n, radix=asked.radix))
+        return [(f"round {k}", list(map(tuple, pairs.tolist()))) for k, (_, pairs) in enumerate(rounds, 1)]
     if asked.pattern == "permutation":
         order = np.random.default_rng(asked.seed).permutation(n).tolist()
         return [("permutation", [(a, b) for a, b in enumerate(order) if a != b])]
@@ -131,16 +127,12 @@ def _proof(row: dict[str, Any]) -> str:
 def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     """Print a line for each set of pairs."""
     columns = ("<pairs", "<proof", "<method", "count", "overlap", "bound", "time", "edges")
-    cells = [
-        (
-            *(row["pairs"], _proof(row), row["method"], str(row["count"]), str(row["overlap"])),
-            *(str(row["bound"]), time_words(row["seconds"]), str(max(len(row["longest"]) - 1, 0))),
-            *_budget_cells(row["budget"]),
-        )
-        for row in rows
-    ]
     budget = ("loss", "carries", "format", "BER", "margin")
-    made = table((*columns, *budget), cells, f"routes over {fabric.name}")
+    made = table((*columns, *budget), title=f"routes over {fabric.name}")
+    for row in rows:
+        numbers = map(str, (row["count"], row["overlap"], row["bound"]))
+        cells = row["pairs"], _proof(row), row["method"], *numbers, time_words(row["seconds"])
+        made.add_row(*cells, str(max(len(row["longest"]) - 1, 0)), *_budget_cells(row["budget"]))
     for column in made.columns[:3]:
         column.overflow = "ellipsis"
     out = console()
@@ -148,10 +140,8 @@ def show(fabric: PhotonicFabric, rows: list[dict[str, Any]]) -> None:
     out.print(f"overlap: most routes on one edge in one direction; there are {fabric.waveguides} waveguides")
     if any(_proof(row) == "fits" for row in rows):
         out.print("fits: shortest routes, all up at once; less overlap would save no time")
-    out.print(
-        "edges and all behind: of a wavelength over the longest route, with "
-        + ("the fabric's link budget" if fabric.budget else "typical losses and receivers")
-    )
+    losses = "the fabric's link budget" if fabric.budget else "typical losses and receivers"
+    out.print(f"edges and all behind: of a wavelength over the longest route, with {losses}")
 
 
 def _budget_cells(budget: dict[str, Any] | None) -> list[str]:

@@ -10,14 +10,7 @@ import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, read_text
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
-from wavefabric.cli.common.show import (
-    conclude,
-    console,
-    pairs_table,
-    print_json,
-    rate_text,
-    table,
-)
+from wavefabric.cli.common.show import conclude, console, pairs_table, print_json, rate_text, table
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric, presets
 from wavefabric.fabric import save as save_fabric
@@ -27,7 +20,7 @@ from wavefabric.fabric.electrical.families import EXAMPLES
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.files.input import naming
-from wavefabric.units import time_words
+from wavefabric.units import counted, time_words
 
 
 @options("Import")
@@ -126,25 +119,15 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print_json({"presets": known, "families": EXAMPLES})
         return
-    made = table(
-        ("|name", "<what", "|other sizes"),
-        ((name, text, EXAMPLES.get(name, "")) for name, text in known.items()),
-    )
+    rows = ((name, text, EXAMPLES.get(name, "")) for name, text in known.items())
+    made = table(("|name", "<what", "|other sizes"), rows)
     made.columns[0].style = "bold"
     console().print(made)
 
 
-#: Numbers of a photonic fabric, and of an electrical one.
-_PHOTONIC = (
-    *("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "serdes_ports", "laser_bandwidth"),
-    *("waveguides", "fibres", "alpha", "reconfiguration", "synchronisation", "tile_pitch"),
-)
-_ELECTRICAL = (
-    *("alpha", "copy_bandwidth", "flow_bandwidth", "forwards", "reduce_bandwidth", "reduce_alpha"),
-    *("round_overhead", "peer_overhead", "reduce_overhead"),
-)
+#: What of a fabric is no number of its own.
+_WORDS = ("name", "description", "source", "budget", "gpus", "switches", "links", "kernels", "numbering")
 _COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
-_RATES = ("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30
 
@@ -152,30 +135,26 @@ _BYTES = 1 << 30
 def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
     """What is worth knowing about a fabric."""
     facts: dict[str, Any] = {"name": fabric.name, "description": fabric.description, "source": fabric.source}
+    numbers = {name: value for name, value in vars(fabric).items() if name not in _WORDS}
     if isinstance(fabric, PhotonicFabric):
-        facts |= {"kind": "photonic", "ranks": fabric.ranks, **{n: getattr(fabric, n) for n in _PHOTONIC}}
-        facts["tile_bandwidth"] = fabric.bandwidth
-        facts["budget"] = None if fabric.budget is None else vars(fabric.budget)
+        facts |= {"kind": "photonic", "ranks": fabric.ranks, **numbers, "tile_bandwidth": fabric.bandwidth}
+        facts["budget"] = fabric.budget and vars(fabric.budget)
     else:
         counts = Counter((link.kind, link.bandwidth, link.latency) for link in fabric.links)
         names = ("kind", "bandwidth", "latency", "links")
         links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
         facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
-        facts |= {name: getattr(fabric, name) for name in _ELECTRICAL}
-        facts["kernels"] = None if fabric.kernels is None else vars(fabric.kernels)
+        facts |= {**numbers, "kernels": fabric.kernels and vars(fabric.kernels)}
     return {**facts, "bounds": _bounds(fabric), "notes": _notes(fabric)}
 
 
 def _notes(fabric: AnyFabric) -> list[str]:
     """What a fabric lacks that was made of a file."""
     lacks = "the file names none, so GPUs are joined by PCIe alone"
-    nvlinks, xgmi = LACKING
-    if fabric.description.endswith(nvlinks):
-        advice = "add them with --nvlinks, such as --nvlinks 12 --sm 80"
-        return [
-            f"NVLinks: {lacks}; if they have NVLinks (files for virtual machines leave them out), {advice}"
-        ]
-    return [f"xGMI links: {lacks}"] if fabric.description.endswith(xgmi) else []
+    unless = "if they have NVLinks (files for virtual machines leave them out)"
+    advice = f"{unless}, add them with --nvlinks, such as --nvlinks 12 --sm 80"
+    notes = f"NVLinks: {lacks}; {advice}", f"xGMI links: {lacks}"
+    return [note for end, note in zip(LACKING, notes, strict=True) if fabric.description.endswith(end)]
 
 
 def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
@@ -191,18 +170,16 @@ def _bounds(fabric: AnyFabric) -> list[dict[str, Any]]:
 def show(facts: dict[str, Any]) -> None:
     """Print a fabric's tables."""
     out = console()
-    lines = _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
+    lines = [("fabric", facts["name"]), ("what", facts["description"]), ("source", facts["source"])]
+    lines += _photonic_lines(facts) if facts["kind"] == "photonic" else _electrical_lines(facts)
     out.print(pairs_table((name, text) for name, text in lines if text))
     if facts["bounds"]:
-        rows = (
-            (
-                *(row["collective"], time_words(row["latency"])),
-                *(rate_text(row["algbw"]) if row["algbw"] else "-", row["why"]),
-            )
-            for row in facts["bounds"]
-        )
         columns = ("|operation", "latency", "bytes of the array / time", "<why")
-        out.print(table(columns, rows, "what no schedule can beat, for an array of 1 GiB"))
+        made = table(columns, title="what no schedule can beat, for an array of 1 GiB")
+        for row in facts["bounds"]:
+            rate = rate_text(row["algbw"]) if row["algbw"] else "-"
+            made.add_row(row["collective"], time_words(row["latency"]), rate, row["why"])
+        out.print(made)
     for note in facts["notes"]:
         out.print(note, soft_wrap=True)
 
@@ -215,10 +192,7 @@ def _photonic_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     between = f"{facts['fibres']} fibres between wafers"
     budget = ", ".join(f"{key} {value:g}" for key, value in (facts["budget"] or {}).items())
     return [
-        ("fabric", facts["name"]),
-        ("what", facts["description"]),
-        ("source", facts["source"]),
-        ("tiles", f"{tiles}, on {wafers} wafer{'s' if wafers > 1 else ''}"),
+        ("tiles", f"{tiles}, on {counted(wafers, 'wafer')}"),
         ("wavelengths", f"{facts['lasers']} a tile{drives}, {rate_text(facts['laser_bandwidth'])} each"),
         ("a tile sends", f"{rate_text(facts['tile_bandwidth'])} at most"),
         ("waveguides", f"{facts['waveguides']} between neighbours, each way; {between}"),
@@ -233,42 +207,32 @@ def _after(seconds: float, text: str) -> str:
     return text.format(time_words(seconds)) if seconds else ""
 
 
-def _kernels_text(kernels: dict[str, float] | None) -> str:
-    """What kernels that run schedules take, nothing if that is not known."""
-    if kernels is None:
-        return ""
+def _kernels_text(kernels: dict[str, float]) -> str:
     times = ("launch", "signal", "packet", "issue")
     text = ", ".join(f"{time_words(kernels[key])} {key}" for key in times if kernels[key])
-    return (
-        f"{text}; {rate_text(kernels['bandwidth'])} to another GPU, {rate_text(kernels['memory'])} in memory"
-    )
+    stores, memory = rate_text(kernels["bandwidth"]), rate_text(kernels["memory"])
+    return f"{text}; {stores} to another GPU, {memory} in memory"
+
+
+def _links_text(kind: str, bandwidth: float, latency: float, links: int) -> str:
+    return f"{links} {kind} one way, {rate_text(bandwidth)}" + _after(latency, ", {}")
 
 
 def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     switches = ", ".join(facts["switches"][:12]) + (", …" if len(facts["switches"]) > 12 else "")
-    rates = {name: rate_text(facts[name]) for name in _RATES if facts[name]}
-    copy, flow, reduce = (rates.get(name, "") for name in _RATES)
+    rates = (facts[name] for name in ("copy_bandwidth", "flow_bandwidth", "reduce_bandwidth"))
+    copy, flow, reduce = (rate_text(rate) if rate else "" for rate in rates)
     issue = {"a round": "round_overhead", "a further peer": "peer_overhead", "a sum": "reduce_overhead"}
     taken = [f"{time_words(facts[key])} {what}" for what, key in issue.items() if facts[key]]
     return [
-        ("fabric", facts["name"]),
-        ("what", facts["description"]),
-        ("source", facts["source"]),
         ("GPUs", str(facts["ranks"])),
         ("switches", switches or "none"),
-        *(
-            (
-                "links",
-                f"{link['links']} {link['kind']} one way, {rate_text(link['bandwidth'])}"
-                + _after(link["latency"], ", {}"),
-            )
-            for link in facts["links"]
-        ),
+        *(("links", _links_text(**link)) for link in facts["links"]),
         ("alpha", f"{time_words(facts['alpha'])} a round; in the flow model, a transfer"),
         ("a GPU", copy and f"{copy} out, and as much in, at most"),
         ("a transfer", flow and f"{flow} at most"),
         ("a sum", reduce and reduce + _after(facts["reduce_alpha"], ", after {}")),
         ("a host takes", ", ".join(taken)),
-        ("kernels", _kernels_text(facts["kernels"])),
+        ("kernels", facts["kernels"] and _kernels_text(facts["kernels"])),
         ("through GPUs", "data may pass" if facts["forwards"] else "no data pass"),
     ]

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from wavefabric.cli.common.circuits import PlanningOptions
 from wavefabric.cli.common.files import load_fabric
 from wavefabric.cli.common.options import changed, check_choice, option, options
 from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
 from wavefabric.cli.train.searching import TrainSearchOptions

@@ -198,23 +198,18 @@ def _across(collective: str, inside, outside, has_root, whole: float, reverse: b
     # Of what must enter a set, all is what must leave the others.
     if reverse:
         inside, outside, has_root = outside, inside, np.logical_not(has_root)
-    match collective:
-        case "all-gather":
-            return inside[1]
-        case "reduce-scatter":
-            return outside[1]
-        case "all-reduce":
-            return whole
-        case "all-to-all":
-            return inside[0] * outside[1]
-        case "broadcast":
-            return whole * has_root
-        case "reduce":
-            return whole * np.logical_not(has_root)
-        case "gather":
-            return inside[1] * np.logical_not(has_root)
-        case _:
-            return outside[1] * has_root
+    has_none = np.logical_not(has_root)
+    amounts = {
+        "all-gather": inside[1],
+        "reduce-scatter": outside[1],
+        "all-reduce": whole,
+        "all-to-all": inside[0] * outside[1],
+        "broadcast": whole * has_root,
+        "reduce": whole * has_none,
+        "gather": inside[1] * has_none,
+        "scatter": outside[1] * has_root,
+    }
+    return amounts[collective]
 
 
 def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.ndarray]:
@@ -222,24 +217,25 @@ def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.nd
     parts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # whose of an item a rank has
     for (rank, _, _), (item, origins) in schedule.pre.items():
         parts[item][rank] |= origins
-    amounts: tuple[dict, dict] = {}, {}  # of rank and item, sent and received; the first chunk counts
+    sent: dict[tuple[int, int], float] = {}  # of rank and item; the first chunk counts
+    received: dict[tuple[int, int], float] = {}
     for (rank, buffer, chunk), (item, origins) in schedule.post.items():
         lacks = origins & ~parts[item][rank]
         if not lacks:
             continue
         size = float(schedule.sizes[buffer][rank, chunk]) * element_bytes
-        amounts[1].setdefault((rank, item), size)
+        received.setdefault((rank, item), size)
         once = twice = 0
         for held in parts[item].values():
             once, twice = once | held, twice | once & held
         for holder, held in parts[item].items():
             if held & lacks & once & ~twice:
-                amounts[0].setdefault((holder, item), size)
-    sums = np.zeros((2, schedule.ranks))
-    for end, of in zip(sums, amounts, strict=True):
-        for (rank, _), size in of.items():
-            end[rank] += size
-    return sums[0], sums[1]
+                sent.setdefault((holder, item), size)
+    out, into = (
+        np.bincount([rank for rank, _ in each], list(each.values()), schedule.ranks)
+        for each in (sent, received)
+    )
+    return out, into
 
 
 def _amount(nbytes: float) -> str:

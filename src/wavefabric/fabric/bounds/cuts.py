@@ -72,8 +72,8 @@ def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
     if fabric.switches:
         networks = [_FlowNetwork(fabric, reverse) for reverse in (False, True)]
         for k in sorted({n * i // 16 for i in range(1, 16)} - {0}):
-            out, into = (float(net.capacity(net.cut(range(k), range(k, n)))) for net in networks)
-            cuts.append((frozenset(range(k)), out, into))
+            both = [float(net.capacity(net.cut(range(k), range(k, n)))) for net in networks]
+            cuts.append((frozenset(range(k)), *both))
         return cuts
     w, k = wires(fabric), np.arange(1, n)
     for columns in [d for d in range(1, n) if n % d == 0]:
@@ -126,20 +126,18 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
     if not rate or (roots is None and _ring_reaches(fabric, start)) or not 0 < len(waiting) <= MOST_SINKS:
         return start
     network = _FlowNetwork(fabric, reverse)
-    tightest, ratio = None, Fraction(share) / Fraction(rate)
+    tightest, ratio = start, Fraction(share) / Fraction(rate)
     for sink in waiting:
         while True:
             side = network.cut(fed, (sink,), ratio)
-            capacity = network.capacity(side)
-            inside = int(np.count_nonzero(side[list(fed)]))
-            if inside and not capacity:
-                return Cut(frozenset(np.flatnonzero(side[:n]).tolist()), 0.0)
-            if not inside or Fraction(inside) / capacity <= ratio:
+            capacity, inside = network.capacity(side), int(np.count_nonzero(side[list(fed)]))
+            if not inside or (capacity and Fraction(inside) / capacity <= ratio):
                 break
-            tightest, ratio = side, Fraction(inside) / capacity
-    if tightest is None:
-        return start
-    return Cut(frozenset(np.flatnonzero(tightest[:n]).tolist()), float(network.capacity(tightest)))
+            tightest = Cut(frozenset(np.flatnonzero(side[:n]).tolist()), float(capacity))
+            if not capacity:
+                return tightest
+            ratio = Fraction(inside) / capacity
+    return tightest
 
 
 def _ring_reaches(fabric: Fabric, cut: Cut) -> bool:

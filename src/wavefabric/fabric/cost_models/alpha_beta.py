@@ -102,15 +102,14 @@ def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tup
     A transfer that reduces arrives next to the chunk and is then added to it; a transfer within a rank is an
     addition or a copy. A GPU does one after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
     """
-    t, none = schedule.transfers, np.zeros(0, np.int64)
+    t = schedule.transfers
     mine = np.flatnonzero(t["reduce"] | (t["src"] == t["dst"]))
     if fabric.reduce_bandwidth is None or not mine.size:
-        return none, none, none, none
+        return (np.zeros(0, np.int64),) * 4
     rounds, row = np.unique(t["round"][mine], return_inverse=True)
     cell, shape = row * schedule.ranks + t["dst"][mine], (rounds.size, schedule.ranks)
-    length = rounds.size * schedule.ranks
-    latency = fabric.reduce_alpha * np.bincount(cell, minlength=length).reshape(shape)
-    seconds = np.bincount(cell, size[mine] / fabric.reduce_bandwidth, length).reshape(shape)
+    latency = fabric.reduce_alpha * np.bincount(cell, minlength=np.prod(shape)).reshape(shape)
+    seconds = np.bincount(cell, size[mine] / fabric.reduce_bandwidth, np.prod(shape)).reshape(shape)
     gpu = (latency + seconds).argmax(axis=1)
     at = np.arange(rounds.size), gpu
     return rounds, latency[at], seconds[at], gpu

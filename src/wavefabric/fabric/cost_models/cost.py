@@ -87,27 +87,16 @@ def cost(
     model: str = "auto",
     **options: Any,
 ) -> Cost:
-    """Time of a schedule on a fabric.
+    """Time of a schedule on a fabric of as many GPUs (or tiles) as it has ranks, or more: rank r is GPU r.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Of as many ranks as the fabric has GPUs (or tiles), or fewer: rank r is GPU r.
-    fabric : AnyFabric
-    element_bytes : float
-        B an element; need not be whole, so that one schedule serves every size.
-    model : str
-        ``"auto"``, or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another) or
-        ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs an execution
-        plan). Photonic ones: ``"photonic"``.
-    **options
-        Of the model: see `alpha_beta.alpha_beta`, `flow.flow`, `kernel.kernel`, `photonic.photonic`.
+    `element_bytes` (B an element) need not be whole, so that one schedule serves every size. The `model` is
+    ``"auto"``, or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another),
+    ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs a plan).
+    Photonic ones: ``"photonic"``. For its `options` see `alpha_beta.alpha_beta`, `flow.flow`,
+    `kernel.kernel`, `photonic.photonic`.
 
-    Raises
-    ------
-    InputError
-        For an unknown model, one that does not fit the fabric, more ranks than GPUs, bad `element_bytes`, or
-        a pair that uses no route.
+    `InputError` for an unknown model, one that does not fit the fabric, more ranks than GPUs, bad
+    `element_bytes`, or a pair that uses no route.
 
     Examples
     --------

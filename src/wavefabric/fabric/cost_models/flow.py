@@ -50,8 +50,8 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     sent = np.bincount(numbers, size[remote], pairs.size)[use.pair]
     busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
     busiest = use.name(int(np.argmax(busy))) if remote.size else "nothing"
-    issuing, host = issue_time(schedule, fabric)
     limit = schedule_bound(schedule, fabric, element_bytes)
+    issuing, host = issue_time(schedule, fabric)
     if issuing > seconds:
         seconds, busiest = issuing, f"host of {fabric.gpus[host]}"
     return Cost(schedule.name, fabric.name, "flow", seconds, (), limit, times, busiest)
@@ -73,13 +73,13 @@ def _simulate(
         work = np.where(works, fabric.reduce_alpha + size / fabric.reduce_bandwidth, 0.0)
     # The transfer before each from the same rank to the same.
     follows = np.full(t.size, -1, np.int64)
-    order = np.flatnonzero(pair >= 0)
-    order = order[np.argsort(pair[order], kind="stable")]
-    same = pair[order[1:]] == pair[order[:-1]]
-    follows[order[1:][same]] = order[:-1][same]
+    order = np.argsort(pair, kind="stable")
+    before, after = order[:-1], order[1:]
+    same = (pair[before] == pair[after]) & (pair[after] >= 0)
+    follows[after[same]] = before[same]
     ends = t["src"].astype(np.int64), t["dst"].astype(np.int64)
-    after = np.searchsorted(first, np.arange(t.size + 1)), then
-    transfers = Transfers(*ends, pair, size, delay, work, follows, *after)
+    first_after = np.searchsorted(first, np.arange(t.size + 1))
+    transfers = Transfers(*ends, pair, size, delay, work, follows, first_after, then)
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
     links = SharedLinks(each, use.resource, use.capacity, most)

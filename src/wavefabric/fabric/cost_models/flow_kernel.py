@@ -86,23 +86,11 @@ def _users_of_resources(flows, first, resource, resources):
 
 @njit(nogil=True)
 def fair_shares(flows, first, resource, capacity, most, rate):
-    """Max–min fair rates by progressive filling.
+    """Max–min fair rates of `flows` by progressive filling, written to `rate`, which has those of all flows.
 
     The resource that leaves least to each of its flows fixes theirs; what they use elsewhere is taken off,
-    and so on (Bertsekas & Gallager, *Data Networks*, 2nd ed., section 6.5.2).
-
-    Parameters
-    ----------
-    flows : array of int
-        Numbers of the flows that are on their way.
-    first : array of int, shape (all flows + 1,)
-        Flow f uses ``resource[first[f]:first[f + 1]]``.
-    resource : array of int
-    capacity : array, shape (resources,)
-    most : float
-        No flow gets more.
-    rate : array, shape (all flows,)
-        Written where `flows` says.
+    and so on (Bertsekas & Gallager, *Data Networks*, 2nd ed., section 6.5.2). Flow f uses
+    ``resource[first[f]:first[f + 1]]``; `capacity` is of each resource, and no flow gets more than `most`.
     """
     left = capacity.copy()
     waiting, used, begin, users = _users_of_resources(flows, first, resource, capacity.size)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -42,12 +44,8 @@ def kernel(
     takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
     ``protocol`` and ``rooms`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
-    takes no less than a host needs to launch it. ``busiest`` names the protocol.
-
-    Raises
-    ------
-    InputError
-        If the fabric says nothing of kernels, and as `compile_plan`.
+    takes no less than a host needs to launch it. ``busiest`` names the protocol. `InputError` if the fabric
+    says nothing of kernels, and as `compile_plan`.
     """
     times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)
@@ -106,13 +104,12 @@ class _Replay:
     def __init__(self, plan: ExecutionPlan, fabric: Fabric, times: KernelTimes, element_bytes: float):
         self._plan, self._times, self._bytes = plan, times, element_bytes
         ranks = plan.schedule.ranks
-        pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+        pairs = list(permutations(range(ranks), 2))
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
-        src, dst = np.array(pairs, np.int64).reshape(-1, 2).T
-        self._use = resource_use(fabric, src, dst)
+        self._use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
         self._loads = self._level_loads()
         self._at, self._now = [0] * ranks, [0.0] * ranks
-        self._sent: dict[tuple[int, int], list[float]] = {}
+        self._sent: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._here: dict[int, float] = {}  # staging buffer → when its packets are there
         self.events: list[PlanEvent] = []
 
@@ -136,38 +133,40 @@ class _Replay:
     def _remote(self, move: Move) -> list[tuple[int, float]]:
         """Peers that a move writes to, and bytes."""
         data = move.size * self._bytes
-        return [
-            (place.rank, data * (_PACKED if self._packed(place) else 1.0))
-            for place in move.targets
-            if place.rank != move.rank
-        ]
+        return [(p.rank, data * self._packing(p)) for p in move.targets if p.rank != move.rank]
 
     def _packed(self, place) -> bool:
         return self._plan.packets and place.buffer == STAGING
 
+    def _packing(self, place) -> float:
+        return _PACKED if self._packed(place) else 1.0
+
     def _local(self, move: Move) -> float:
         """Bytes of its own memory that a move reads and writes."""
         places = [*move.sources, *(place for place in move.targets if place.rank == move.rank)]
-        return move.size * self._bytes * sum(_PACKED if self._packed(place) else 1.0 for place in places)
+        return move.size * self._bytes * sum(map(self._packing, places))
+
+    def _used(self, rank: int, peer: int) -> np.ndarray:
+        """Resources between two ranks."""
+        return self._use.of(np.array([self._pairs[rank, peer]]))[1]
 
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
         """Seconds that each resource is busy, by level and phase of the moves of all ranks."""
-        loads: dict[tuple[int, int], np.ndarray] = {}
-        for code in self._plan.instructions:
-            for move in (each for each in code if isinstance(each, Move)):
-                for peer, nbytes in self._remote(move):
-                    _, used = self._use.of(np.array([self._pairs[move.rank, peer]]))
-                    row = loads.setdefault((move.level, move.phase), np.zeros(self._use.capacity.size))
-                    row[used] += nbytes / self._use.capacity[used]
+        capacity = self._use.capacity
+        loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
+        for move in (each for code in self._plan.instructions for each in code if isinstance(each, Move)):
+            for peer, nbytes in self._remote(move):
+                used = self._used(move.rank, peer)
+                loads[move.level, move.phase][used] += nbytes / capacity[used]
         return loads
 
     def _duration(self, moves: Sequence[Move]) -> float:
         busy = sum(self._local(move) for move in moves) / self._times.memory
-        to: dict[int, float] = {}
+        to: dict[int, float] = defaultdict(float)
         for move in moves:
             for peer, nbytes in self._remote(move):
-                to[peer] = to.get(peer, 0.0) + nbytes
-                _, used = self._use.of(np.array([self._pairs[move.rank, peer]]))
+                to[peer] += nbytes
+                used = self._used(move.rank, peer)
                 busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
         return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
 
@@ -189,10 +188,10 @@ class _Replay:
             if isinstance(each, Signal):
                 for peer in each.to:
                     there = self._now[rank] + self._times.signal + self._latency(rank, peer)
-                    self._sent.setdefault((rank, peer), []).append(there)
+                    self._sent[rank, peer].append(there)
                     self.events.append(PlanEvent("signal", rank, self._now[rank], there, peer))
             elif isinstance(each, Wait):
-                sent = [(self._sent.get((peer, rank), []), number) for peer, number in each.signals]
+                sent = [(self._sent[peer, rank], number) for peer, number in each.signals]
                 if any(len(times) < number for times, number in sent):
                     break
                 until = max([self._now[rank], *(times[number - 1] for times, number in sent)])
@@ -202,12 +201,10 @@ class _Replay:
 
     def _together(self, code, at: int) -> list[Move]:
         """Moves in a row of one level and phase; those that read packets one by one, as these come."""
-        moves: list[Move] = []
-        for each in code[at:]:
-            if not isinstance(each, Move):
-                break
-            like = not moves or (each.level, each.phase) == (moves[0].level, moves[0].phase)
-            if not like or (moves and any(map(self._packed, each.sources))):
+        moves = [code[at]]
+        for each in code[at + 1 :]:
+            like = isinstance(each, Move) and (each.level, each.phase) == (moves[0].level, moves[0].phase)
+            if not like or any(map(self._packed, each.sources)):
                 break
             moves.append(each)
         return moves

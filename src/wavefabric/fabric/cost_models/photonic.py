@@ -19,6 +19,7 @@ from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, Circuit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.units import counted
 
 
 def photonic(
@@ -123,13 +124,11 @@ class _Clock:
             if seconds[slowest] > most:
                 most = float(seconds[slowest])
                 s, d = divmod(int(ends[slowest]), self.schedule.ranks)
-                plural = "s" if lasers[slowest] > 1 else ""
-                limit = f"circuit {s} -> {d}, {lasers[slowest]} wavelength{plural}"
+                limit = f"circuit {s} -> {d}, {counted(lasers[slowest], 'wavelength')}"
         latency, total = len(parts) * fixed, float(amount.sum())
         self.now = begin + latency + setup + transfer
-        seconds = latency + setup + transfer
-        columns = (parts[0].round, len(parts), seconds, latency, setup, transfer, total, limit)
-        self.rounds.append(RoundCost(*columns))
+        costs = latency + setup + transfer, latency, setup, transfer
+        self.rounds.append(RoundCost(parts[0].round, len(parts), *costs, total, limit))
 
     def _set_up(self, part: CircuitRound) -> float:
         """s that the switches take."""
@@ -158,17 +157,15 @@ class _Clock:
         closing = rates(self.fabric, [b.route for b in part.bundles], budget)
         if not closing.all():
             dark = part.bundles[int(closing.argmin())]
-            raise InputError(
-                f"budget: round {part.round}: circuit {dark.src} -> {dark.dst} carries nothing over"
-                f" {len(dark.route) - 1} edges; allowed: losses with which some rate closes"
-            )
+            given = f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
+            allowed = "losses with which some rate closes"
+            raise InputError(f"budget: round {part.round}: {given}; allowed: {allowed}")
         return np.minimum(closing, self.fabric.laser_bandwidth)
 
 
 def _same_grid(given: PhotonicFabric, fabric: PhotonicFabric) -> None:
     """Refuse a plan for tiles, wavelengths or waveguides that the fabric does not have."""
     for key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres"):
-        if getattr(given, key) != getattr(fabric, key):
-            raise InputError(
-                f"plan: {getattr(given, key)} {key}; allowed: the {getattr(fabric, key)} of {fabric.name}"
-            )
+        here, there = getattr(given, key), getattr(fabric, key)
+        if here != there:
+            raise InputError(f"plan: {here} {key}; allowed: the {there} of {fabric.name}")

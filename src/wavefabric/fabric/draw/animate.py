@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wavefabric.fabric.draw import circuits, style
+from wavefabric.fabric.draw import style, wafers
 from wavefabric.fabric.draw.scene import Frame, Scene
 from wavefabric.system.progress import Progress
 
@@ -78,8 +78,8 @@ class _Canvas:
         titles = scene.title, scene.subtitle
         style.header(figure, x, (1 - 0.24 / tall, 1 - 0.48 / tall), titles, sizes=(13.0, 8.5))
         self._axes = figure.add_axes((0.15 / wide, 0.42 / tall, panel / wide, high / tall))
-        circuits.wafers(self._axes, scene)
-        circuits.legend(figure, (x, 0.08 / tall, 6.2 / wide, 0.26 / tall), scene.fabric.lasers)
+        wafers.wafers(self._axes, scene)
+        wafers.legend(figure, (x, 0.08 / tall, 6.2 / wide, 0.26 / tall), scene.fabric.lasers)
         self._line = style.legend_axes(figure, (x, 1 - 0.88 / tall, 1 - 2 * x, 0.30 / tall), width=1)
         self._canvas.draw()
         self._empty = self._background = self._canvas.copy_from_bbox(figure.bbox)
@@ -87,18 +87,18 @@ class _Canvas:
     def begin(self, now: Frame) -> None:
         """Draw what stays as it is during a round."""
         self._canvas.restore_region(self._empty)
-        self._draw(self._axes, circuits.circuits(self._axes, now))
+        self._draw(self._axes, wafers.circuits(self._axes, now))
         self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
     def picture(self, now: Frame, share: float, pulses: bool) -> Image:
         from PIL import Image
 
         self._canvas.restore_region(self._background)
-        artists = circuits.tiles(self._axes, self._scene, now.before + (now.after - now.before) * share)
+        artists = wafers.tiles(self._axes, self._scene, now.before + (now.after - now.before) * share)
         if pulses:
-            artists += circuits.pulses(self._axes, now, share)
+            artists += wafers.pulses(self._axes, now, share)
         self._draw(self._axes, artists)
-        time, words = circuits.clock(now, share), f"{now.title}   ·   {now.note}"
+        time, words = wafers.clock(now, share), f"{now.title}   ·   {now.note}"
         line = [
             style.label(self._line, 0, 5.5, words, 10.5, ha="left"),
             style.label(self._line, 1, 5.5, time, 10.5, ha="right", fontweight="bold"),

@@ -35,10 +35,8 @@ def gantt(axes: Axes, schedule: Schedule, times: np.ndarray) -> None:
         colours.append(style.wavelength_colour(int(t["round"][number]) / rounds))
         tall, wide = high * height / ranks, (end - begin) / max(last * scale, 1e-12) * width
         if tall > 7 and wide > 16:
-            size = min(8.0, tall * 0.8)
-            style.label(
-                axes, (begin + end) / 2, top + high * 0.47, f"{t['dst'][number]}", size, style.NIGHT, zorder=4
-            )
+            centre, size = ((begin + end) / 2, top + high * 0.47), min(8.0, tall * 0.8)
+            style.label(axes, *centre, f"{t['dst'][number]}", size, style.NIGHT, zorder=4)
     style.bars(axes, corners, facecolor=colours, edgecolor=style.WAFER, linewidth=0.4, zorder=3)
     shown = style.evenly(ranks, min(ranks, max(4, int(height / 11))))
     axes.set_yticks(shown, [str(r) for r in shown])

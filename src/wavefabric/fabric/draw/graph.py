@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,8 @@ _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
 
 def _kind_colours(fabric: Fabric) -> dict[str, str]:
     """A colour for each kind of link, in order of appearance."""
-    kinds = list(dict.fromkeys(link.kind for link in fabric.links))
-    spare = iter(_OTHERS * (len(kinds) // len(_OTHERS) + 1))
-    return {kind: _KINDS[kind] if kind in _KINDS else next(spare) for kind in kinds}
+    spare = itertools.cycle(_OTHERS)
+    return {kind: _KINDS.get(kind) or next(spare) for kind in dict.fromkeys(x.kind for x in fabric.links)}
 
 
 def graph(axes: Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
@@ -168,11 +168,9 @@ def positions(fabric: Fabric) -> dict[str, np.ndarray]:
 
 def _grid_columns(ranks: int, pairs: set[tuple[int, int]]) -> int | None:
     """Columns of a mesh or torus numbered row by row."""
-    for columns in range(2, ranks // 2 + 1 if ranks > 4 else 0):
-        if ranks % columns == 0:
-            shape = ranks // columns, columns
-            if any(pairs == neighbour_pairs(kind, shape) for kind in ("mesh", "torus")):
-                return columns
+    for columns in (c for c in range(2, ranks // 2 + 1 if ranks > 4 else 0) if ranks % c == 0):
+        if any(pairs == neighbour_pairs(kind, (ranks // columns, columns)) for kind in ("mesh", "torus")):
+            return columns
     return None
 
 

@@ -9,8 +9,8 @@ from importlib.resources import files
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.circuits import streets
 from wavefabric.fabric.draw.scene import HALF, Scene, rounded
+from wavefabric.fabric.draw.wafers import streets
 
 #: Units of the drawing a tile pitch.
 _UNIT = 100
@@ -32,13 +32,11 @@ def page(scene: Scene) -> str:
         width = round(max(each.width * _UNIT * 0.85, 0.5), 2)
         return [paths.setdefault(text, len(paths)), colours.setdefault(tint, len(colours)), width]
 
-    sets: list[list] = []
-    numbers: dict[tuple, int] = {}
+    sets: dict[tuple, list] = {}
     frames = []
     for now in scene.frames:
-        if now.circuits not in numbers:
-            numbers[now.circuits] = len(sets)
-            sets.append([[c.src, c.dst, c.words, [strand(s) for s in c.strands]] for c in now.circuits])
+        if now.circuits not in sets:
+            sets[now.circuits] = [[c.src, c.dst, c.words, list(map(strand, c.strands))] for c in now.circuits]
         before, after = ([_or_none(v, 4) for v in level] for level in (now.before, now.after))
         frames.append(
             {
@@ -49,7 +47,7 @@ def page(scene: Scene) -> str:
                 # Left out where it is what the frame before ends with.
                 "before": None if frames and frames[-1]["after"] == before else before,
                 "after": after,
-                "circuits": numbers[now.circuits],
+                "circuits": list(sets).index(now.circuits),
             }
         )
     waveguides, fibres = streets(scene)
@@ -68,7 +66,7 @@ def page(scene: Scene) -> str:
         "paths": list(paths),
         "ends": ends,
         "colours": list(colours),
-        "sets": sets,
+        "sets": list(sets.values()),
         "frames": frames,
     }
     # "</script>" in a name must not end the data.

@@ -8,21 +8,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
-from wavefabric.fabric.draw import style
+from wavefabric.fabric.cost_models.cost import AnyFabric, Cost
+from wavefabric.fabric.cost_models.flow import flow
+from wavefabric.fabric.draw import graph, style, wafers
+from wavefabric.fabric.draw.animate import gif
+from wavefabric.fabric.draw.gantt import gantt
+from wavefabric.fabric.draw.page import page
+from wavefabric.fabric.draw.scene import MOST_FRAMES, scene
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.static_routes import static_routes, transfer_bytes
+from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.routing.routes import Routing
 from wavefabric.files.output import check_output, replacing
-from wavefabric.units import time_words
+from wavefabric.system.progress import Progress
+from wavefabric.units import counted, time_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from wavefabric.collectives.schedule import Schedule
-    from wavefabric.fabric.cost_models.cost import Cost
-    from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
-    from wavefabric.fabric.photonic.routing.routes import Routing
-    from wavefabric.system.progress import Progress
 
 #: What files may end in: still pictures, and animated ones.
 STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
@@ -31,15 +36,26 @@ ENDINGS = (*STILL, *ANIMATED)
 PANELS, FILM = 12, 40
 
 
-def check_ending(path: Path, fabric: Fabric | PhotonicFabric) -> str:
+def check_ending(path: Path, fabric: AnyFabric) -> str:
     """The ending of a picture's name, in lower case; `InputError` if no picture of this fabric ends so."""
-    allowed = ENDINGS if isinstance(fabric, PhotonicFabric) else STILL
+    light = isinstance(fabric, PhotonicFabric)
+    allowed = ENDINGS if light else STILL
     if path.suffix.lower() not in allowed:
-        kind = "photonic" if isinstance(fabric, PhotonicFabric) else "electrical"
-        raise InputError(
-            f"output: {path} given; allowed for {kind} fabrics: names that end in {', '.join(allowed)}"
-        )
+        kind = "photonic" if light else "electrical"
+        words = f"allowed for {kind} fabrics: names that end in {', '.join(allowed)}"
+        raise InputError(f"output: {path} given; {words}")
     return path.suffix.lower()
+
+
+def _check(path: str | Path, fabric: AnyFabric, force: bool, schedule: Schedule, wanted: str) -> Path:
+    """A picture's path that may be written; `wanted` is what it shows of a schedule."""
+    path = Path(path)
+    check_ending(path, fabric)
+    check_output(path, force)
+    if not schedule.communication_rounds:
+        allowed = f"a schedule with {wanted} to draw"
+        raise InputError(f"schedule: {schedule.name} sends nothing; allowed: {allowed}")
+    return path
 
 
 @style.without_formulae()
@@ -55,47 +71,20 @@ def draw_circuits(
 ) -> Path:
     """Circuits over the tiles, round by round, of a verified schedule and its plan; times from `cost`.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.png``, ``.svg``, ``.pdf``: rounds side by side; ``.gif``: an animation; ``.html``: a page.
-    most : int, optional
-        Rounds at most, evenly chosen. By default 12, in an animation 40, in a page 600.
-    progress : Progress, optional
-        Counts the pictures of an animation.
-    force : bool
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If nothing is sent, or the file exists, has another ending or cannot be written.
+    By the ending of `path`: rounds side by side (``.png``, ``.svg``, ``.pdf``), an animation (``.gif``, whose
+    pictures `progress` counts), or a page (``.html``). Of the rounds at most `most` are shown, evenly chosen;
+    by default 12, in an animation 40, in a page 600. `force` replaces a file that is there. `InputError` if
+    nothing is sent, or the file exists, has another ending or cannot be written.
     """
-    from wavefabric.fabric.draw.scene import MOST_FRAMES, scene
-
-    path = Path(path)
-    ending = check_ending(path, plan.fabric)
-    check_output(path, force)
-    _check_moves(schedule, "circuits")
+    path = _check(path, plan.fabric, force, schedule, "circuits")
+    ending = path.suffix.lower()
     default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
     shown = scene(schedule, plan, cost, default if most is None else min(most, MOST_FRAMES))
     if ending == ".html":
-        from wavefabric.fabric.draw.page import page
-
         return _write(path, lambda partial: partial.write_text(page(shown), encoding="utf-8"))
     if ending == ".gif":
-        from wavefabric.fabric.draw.animate import gif
-
         return _write(path, lambda partial: gif(shown, partial, progress))
-    from wavefabric.fabric.draw.circuits import circuits_figure
-
-    return save_figure(path, circuits_figure(shown))
-
-
-def _check_moves(schedule: Schedule, wanted: str) -> None:
-    if not schedule.communication_rounds:
-        allowed = f"a schedule with {wanted} to draw"
-        raise InputError(f"schedule: {schedule.name} sends nothing; allowed: {allowed}")
+    return save_figure(path, wafers.circuits_figure(shown))
 
 
 @style.without_formulae()
@@ -111,26 +100,16 @@ def draw_flow(
     """An electrical fabric with the loads of its links, and when each transfer runs (by default in flows)."""
     from matplotlib.figure import Figure
 
-    from wavefabric.fabric.draw import graph
-    from wavefabric.fabric.draw.gantt import gantt
-
-    path = Path(path)
-    check_ending(path, fabric)
-    check_output(path, force)
-    _check_moves(schedule, "transfers")
-    if cost is None:
-        from wavefabric.fabric.cost_models.flow import flow
-
-        cost = flow(schedule, fabric, element_bytes)
+    path = _check(path, fabric, force, schedule, "transfers")
+    cost = cost or flow(schedule, fabric, element_bytes)
     assert cost.times is not None
     figure = Figure(figsize=(12.6, 6.3), facecolor=style.NIGHT)
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
     graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
     gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
     graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
-    rounds, order = schedule.communication_rounds, _order_words(fabric, schedule.ranks)
-    words = f"{fabric.name}{order}, {rounds} round{'s' if rounds != 1 else ''}"
-    words += f", {time_words(cost.seconds)}"
+    rounds, order = counted(schedule.communication_rounds, "round"), _order_words(fabric, schedule.ranks)
+    words = f"{fabric.name}{order}, {rounds}, {time_words(cost.seconds)}"
     if cost.bound.seconds:
         words += f" ({cost.seconds / cost.bound.seconds:.2f} times the bound)"
     words += f"; busiest: {cost.busiest}" if cost.busiest else ""
@@ -148,8 +127,6 @@ def _order_words(fabric: Fabric, ranks: int) -> str:
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
     """Share of so many seconds that each wire needs for its bytes: shape (wires,), see `routing.wires`."""
-    from wavefabric.fabric.electrical.static_routes import static_routes, transfer_bytes
-
     routes = static_routes(fabric)
     t = schedule.transfers
     remote = np.flatnonzero(t["src"] != t["dst"])
@@ -160,24 +137,19 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
 
 
 @style.without_formulae()
-def draw_fabric(fabric: Fabric | PhotonicFabric, path: str | Path, *, force: bool = False) -> Path:
+def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> Path:
     """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
 
-    Raises
-    ------
-    InputError
-        If the file exists, has another ending or cannot be written.
+    `InputError` if the file exists (without `force`), has another ending or cannot be written.
     """
     from matplotlib.figure import Figure
-
-    from wavefabric.fabric.draw import circuits, graph
 
     path = Path(path)
     if path.suffix.lower() not in STILL:
         raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
     check_output(path, force)
     if isinstance(fabric, PhotonicFabric):
-        return save_figure(path, circuits.fabric_figure(fabric))
+        return save_figure(path, wafers.fabric_figure(fabric))
     figure = Figure(figsize=(7.4, 7.6), facecolor=style.NIGHT)
     graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
     graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
@@ -190,9 +162,7 @@ def draw_routes(
     fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]], path: str | Path
 ) -> Path:
     """How many routes share each edge; `routings`: what each panel is called, and its routes."""
-    from wavefabric.fabric.draw.circuits import routes_figure
-
-    return save_figure(Path(path), routes_figure(fabric, title, routings))
+    return save_figure(Path(path), wafers.routes_figure(fabric, title, routings))
 
 
 def draw_costs(
@@ -249,7 +219,6 @@ def _write(path: Path, make: Callable[[Path], object]) -> Path:
         with replacing(path) as partial:
             make(partial)
     except OSError as error:
-        raise InputError(
-            f"output: {path} cannot be written ({error.strerror}); allowed: another name"
-        ) from None
+        fault = f"{path} cannot be written ({error.strerror})"
+        raise InputError(f"output: {fault}; allowed: another name") from None
     return path

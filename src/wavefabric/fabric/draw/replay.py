@@ -52,7 +52,7 @@ def replay(schedule: Schedule) -> Replay:
     np.maximum.at(needed, key, _count(masks))
     np.maximum.at(full, items, _count(masks))
     total = np.bincount(rank, weight, ranks.size)
-    levels: list[np.ndarray] = []
+    levels = []
 
     def note(chunk: np.ndarray) -> None:
         """Count what these chunks hold now."""

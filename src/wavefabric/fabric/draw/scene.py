@@ -23,7 +23,7 @@ from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.style import evenly
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.units import time_words
+from wavefabric.units import counted, time_words
 
 #: Half a tile, its distance from the first waveguide, the width of a street, the gap between wafers.
 HALF, MARGIN, STREET, GAP = 0.27, 0.035, 0.175, 0.42
@@ -120,8 +120,7 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
         levels = [held[at] + (held[at + 1] - held[at]) * k / count for k in done]
         ends = [begin + seconds * k / count for k in done]
         frames.append(Frame(title, progress.phase(now.round), known[now.bundles, carried], *levels, *ends))
-    plural = "s" if len(order) != 1 else ""
-    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {len(order)} round{plural}"
+    subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {counted(len(order), 'round')}"
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
     return Scene(schedule.name, subtitle, fabric, tiles, wafers, tuple(frames))
@@ -181,25 +180,17 @@ def _lanes(tiles: np.ndarray, bundles: Sequence[Bundle]) -> list[list[int]]:
     Bundles share a lane if their wavelengths differ, as they do a waveguide. A straight run keeps its lane,
     whichever waveguides it has; the first that is free along all of it.
     """
-    taken: dict[tuple, list[list[tuple[float, float, int]]]] = {}
+    taken: dict[tuple, list[tuple[float, float, int]]] = defaultdict(list)  # of each street and lane
     lane_of: list[list[int]] = [[0] * (len(b.route) - 1) for b in bundles]
-    runs = []
-    for number, bundle in enumerate(bundles):
-        for first, last, street, low, high in _runs(tiles, bundle.route):
-            runs.append((high - low, number, first, last, street, low, high))
+    runs = [(n, *run) for n, bundle in enumerate(bundles) for run in _runs(tiles, bundle.route)]
     # Short runs next to the tiles: they leave their street first.
-    for _, number, first, last, street, low, high in sorted(runs, key=lambda r: (round(r[0], 6), r[1], r[2])):
+    runs.sort(key=lambda run: round(run[5] - run[4], 6))
+    for number, first, last, street, low, high in runs:
         mask = bundles[number].wavelengths
-        lanes = taken.setdefault(street, [])
-        free = (
-            k
-            for k, there in enumerate(lanes)
-            if not any(a < high and low < b and mask & other for a, b, other in there)
-        )
-        lane = next(free, len(lanes))
-        if lane == len(lanes):
-            lanes.append([])
-        lanes[lane].append((low, high, mask))
+        lane = 0
+        while any(a < high and low < b and mask & other for a, b, other in taken[street, lane]):
+            lane += 1
+        taken[street, lane].append((low, high, mask))
         lane_of[number][first:last] = [lane] * (last - first)
     return lane_of
 
@@ -226,8 +217,13 @@ def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple
 
 
 def _right(before: np.ndarray, after: np.ndarray) -> bool:
-    """Whether a turn is to the right; y points down."""
-    return bool(before[0] * after[1] - before[1] * after[0] > 0)
+    """Whether a turn is to the right."""
+    return bool(right_of(before) @ after > 0)
+
+
+def right_of(along: np.ndarray) -> np.ndarray:
+    """Vectors of shape (…, 2) turned to the right; y points down: east → south, south → west."""
+    return np.stack([-along[..., 1], along[..., 0]], axis=-1)
 
 
 def _groups(mask: int) -> list[np.ndarray]:
@@ -240,8 +236,7 @@ def _line(tiles: np.ndarray, route: Sequence[int], offsets: Sequence[float]) -> 
     """Corners of a line along a route, so far (per edge) from the tiles it passes."""
     at = tiles[list(route)]
     step = np.sign(np.diff(at, axis=0))  # unit vectors: right, left, down, up
-    # To the right of the direction of travel, with y down: east → south, south → west.
-    side = np.stack([-step[:, 1], step[:, 0]], axis=1)
+    side = right_of(step)
     shift = side * (HALF + np.asarray(offsets)[:, None])
     # A line leaves a tile through the front half of its side, and enters the next through the back half.
     port = 0.05 + 0.9 * np.asarray(offsets)
@@ -282,8 +277,6 @@ def flat(points: np.ndarray) -> np.ndarray:
 
 def _words(bundle: Bundle, share: float | None) -> str:
     """A circuit in words, for a tooltip."""
-    count = bundle.lasers
     what = f", {100 * share:.3g} % of the array" if share is not None else ""
-    plural = "s" if count != 1 else ""
-    distance = f"{len(bundle.route) - 1} tile{'s' if len(bundle.route) != 2 else ''} away"
-    return f"{bundle.src} to {bundle.dst}: {count} wavelength{plural}, {distance}{what}"
+    waves, distance = counted(bundle.lasers, "wavelength"), counted(len(bundle.route) - 1, "tile")
+    return f"{bundle.src} to {bundle.dst}: {waves}, {distance} away{what}"

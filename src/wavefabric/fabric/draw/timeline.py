@@ -36,11 +36,8 @@ def draw_timeline(
 ) -> Path:
     """One call of a plan on a fabric, by the cost model ``"kernel"``.
 
-    Raises
-    ------
-    InputError
-        If the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is moved, or
-        the file exists, has another ending or cannot be written.
+    `InputError` if the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is
+    moved, or the file exists, has another ending or cannot be written.
     """
     from matplotlib.figure import Figure
 

@@ -78,13 +78,11 @@ def neighbour_pairs(kind: str, sizes: tuple[int, ...]) -> set[tuple[int, int]]:
 def _neighbours(kind: str, sizes: tuple[int, ...], rank: int) -> list[int]:
     if kind == "hypercube":
         return [rank ^ (1 << axis) for axis in range(sizes[0])]
-    neighbours = []
-    stride = 1
+    neighbours, stride = [], 1
     for size in reversed(sizes):
         here = rank // stride % size
         for there in (here - 1, here + 1):
-            if kind != "mesh":
-                there %= size
+            there = there if kind == "mesh" else there % size
             if 0 <= there < size and there != here:
                 neighbours.append(rank + (there - here) * stride)
         stride *= size

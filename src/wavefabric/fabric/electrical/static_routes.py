@@ -72,15 +72,13 @@ class StaticRoutes:
 def wires(fabric: Fabric) -> Wires:
     """Links of a fabric, parallel ones joined."""
     number = {name: i for i, name in enumerate((*fabric.gpus, *fabric.switches))}
-    total: dict[tuple[int, int], list[float]] = {}
-    for link in fabric.links:
-        sums = total.setdefault((number[link.source], number[link.target]), [0.0, 0.0])
-        sums[0] += link.bandwidth
-        sums[1] = max(sums[1], link.latency)
-    ends = sorted(total)
-    nodes = np.array(ends, np.int64).reshape(-1, 2)
-    values = np.array([total[e] for e in ends], float).reshape(-1, 2)
-    return Wires(nodes[:, 0].copy(), nodes[:, 1].copy(), values[:, 0].copy(), values[:, 1].copy())
+    ends = np.array([(number[link.source], number[link.target]) for link in fabric.links], np.int64)
+    nodes, wire = np.unique(ends.reshape(-1, 2), axis=0, return_inverse=True)
+    wire, latency = wire.ravel(), np.zeros(len(nodes))
+    np.maximum.at(latency, wire, [link.latency for link in fabric.links])
+    bandwidth = np.bincount(wire, [link.bandwidth for link in fabric.links], len(nodes))
+    source, target = nodes.T.copy()
+    return Wires(source, target, bandwidth, latency)
 
 
 @lru_cache(maxsize=8)
@@ -180,8 +178,7 @@ class ResourceUse:
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Resources of any pairs, which may repeat: indices into `pairs`, ascending, and resources."""
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
-        count = np.diff(first)[pairs]
-        which, within = ragged(count)
+        which, within = ragged(np.diff(first)[pairs])
         return which, self.resource[first[pairs][which] + within]
 
     def name(self, resource: int) -> str:

@@ -18,12 +18,7 @@ from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.io.presets import PRESETS, presets
-from wavefabric.fabric.io.tables import (
-    ElectricalTable,
-    FabricLinkTable,
-    FamilyTable,
-    PhotonicTable,
-)
+from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
 from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -39,16 +34,9 @@ MOST_LINKS = 10**6
 def load(text: str | Path) -> Fabric | PhotonicFabric:
     """A fabric by its name, or from a TOML file.
 
-    Parameters
-    ----------
-    text : str or Path
-        A preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``, ``"mesh:4x4"``,
-        ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a TOML file.
-
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
+    The name of a preset (see `presets`), a family with numbers (``"ring:8"``, ``"switch:256"``,
+    ``"mesh:4x4"``, ``"torus:4x4x4"``, ``"hypercube:3"``, ``"lightpath:8x8"``), or the path of a file.
+    `InputError` in one line: the key, what was given, what is allowed.
 
     Examples
     --------
@@ -91,10 +79,7 @@ def _fabric(data: dict[str, Any]) -> Fabric | PhotonicFabric:
 def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False) -> Path:
     """Write a fabric to a TOML file, whole or not at all; `force` replaces a file that is there.
 
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is a folder, or cannot be written.
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
     """
     return write_text(path, to_toml(fabric), "fabric", force)
 
@@ -114,14 +99,13 @@ def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
         data["family"][wanted] = list(sizes) if wanted == "grid" else sizes[0]
         return _fabric(data)
     wafer = data["rows"], data["columns"]
-    tiles, size = math.prod(sizes), "of {} x {}".format(*wafer)
+    size = "of {} x {}".format(*wafer)
     count = math.prod(-(-many // few) for many, few in zip(sizes, wafer, strict=True))
     wafers = f"one wafer {size}" if count == 1 else f"{count} wafers {size} joined by fibres"
-    words = f"{sizes[0]} x {sizes[1]} tile{'s' if tiles > 1 else ''} on {wafers}"
+    tiles = "tiles" if math.prod(sizes) > 1 else "tile"
+    data["description"] = f"LIGHTPATH: {sizes[0]} x {sizes[1]} {tiles} on {wafers}"
     keys = ("rows", "columns", "wafer_rows", "wafer_columns")
-    return _fabric(
-        data | dict(zip(keys, sizes + wafer, strict=True)) | {"description": f"LIGHTPATH: {words}"}
-    )
+    return _fabric(data | dict(zip(keys, sizes + wafer, strict=True)))
 
 
 def _photonic(table: PhotonicTable) -> PhotonicFabric:
@@ -217,6 +201,5 @@ def check_connected(fabric: Fabric) -> None:
     for number, gpu in enumerate(fabric.gpus):
         if number not in forth or number not in back:
             ends = f"{gpu} to {first}" if number in forth else f"{first} to {gpu}"
-            raise InputError(
-                f"links: no way from {ends}; allowed: links that join all GPUs in both directions"
-            )
+            allowed = "links that join all GPUs in both directions"
+            raise InputError(f"links: no way from {ends}; allowed: {allowed}")

@@ -6,15 +6,7 @@ import re
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
@@ -79,22 +71,15 @@ def _ends(value: Any) -> list[str]:
 
 
 # Numbers with their unit, which `unit_of` finds; "" is that of plain ones.
-_BANDWIDTH, _SECONDS, _METRES = (
-    BeforeValidator(partial(converted, unit=unit, **limits))
-    for unit, limits in (
-        ("B/s", {"most": 1e18, "least": 1.0}),
-        ("s", {"most": 1e6}),
-        ("m", {"most": 1e6, "above": 0}),
-    )
-)
-_DB, _DBM, _DB_METRE, _RESPONSIVITY, _NOISE = (
-    BeforeValidator(partial(_as_written, example=example))
-    for example in ("0.3 dB", "10 dBm", "40 dB/m", "0.9 A/W", "18e-12 A/sqrt(Hz)")
-)
-Bandwidth = Annotated[float, "B/s", _BANDWIDTH]
-Seconds = Annotated[float, "s", _SECONDS]
-Metres = Annotated[float, "m", _METRES]
-Decibels = Annotated[float, "dB", _DB]
+Bandwidth = Annotated[float, "B/s", BeforeValidator(partial(converted, unit="B/s", most=1e18, least=1.0))]
+Seconds = Annotated[float, "s", BeforeValidator(partial(converted, unit="s", most=1e6))]
+Metres = Annotated[float, "m", BeforeValidator(partial(converted, unit="m", most=1e6, above=0))]
+Decibels = Annotated[float, "dB", BeforeValidator(partial(_as_written, example="0.3 dB"))]
+DBm = Annotated[float, "dBm", BeforeValidator(partial(_as_written, example="10 dBm"))]
+DBPerMetre = Annotated[float, "dB/m", BeforeValidator(partial(_as_written, example="40 dB/m"))]
+Responsivity = Annotated[float, "A/W", BeforeValidator(partial(_as_written, example="0.9 A/W"))]
+_NOISE = BeforeValidator(partial(_as_written, example="18e-12 A/sqrt(Hz)"))
+NoiseCurrent = Annotated[float, "A/sqrt(Hz)", _NOISE]
 Ratio = Annotated[float, "", BeforeValidator(_plain)]
 Name = Annotated[str, BeforeValidator(_name)]
 Nodes = Annotated[int | list[str], BeforeValidator(_nodes)]
@@ -170,18 +155,18 @@ class ElectricalTable(FabricFileTable):
 class BudgetTable(FabricFileTable):
     """A link budget; defaults are those of `wavefabric.fabric.photonic.link_budget.LinkBudget`."""
 
-    launch_power: Annotated[float, "dBm", _DBM] | None = None
+    launch_power: DBm | None = None
     modulator_loss: Decibels | None = None
     extinction_ratio: Decibels | None = None
     switch_loss: Decibels | None = None
     crossing_loss: Decibels | None = None
     crossings: Ratio | None = None
     reticle_loss: Decibels | None = None
-    propagation_loss: Annotated[float, "dB/m", _DB_METRE] | None = None
+    propagation_loss: DBPerMetre | None = None
     coupling_loss: Decibels | None = None
     receiver_loss: Decibels | None = None
-    responsivity: Annotated[float, "A/W", _RESPONSIVITY] | None = None
-    noise_current: Annotated[float, "A/sqrt(Hz)", _NOISE] | None = None
+    responsivity: Responsivity | None = None
+    noise_current: NoiseCurrent | None = None
     bandwidth_ratio: Ratio | None = None
     nrz_limit: Ratio | None = None
     pam4_limit: Ratio | None = None

@@ -23,11 +23,8 @@ _WRITTEN_UNITS = {
 }
 #: Keys of an electrical fabric in the order of the file; those of a measured one are left out if 0.
 _MEASURED = ("reduce_bandwidth", "reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead")
-_ELECTRICAL = (
-    *("description", "source", "alpha", "copy_bandwidth", "flow_bandwidth"),
-    *_MEASURED,
-    *("forwards", "gpus", "switches"),
-)
+_FIRST = ("description", "source", "alpha", "copy_bandwidth", "flow_bandwidth")
+_ELECTRICAL = (*_FIRST, *_MEASURED, "forwards", "gpus", "switches")
 
 
 def to_toml(fabric: Fabric | PhotonicFabric) -> str:

@@ -36,13 +36,8 @@ def _fault(where: str | CircuitRound | tuple[CircuitRound, Bundle], given: str, 
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
     """Refuse a plan whose circuits cannot be up together, or that do not carry the (checked) schedule.
 
-    Raises
-    ------
-    PlanError
-        In one line, naming round, part, tile, wavelength, edge or waveguide.
+    `PlanError` in one line, naming round, part, tile, wavelength, edge or waveguide.
 
-    Notes
-    -----
     Checked for each part: routes begin and end at their tiles, step from neighbour to neighbour and pass no
     tile twice; waveguides are numbers that the edge has; on a tile every laser and every photodiode serves
     one circuit, and no more than the ports of its chip; no wavelength is twice in one waveguide of an edge in
@@ -109,11 +104,11 @@ def _check_part(fabric: PhotonicFabric, part: CircuitRound) -> None:
     for end, what in (("src", "laser"), ("dst", "photodiode")):
         used = _counts(np.array([getattr(b, end) for b in part.bundles]), lit)
         for tile, w in np.argwhere(used > 1):
-            given = f"{what} of wavelength {w} used {used[tile, w]} times"
-            raise _fault(part, f"tile {tile}: {given}", "once")
+            given = f"tile {tile}: {what} of wavelength {w} used {used[tile, w]} times"
+            raise _fault(part, given, "once")
         for tile in np.flatnonzero(used.sum(axis=1) > fabric.ports):
-            given = f"{used[tile].sum()} {what}s used"
-            raise _fault(part, f"tile {tile}: {given}", f"{fabric.ports}, its ports")
+            given = f"tile {tile}: {used[tile].sum()} {what}s used"
+            raise _fault(part, given, f"{fabric.ports}, its ports")
     owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     guides, guide = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
     for number, w in np.argwhere(_counts(guide.ravel(), lit[owner]) > 1):
@@ -169,10 +164,9 @@ def _overlap(part: CircuitRound) -> int:
 def _check_carried(plan: CircuitPlan, schedule: Schedule) -> None:
     """Each pair of a round has circuits in one part, and each circuit something to carry."""
     t = schedule.transfers
-    wanted: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    wanted, carried = defaultdict(set), defaultdict(set)  # pairs of each round
     for number, src, dst in t[t["src"] != t["dst"]][["round", "src", "dst"]].tolist():
         wanted[number].add((src, dst))
-    carried: dict[int, set[tuple[int, int]]] = defaultdict(set)
     for part in plan.rounds:
         pairs = {(b.src, b.dst) for b in part.bundles}
         for src, dst in sorted(pairs & carried[part.round]):
@@ -206,9 +200,8 @@ def _check_bounds(plan: CircuitPlan) -> None:
             known[key] = min(len(parts), _least_parts(plan.fabric, parts))
         for claim in sorted(claimed, reverse=True):
             if not 1 <= claim <= known[key]:
-                raise _fault(
-                    f"round {number}", f"parts bound {claim}", f"1 to {known[key]}, by ports and cuts"
-                )
+                allowed = f"1 to {known[key]}, by ports and cuts"
+                raise _fault(f"round {number}", f"parts bound {claim}", allowed)
 
 
 def _least_overlap(fabric: PhotonicFabric, part: CircuitRound) -> int:

@@ -57,7 +57,7 @@ class Colouring:
 
     @property
     def fits(self) -> bool:
-        """Whether no edge has more circuits of one colour than there is room for."""
+        """Whether no edge has more circuits of one colour than it can carry."""
         return not (self._load > self._capacity).any()
 
     def _choose(self, i: int, common: int) -> int:

@@ -79,11 +79,7 @@ class PhotonicFabric:
 
     def edges(self) -> list[tuple[int, int]]:
         """Neighbouring tiles, both directions, in order."""
-        edges = []
-        for tile in range(self.ranks):
-            row, column = divmod(tile, self.columns)
-            if column + 1 < self.columns:
-                edges += [(tile, tile + 1), (tile + 1, tile)]
-            if row + 1 < self.rows:
-                edges += [(tile, tile + self.columns), (tile + self.columns, tile)]
-        return sorted(edges)
+        right = [(tile, tile + 1) for tile in range(self.ranks) if (tile + 1) % self.columns]
+        below = [(tile, tile + self.columns) for tile in range(self.ranks - self.columns)]
+        there = right + below
+        return sorted([*there, *((b, a) for a, b in there)])

@@ -46,6 +46,10 @@ class _Options:
         """Whether circuits may leave their first routes: not where a rule was asked for."""
         return self.routing in ("auto", "ripup", "exact")
 
+    def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
+        """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
+        return fewest_wavelengths(self.fabric, self.sharing, pairs)
+
 
 def plan_circuits(
     schedule: Schedule,
@@ -56,36 +60,21 @@ def plan_circuits(
     oversubscribed: str = "split",
     seed: int = 0,
 ) -> CircuitPlan:
-    """Circuits for every round in which ranks talk to others.
+    """Circuits for every round in which ranks talk to others: rank r runs on tile r, tiles may be left over.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Rank r runs on tile r; tiles may be left over.
-    fabric : PhotonicFabric
-    routing : str
-        See `routes.route`.
-    sharing : str
-        ``"even"``: all ports split over a tile's peers; ``"paper"``: ports // (peers + 1) for each of several
-        peers. A pair gets what both of its ends can spare.
-    oversubscribed : str
-        Where edges have too few waveguides, after other routes were tried. ``"split"``: the round is done in
-        parts, each with circuits of its own. ``"thin"``: circuits get fewer wavelengths, so that all are up
-        together; the bytes take as long, and nothing is set up twice. Parts only follow if one wavelength
-        each is too much.
-    seed : int
+    `routing` is the method of `routes.route`. `sharing` says how many wavelengths a pair gets, which is what
+    both of its ends can spare: ``"even"`` splits all ports over a tile's peers, ``"paper"`` gives ports //
+    (peers + 1) to each of several peers.
 
-    Returns
-    -------
-    CircuitPlan
-        Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round
-        must have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact. A tile
-        with more peers than ports is served in ⌈peers / ports⌉ parts, the least possible.
+    `oversubscribed` says what to do where edges have too few waveguides, after other routes were tried.
+    ``"split"``: the round is done in parts, each with circuits of its own. ``"thin"``: circuits get fewer
+    wavelengths, so that all are up together; the bytes take as long, and nothing is set up twice. Parts only
+    follow if one wavelength each is too much.
 
-    Raises
-    ------
-    InputError
-        For more ranks than tiles, or an option that is unknown.
+    Rounds with the same pairs have the same circuits. Each `CircuitRound` says how many parts its round must
+    have at least (`parts_bound`) and how many bundles meet on an edge, at least and in fact. A tile with more
+    peers than ports is served in ⌈peers / ports⌉ parts, the least possible. `InputError` for more ranks than
+    tiles, or an option that is unknown.
     """
     for key, value, allowed in (
         ("routing", routing, METHODS),
@@ -95,14 +84,13 @@ def plan_circuits(
         if value not in allowed:
             raise InputError(f"{key}: {value!r} given; allowed: {', '.join(allowed)}")
     if schedule.ranks > fabric.ranks:
-        raise InputError(
-            f"ranks: {schedule.ranks} given; allowed: 1 to {fabric.ranks}, the tiles of {fabric.name}"
-        )
+        allowed = f"1 to {fabric.ranks}, the tiles of {fabric.name}"
+        raise InputError(f"ranks: {schedule.ranks} given; allowed: {allowed}")
     tile_grid(fabric)
     options = _Options(fabric, routing, sharing, oversubscribed, seed)
     known: dict[bytes, list[CircuitRound]] = {}
     rounds: list[CircuitRound] = []
-    for number, pairs in _round_pairs(schedule):
+    for number, pairs in round_pairs(schedule):
         key = pairs.tobytes()
         if key not in known:
             known[key] = _plan_round(options, pairs)
@@ -110,7 +98,7 @@ def plan_circuits(
     return CircuitPlan(schedule.name, fabric, tuple(rounds))
 
 
-def _round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
+def round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
     """Each round in which ranks talk to others, and its (src, dst): sorted, shape (pairs, 2)."""
     t = schedule.transfers
     t = t[t["src"] != t["dst"]]
@@ -124,10 +112,9 @@ def _round_pairs(schedule: Schedule) -> list[tuple[int, np.ndarray]]:
 def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     """Parts in which all pairs are served, numbered from 0, of round 0."""
     fabric = options.fabric
-    least = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
     peers = int(degrees(pairs, fabric.ranks).max())
     limit = most_peers(fabric, options.sharing)
-    thinnest = least if options.oversubscribed == "split" else 1
+    thinnest = int(options.wavelengths(pairs).min()) if options.oversubscribed == "split" else 1
     bound = max(-(-peers // limit), parts_bound(fabric, pairs, np.full(len(pairs), thinnest)))
     parts, too_many = [], []
     routes: list[Route] = []
@@ -151,7 +138,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
 def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitRound | None:
     """One part, if all circuits fit."""
     fabric = options.fabric
-    wanted = fewest_wavelengths(fabric, options.sharing, pairs)
+    wanted = options.wavelengths(pairs)
     least = 1 if options.oversubscribed == "thin" else int(wanted.max())
     for most in range(int(wanted.max()), least - 1, -1):
         masks = assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
@@ -163,15 +150,13 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
 def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[CircuitRound]:
     """Parts that each fit; as few as are found, beginning with what the cuts demand."""
     fabric = options.fabric
-    wanted = fewest_wavelengths(fabric, options.sharing, pairs)
-    size = 1 if options.oversubscribed == "thin" else int(wanted.min())
+    size = 1 if options.oversubscribed == "thin" else int(options.wavelengths(pairs).min())
     peers = int(degrees(pairs, fabric.ranks).max())
     # Sets of wavelengths: a tile with few peers has ports for all that it may be given.
     colours = (fabric.lasers if peers * size <= fabric.ports else fabric.ports) // size
     layer = min((first_fit(fabric, routes, o) for o in circuit_orders(fabric, routes)), key=np.max)
     parts = -(-(int(layer.max()) + 1) // colours)
-    least = parts_bound(fabric, pairs, np.full(len(pairs), size))
-    least = max(least, -(-peers // colours))
+    least = max(parts_bound(fabric, pairs, np.full(len(pairs), size)), -(-peers // colours))
     if len(pairs) <= _MANY:
         for fewer in range(least, min(parts, least + _TRIES)):
             assignment = negotiate(fabric, routes, fewer * colours, options.reroutes, options.seed)
@@ -189,7 +174,7 @@ def _split(options: _Options, pairs: np.ndarray, routes: list[Route]) -> list[Ci
 def _refill(options: _Options, pairs: np.ndarray, routes: list[Route], masks: list[int]) -> CircuitRound:
     """One part; all its circuits get more wavelengths if other parts leave enough ports, and if that fits."""
     fabric = options.fabric
-    more = int(fewest_wavelengths(fabric, options.sharing, pairs).min())
+    more = int(options.wavelengths(pairs).min())
     if more > masks[0].bit_count():
         masks = assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
     return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs))

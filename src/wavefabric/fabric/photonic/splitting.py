@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -25,20 +28,17 @@ def first_fit(fabric: PhotonicFabric, routes: Sequence[Route], order: np.ndarray
     waveguides, and no tile sends or receives two.
     """
     needs, capacity = _needs(fabric, routes)
-    rows, most = [need.tolist() for need in needs], capacity.tolist()
+    most = capacity.tolist()
     full = [0] * len(most)  # layers in which each resource is used up, as bits
-    load: list[dict[int, int]] = [{} for _ in most]
-    layer = np.zeros(len(rows), np.int64)
+    load: list[Counter[int]] = [Counter() for _ in most]
+    layer = np.zeros(len(needs), np.int64)
     for i in order.tolist():
-        taken = 0
-        for resource in rows[i]:
-            taken |= full[resource]
-        free = (~taken & (taken + 1)).bit_length() - 1
-        layer[i] = free
-        for resource in rows[i]:
-            count = load[resource].get(free, 0) + 1
-            load[resource][free] = count
-            if count == most[resource]:
+        resources = needs[i].tolist()
+        taken = reduce(or_, (full[resource] for resource in resources))
+        free = layer[i] = (~taken & (taken + 1)).bit_length() - 1
+        for resource in resources:
+            load[resource][free] += 1
+            if load[resource][free] == most[resource]:
                 full[resource] |= 1 << free
     return layer
 

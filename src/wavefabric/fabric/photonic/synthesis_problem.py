@@ -52,14 +52,11 @@ def optical_network(
     routes: dict[tuple[int, int], tuple[Route, ...]] = {}
     for s, d in permutations(range(fabric.ranks), 2):
         check(until)
-        if method == "xy":
-            routes[s, d] = tuple(dict.fromkeys((xy(fabric, s, d), xy(fabric, s, d, column_first=True))))
-        else:
-            routes[s, d] = tuple(k_shortest(fabric, s, d, k))
+        both = (xy(fabric, s, d, column_first) for column_first in (False, True))
+        routes[s, d] = tuple(dict.fromkeys(both) if method == "xy" else k_shortest(fabric, s, d, k))
     fibres = {e: fabric.fibres for e in fabric.edges() if fabric.wafer(e[0]) != fabric.wafer(e[1])}
-    return OpticalNetwork(
-        fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports, routes, fibres or None
-    )
+    numbers = fabric.ranks, fabric.lasers, fabric.waveguides, fabric.serdes_ports
+    return OpticalNetwork(*numbers, routes, fibres or None)
 
 
 def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
@@ -72,9 +69,8 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     for c in synthesis.circuits:
         masks, key = of_round[c.round], (c.src, c.dst, tuple(c.route))
         if masks.get(key, 0) >> c.wavelength & 1:
-            raise InputError(
-                f"round {c.round}: circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice; allowed: one"
-            )
+            given = f"circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice"
+            raise InputError(f"round {c.round}: {given}; allowed: one")
         masks[key] = masks.get(key, 0) | 1 << c.wavelength
     rounds = tuple(_round(fabric, number, of_round[number]) for number in sorted(of_round))
     plan = CircuitPlan(synthesis.schedule.name, fabric, rounds)
@@ -93,10 +89,8 @@ def _round(
     for w in range(max(masks).bit_length()):
         load = edge_loads(fabric, [r for r, m in zip(routes, masks, strict=True) if m >> w & 1])
         for edge in np.flatnonzero(load > g.capacity).tolist():
-            raise InputError(
-                f"round {number}: wavelength {w} {load[edge]} times on edge {g.name(edge)};"
-                f" allowed: {g.capacity[edge]}, its waveguides"
-            )
+            given = f"wavelength {w} {load[edge]} times on edge {g.name(edge)}"
+            raise InputError(f"round {number}: {given}; allowed: {g.capacity[edge]}, its waveguides")
     served = sorted({key[:2] for key in wavelengths})
     return CircuitRound(
         round=number,

@@ -9,6 +9,7 @@ from operator import or_
 
 import numpy as np
 
+from wavefabric.collectives.arguments import within_groups
 from wavefabric.fabric.photonic.circuit_plan import Bundle
 from wavefabric.fabric.photonic.edge_colouring import Colouring, degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -94,7 +95,7 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
     """Waveguides on each route's edges, or None where the simple choice runs out of them."""
     capacity = tile_grid(fabric).capacity
     edges, first = flat_edges(fabric.columns, routes)
-    number = _numbered(edges)
+    number = within_groups(edges)
     crowded = np.bincount(edges, minlength=capacity.size) > capacity
     if crowded.any():
         owner = np.repeat(np.arange(len(routes)), np.diff(first))
@@ -102,7 +103,7 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
         if sum(m.bit_count() for m in sets) == reduce(or_, sets).bit_count():
             # Sets of wavelengths are the same or have none in common: each fills the waveguides by itself.
             which = np.array([sets[mask] for mask in masks])
-            number = np.where(crowded[edges], _numbered(edges * len(sets) + which[owner]), number)
+            number = np.where(crowded[edges], within_groups(edges * len(sets) + which[owner]), number)
             if (number >= capacity[edges]).any():
                 return None
         else:
@@ -114,14 +115,6 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
                     return None
     flat, cuts = number.tolist(), first.tolist()
     return [tuple(flat[i:j]) for i, j in pairwise(cuts)]
-
-
-def _numbered(keys: np.ndarray) -> np.ndarray:
-    """Number of each entry among those of the same key, from 0."""
-    order = np.argsort(keys, kind="stable")
-    number = np.empty(keys.size, np.int64)
-    number[order] = np.arange(keys.size) - np.searchsorted(keys[order], keys[order])
-    return number
 
 
 def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:

@@ -15,7 +15,8 @@ from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
-from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
@@ -26,7 +27,6 @@ from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
-from wavefabric.results.checkpoint_file import checkpoint_path
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress, warn

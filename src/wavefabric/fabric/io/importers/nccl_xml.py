@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from wavefabric.errors import InputError
@@ -36,33 +37,19 @@ def read_nccl_xml(
     nvlinks: int | None = None,
     sm: int | None = None,
 ) -> Fabric:
-    """The fabric of a topology file of NCCL or RCCL.
+    """The fabric of a topology file of NCCL or RCCL (a `Path`, or text without any ``<``), or of its text.
 
-    Parameters
-    ----------
-    source : Path or str
-        A file (a `Path`, or text without any ``<``), or the XML itself.
-    name : str
-    alpha : float, optional
-        s, which the file does not know; 0.7 us where there are NVLinks or xGMI links, else 10 us.
-    nvlinks, sm : int, optional
-        NVLinks of each GPU to NVSwitches, for a file that names none; for their bandwidth the compute
-        capability of the GPUs times ten, by default what the file says, or 80.
+    The file does not know `alpha`, in s: by default 0.7 us where there are NVLinks or xGMI links, else 10 us.
+    `nvlinks` is how many lead from each GPU to NVSwitches, for a file that names none, and `sm` the compute
+    capability of the GPUs times ten for their bandwidth, by default what the file says, or 80.
 
-    Returns
-    -------
-    Fabric
-        Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
-        node), PCIe bridges, NVSwitches as one node a host (one for all if they are not seen as PCI devices,
-        as with NVLink between hosts), and, of several hosts, network adapters and one ``network`` that joins
-        them all. What leads to no GPU is left out. Bandwidths are those that NCCL and RCCL derive (see
-        `importers.bandwidths`). The description says if the file names no direct links between GPUs, as
-        files for virtual machines may, which name PCI devices alone.
-
-    Raises
-    ------
-    InputError
-        In one line: which element and attribute, what was given, what is allowed.
+    Rank r is the GPU of NCCL's rank r; without ranks, by host and bus id. Switches are CPUs (one a NUMA
+    node), PCIe bridges, NVSwitches as one node a host (one for all if they are not seen as PCI devices, as
+    with NVLink between hosts), and, of several hosts, network adapters and one ``network`` that joins them
+    all. What leads to no GPU is left out. Bandwidths are those that NCCL and RCCL derive (see
+    `importers.bandwidths`). The description says if the file names no direct links between GPUs, as files for
+    virtual machines may, which name PCI devices alone. `InputError` in one line: which element and attribute,
+    what was given, what is allowed.
     """
     if isinstance(source, str) and source.strip() and "<" not in source:
         source = Path(source)
@@ -92,13 +79,10 @@ def read_nccl_xml(
 LACKING = (" that names no NVLinks", " that names no xGMI links")
 
 
-@dataclass
-class _Gpu:
-    """A GPU: its node until ranks are known, host and bus id, rank."""
-
-    node: str
+class _Gpu(NamedTuple):
+    node: str  # until ranks are known
     host: int
-    bus: int
+    bus: int  # bus id
     rank: int | None
     sm: int
 
@@ -134,7 +118,7 @@ class _Reader:
 
     def cpu(self, element: Element) -> None:
         host = self.hosts.setdefault(_number(element, "cpu", "host_hash", 0), len(self.hosts))
-        numa = _number(element, "cpu", "numaid", least=-1, most=65535)
+        numa = _number(element, "cpu", "numaid", limits=(-1, 65535))
         cpu = self.node(f"CPU{numa}", host)
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         numbers = (_number(element, f"cpu {numa}", key, 0) for key in ("familyid", "modelid"))
@@ -151,7 +135,7 @@ class _Reader:
             raise InputError(f"pci busid: {name} given twice; allowed: each once")
         kind = element.get("class", "")  # without one, what is below it tells
         rate = re.match(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s", element.get("link_speed", ""))
-        lanes = _number(element, f"pci {name}", "link_width", 0, least=0, most=64)
+        lanes = _number(element, f"pci {name}", "link_width", 0, (0, 64))
         bandwidth = bandwidths.pcie(float(rate[1]) if rate else None, lanes)
         gpus, nic = element.findall("gpu"), element.find("nic")
         if gpus or (not self.named and kind.startswith(_GPU_CLASS)):
@@ -188,8 +172,7 @@ class _Reader:
         self.amd = self.amd or "gcn" in taking[0].attrib
         for child in taking[0]:
             if child.tag == "nvlink":
-                each = bandwidths.nvlink(_number(taking[0], "gpu", "sm"))
-                self.direct.append((at, cpu, host, child, each))
+                self.direct.append((at, cpu, host, child, bandwidths.nvlink(_number(taking[0], "gpu", "sm"))))
             elif child.tag == "xgmi":
                 self.direct.append((at, cpu, host, child, bandwidths.xgmi(taking[0].get("gcn", ""))))
             elif child.tag == "c2c":
@@ -217,7 +200,7 @@ class _Reader:
         gpus = {(g.host, g.bus) for g in self.gpus}
         for at, cpu, host, element, each in self.direct:
             what = element.tag
-            bandwidth = each * _number(element, what, "count", least=1, most=1024)
+            bandwidth = each * _number(element, what, "count", limits=(1, 1024))
             target = host, _bus(element, what, "target")
             kind = element.get("tclass", _GPU_CLASS[0] if target in gpus else "")
             if kind.startswith(_GPU_CLASS):
@@ -267,11 +250,11 @@ class _Reader:
         kept = self._useful(set(names))
         hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
         library = "RCCL" if self.amd else "NCCL"
-        missing, chosen = "", "alpha is a choice"
-        if len(ordered) > 1 and not self.direct:
-            missing = LACKING[self.amd]
-            if nvlinks is not None:
-                missing, chosen = "", f"{nvlinks} NVLinks a GPU to NVSwitches are assumed; {chosen}"
+        lacking = len(ordered) > 1 and not self.direct
+        missing = LACKING[self.amd] if lacking and nvlinks is None else ""
+        source = f"bandwidths that {library} derives; "
+        if lacking and nvlinks is not None:
+            source += f"{nvlinks} NVLinks a GPU to NVSwitches are assumed; "
         fabric = Fabric(
             name=name,
             gpus=tuple(names.values()),
@@ -283,14 +266,14 @@ class _Reader:
             ),
             alpha=alpha,
             description=f"{len(ordered)} GPUs{hosts}, from an {library} topology file{missing}",
-            source=f"bandwidths that {library} derives; {chosen}",
+            source=f"{source}alpha is a choice",
         )
         check_connected(fabric)
         return fabric
 
     def _useful(self, gpus: set[str]) -> set[str]:
         """GPUs, and switches that are no dead ends."""
-        near: dict[str, set[str]] = {n: set() for n in (*self.nodes, *gpus)}
+        near = {n: set[str]() for n in (*self.nodes, *gpus)}
         for a, b, _, _ in self.links:
             near[a].add(b)
             near[b].add(a)
@@ -300,23 +283,17 @@ class _Reader:
 
 
 def _number(
-    element: Element,
-    where: str,
-    name: str,
-    default: int | None = None,
-    *,
-    least: int | None = None,
-    most: int | None = None,
+    element: Element, where: str, name: str, default: int | None = None, limits: tuple[int, int] | None = None
 ) -> int:
-    """A whole number, decimal or hexadecimal, as NCCL reads it."""
+    """A whole number, decimal or hexadecimal, as NCCL reads it; `limits` are the least and the most."""
     if element.get(name) is None and default is not None:
         return default
     value = text_of(element, where, name).strip()
     if not _NUMBER.fullmatch(value):
         raise InputError(f"{where} {name}: {show(value)}; allowed: whole numbers")
     number = int(value, 16 if value[:2] in ("0x", "0X") else 10)
-    if least is not None and most is not None and not least <= number <= most:
-        raise InputError(f"{where} {name}: {number}; allowed: {least} to {most}")
+    if limits is not None and not limits[0] <= number <= limits[1]:
+        raise InputError(f"{where} {name}: {number}; allowed: {limits[0]} to {limits[1]}")
     return number
 
 

@@ -30,37 +30,19 @@ def read_topo(
     socket_bandwidth: float | None = None,
     alpha: float | None = None,
 ) -> Fabric:
-    """The fabric that ``nvidia-smi topo -m`` shows, as far as it shows one.
+    """The fabric that the table of ``nvidia-smi topo -m``, or (a `Path`) a file with it, shows in part.
 
-    Parameters
-    ----------
-    source : str or Path
-        The table, or (a `Path`) a file with it.
-    name : str
-    sm : int
-        Compute capability times ten (70: V100, 80: A100, 90: H100, 100: B200), which the table does not tell;
-        it sets the bandwidths that are not given.
-    nvswitch : bool, optional
-        Whether NVLinks end at NVSwitches rather than at the other GPU. By default they do if a GPU has not
-        as many links as its row adds up to (18 in all of 9.0, 12 of 8.0, 6 of 7.0).
-    nvlink_bandwidth, pcie_bandwidth, socket_bandwidth : float, optional
-        B/s of one NVLink and direction (by default what NCCL assumes), of each PCIe link (12, 24 or 48 GB/s
-        for GPUs before 8.0, of 8.x and from 9.0), between sockets, and between host bridges of one (16 GB/s).
-    alpha : float, optional
-        s; 0.7 us where there are NVLinks, else 10 us.
+    NV# are NVLinks; the rest is a tree that has the classes of the table: GPUs joined by PIX hang on one PCIe
+    switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in pairs
+    (SYS). Of a pair joined by NVLink the PCIe class is not shown: the NUMA affinity tells their CPUs.
 
-    Returns
-    -------
-    Fabric
-        NV#: NVLinks; the rest is a tree that has the classes of the table: GPUs joined by PIX hang on one
-        PCIe switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in
-        pairs (SYS). Of a pair joined by NVLink the PCIe class is not shown: the NUMA affinity tells their
-        CPUs.
-
-    Raises
-    ------
-    InputError
-        In one line; also if the classes contradict one another.
+    The table does not tell `sm`, the compute capability times ten (70: V100, 80: A100, 90: H100, 100: B200);
+    it sets the bandwidths that are not given. These are in B/s: of one NVLink and direction (by default what
+    NCCL assumes), of each PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and from 9.0), between
+    sockets, and between host bridges of one (16 GB/s). `nvswitch`: whether NVLinks end at NVSwitches rather
+    than at the other GPU; by default they do if a GPU has not as many links as its row adds up to (18 in all
+    of 9.0, 12 of 8.0, 6 of 7.0). `alpha`: s; 0.7 us where there are NVLinks, else 10 us. `InputError` in one
+    line; also if the classes contradict one another.
     """
     table = parse(bandwidths.source_text(source, "nvidia-smi topo -m"))
     _check(table)
@@ -161,10 +143,10 @@ def _tree(table: GpuTopology, pcie: float, socket: float) -> tuple[list[str], li
 
 def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
     """Refuse classes that no tree has: two GPUs closer through a third than the table says."""
-    classes = [name for name, _ in _TREE] + ["SYS"]
+    classes = [name for name, _ in _TREE]
     for a, b in combinations(range(table.gpus), 2):
         link = table.links[a][b]
-        joined = next((c for c, group in zip(classes, groups, strict=False) if group[a] == group[b]), "SYS")
+        joined = next((c for c, group in zip(classes, groups, strict=True) if group[a] == group[b]), "SYS")
         if link in SLOW_FIRST and link != joined:
             given = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
             raise InputError(f"nvidia-smi topo -m: {given}; allowed: classes of a tree")

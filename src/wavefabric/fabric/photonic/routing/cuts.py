@@ -59,13 +59,9 @@ def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tupl
     if rows * columns <= _MOST_TILES:
         crossings = [_crossing(row, column, weight, rows, columns)]
     else:
-        single = [np.bincount(t, weight, rows * columns) for t in pairs.T]
         zero = np.zeros_like(row)
-        crossings = [
-            _crossing(row, zero, weight, rows, 1),
-            _crossing(zero, column, weight, 1, columns),
-            np.maximum(*single),
-        ]
+        bands = _crossing(row, zero, weight, rows, 1), _crossing(zero, column, weight, 1, columns)
+        crossings = [*bands, np.maximum(*(np.bincount(t, weight, rows * columns) for t in pairs.T))]
     by_edges, by_guides = (_most(crossings, rims) for rims in _rims(fabric))
     return by_edges, by_guides
 
@@ -99,8 +95,8 @@ def _rims(fabric: PhotonicFabric) -> tuple[tuple[np.ndarray, ...], tuple[np.ndar
             rims = [_rim(down, right)]
         else:
             bands = _rim(down.sum(axis=1)[:, None], np.zeros((rows, 2), np.int64))
-            rims = [bands, _rim(np.zeros((2, columns), np.int64), right.sum(axis=0)[None])]
-            rims.append(room.sum(axis=2).ravel())
+            across = _rim(np.zeros((2, columns), np.int64), right.sum(axis=0)[None])
+            rims = [bands, across, room.sum(axis=2).ravel()]
         found.append(tuple(np.maximum(rim, 1) for rim in rims))
     by_edges, by_guides = found
     return by_edges, by_guides

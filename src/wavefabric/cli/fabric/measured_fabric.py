@@ -48,11 +48,9 @@ def command(asked: FabricOptions, who: MeasureOptions) -> None:
         if output is None:
             return
         if result["fabric"] is None:
-            raise InputError(
-                "--transport: none could be used, so there is no fabric; allowed: see the reasons"
-            )
-        misfits = result["cases"][0]["misfits"]
-        if misfits:
+            fault = "none could be used, so there is no fabric"
+            raise InputError(f"--transport: {fault}; allowed: see the reasons")
+        if misfits := result["cases"][0]["misfits"]:
             more = f" (and {len(misfits) - 1} more)" if len(misfits) > 1 else ""
             allowed = f"residuals to {residual:g} % (--residual) of times that grow; measure again in quiet"
             raise InputError(f"--output: {output} not written: {misfits[0]}{more}; allowed: {allowed}")

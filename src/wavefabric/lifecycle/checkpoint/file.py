@@ -14,7 +14,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,21 +22,13 @@ import numpy as np
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.files.input import check_regular
 from wavefabric.files.output import sync_folder
+from wavefabric.results.file import Rows
 
 _MAGIC = b"WFCHECK1"
 _END = b"WFCHKEND"
 _HEAD = struct.Struct("<8sQI")
 _TAIL = struct.Struct("<8sI")
 _CHUNK = 1 << 24
-
-
-@dataclass(frozen=True)
-class Rows:
-    """An array of which ``read(i)`` gives row i: a field on a GPU needs no second copy on the host."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    read: Callable[[int], np.ndarray]
 
 
 Arrays = Mapping[str, np.ndarray | Rows]
@@ -121,9 +112,8 @@ def _write(file: BinaryIO, arrays: Arrays, state: dict, fingerprint: str) -> Non
         if dtype.hasobject:
             raise TypeError(f"checkpoint array {name!r} holds Python objects")
         entries.append({"name": name, "dtype": dtype.str, "shape": list(array.shape)})
-    header = json.dumps(
-        {"fingerprint": fingerprint, "state": state, "arrays": entries}, default=lambda o: o.item()
-    ).encode()
+    content = {"fingerprint": fingerprint, "state": state, "arrays": entries}
+    header = json.dumps(content, default=lambda o: o.item()).encode()
     file.write(_HEAD.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
     checksum = 0
     # The checksum of a chunk is taken while the chunk is written; both release the interpreter lock.
@@ -145,8 +135,13 @@ def _chunks(array: np.ndarray | Rows) -> Iterator[memoryview]:
                 yield flat[start : start + _CHUNK]
 
 
+def unusable(path: Path, fault: str) -> UnusableCheckpoint:
+    """The error of a checkpoint with which no run goes on."""
+    return UnusableCheckpoint(f"{path}: {fault}; remove it to start anew")
+
+
 def _damaged(path: Path, why: str) -> UnusableCheckpoint:
-    return UnusableCheckpoint(f"{path}: damaged checkpoint ({why}); remove it to start anew")
+    return unusable(path, f"damaged checkpoint ({why})")
 
 
 def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, Any]:
@@ -164,10 +159,7 @@ def _header(file: BinaryIO, path: Path, fingerprint: str | None) -> dict[str, An
     if size != wanted:
         raise _damaged(path, f"{size} bytes of {wanted}")
     if fingerprint is not None and header["fingerprint"] != fingerprint:
-        raise UnusableCheckpoint(
-            f"{path}: this checkpoint belongs to another run (other settings, inputs or versions); "
-            "remove it to start anew"
-        )
+        raise unusable(path, "this checkpoint belongs to another run (other settings, inputs or versions)")
     return header
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.results.checkpoint_file import Rows, checkpoint_path, load, read_state, remove, save
+from wavefabric.lifecycle.checkpoint.file import checkpoint_path, load, read_state, remove, save
+from wavefabric.results import Rows
 
 RNG = np.random.default_rng(5)
 
@@ -130,7 +131,7 @@ def test_path_and_remove(tmp_path):
 WRITER = """
 import sys
 import numpy as np
-from wavefabric.results.checkpoint_file import save
+from wavefabric.lifecycle.checkpoint.file import save
 n = 0
 while True:
     n += 1

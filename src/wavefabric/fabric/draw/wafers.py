@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, place_tiles
+from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, place_tiles, right_of
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
-from wavefabric.units import time_words
+from wavefabric.units import counted, time_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,12 +52,7 @@ def _along_edges(scene: Scene, edges: list[tuple[int, int]]) -> tuple[np.ndarray
     """Of edges: their tiles, the unit vector from one to the other, and from both to the street's middle."""
     p, q = scene.tiles[np.array(edges, int).reshape(-1, 2)].transpose(1, 0, 2)
     along = (q - p) / np.hypot(*(q - p).T)[:, None]
-    return p, q, along, _right_of(along) * (HALF + MARGIN + STREET / 2)
-
-
-def _right_of(along: np.ndarray) -> np.ndarray:
-    """Vectors turned to the right; y points down."""
-    return np.stack([-along[..., 1], along[..., 0]], axis=-1)
+    return p, q, along, right_of(along) * (HALF + MARGIN + STREET / 2)
 
 
 def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
@@ -137,7 +132,7 @@ def _head(points: np.ndarray, width: float) -> np.ndarray:
     tip, along = points[-1], points[-1] - points[-2]
     along = along / max(float(np.hypot(*along)), 1e-9)
     size = min(0.9 * width + 0.012, 0.07)
-    back, aside = tip - along * size * 1.5, _right_of(along) * size * 0.8
+    back, aside = tip - along * size * 1.5, right_of(along) * size * 0.8
     return np.array([tip + along * 0.015, back + aside, back - aside])
 
 
@@ -220,12 +215,12 @@ def _columns(count: int, ratio: float) -> int:
 
 def fabric_figure(fabric: PhotonicFabric) -> Figure:
     """Tiles, waveguides (eight of a street at most) and wafers."""
-    unit = "waveguide" if fabric.waveguides == 1 else "waveguides"
-    words = f"{fabric.ranks} tiles, {fabric.ports} wavelengths each, {fabric.waveguides} {unit} each way"
+    guides = counted(fabric.waveguides, "waveguide")
+    words = f"{fabric.ranks} tiles, {fabric.ports} wavelengths each, {guides} each way"
     scene, figure, (axes,) = _bare(fabric, (fabric.name, words), [""])
     middle, count = streets(scene)[0], min(fabric.waveguides, 8)
     along = np.diff(middle, axis=1)
-    across = _right_of(along / np.hypot(*along.T).T[..., None]) * STREET
+    across = right_of(along / np.hypot(*along.T).T[..., None]) * STREET
     shifts = (np.arange(count) + 0.5) / count - 0.5
     guides = (middle[:, None] + across[:, None] * shifts[:, None, None]).reshape(-1, 2, 2)
     style.lines(axes, list(guides), style.TILE_RIM, style.points_per_unit(axes) * 0.006, zorder=1.5)
