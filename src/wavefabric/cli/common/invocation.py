@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 
 @dataclass

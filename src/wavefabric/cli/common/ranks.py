@@ -19,7 +19,7 @@ from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
 #: Most ranks, whatever the machine: a bound on absurd input.

@@ -12,7 +12,7 @@ import numpy as np
 
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator, solo
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint import Checkpoints, RunCheckpoint

@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.device import Device, get_device
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
