@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
-from wavefabric.cli.common.ranks import RankOptions
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import visible
@@ -24,19 +23,16 @@ if TYPE_CHECKING:
 
 def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
-    from wavefabric.optics.run_file import load
-    from wavefabric.results import ResultWriter, read_result
+    from wavefabric.optics.run_file.load import load
     from wavefabric.results.checkpoint_file import checkpoint_path
 
-    settings = load.load(file)
+    settings = load(file)
     if solver := changed(asked, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
     ranks.check()
     target = asked.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-    if ranks.count == 1 or common_ranks.must_start(ranks):
-        ResultWriter(target, asked.force, settings.input_paths())  # ranks have one among them, in run_link
 
     def traffic() -> Schedule:
         """What the ranks exchange: every rank its powers with all others."""
@@ -44,12 +40,12 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
 
         return direct_all_gather([1] * ranks.count)
 
-    if common_ranks.must_start(ranks):
-        from wavefabric.optics.link.build import check_ranks
+    if must_start(ranks):
+        from wavefabric.optics.link.build import check_start
 
-        check_ranks(settings, ranks.count)
-        common_ranks.start(ranks, checkpoint, traffic, asked.silent)
-    comm = common_ranks.open_ranks(ranks, traffic, asked.silent)
+        check_start(settings, ranks.count, target, asked.force)
+        start(ranks, checkpoint, traffic, asked.silent)
+    comm = open_ranks(ranks, traffic, asked.silent)
 
     from wavefabric.optics.link.run import run_link
 
@@ -59,19 +55,31 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     with guarded(progress, checkpoint, command=command):
         how = {"output": target, "force": asked.force, "resume": not asked.no_resume}
         done = run_link(settings, **how, progress=progress, comm=comm)
-    if not common_ranks.is_rank_zero():
-        return
+    if is_rank_zero():
+        _conclude(done.path, settings.title, settings.output.figures, asked)
 
-    figures: list[Path] = []
-    if settings.output.figures:
-        from wavefabric.results.plots import plot_result
 
-        figures = plot_result(done.path)
-    result = read_result(done.path)
+def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
+    """Draw the figures of a result and print its table."""
+    from wavefabric.results import read_result
+    from wavefabric.results.plots import plot_result
+
+    figures = plot_result(path) if draw else []
+    result = read_result(path)
+    rows = group_rows(result)
+    solver = result.attrs("solver") if "solver" in result.groups() else {}
     if asked.as_json:
-        print_json(summary(result, figures))
+        print_json(
+            {
+                "output": str(path),
+                "figures": [str(path) for path in figures],
+                "solver": solver,
+                "warnings": list(result.get("solver/warnings", [])),
+                "groups": rows,
+            }
+        )
     elif not asked.quiet:
-        show(result, settings.title, figures)
+        show(rows, solver, title, [path, *figures])
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
@@ -107,42 +115,25 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
-def solver_facts(result: Result) -> dict[str, Any]:
-    """What the result says of its propagation."""
-    return result.attrs("solver") if "solver" in result.groups() else {}
-
-
-def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    return {
-        "output": str(result.path),
-        "figures": [str(path) for path in figures],
-        "solver": solver_facts(result),
-        "warnings": list(result.get("solver/warnings", [])),
-        "groups": group_rows(result),
-    }
-
-
-def show(result: Result, title: str, figures: list[Path]) -> None:
+def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:
     """Print the penalty table, two distances side by side, and what was written."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    if rows := group_rows(result):
+    if rows:
         if title:
             console.print(visible(title), style="bold", markup=False)
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
-        for start in range(0, max(len(far), 1), 2):
-            console.print(_table(rows, far[start : start + 2]))
+        for first in range(0, max(len(far), 1), 2):
+            console.print(_table(rows, far[first : first + 2]))
         console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
             console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
-    solver = solver_facts(result)
     if "local_error" in solver:
         console.print(cost_line(solver))
     if line := step_line(solver):
         console.print(line, soft_wrap=True)
-    for path in [result.path, *figures]:
+    for path in written:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
 
 

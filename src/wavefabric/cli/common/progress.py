@@ -129,7 +129,7 @@ def guarded(
         yield
     except BaseException as error:
         progress.finish()  # before anything is said
-        saved = checkpoint is not None and checkpoint.exists()
+        saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
         if abandon is not None:
             abandon(saved)
         if not isinstance(error, KeyboardInterrupt):
