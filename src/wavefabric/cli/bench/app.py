@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import make_dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from wavefabric.cli.common.options import check_choice, check_range, from_one, o
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.show import StatusLine
 from wavefabric.errors import InputError
+from wavefabric.units import quantity
 
 app = typer.Typer()
 
@@ -46,20 +48,16 @@ class Argument(NamedTuple):
 
     type: Any
     field: Any
-    read: Callable[[Any], Any]
+    read: Callable[[Any], Any] | None
 
     def value(self, given: Any) -> Any:
         """For ``run``; an option that may be repeated gives a list."""
-        if isinstance(given, list):
-            return [self.read(each) for each in given]
-        return None if given is None else self.read(given)
+        if self.read is None or given is None:
+            return given
+        return list(map(self.read, given)) if isinstance(given, list) else self.read(given)
 
 
-def _same(given: Any) -> Any:
-    return given
-
-
-def _arg(type: Any, help: str, default: Any = None, read: Any = _same, name: str = "") -> Argument:
+def _arg(type: Any, help: str, default: Any = None, read: Any = None, name: str = "") -> Argument:
     return Argument(type, option(help, *[name] * bool(name), default=default), read)
 
 
@@ -127,10 +125,8 @@ def _integrators(text: str) -> list[str]:
     return list(INTEGRATORS) if text == "all" else parse_list(text)
 
 
-def _length(text: str) -> float:
-    from wavefabric.units import quantity
-
-    return quantity(text, "m", "--step")
+def _precisions(text: str) -> list[str]:
+    return ["double", "single"] if text == "both" else [text]
 
 
 def _patterns(text: str) -> list[str] | None:
@@ -147,10 +143,6 @@ def _eight(key: str) -> Callable[[int], int]:
         return points
 
     return check
-
-
-def _both(text: str) -> list[str]:
-    return ["double", "single"] if text == "both" else [text]
 
 
 _Text, _Texts = str | None, list[str] | None
@@ -180,9 +172,11 @@ _benchmark(
     Local,
     "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
     cases=_arg(_Texts, _CASES, None, parse_case, "--case"),
-    precisions=_arg(str, "double, single, or both.", "both", _both, "--precision"),
+    precisions=_arg(str, "double, single, or both.", "both", _precisions, "--precision"),
     integrators=_arg(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
-    step=_arg(str, "Step; changes the error, not the time.", "100 m", _length),
+    step=_arg(
+        str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
+    ),
     repeats=_arg(int, _SAMPLES, 15),
     error_steps=_arg(int, "Steps after which complex64 is compared; 0: not.", 100),
     plain=_arg(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
@@ -197,7 +191,7 @@ _benchmark(
     exchanges=_arg(
         str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
     ),
-    step=_arg(str, "Step; does not change the time.", "100 m", _length),
+    step=_arg(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
     repeats=_arg(int, _SAMPLES, 3),
 )
 _benchmark(

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.invocation import Invocation
-from wavefabric.cli.common.options import from_one, option, options
+from wavefabric.cli.common.options import Invocation, from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
 from wavefabric.cli.common.show import StatusLine, console, plain

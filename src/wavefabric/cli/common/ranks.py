@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wavefabric.cli.common.invocation import Invocation
-from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment, launcher
 from wavefabric.system.machine import usable_threads
