@@ -156,13 +156,13 @@ class _Case:
         A, rows = self.field(), self.fibre.rows
         plan = self.device.row_fft(rows, self.n, self.dtype)
 
-        def pairs() -> None:
-            def share(part: slice) -> None:
-                plan.forward(A[part])
-                plan.backward(A[part])
+        def pair(part: slice) -> None:
+            plan.forward(A[part])
+            plan.backward(A[part])
 
+        def pairs() -> None:
             for _ in range(4):
-                self.device.map_rows(rows, share)
+                self.device.map_rows(rows, pair)
 
         def shrink() -> None:
             A.__imul__(float(self.n) ** -4)
@@ -173,10 +173,11 @@ class _Case:
         return measure.milliseconds(self.device, work, self.options.repeats, between=shrink)
 
     def plain(self) -> list[float]:
-        peer, held = self.peer(), [self.field()]
+        peer, A = self.peer(), self.field()
 
         def step() -> None:
-            held[0] = peer.step(held[0])
+            nonlocal A
+            A = peer.step(A)
 
         return measure.milliseconds(self.device, step, self.options.repeats)
 
@@ -258,14 +259,8 @@ def table(result: dict[str, Any]) -> list:
             line["each"] = line["error_against_complex128"] / line["error_steps"]
         title = f"complex64 against complex128, steps of {result['step_m']:g} m"
         columns = ("<case", "<integrator", "steps", "relative error", "a step")
-        cells = (
-            "{rows} x 2^{log2_n}",
-            "{name}",
-            "{error_steps}",
-            "{error_against_complex128:.2e}",
-            "{each:.1e}",
-        )
-        tables.append(report.table(title, columns, rows(lines, *cells)))
+        numbers = "{error_steps}", "{error_against_complex128:.2e}", "{each:.1e}"
+        tables.append(report.table(title, columns, rows(lines, "{rows} x 2^{log2_n}", "{name}", *numbers)))
     return tables
 
 

@@ -36,10 +36,7 @@ def radices(n: int, most: int = 16) -> tuple[int, ...]:
 def stages_of(n: int, most: int = 16) -> tuple[int, ...]:
     """Radices of the stages that transform n points: `radices`, and a single 1 for one point.
 
-    Raises
-    ------
-    ValueError
-        If n has other prime factors than `PRIMES`, or is below 1.
+    ValueError if n has other prime factors than `PRIMES`, or is below 1.
     """
     order = (1,) if n == 1 else radices(n, most) if n > 1 else ()
     if not order:
@@ -48,13 +45,7 @@ def stages_of(n: int, most: int = 16) -> tuple[int, ...]:
 
 
 def with_factors(parts: list, factors: Any, count: int) -> np.ndarray:
-    """Entries of a table, one after another, with ``count`` factors of the caller behind them.
-
-    Raises
-    ------
-    ValueError
-        If there is another number of factors.
-    """
+    """Entries of a table, one after another, then ``count`` factors of the caller, else ValueError."""
     factors = np.asarray([] if factors is None else factors)
     if factors.shape != (count,):
         raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")

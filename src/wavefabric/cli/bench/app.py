@@ -162,9 +162,11 @@ _BYTES = (
     "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
 _MEDIA = _arg(str, _MEDIUM, "homogeneous", parse_media, "--medium")
-_PRECISION = _arg(str, "single or double.", "single")
-_OVERLAP = _arg(int, "Points on each side of a block.", 16)
-_BLOCKS = _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks)
+_SAMPLED = {"precision": _arg(str, "single or double.", "single"), "repeats": _REPEATS}
+_CUT = {
+    "overlap": _arg(int, "Points on each side of a block.", 16),
+    "grid": _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+}
 _PLAIN = "--plain/--no-plain"
 
 _benchmark(
@@ -216,7 +218,7 @@ _benchmark(
         "--size",
     ),
     media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
-    precision=_PRECISION,
+    precision=_SAMPLED["precision"],
     repeats=_arg(int, "Rounds; medians count.", 15),
     plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
     points=_arg(int, "Time each medium with sources and a sensor at so many points too.", 0),
@@ -230,8 +232,7 @@ _benchmark(
     overlaps=_arg(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
     grids=_arg(_Texts, _GRIDS, None, parse_blocks, "--grid"),
     media=_MEDIA,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    **_SAMPLED,
 )
 _WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
 _STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
@@ -246,10 +247,8 @@ _benchmark(
     kinds=_arg(str, "weak, strong, comma between.", "weak,strong", parse_list),
     forms=_arg(str, "local, global, comma between.", "local,global", parse_list),
     media=_MEDIA,
-    overlap=_OVERLAP,
-    grid=_BLOCKS,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    **_CUT,
+    **_SAMPLED,
     earlier=_arg(list[Path] | None, _FROM, name="--from"),
 )
 _PLACES = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
@@ -260,9 +259,8 @@ _benchmark(
     shape=_SIZE,
     placements=_arg(str, _PLACES, "identity,round-robin", parse_list),
     medium=_arg(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
-    overlap=_OVERLAP,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    overlap=_CUT["overlap"],
+    **_SAMPLED,
 )
 _GRID = "Points of the whole grid, N or NXxNYxNZ; may be repeated."
 _benchmark(
@@ -271,8 +269,6 @@ _benchmark(
     "A step of the global decomposition over one of the local, by size and transport.",
     sizes=_arg(_Texts, _GRID, None, parse_points, "--size"),
     media=_MEDIA,
-    overlap=_OVERLAP,
-    grid=_BLOCKS,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    **_CUT,
+    **_SAMPLED,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import field
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.options import Invocation, from_one, option, options
+from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
+from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import StatusLine, console, plain
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
@@ -27,21 +27,13 @@ TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all.
 
 
 @options()
-class RankedOptions:
-    """Who measures."""
+class RankedOptions(RankOptions):
+    """Who measures; ``transport`` is what the launcher is told."""
 
-    transports: str = option(
-        TRANSPORTS_HELP,
-        "--transports",
-        "--transport",
-        default="all",
-        panel=PANEL,
-    )
-    ranks: int | None = option(RANKS_HELP, panel=PANEL)
-    placement: str | None = option(PLACEMENT_HELP, panel=PANEL)
+    transport: str | None = None
+    transports: str = option(TRANSPORTS_HELP, "--transports", "--transport", default="all", panel=PANEL)
     device: str = option("auto, cpu or cuda: a GPU for each rank.", default="auto")
     threads: int | None = option("CPU threads of a rank.", callback=from_one)
-    invocation: Invocation = field(default_factory=Invocation)
 
 
 @options()
@@ -60,14 +52,7 @@ class RankSession:
         names = parse_list(who.transports)
         several = (who.ranks or 1) > 1
         transport = "mpi-cuda" if several and _shows_device_memory(names, who.device) else None
-        chosen = RankOptions(
-            ranks=who.ranks,
-            transport=transport,
-            placement=who.placement,
-            device=who.device,
-            threads=who.threads,
-            invocation=who.invocation,
-        )
+        chosen = replace(who, transport=transport)
         chosen.check()
         common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
         gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None

@@ -37,17 +37,14 @@ def graded_index_62_5(
     ``wavelength``. κ comes from the solver's overlaps either way.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
-    name, profile = "graded-index-62.5", profile_62_5()
+    profile = profile_62_5()
+    options: dict[str, Any] = {"n2": n2, "coupling": coupling, "step": step, "name": "graded-index-62.5"}
     if dispersion == "solver":
-        return fibre_from_profile(
-            profile, wavelength, groups, attenuation, n2, coupling, name=name, step=step
-        )
+        return fibre_from_profile(profile, wavelength, groups, attenuation, **options)
     data = files("wavefabric.optics.fibre") / "data"
     with as_file(data / "fibre62_modes.csv") as modes_csv, as_file(data / "fibre62_groups.csv") as groups_csv:
-        options: dict[str, Any] = dict(n2=n2, wavelength=wavelength, name=name, step=step)
-        fibre = fibre_from_csv(modes_csv, groups_csv, profile=profile, coupling=coupling, **options)
-    fibre = fibre.select_groups(groups)
-    return replace(fibre, alpha=numbers(attenuation, "1/m", "attenuation"))
+        fibre = fibre_from_csv(modes_csv, groups_csv, profile=profile, wavelength=wavelength, **options)
+    return replace(fibre.select_groups(groups), alpha=numbers(attenuation, "1/m", "attenuation"))
 
 
 def single_mode(

@@ -17,6 +17,15 @@ from wavefabric.results import Data, Rows
 
 #: Received symbols kept of each polarisation, for the constellation picture.
 POINTS = 1024
+#: Datasets of a place: the array of `arrays_of` that each holds, its unit and meaning.
+_RECEIVED = {
+    "q_squared_db": ("q_squared_db", "dB", "Q squared by mode and channel, both polarisations pooled"),
+    "evm": ("evm", "", "root-mean-square error vector magnitude"),
+    "ber_counted": ("ber_counted", "", "bit errors over bits sent"),
+    "ber_from_q": ("ber_from_q", "", "bit error ratio of Gaussian noise of this Q"),
+    "delay": ("delay", "symbols", "delay found by the clock recovery"),
+    "constellation": ("points", "", "received symbols of the middle channel: (modes, 2, symbols)"),
+}
 
 
 def payload(
@@ -74,19 +83,8 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
 
 
 def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {
-        "attrs": {"distance_m": length},
-        "q_squared_db": Data(
-            arrays["q_squared_db"], "dB", "Q squared by mode and channel, both polarisations pooled"
-        ),
-        "evm": Data(arrays["evm"], "", "root-mean-square error vector magnitude"),
-        "ber_counted": Data(arrays["ber_counted"], "", "bit errors over bits sent"),
-        "ber_from_q": Data(arrays["ber_from_q"], "", "bit error ratio of Gaussian noise of this Q"),
-        "delay": Data(arrays["delay"], "symbols", "delay found by the clock recovery"),
-        "constellation": Data(
-            arrays["points"], "", "received symbols of the middle channel: (modes, 2, symbols)"
-        ),
-    }
+    data = {name: Data(arrays[kept], *meaning) for name, (kept, *meaning) in _RECEIVED.items()}
+    return {"attrs": {"distance_m": length}, **data}
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:

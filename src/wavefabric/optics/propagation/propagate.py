@@ -58,6 +58,8 @@ class PropagationReport:
 class PropagationOptions:
     """How a field is propagated.
 
+    `InputError` for an unknown integrator or precision, forms that disagree, or a segment of no steps.
+
     Parameters
     ----------
     integrator : str
@@ -78,11 +80,6 @@ class PropagationOptions:
         Modes of each rank; even to within one by default.
     chunks : int, optional
         Chunks of time in which ranks overlap exchange and work.
-
-    Raises
-    ------
-    InputError
-        For an unknown integrator or precision, forms that disagree, or a segment of no steps.
     """
 
     integrator: str = "rk4ip"
@@ -117,13 +114,8 @@ class Propagator:
     """Buffers, plans and tables for one fibre and field shape, allocated once.
 
     ``samples`` a row at ``sample_rate`` Hz. Among the ranks of ``comm`` the modes are split; every rank makes
-    a propagator and calls the same methods.
-
-    Raises
-    ------
-    InputError
-        For a bad control, a split that is not possible, or a field that does not fit into memory; nothing
-        large is allocated before, and all ranks raise it.
+    a propagator and calls the same methods. `InputError` on all ranks, before anything large is allocated,
+    for a bad control, a split that is not possible, or a field that does not fit into memory.
     """
 
     def __init__(

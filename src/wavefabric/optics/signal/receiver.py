@@ -245,14 +245,11 @@ class _Bands:
         """Windows of two rows without the linear phase of a length of fibre: (2, channels, 2 symbols)."""
         window = spectrum[:, self.where].astype(np.complex128)
         if length and beta.any():
-            window *= self._xp.exp(1j * length * self._phase(beta))
+            b1, b2, b3, b4 = (float(b) for b in beta)
+            w = self._omega
+            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # that a metre of fibre takes away
+            window *= self._xp.exp(1j * length * phase)
         return window
-
-    def _phase(self, beta):
-        """Linear phase that a metre of fibre takes away, rad, shape (channels, 2 symbols)."""
-        b1, b2, b3, b4 = (float(b) for b in beta)
-        w = self._omega
-        return w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))
 
 
 def symbol_clock(device, window, known, method: str = "data-aided"):
