@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wavefabric.collectives import Schedule
-    from wavefabric.results import Result
 
 
 def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
@@ -61,6 +60,7 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
 
 def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
+    from wavefabric.optics.link.result import group_rows
     from wavefabric.results import read_result
     from wavefabric.results.plots import plot_result
 
@@ -80,39 +80,6 @@ def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
         )
     elif not asked.quiet:
         show(rows, solver, title, [path, *figures])
-
-
-def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Q² per mode group and distance: mean and minimum in dB, penalty of the mean against back-to-back in dB.
-
-    The penalty is None without back-to-back, or if that was received without noise.
-    """
-    import numpy as np
-
-    from wavefabric.results.plots import NOISELESS_DB, distance, mean_db, mode_groups, received
-
-    names = received(result)
-    if not names:
-        return []
-    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
-    groups = mode_groups(result, len(q[names[0]]))
-    rows = []
-    for number in np.unique(groups):
-        inside = groups == number
-        # One number for the group: its modes and channels together, averaged in linear units.
-        means = {name: float(mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
-        reference = means.get("back_to_back", math.inf)
-        received_at = {
-            name: {
-                "distance_m": distance(result, name),
-                "q_squared_mean_db": means[name],
-                "q_squared_min_db": float(q[name][inside].min()),
-                "penalty_db": means[name] - reference if reference <= NOISELESS_DB else None,
-            }
-            for name in names
-        }
-        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
-    return rows
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:

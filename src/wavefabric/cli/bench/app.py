@@ -15,7 +15,7 @@ import typer
 from wavefabric.cli.common.measure import RankedOptions, RankSession, show_measurement
 from wavefabric.cli.common.options import check_choice, check_range, from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.errors import InputError
 from wavefabric.units import quantity
 
@@ -73,7 +73,7 @@ def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments:
         given = {key: value for key, value in given.items() if value is not None}
         module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
         if base is Local:
-            with StatusLine(asked.as_json) as say:
+            with status_line(asked.as_json) as say:
                 result = module.run(**given, device=asked.device, threads=asked.threads, progress=say)
             show_measurement(module, result, asked.as_json, asked.output, asked.plot)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import replace
@@ -16,7 +17,7 @@ from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.ranks import PANEL, RankOptions
-from wavefabric.cli.common.show import StatusLine, console, plain
+from wavefabric.cli.common.show import console, plain, status_line
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
 
@@ -59,20 +60,20 @@ class RankSession:
         self.ranks: Ranks = Ranks(names, who.device, who.threads, gpus, least)
         who.invocation.comm = self.ranks.base
         self._prints, self._as_json = self.ranks.rank == 0, as_json
-        self._status = StatusLine(as_json or not self._prints)
+        self._status = contextlib.ExitStack()
 
     def __enter__(self):
-        self.say = self._status.__enter__()
+        self.say = self._status.enter_context(status_line(self._as_json or not self._prints))
         return self
 
     def __exit__(self, *_):
-        self._status.__exit__()
+        self._status.close()
 
     def show(
         self, module: ModuleType, result: dict[str, Any], output: Path | None, plot: bool | None
     ) -> None:
         """Print and write, on rank 0."""
-        self._status.__exit__()
+        self._status.close()
         if self._prints:
             show_measurement(module, result, self._as_json, output, plot)
 

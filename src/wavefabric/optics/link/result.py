@@ -1,7 +1,8 @@
-"""What a link leaves behind: the payload of its result file, received signals as plain arrays."""
+"""What a link leaves behind: the payload of its result file, received signals as arrays, Q² by mode group."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +14,7 @@ from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import QUALITIES, ReceiverResult
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.results import Data, Rows
+from wavefabric.results import Data, Result, Rows, plots
 
 #: Received symbols kept of each polarisation, for the constellation picture.
 POINTS = 1024
@@ -100,3 +101,32 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
         "field_resonance_step_m": limit.field,
         "largest_dropped_singular_value": float(report.dropped.max(initial=0.0)),
     }
+
+
+def group_rows(result: Result) -> list[dict[str, Any]]:
+    """Of a result file, Q² per mode group and distance: mean, minimum, penalty of the mean in dB.
+
+    The penalty is against back-to-back; None without that, or if that was received without noise.
+    """
+    names = plots.received(result)
+    if not names:
+        return []
+    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
+    groups = plots.mode_groups(result, len(q[names[0]]))
+    rows = []
+    for number in np.unique(groups):
+        inside = groups == number
+        # One number for the group: its modes and channels together, averaged in linear units.
+        means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
+        reference = means.get("back_to_back", math.inf)
+        received_at = {
+            name: {
+                "distance_m": plots.distance(result, name),
+                "q_squared_mean_db": means[name],
+                "q_squared_min_db": float(q[name][inside].min()),
+                "penalty_db": means[name] - reference if reference <= plots.NOISELESS_DB else None,
+            }
+            for name in names
+        }
+        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
+    return rows
