@@ -72,8 +72,9 @@ def bare_transforms(device: Device, shape: Triple, dtype: np.dtype) -> Iterator[
         yield Bare(device, shape, dtype).milliseconds
         return
     words = _command("transforms", shape_words(shape), dtype, device.threads)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(words, **pipes, text=True, env=_SPIN | os.environ)
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_SPIN | os.environ
+    )
 
     def ask() -> float:
         assert process.stdin is not None

@@ -61,7 +61,7 @@ def _arg(type: Any, help: str, default: Any = None, read: Any = None, name: str 
     return Argument(type, option(help, *[name] * bool(name), default=default), read)
 
 
-def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments: Argument) -> None:
+def _benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: Argument) -> None:
     """Add the command of `wavefabric.bench.NAME`; `least`: ranks that it needs."""
     fields = [(key, each.type, copy.copy(each.field)) for key, each in arguments.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
@@ -241,7 +241,7 @@ _benchmark(
     "ultrasound-scaling",
     RankedOptions,
     "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
-    least=1,
+    1,
     block=_arg(int | None, _WEAK, None, _eight("--block")),
     total=_arg(int | None, _STRONG, None, _eight("--total")),
     kinds=_arg(str, "weak, strong, comma between.", "weak,strong", parse_list),

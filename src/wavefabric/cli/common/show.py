@@ -100,7 +100,7 @@ def rate_text(rate: float) -> str:
 
 
 @contextlib.contextmanager
-def status_line(quiet: bool) -> Iterator[Callable[[str], object]]:
+def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
     """What says what is being computed, on a terminal only; the line is gone when done."""
     if quiet or not sys.stderr.isatty():
         yield lambda line: None

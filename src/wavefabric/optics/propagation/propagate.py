@@ -266,15 +266,7 @@ def memory_needed(
 
 
 def propagate(
-    field,
-    fibre: Fibre,
-    length,
-    *,
-    sample_rate,
-    device: str | Device = "auto",
-    progress=None,
-    comm=None,
-    **options,
+    field, fibre: Fibre, length, *, sample_rate, device="auto", progress=None, comm=None, **options
 ):
     """Light through one fibre, in two lines.
 
