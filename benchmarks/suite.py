@@ -17,7 +17,7 @@ from papers.common import run
 from wavefabric.cli.common.failure import FAILED, describe
 from wavefabric.cli.common.options import changed, grouped, option, options, refuse
 from wavefabric.cli.common.ranks import on_ranks
-from wavefabric.cli.common.show import StatusLine, print_written
+from wavefabric.cli.common.show import print_written, status_line
 from wavefabric.errors import InputError
 from wavefabric.results.lock import locked
 from wavefabric.system.interrupt import exit_code
@@ -118,7 +118,7 @@ def _run(parts: list[Part], work: runner.Runner, root: Path, settings: dict[str,
     """Run the parts, a line and a report each; gives whether one failed."""
     words: dict[str, str] = {}
     try:
-        with StatusLine(quiet=False) as say:
+        with status_line(quiet=False) as say:
             for name, word, seconds, why in work.run(parts, say):
                 words[name] = word
                 took = "" if seconds is None else f"{seconds:.1f} s"

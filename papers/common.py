@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from wavefabric.cli.common.rank_session import show_measurement
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.device import get_device
 from wavefabric.execution import timing
 
@@ -54,7 +54,7 @@ def command(module: str, work: Callable[..., dict[str, Any]]) -> Callable[..., N
     """The command of a script whose ``work(say)`` needs one CPU; other parameters of `work` are options."""
 
     def main(as_json: Json = False, output: Output = None, plot: Plot = None, **options: Any) -> None:
-        with StatusLine(as_json) as say:
+        with status_line(as_json) as say:
             result = work(say=say, **options)
         result["machine"] = timing.machine(get_device("cpu"))
         show(module, result, as_json, output, plot)

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import report, timing
@@ -387,7 +387,7 @@ def main(
     plot: Plot = None,
 ) -> None:
     """Work-precision diagram of all integrators: error against FFTs, exchanges and time."""
-    with StatusLine(as_json) as say:
+    with status_line(as_json) as say:
         result = compare(
             ("pulses", "wdm") if case == "both" else (case,),
             points,

@@ -24,7 +24,7 @@ import typer
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import Json, Output, Plot, run, show, start_ranks
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.collectives import build
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
@@ -288,7 +288,7 @@ def main(
         device = get_device("cuda")
         measured = torch_times(ranks, case, repeats)
     model = network(blocks, width, inner, rows)
-    with StatusLine(as_json) as say:
+    with status_line(as_json) as say:
         times = times or measure(model, rows, "tf32", device, say=say)
     simulated = predicted(model, ranks, times, calls)
     lines = [

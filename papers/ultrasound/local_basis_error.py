@@ -24,7 +24,7 @@ from wavefabric.bench.ultrasound_cases import MEDIA, problem
 from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.cli.bench.app import parse_blocks, parse_media, parse_overlaps, parse_points
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator
 from wavefabric.execution import report
@@ -238,7 +238,7 @@ def main(
     widths, kinds = parse_overlaps(overlaps), WINDOWS if bells == "all" else parse_list(bells)
     start_ranks(ranks, threads)
     all_ranks = Ranks(("mpi",), device, threads)
-    with StatusLine(as_json or all_ranks.rank > 0) as say:
+    with status_line(as_json or all_ranks.rank > 0) as say:
         result = measure(all_ranks, shape, widths, kinds, parse_media(medium), cut, steps, precision, say)
     if all_ranks.rank == 0:
         show(__name__, result, as_json, output, plot)

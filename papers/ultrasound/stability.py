@@ -25,7 +25,7 @@ from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.energy import TOLERANCE
 from wavefabric.acoustics.stability.stable_time_step import Stability, stability
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import Communicator, solo
@@ -267,7 +267,7 @@ def main(
     output: Output = None,
 ) -> None:
     """Random media at random time steps: what is refused, stopped and returned, against eigenvalues (CPU)."""
-    with StatusLine(as_json) as say:
+    with status_line(as_json) as say:
         result = study(media, seed, steps, points, say)
     if not as_json:
         del result["cases"]

@@ -6,12 +6,17 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, from its names to the modules in it that define them."""
+def lazy(
+    package: str, exports: Mapping[str, tuple[str, ...]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package, from its modules to the public names that they define."""
+    modules = {name: module for module, names in exports.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        value = getattr(import_module(f"{package}.{modules[name]}"), name)
+        setattr(sys.modules[package], name, value)  # also where a module has the name of what it defines
+        return value
 
     return get, lambda: sorted({*vars(sys.modules[package]), *modules})

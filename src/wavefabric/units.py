@@ -44,16 +44,16 @@ _WORD = rf"(?:[^\W\d_]+|\d{{1,9}})(?:\s*{_POWER}\s*[+-]?\d)?"
 _UNIT = re.compile(rf"(?:{_WORD}(?:\s*[*/]\s*|\s+|$))*")
 _LONGEST = 60
 
+_BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_BYTES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 #: Factors of plain units to SI ones, as Pint has them: most files need no more, and load without Pint.
 PLAIN = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12},
     "m": {"m": 1.0, "km": 1e3, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "nm": 1e-9},
-    "B/s": {f"{p}B/s": f for p, f in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))}
-    | {f"{p}iB/s": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
+    "B/s": {f"{p}B/s": f for p, f in _BYTES.items()},
     "Hz": {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9, "THz": 1e12},
     "W": {"W": 1.0, "mW": 1e-3},
-    "B": {f"{p}B": f for p, f in (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))}
-    | {f"{p}iB": 2.0**e for p, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
+    "B": {f"{p}B": f for p, f in _BYTES.items()},
     "FLOP/s": {f"{p}FLOP/s": f for p, f in (("", 1.0), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))},
 }
 

@@ -289,16 +289,6 @@ def test_bad_arguments_are_refused(arguments, text):
         simulate(**{"grid": grid, **parts, **arguments, **CPU})
 
 
-def test_names_are_there():
-    import wavefabric.acoustics as acoustics
-
-    for name in acoustics._EXPORTS:
-        assert getattr(acoustics, name).__name__ == name
-        assert name in dir(acoustics)
-    with pytest.raises(AttributeError, match="no attribute"):
-        _ = acoustics.nothing
-
-
 @pytest.mark.slow
 def test_example(tmp_path):
     script = Path(__file__).parents[2] / "examples" / "ultrasound_2d.py"

@@ -94,7 +94,7 @@ def test_cuts_in_one_two_and_three_dimensions():
 def test_sizes_can_be_divided_among_the_ranks(small, tmp_path):
     from wavefabric.acoustics.decomposition.decompose import Options, decompose
     from wavefabric.cli.bench.app import parse_blocks, parse_points
-    from wavefabric.optics.link.build import check_ranks
+    from wavefabric.optics.link.build import check_start
     from wavefabric.optics.run_file import load
 
     tried = 0
@@ -115,7 +115,7 @@ def test_sizes_can_be_divided_among_the_ranks(small, tmp_path):
                 assert decompose(shape, part.ranks, options).ranks == part.ranks
                 tried += 1
         if words[0] == "run":
-            check_ranks(load.load(words[1].replace("{root}", str(ROOT))), part.ranks)
+            check_start(load.load(words[1].replace("{root}", str(ROOT))), part.ranks)
     assert tried > 80
 
 

@@ -8,13 +8,6 @@ import pytest
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_every_name_is_there_even_after_its_module_is_imported():
-    import wavefabric.optics.link.run  # imports propagation on its way
-
-    for name in wavefabric.optics._EXPORTS:
-        assert callable(getattr(wavefabric.optics, name)), name
-
-
 @pytest.mark.slow
 def test_the_readme_examples_run_twice(capsys):
     """Of both solvers."""

@@ -11,10 +11,10 @@ from wavefabric.results import read_result
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def example(page: str, heading: str) -> str:
-    """The first Python example below a heading."""
+def example(page: str, heading: str, number: int = 0) -> str:
+    """A Python example below a heading."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text[text.index(f"\n## {heading}\n") :], re.S)[0]
+    return re.findall(r"```python\n(.*?)```", text[text.index(f"\n## {heading}\n") :], re.S)[number]
 
 
 def test_a_fibre_from_its_coefficients():
@@ -27,7 +27,7 @@ def test_a_fibre_from_its_coefficients():
 def test_a_link_from_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(example("run-files.md", "From a script"), names)
+    exec(example("run-files.md", "From a script", 1), names)
     assert names["q_squared_db"].shape == (1, 3)
     found = read_result(tmp_path / "script.h5")
     np.testing.assert_allclose(found["signal/launch_power"], [[10**-2.9, 1e-3, 10**-2.9]])
@@ -56,3 +56,6 @@ step = "2 km"
 """
     (tmp_path / "link.toml").write_text(text)
     assert load.load(tmp_path / "link.toml").identity() == names["run"].identity()
+    whole = {}
+    exec(example("run-files.md", "From a script"), whole)
+    assert whole["q_squared_db"].shape == (1, 3)

@@ -9,24 +9,17 @@ before a run does.
 
 from wavefabric.lazy import lazy
 
-#: Public name to the module that defines it.
-_EXPORTS = {
-    "Grid": "grid",
-    "Medium": "medium",
-    "Results": "result",
-    "Sensor": "sensor",
-    "Source": "source",
-    "Transducer": "source",
-    "bowl": "transducers.elements",
-    "disc": "transducers.elements",
-    "from_kwave": "kwave.objects",
-    "linear_array": "transducers.elements",
-    "max_frequency": "check.warnings",
-    "rectangle": "transducers.elements",
-    "simulate": "simulation",
-    "simulate_kwave": "kwave.objects",
-    "smooth": "source",
-    "to_problem": "simulation",
-}
-
-__getattr__, __dir__ = lazy(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "grid": ("Grid",),
+        "medium": ("Medium",),
+        "result": ("Results",),
+        "sensor": ("Sensor",),
+        "source": ("Source", "Transducer", "smooth"),
+        "transducers.elements": ("bowl", "disc", "linear_array", "rectangle"),
+        "kwave.objects": ("from_kwave", "simulate_kwave"),
+        "check.warnings": ("max_frequency",),
+        "simulation": ("simulate", "to_problem"),
+    },
+)

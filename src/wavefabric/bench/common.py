@@ -10,6 +10,7 @@ from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.execution import report, timing
 from wavefabric.execution.timing import Ranks
+from wavefabric.quantities import choice
 
 Triple = tuple[int, int, int]
 
@@ -21,8 +22,7 @@ def silent(line: str) -> None:
 def check_words(key: str, given: Iterable[str], allowed: Iterable[str]) -> None:
     """Refuse a word that is not one of those allowed."""
     for word in given:
-        if word not in (words := list(allowed)):
-            raise InputError(f"{key}: {word!r} given; allowed: {', '.join(words)}")
+        choice(key, word, tuple(allowed))
 
 
 def check_range(key: str, value: float, least: float, most: float = float("inf"), unit: str = "") -> None:

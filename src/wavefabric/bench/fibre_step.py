@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from wavefabric.bench.plain_rk4ip import PlainRK4IP
 from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import report, timing
-from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS, Integrator
 from wavefabric.optics.propagation.operators import FibreOperators
@@ -28,55 +27,64 @@ DTYPES = {"double": np.complex128, "single": np.complex64}
 _SAMPLES_PER_SYMBOL = 128
 
 
+@dataclass(frozen=True)
+class StepOptions:
+    """Options of `run`; see there."""
+
+    cases: Sequence[tuple[int, int]] = ()
+    precisions: Sequence[str] = ("double", "single")
+    integrators: Sequence[str] = ("rk4ip", "strang")
+    step: float = 100.0
+    repeats: int = 15
+    error_steps: int = 100
+    plain: bool = True
+
+    def __post_init__(self):
+        for field_rows, log2_n in self.cases:
+            _groups(field_rows)
+            if not 8 <= log2_n <= 26:
+                raise InputError(f"case: 2^{log2_n} samples given; allowed: 2^8 to 2^26")
+        check_words("precision", self.precisions, DTYPES)
+        check_words("integrators", self.integrators, INTEGRATORS)
+        check_step(self.step)
+        check_range("repeats", self.repeats, 1)
+        check_range("error-steps", self.error_steps, 0)
+
+
 def run(
-    cases: Sequence[tuple[int, int]] = (),
-    precisions: Sequence[str] = ("double", "single"),
-    integrators: Sequence[str] = ("rk4ip", "strang"),
-    step: float = 100.0,
-    repeats: int = 15,
-    error_steps: int = 100,
-    plain: bool = True,
     device: str | Device = "auto",
     threads: int | None = None,
     progress: Callable[[str], object] = silent,
+    **options: Any,
 ) -> dict[str, Any]:
     """Time one step of each integrator and look at where the time goes.
 
     The field is the signal of Brehler et al., section 6 (60 DP-QPSK channels, 4.096 THz), in the first
     mode groups of the 62.5 µm fibre. A step is run as a propagation runs it: on a GPU a captured graph.
 
-    Cases are (rows, log2 of samples), two rows for each mode of groups 1 to g: 2, 6, 12, 20, 30, … 240; by
-    default `CASES`. ``step`` (m) changes the error, not the time. After ``error_steps`` steps complex64 is
-    compared with complex128 (0: not). ``plain`` also times the plain RK4IP, of about ten fields of memory.
+    ``options`` are those of `StepOptions`. Cases are (rows, log2 of samples), two rows for each mode of
+    groups 1 to g: 2, 6, 12, 20, 30, … 240; by default `CASES`. ``step`` (m) changes the error, not the time.
+    After ``error_steps`` steps complex64 is compared with complex128 (0: not). ``plain`` also times the plain
+    RK4IP, of about ten fields of memory.
 
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
     (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
     """
+    asked = StepOptions(**options)
     device = get_device(device, threads) if isinstance(device, str) else device
-    chosen = tuple(cases) or CASES["cpu" if device.name == "cpu" else "cuda"]
-    for field_rows, log2_n in chosen:
-        _groups(field_rows)
-        if not 8 <= log2_n <= 26:
-            raise InputError(f"case: 2^{log2_n} samples given; allowed: 2^8 to 2^26")
-    check_words("precision", precisions, DTYPES)
-    check_words("integrators", integrators, INTEGRATORS)
-    check_step(step)
-    check_range("repeats", repeats, 1)
-    check_range("error-steps", error_steps, 0)
     progress("copy bandwidth")
     bandwidth = timing.copy_bandwidth(device)
-    lines = []
-    for field_rows, log2_n in chosen:
-        fibre = graded_index_62_5(_groups(field_rows))
-        for precision in precisions:
-            case = _Case(device, fibre, 1 << log2_n, DTYPES[precision], step, repeats, bandwidth, progress)
-            lines.append(case.run(integrators, error_steps, plain))
+    cases = []
+    for field_rows, log2_n in asked.cases or CASES["cpu" if device.name == "cpu" else "cuda"]:
+        for precision in asked.precisions:
+            shape = field_rows, 1 << log2_n, np.dtype(DTYPES[precision])
+            cases.append(_Case(device, shape, asked, bandwidth, progress).run())
     return {
         "benchmark": "fibre-step",
-        "step_m": step,
-        "repeats": repeats,
+        "step_m": asked.step,
+        "repeats": asked.repeats,
         "copy_bytes_per_second": bandwidth,
-        "cases": lines,
+        "cases": cases,
         "machine": timing.machine(device),
     }
 
@@ -93,43 +101,46 @@ def _groups(rows: int) -> int:
 class _Case:
     """One field shape and precision."""
 
-    def __init__(self, device: Device, fibre: Fibre, n, dtype, step, repeats, bandwidth, say):
-        self.device, self.fibre, self.n, self.dtype = device, fibre, n, np.dtype(dtype)
-        self.h, self.repeats, self.bandwidth, self.say = step, repeats, bandwidth, say
-        self.grid = WdmGrid.between(191.95e12, 194.9e12, 50e9, 32e9, _SAMPLES_PER_SYMBOL, n // 128)
+    def __init__(
+        self, device: Device, shape: tuple[int, int, np.dtype], options: StepOptions, bandwidth, say
+    ):
+        self.device, (rows, self.n, self.dtype) = device, shape
+        self.options, self.h, self.bandwidth, self.say = options, options.step, bandwidth, say
+        self.fibre = graded_index_62_5(_groups(rows))
+        self.grid = WdmGrid.between(191.95e12, 194.9e12, 50e9, 32e9, _SAMPLES_PER_SYMBOL, self.n // 128)
         self.transmitter = Transmitter(self.grid, "qpsk", 0.1, 10**-3.1)
-        self.bytes = fibre.rows * n * self.dtype.itemsize
-        self.name = f"{fibre.rows} x 2^{n.bit_length() - 1} {self.dtype}"
+        self.bytes = rows * self.n * self.dtype.itemsize
+        self.name = f"{rows} x 2^{self.n.bit_length() - 1} {self.dtype}"
 
-    def run(self, integrators, error_steps: int, plain: bool) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         self.say(f"{self.name}: eight FFTs")
-        eight = timing.summary(self.eight_ffts())
-        result: dict[str, Any] = {
+        eight, plain = timing.summary(self.eight_ffts()), None
+        if self.options.plain:
+            self.say(f"{self.name}: plain RK4IP")
+            plain = timing.summary(self.plain())
+            plain["passes"] = self.passes(plain["ms"])
+        lines = []
+        for name in self.options.integrators:
+            self.say(f"{self.name}: {name}")
+            line = self.integrator(name, eight["ms"])
+            if plain:
+                line["times_faster_than_plain"] = plain["ms"] / line["ms"]
+                if name == "rk4ip":
+                    line["difference_from_plain"] = self.difference_from_plain()
+            if (steps := self.options.error_steps) and self.dtype == np.complex64:
+                self.say(f"{self.name}: {name}, error of {steps} steps")
+                line["error_steps"] = steps
+                line["error_against_complex128"] = self.single_error(name, steps)
+            lines.append(line)
+        return {
             "rows": self.fibre.rows,
             "samples": self.n,
             "dtype": str(self.dtype),
             "field_bytes": self.bytes,
             "eight_ffts": eight | {"passes": self.passes(eight["ms"])},
-            "plain": None,
-            "integrators": [],
+            "plain": plain,
+            "integrators": lines,
         }
-        if plain:
-            self.say(f"{self.name}: plain RK4IP")
-            result["plain"] = timing.summary(self.plain())
-            result["plain"]["passes"] = self.passes(result["plain"]["ms"])
-        for name in integrators:
-            self.say(f"{self.name}: {name}")
-            line = self.integrator(name, eight["ms"])
-            if plain:
-                line["times_faster_than_plain"] = result["plain"]["ms"] / line["ms"]
-                if name == "rk4ip":
-                    line["difference_from_plain"] = self.difference_from_plain()
-            if error_steps and self.dtype == np.complex64:
-                self.say(f"{self.name}: {name}, error of {error_steps} steps")
-                line["error_steps"] = error_steps
-                line["error_against_complex128"] = self.single_error(name, error_steps)
-            result["integrators"].append(line)
-        return result
 
     def passes(self, ms: float) -> float:
         """Reads or writes of the whole field that the memory could do in the same time."""
@@ -145,13 +156,13 @@ class _Case:
         A, rows = self.field(), self.fibre.rows
         plan = self.device.row_fft(rows, self.n, self.dtype)
 
-        def pairs() -> None:
-            def share(part: slice) -> None:
-                plan.forward(A[part])
-                plan.backward(A[part])
+        def pair(part: slice) -> None:
+            plan.forward(A[part])
+            plan.backward(A[part])
 
+        def pairs() -> None:
             for _ in range(4):
-                self.device.map_rows(rows, share)
+                self.device.map_rows(rows, pair)
 
         def shrink() -> None:
             A.__imul__(float(self.n) ** -4)
@@ -159,15 +170,16 @@ class _Case:
         pairs()
         shrink()
         work = self.device.graph(pairs)
-        return timing.milliseconds(self.device, work, self.repeats, between=shrink)
+        return timing.milliseconds(self.device, work, self.options.repeats, between=shrink)
 
     def plain(self) -> list[float]:
-        peer, held = self.peer(), [self.field()]
+        peer, A = self.peer(), self.field()
 
         def step() -> None:
-            held[0] = peer.step(held[0])
+            nonlocal A
+            A = peer.step(A)
 
-        return timing.milliseconds(self.device, step, self.repeats)
+        return timing.milliseconds(self.device, step, self.options.repeats)
 
     def peer(self) -> PlainRK4IP:
         return PlainRK4IP(self.device, self.fibre, self.n, self.grid.sample_rate, self.dtype, self.h)
@@ -190,7 +202,7 @@ class _Case:
         graph = self.device.graph(lambda: integrator.step(A, self.h))
         each = calls(self.device, graph, 5)
         line: dict[str, Any] = {"name": name}
-        line |= timing.summary(timing.milliseconds(self.device, graph, self.repeats, each))
+        line |= timing.summary(timing.milliseconds(self.device, graph, self.options.repeats, each))
         with timing.allocations(self.device) as step:
             graph()
         finite = bool(np.isfinite(operators.energy(A)).all())
@@ -247,14 +259,8 @@ def table(result: dict[str, Any]) -> list:
             line["each"] = line["error_against_complex128"] / line["error_steps"]
         title = f"complex64 against complex128, steps of {result['step_m']:g} m"
         columns = ("<case", "<integrator", "steps", "relative error", "a step")
-        cells = (
-            "{rows} x 2^{log2_n}",
-            "{name}",
-            "{error_steps}",
-            "{error_against_complex128:.2e}",
-            "{each:.1e}",
-        )
-        tables.append(report.table(title, columns, rows(lines, *cells)))
+        numbers = "{error_steps}", "{error_against_complex128:.2e}", "{each:.1e}"
+        tables.append(report.table(title, columns, rows(lines, "{rows} x 2^{log2_n}", "{name}", *numbers)))
     return tables
 
 

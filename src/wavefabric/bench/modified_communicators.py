@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import Schedule
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.program import Program
 from wavefabric.exchange.transports.base import SymmetricArray, Transport
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,15 +71,7 @@ def bare_transforms(device: Device, shape: Triple, dtype: np.dtype) -> Iterator[
     if device.name != "cpu":
         yield Bare(device, shape, dtype).milliseconds
         return
-    words = [
-        sys.executable,
-        "-m",
-        __name__,
-        "transforms",
-        shape_words(shape),
-        str(dtype),
-        str(device.threads),
-    ]
+    words = _command("transforms", shape_words(shape), dtype, device.threads)
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_SPIN | os.environ
     )
@@ -108,13 +101,18 @@ def memory(medium: str, shape: Triple, precision: str, device: Device) -> tuple[
     On a CPU the resident size; on a GPU what CuPy's pool holds, work areas of transforms in it.
     """
     size = shape_words(shape)
-    words = [sys.executable, "-m", __name__, "memory", medium, size, precision, device.name]
-    done = subprocess.run([*words, str(device.threads)], capture_output=True, text=True)
+    words = _command("memory", medium, size, precision, device.name, device.threads)
+    done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise InputError(f"size: {size}, {medium}, did not run: {said[-1]}")
     base, peak = map(int, done.stdout.splitlines()[-1].split())
     return base, peak
+
+
+def _command(*words: Any) -> list[str]:
+    """Of a process that calls a function of this module."""
+    return [sys.executable, "-m", __name__, *map(str, words)]
 
 
 def _answer_times(size: str, dtype: str, threads: str) -> None:

@@ -15,8 +15,7 @@ import typer
 import wavefabric
 from wavefabric.cli import info, kwave, plot, run
 from wavefabric.cli.common import encoding, failure, ranks
-from wavefabric.cli.common.invocation import Invocation
-from wavefabric.cli.common.options import lazy_group, register
+from wavefabric.cli.common.options import Invocation, lazy_group, register
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
 from wavefabric.exchange.launch import rank_status
 from wavefabric.system.interrupt import INTERRUPTED, exit_code, terminable

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.common import ranks as common_ranks
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
-from wavefabric.cli.common.ranks import RankOptions
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import visible
@@ -19,24 +18,20 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wavefabric.collectives import Schedule
-    from wavefabric.results import Result
 
 
 def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     from wavefabric.lifecycle.checkpoint.file import checkpoint_path
-    from wavefabric.optics.run_file import load
-    from wavefabric.results import ResultWriter, read_result
+    from wavefabric.optics.run_file.load import load
 
-    settings = load.load(file)
+    settings = load(file)
     if solver := changed(asked, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
     ranks.check()
     target = asked.output or settings.output_path()
     checkpoint = checkpoint_path(target)
-    if ranks.count == 1 or common_ranks.must_start(ranks):
-        ResultWriter(target, asked.force, settings.input_paths())  # ranks have one among them, in run_link
 
     def traffic() -> Schedule:
         """What the ranks exchange: every rank its powers with all others."""
@@ -44,12 +39,12 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
 
         return direct_all_gather([1] * ranks.count)
 
-    if common_ranks.must_start(ranks):
-        from wavefabric.optics.link.build import check_ranks
+    if must_start(ranks):
+        from wavefabric.optics.link.build import check_start
 
-        check_ranks(settings, ranks.count)
-        common_ranks.start(ranks, checkpoint, traffic, asked.silent)
-    comm = common_ranks.open_ranks(ranks, traffic, asked.silent)
+        check_start(settings, ranks.count, target, asked.force)
+        start(ranks, checkpoint, traffic, asked.silent)
+    comm = open_ranks(ranks, traffic, asked.silent)
 
     from wavefabric.optics.link.run import run_link
 
@@ -59,90 +54,53 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     with guarded(progress, checkpoint, command=command):
         how = {"output": target, "force": asked.force, "resume": not asked.no_resume}
         done = run_link(settings, **how, progress=progress, comm=comm)
-    if not common_ranks.is_rank_zero():
-        return
+    if is_rank_zero():
+        _conclude(done.path, settings.title, settings.output.figures, asked)
 
-    figures: list[Path] = []
-    if settings.output.figures:
-        from wavefabric.results.plots import plot_result
 
-        figures = plot_result(done.path)
-    result = read_result(done.path)
+def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
+    """Draw the figures of a result and print its table."""
+    from wavefabric.optics.link.result import group_rows
+    from wavefabric.results import read_result
+    from wavefabric.results.plots import plot_result
+
+    figures = plot_result(path) if draw else []
+    result = read_result(path)
+    rows = group_rows(result)
+    solver = result.attrs("solver") if "solver" in result.groups() else {}
     if asked.as_json:
-        print_json(summary(result, figures))
-    elif not asked.quiet:
-        show(result, settings.title, figures)
-
-
-def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Q² per mode group and distance: mean and minimum in dB, penalty of the mean against back-to-back in dB.
-
-    The penalty is None without back-to-back, or if that was received without noise.
-    """
-    import numpy as np
-
-    from wavefabric.results.plots import NOISELESS_DB, distance, mean_db, mode_groups, received
-
-    names = received(result)
-    if not names:
-        return []
-    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
-    groups = mode_groups(result, len(q[names[0]]))
-    rows = []
-    for number in np.unique(groups):
-        inside = groups == number
-        # One number for the group: its modes and channels together, averaged in linear units.
-        means = {name: float(mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
-        reference = means.get("back_to_back", math.inf)
-        received_at = {
-            name: {
-                "distance_m": distance(result, name),
-                "q_squared_mean_db": means[name],
-                "q_squared_min_db": float(q[name][inside].min()),
-                "penalty_db": means[name] - reference if reference <= NOISELESS_DB else None,
+        print_json(
+            {
+                "output": str(path),
+                "figures": [str(path) for path in figures],
+                "solver": solver,
+                "warnings": list(result.get("solver/warnings", [])),
+                "groups": rows,
             }
-            for name in names
-        }
-        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
-    return rows
+        )
+    elif not asked.quiet:
+        show(rows, solver, title, [path, *figures])
 
 
-def solver_facts(result: Result) -> dict[str, Any]:
-    """What the result says of its propagation."""
-    return result.attrs("solver") if "solver" in result.groups() else {}
-
-
-def summary(result: Result, figures: list[Path]) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    return {
-        "output": str(result.path),
-        "figures": [str(path) for path in figures],
-        "solver": solver_facts(result),
-        "warnings": list(result.get("solver/warnings", [])),
-        "groups": group_rows(result),
-    }
-
-
-def show(result: Result, title: str, figures: list[Path]) -> None:
+def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:
     """Print the penalty table, two distances side by side, and what was written."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    if rows := group_rows(result):
+    if rows:
         if title:
             console.print(visible(title), style="bold", markup=False)
         far = [name for name in rows[0]["received"] if name != "back_to_back"]
-        for start in range(0, max(len(far), 1), 2):
-            console.print(_table(rows, far[start : start + 2]))
+        for first in range(0, max(len(far), 1), 2):
+            console.print(_table(rows, far[first : first + 2]))
         console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
             console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
-    solver = solver_facts(result)
     if "local_error" in solver:
         console.print(cost_line(solver))
     if line := step_line(solver):
         console.print(line, soft_wrap=True)
-    for path in [result.path, *figures]:
+    for path in written:
         console.print(f"wrote {path}", soft_wrap=True, markup=False)
 
 

@@ -4,26 +4,14 @@ May import ``device``, ``collectives``, ``results``, ``files``, ``system`` and `
 and NCCL.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from wavefabric.lazy import lazy
 
-if TYPE_CHECKING:
-    from wavefabric.exchange.communicator import Communicator, solo, world
-    from wavefabric.exchange.transports import TRANSPORTS
-    from wavefabric.exchange.transports.base import Exchange
-
-__all__ = ["TRANSPORTS", "Communicator", "Exchange", "solo", "world"]
-
 #: Late: every command asks `environment` whether it is a rank, and most need nothing heavier.
-_EXPORTS = {
-    "TRANSPORTS": "transports",
-    "Communicator": "communicator",
-    "Exchange": "transports.base",
-    "solo": "communicator",
-    "world": "communicator",
-}
-
-__getattr__, __dir__ = lazy(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "transports": ("TRANSPORTS",),
+        "communicator": ("Communicator", "solo", "world"),
+        "transports.base": ("Exchange",),
+    },
+)

@@ -6,24 +6,18 @@ Imports collectives, results, files, system and units; of the rooms, draw import
 
 from wavefabric.lazy import lazy
 
-#: Public name to the module that defines it.
-_EXPORTS = {
-    "AnyFabric": "cost_models.cost",
-    "Cost": "cost_models.cost",
-    "Fabric": "electrical.fabric",
-    "Link": "electrical.fabric",
-    "LowerBound": "bounds.bound",
-    "PhotonicFabric": "photonic.fabric",
-    "RoundCost": "cost_models.cost",
-    "check_plan": "photonic.check",
-    "cost": "cost_models.cost",
-    "draw_circuits": "draw.pictures",
-    "draw_fabric": "draw.pictures",
-    "load": "io.files",
-    "plan_circuits": "photonic.planning",
-    "presets": "io.presets",
-    "route": "photonic.routing.routes",
-    "save": "io.files",
-}
-
-__getattr__, __dir__ = lazy(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "cost_models.cost": ("AnyFabric", "Cost", "RoundCost", "cost"),
+        "electrical.fabric": ("Fabric", "Link"),
+        "bounds.bound": ("LowerBound",),
+        "photonic.fabric": ("PhotonicFabric",),
+        "photonic.check": ("check_plan",),
+        "draw.pictures": ("draw_circuits", "draw_fabric"),
+        "io.files": ("load", "save"),
+        "photonic.planning": ("plan_circuits",),
+        "io.presets": ("presets",),
+        "photonic.routing.routes": ("route",),
+    },
+)

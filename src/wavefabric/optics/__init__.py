@@ -8,25 +8,20 @@ Rooms: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``p
 
 from wavefabric.lazy import lazy
 
-#: Public name to the module that defines it.
-_EXPORTS = {
-    "Fibre": "fibre.fibre",
-    "IndexProfile": "fibre.profile",
-    "TableProfile": "fibre.profile",
-    "Trench": "fibre.profile",
-    "at_frequency": "fibre.fibre",
-    "coupled_group": "fibre.presets",
-    "fibre_from_csv": "fibre.tables",
-    "fibre_from_profile": "fibre.from_profile",
-    "graded_index_62_5": "fibre.presets",
-    "single_mode": "fibre.presets",
-    "Amplifier": "signal.amplifier",
-    "Constellation": "signal.constellation",
-    "Receiver": "signal.receiver",
-    "Transmitter": "signal.transmitter",
-    "WdmGrid": "signal.wdm",
-    "propagate": "propagation.propagate",
-    "run_link": "link.run",
-}
-
-__getattr__, __dir__ = lazy(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "fibre.fibre": ("Fibre", "at_frequency"),
+        "fibre.profile": ("IndexProfile", "TableProfile", "Trench"),
+        "fibre.presets": ("coupled_group", "graded_index_62_5", "single_mode"),
+        "fibre.tables": ("fibre_from_csv",),
+        "fibre.from_profile": ("fibre_from_profile",),
+        "signal.amplifier": ("Amplifier",),
+        "signal.constellation": ("Constellation",),
+        "signal.receiver": ("Receiver",),
+        "signal.transmitter": ("Transmitter",),
+        "signal.wdm": ("WdmGrid",),
+        "propagation.propagate": ("propagate",),
+        "link.run": ("run_link",),
+    },
+)

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.halos_transposes import Message, RegionExchange
 from wavefabric.exchange.one_sided_regions import region_exchange
 

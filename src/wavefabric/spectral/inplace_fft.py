@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -19,9 +20,14 @@ def radices(n: int, most: int = 16) -> tuple[int, ...]:
     >>> radices(512), radices(512, 8), radices(512, 32), radices(3000), radices(22)
     ((16, 16, 2), (8, 8, 8), (32, 16), (8, 5, 5, 5, 3), ())
     """
+    return factorised(n, [radix for radix in (32, 16, 8, 7, 5, 4, 3, 2) if radix <= most])
+
+
+def factorised(n: int, radices: Sequence[int]) -> tuple[int, ...]:
+    """``n`` as a product of radices, each as often as it divides what those before it leave; or empty."""
     factors = []
-    for radix in (32, 16, 8, 7, 5, 4, 3, 2):
-        while radix <= most and n % radix == 0:
+    for radix in radices:
+        while n % radix == 0:
             factors.append(radix)
             n //= radix
     return tuple(factors) if n == 1 else ()

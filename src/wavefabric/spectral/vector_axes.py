@@ -13,20 +13,9 @@ from wavefabric.spectral.vector_columns import ComplexColumns
 from wavefabric.spectral.vector_rows import RealRows
 
 #: Rows of `AxisTransforms.addresses`. Those "by" a derivative multiply by it before they transform.
-(
-    X_FORTH,
-    X_BACK,
-    X_BACK_BY_UP,
-    X_BACK_BY_DOWN,
-    Y_FORTH,
-    Y_BACK,
-    Y_BACK_BY_UP,
-    Y_BACK_BY_DOWN,
-    Z_FORTH,
-    Z_BACK,
-    Z_BACK_BY_UP,
-    Z_BACK_BY_DOWN,
-) = range(12)
+X_FORTH, X_BACK, X_BACK_BY_UP, X_BACK_BY_DOWN = range(4)
+Y_FORTH, Y_BACK, Y_BACK_BY_UP, Y_BACK_BY_DOWN = range(4, 8)
+Z_FORTH, Z_BACK, Z_BACK_BY_UP, Z_BACK_BY_DOWN = range(8, 12)
 #: Length of the longest transform: values between its stages, 128 bytes a point, lie on the thread's stack.
 LONGEST = 8192
 _LINE_BYTES, _ROW_BYTES, _SLAB_BYTES = 64, 16 * 1024, 600 * 1024
@@ -57,13 +46,8 @@ class AxisTransforms:
     Spectra are (Nz, Ny, `pitch`), operators too. ``up`` and ``down`` are factors along x (Nx//2 + 1 of them,
     or more), y and z: derivatives at points half a step to one or the other side. Backward is unscaled.
 
-    Attributes
-    ----------
-    batch : int
-        Rows of x in one call; divides Ny. They stay in the first-level cache.
-    slab : int
-        Rows of the spectrum whose columns along z are transformed in one call; divides Ny. They stay in the
-        second-level cache.
+    One call takes ``batch`` rows of x, which stay in the first-level cache, or the columns along z of
+    ``slab`` rows of the spectrum, which stay in the second-level cache; both divide Ny.
     """
 
     def __init__(self, shape: tuple[int, int, int], dtype, up: Sequence, down: Sequence):

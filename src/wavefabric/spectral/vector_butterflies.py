@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.vector_code import VectorCode
-from wavefabric.spectral.inplace_fft import rounded, unit_roots
+from wavefabric.spectral.inplace_fft import factorised, rounded, unit_roots
 
 #: Prime factors of lengths that can be transformed.
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
@@ -25,21 +25,13 @@ def radices(n: int, most: int = 16) -> tuple[int, ...]:
     >>> radices(128), radices(128, 8), radices(156), radices(74)
     ((16, 8), (8, 8, 2), (13, 4, 3), ())
     """
-    factors = []
-    for radix in sorted({16, 8, 4, *PRIMES}, reverse=True):
-        while (radix <= most or radix in PRIMES) and n % radix == 0:
-            factors.append(radix)
-            n //= radix
-    return tuple(factors) if n == 1 else ()
+    return factorised(n, sorted({*(r for r in (16, 8, 4) if r <= most), *PRIMES}, reverse=True))
 
 
 def stages_of(n: int, most: int = 16) -> tuple[int, ...]:
     """Radices of the stages that transform n points: `radices`, and a single 1 for one point.
 
-    Raises
-    ------
-    ValueError
-        If n has other prime factors than `PRIMES`, or is below 1.
+    ValueError if n has other prime factors than `PRIMES`, or is below 1.
     """
     order = (1,) if n == 1 else radices(n, most) if n > 1 else ()
     if not order:
@@ -48,13 +40,7 @@ def stages_of(n: int, most: int = 16) -> tuple[int, ...]:
 
 
 def with_factors(parts: list, factors: Any, count: int) -> np.ndarray:
-    """Entries of a table, one after another, with ``count`` factors of the caller behind them.
-
-    Raises
-    ------
-    ValueError
-        If there is another number of factors.
-    """
+    """Entries of a table, one after another, then ``count`` factors of the caller, else ValueError."""
     factors = np.asarray([] if factors is None else factors)
     if factors.shape != (count,):
         raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")

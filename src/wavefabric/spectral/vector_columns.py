@@ -49,24 +49,12 @@ class ComplexColumns:
         return stages_of(self.points, 16 if self.count == self.source == self.target else 8)
 
     def table(self, dtype, factors: Any = None) -> np.ndarray:
-        """What the function reads as its table; ``factors`` (points,) if it multiplies by them.
-
-        Raises
-        ------
-        ValueError
-            If there is another number of factors.
-        """
+        """What the function reads as its table; ``factors`` have the shape (points,), else ValueError."""
         parts = [stage_factors(self.radices, self.sign, dtype)]
         return Interleaved.table(with_factors(parts, factors, self.points if self.factors else 0), dtype)
 
     def compiled(self, dtype, name: str | None = None) -> Function:
-        """The function, by a name.
-
-        Raises
-        ------
-        ValueError
-            If the columns are no whole number of vectors, or their length has a prime factor above 31.
-        """
+        """The function, by a name; ValueError if a vector is not full, or a prime factor is above 31."""
         code = VectorCode(dtype, name)
         complexes = Interleaved(code, self.sign)
         width, order = code.lanes // 2, self.radices

@@ -42,13 +42,7 @@ class RealRows:
         return self.points // 2 + 1
 
     def table(self, dtype, factors: Any = None) -> np.ndarray:
-        """What the function reads as its table; ``factors`` (points//2 + 1,) if it multiplies by them.
-
-        Raises
-        ------
-        ValueError
-            If there is another number of factors.
-        """
+        """What the function reads as its table; ``factors`` have the shape (entries,), else ValueError."""
         parts = [stage_factors(self._radices, self.sign, dtype), self._roots(dtype)]
         return Split.table(with_factors(parts, factors, self.entries if self.factors else 0), dtype)
 
@@ -62,13 +56,7 @@ class RealRows:
         return _row_roots(count, self.points, np.result_type(dtype, np.complex64))
 
     def compiled(self, dtype, name: str | None = None) -> Function:
-        """The function, by a name.
-
-        Raises
-        ------
-        ValueError
-            If half spectra do not fit into the pitch, or the length has a prime factor above 31.
-        """
+        """The function, by a name; ValueError if the pitch is too small, or a prime factor is above 31."""
         if self.pitch < self.entries:
             raise ValueError(f"pitch: {self.pitch} given; allowed: from {self.entries} on")
         code = VectorCode(dtype, name)

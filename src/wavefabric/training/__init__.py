@@ -7,25 +7,21 @@ acoustics for their exchanges alone.
 
 from wavefabric.lazy import lazy
 
-#: Public name to the module that defines it.
-_EXPORTS = {
-    "Call": "iteration.calls",
-    "Communication": "communication.times",
-    "DeviceModel": "gpu.device_model",
-    "FreeCommunication": "iteration.engine",
-    "Iteration": "iteration.simulate",
-    "Layer": "models.graph",
-    "ModelGraph": "models.graph",
-    "PRECISIONS": "gpu.precision",
-    "Strategy": "strategies.strategy",
-    "Workload": "iteration.tasks",
-    "compare": "compare",
-    "load_device": "gpu.device_file",
-    "load_graph": "models.graph_file",
-    "load_model": "models",
-    "simulate": "iteration.simulate",
-    "simulate_tasks": "iteration.simulate",
-    "uniform": "strategies.strategy",
-}
-
-__getattr__, __dir__ = lazy(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "iteration.calls": ("Call",),
+        "communication.times": ("Communication",),
+        "gpu.device_model": ("DeviceModel",),
+        "iteration.engine": ("FreeCommunication",),
+        "iteration.simulate": ("Iteration", "simulate", "simulate_tasks"),
+        "models.graph": ("Layer", "ModelGraph"),
+        "gpu.precision": ("PRECISIONS",),
+        "strategies.strategy": ("Strategy", "uniform"),
+        "iteration.tasks": ("Workload",),
+        "compare": ("compare",),
+        "gpu.device_file": ("load_device",),
+        "models.graph_file": ("load_graph",),
+        "models": ("load_model",),
+    },
+)

@@ -90,7 +90,7 @@ def jobs(monkeypatch):
     ],
 )
 def test_refused_before_anything_starts(command, files, jobs, monkeypatch, words, message):
-    monkeypatch.setattr("wavefabric.cli.common.ranks.most_ranks", lambda: 2000)
+    monkeypatch.setattr("wavefabric.cli.common.ranks.MOST_STARTED", 2000)
     before = sorted(os.listdir(files))
     code, out, err = command(*words.split())
     assert code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import make_dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ import typer
 from wavefabric.cli.common.options import check_choice, check_range, from_one, option, options, register
 from wavefabric.cli.common.parse import parse_list, parse_shape, parse_sizes
 from wavefabric.cli.common.rank_session import RankedOptions, RankSession, show_measurement
-from wavefabric.cli.common.show import StatusLine
+from wavefabric.cli.common.show import status_line
 from wavefabric.errors import InputError
+from wavefabric.units import quantity
 
 app = typer.Typer()
 
@@ -46,24 +48,20 @@ class Argument(NamedTuple):
 
     type: Any
     field: Any
-    read: Callable[[Any], Any]
+    read: Callable[[Any], Any] | None
 
     def value(self, given: Any) -> Any:
         """For ``run``; an option that may be repeated gives a list."""
-        if isinstance(given, list):
-            return [self.read(each) for each in given]
-        return None if given is None else self.read(given)
+        if self.read is None or given is None:
+            return given
+        return list(map(self.read, given)) if isinstance(given, list) else self.read(given)
 
 
-def _same(given: Any) -> Any:
-    return given
-
-
-def _arg(type: Any, help: str, default: Any = None, read: Any = _same, name: str = "") -> Argument:
+def _arg(type: Any, help: str, default: Any = None, read: Any = None, name: str = "") -> Argument:
     return Argument(type, option(help, *[name] * bool(name), default=default), read)
 
 
-def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments: Argument) -> None:
+def _benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments: Argument) -> None:
     """Add the command of `wavefabric.bench.NAME`; `least`: ranks that it needs."""
     fields = [(key, each.type, copy.copy(each.field)) for key, each in arguments.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
@@ -75,7 +73,7 @@ def _benchmark(name: str, base: type, help: str, *, least: int = 2, **arguments:
         given = {key: value for key, value in given.items() if value is not None}
         module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
         if base is Local:
-            with StatusLine(asked.as_json) as say:
+            with status_line(asked.as_json) as say:
                 result = module.run(**given, device=asked.device, threads=asked.threads, progress=say)
             show_measurement(module, result, asked.as_json, asked.output, asked.plot)
             return
@@ -127,10 +125,8 @@ def _integrators(text: str) -> list[str]:
     return list(INTEGRATORS) if text == "all" else parse_list(text)
 
 
-def _length(text: str) -> float:
-    from wavefabric.units import quantity
-
-    return quantity(text, "m", "--step")
+def _precisions(text: str) -> list[str]:
+    return ["double", "single"] if text == "both" else [text]
 
 
 def _patterns(text: str) -> list[str] | None:
@@ -147,10 +143,6 @@ def _eight(key: str) -> Callable[[int], int]:
         return points
 
     return check
-
-
-def _both(text: str) -> list[str]:
-    return ["double", "single"] if text == "both" else [text]
 
 
 _Text, _Texts = str | None, list[str] | None
@@ -170,9 +162,11 @@ _BYTES = (
     "\\[default: 64K:4M on CPUs, 64K:1G on GPUs]"
 )
 _MEDIA = _arg(str, _MEDIUM, "homogeneous", parse_media, "--medium")
-_PRECISION = _arg(str, "single or double.", "single")
-_OVERLAP = _arg(int, "Points on each side of a block.", 16)
-_BLOCKS = _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks)
+_SAMPLED = {"precision": _arg(str, "single or double.", "single"), "repeats": _REPEATS}
+_CUT = {
+    "overlap": _arg(int, "Points on each side of a block.", 16),
+    "grid": _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
+}
 _PLAIN = "--plain/--no-plain"
 
 _benchmark(
@@ -180,9 +174,11 @@ _benchmark(
     Local,
     "Cost of one step: time, FFT share, passes over the data, memory; against bare FFTs and plain RK4IP.",
     cases=_arg(_Texts, _CASES, None, parse_case, "--case"),
-    precisions=_arg(str, "double, single, or both.", "both", _both, "--precision"),
+    precisions=_arg(str, "double, single, or both.", "both", _precisions, "--precision"),
     integrators=_arg(str, "Names, comma between, or all.", "rk4ip,strang", _integrators),
-    step=_arg(str, "Step; changes the error, not the time.", "100 m", _length),
+    step=_arg(
+        str, "Step; changes the error, not the time.", "100 m", partial(quantity, unit="m", key="--step")
+    ),
     repeats=_arg(int, _SAMPLES, 15),
     error_steps=_arg(int, "Steps after which complex64 is compared; 0: not.", 100),
     plain=_arg(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
@@ -197,7 +193,7 @@ _benchmark(
     exchanges=_arg(
         str, "What travels: dense, factored, comma between.", "dense,factored", parse_list, "--exchange"
     ),
-    step=_arg(str, "Step; does not change the time.", "100 m", _length),
+    step=_arg(str, "Step; does not change the time.", "100 m", partial(quantity, unit="m", key="--step")),
     repeats=_arg(int, _SAMPLES, 3),
 )
 _benchmark(
@@ -222,7 +218,7 @@ _benchmark(
         "--size",
     ),
     media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
-    precision=_PRECISION,
+    precision=_SAMPLED["precision"],
     repeats=_arg(int, "Rounds; medians count.", 15),
     plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
     points=_arg(int, "Time each medium with sources and a sensor at so many points too.", 0),
@@ -236,8 +232,7 @@ _benchmark(
     overlaps=_arg(str, "Points, comma between.", "2,4,8,16,32", parse_overlaps),
     grids=_arg(_Texts, _GRIDS, None, parse_blocks, "--grid"),
     media=_MEDIA,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    **_SAMPLED,
 )
 _WEAK = "Weak: a rank owns so many points cubed. \\[default: 48, GPU 512]"
 _STRONG = "Strong: so many points cubed together. \\[default: 64, GPU 1024]"
@@ -246,16 +241,14 @@ _benchmark(
     "ultrasound-scaling",
     RankedOptions,
     "Owned points a second and rank, of grids that grow with the ranks and of one that does not.",
-    least=1,
+    1,
     block=_arg(int | None, _WEAK, None, _eight("--block")),
     total=_arg(int | None, _STRONG, None, _eight("--total")),
     kinds=_arg(str, "weak, strong, comma between.", "weak,strong", parse_list),
     forms=_arg(str, "local, global, comma between.", "local,global", parse_list),
     media=_MEDIA,
-    overlap=_OVERLAP,
-    grid=_BLOCKS,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    **_CUT,
+    **_SAMPLED,
     earlier=_arg(list[Path] | None, _FROM, name="--from"),
 )
 _PLACES = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
@@ -266,9 +259,8 @@ _benchmark(
     shape=_SIZE,
     placements=_arg(str, _PLACES, "identity,round-robin", parse_list),
     medium=_arg(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
-    overlap=_OVERLAP,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    overlap=_CUT["overlap"],
+    **_SAMPLED,
 )
 _GRID = "Points of the whole grid, N or NXxNYxNZ; may be repeated."
 _benchmark(
@@ -277,8 +269,6 @@ _benchmark(
     "A step of the global decomposition over one of the local, by size and transport.",
     sizes=_arg(_Texts, _GRID, None, parse_points, "--size"),
     media=_MEDIA,
-    overlap=_OVERLAP,
-    grid=_BLOCKS,
-    precision=_PRECISION,
-    repeats=_REPEATS,
+    **_CUT,
+    **_SAMPLED,
 )

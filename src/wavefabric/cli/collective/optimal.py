@@ -17,7 +17,7 @@ from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
-from wavefabric.cli.common.show import StatusLine, print_json
+from wavefabric.cli.common.show import print_json, status_line
 from wavefabric.collectives import synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
 from wavefabric.collectives.synthesis.deadline import OutOfTime
@@ -137,7 +137,7 @@ def _solve(
     if left <= 0:
         raise solver.too_short()
     try:
-        with StatusLine(quiet) as say:
+        with status_line(quiet) as say:
             if not isinstance(connections, synthesis.Links):
                 left -= min(left / 4, _PLAN * len(wanted.post))
                 return synthesis.synthesise(wanted, connections, time_limit=left, progress=say)

@@ -15,7 +15,7 @@ from wavefabric.exchange.launch import dev_shm, environment, rank_status
 from wavefabric.system.interrupt import INTERRUPTED, TERMINATED
 
 if TYPE_CHECKING:
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 BAD_INPUT, FAILED = 2, 1
 #: Seconds that a failing rank waits for the others to fail as well; after Ctrl-C one may still be writing.

@@ -8,19 +8,31 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 import typer.core
 import typer.main
 
-from wavefabric.cli.common.invocation import Invocation
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
+
+if TYPE_CHECKING:
+    from wavefabric.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
 #: A tuple or dict of the library, whose words are allowed: ``{module:NAME}``.
 _LISTED = re.compile(r"\{([\w.]+):(\w+)\}")
+
+
+@dataclasses.dataclass
+class Invocation:
+    """What belongs to one call of the command, for those who start ranks or open their communicator."""
+
+    #: After the command's name, for ranks that it starts.
+    words: list[str] = dataclasses.field(default_factory=list)
+    #: Of its ranks, once it is open.
+    comm: Communicator | None = None
 
 
 def option(

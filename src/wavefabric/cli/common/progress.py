@@ -21,12 +21,10 @@ from wavefabric.system.progress import Progress
 class Bar(Progress):
     """A bar with the time left on stderr; a further `start` replaces the one before."""
 
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
+    _bar: Any = None
+    _task: Any = None
 
     def start(self, total_steps: float | None, label: str) -> None:
-        """Show the bar."""
         from rich import progress
         from rich.console import Console
 
@@ -47,12 +45,10 @@ class Bar(Progress):
         self._bar.start()
 
     def update(self, done: float, message: str = "") -> None:
-        """Move the bar."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, message=message)
 
     def finish(self) -> None:
-        """Stop the bar and leave it on the screen."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -63,17 +59,11 @@ class Lines(Progress):
 
     def __init__(self, percent: int):
         self._percent = percent
-        self._total: float = 0
-        self._done: float = 0
-        self._next = 0
-        self._began = 0.0
 
     def start(self, total_steps: float | None, label: str) -> None:
-        """Begin."""
         self._total, self._done, self._next, self._began = total_steps or 0, 0, self._percent, 0.0
 
     def update(self, done: float, message: str = "") -> None:
-        """Print if the next percentage is reached."""
         now = time.perf_counter()
         if not self._began:
             # A resumed run starts somewhere in the middle.
@@ -129,7 +119,7 @@ def guarded(
         yield
     except BaseException as error:
         progress.finish()  # before anything is said
-        saved = checkpoint is not None and checkpoint.exists()
+        saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
         if abandon is not None:
             abandon(saved)
         if not isinstance(error, KeyboardInterrupt):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from dataclasses import field
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wavefabric.cli.common import ranks as common_ranks
-from wavefabric.cli.common.invocation import Invocation
 from wavefabric.cli.common.options import from_one, option, options
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.ranks import PANEL, PLACEMENT_HELP, RANKS_HELP, RankOptions
-from wavefabric.cli.common.show import StatusLine, console, plain
+from wavefabric.cli.common.ranks import PANEL, RankOptions
+from wavefabric.cli.common.show import console, plain, status_line
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
 
@@ -28,21 +28,13 @@ TRANSPORTS_HELP = f"{', '.join(list(TRANSPORTS)[:0:-1])}, comma between, or all.
 
 
 @options()
-class RankedOptions:
-    """Who measures."""
+class RankedOptions(RankOptions):
+    """Who measures; ``transport`` is what the launcher is told."""
 
-    transports: str = option(
-        TRANSPORTS_HELP,
-        "--transports",
-        "--transport",
-        default="all",
-        panel=PANEL,
-    )
-    ranks: int | None = option(RANKS_HELP, panel=PANEL)
-    placement: str | None = option(PLACEMENT_HELP, panel=PANEL)
+    transport: str | None = None
+    transports: str = option(TRANSPORTS_HELP, "--transports", "--transport", default="all", panel=PANEL)
     device: str = option("auto, cpu or cuda: a GPU for each rank.", default="auto")
     threads: int | None = option("CPU threads of a rank.", callback=from_one)
-    invocation: Invocation = field(default_factory=Invocation)
 
 
 @options()
@@ -61,34 +53,27 @@ class RankSession:
         names = parse_list(who.transports)
         several = (who.ranks or 1) > 1
         transport = "mpi-cuda" if several and _shows_device_memory(names, who.device) else None
-        chosen = RankOptions(
-            ranks=who.ranks,
-            transport=transport,
-            placement=who.placement,
-            device=who.device,
-            threads=who.threads,
-            invocation=who.invocation,
-        )
+        chosen = replace(who, transport=transport)
         chosen.check()
         common_ranks.start(chosen, None, lambda: _ring(chosen.count), as_json)
         gpus = chosen.gpus(lambda: _ring(chosen.count)) if common_ranks.on_ranks() else None
         self.ranks: Ranks = Ranks(names, who.device, who.threads, gpus, least)
         who.invocation.comm = self.ranks.base
         self._prints, self._as_json = self.ranks.rank == 0, as_json
-        self._status = StatusLine(as_json or not self._prints)
+        self._status = contextlib.ExitStack()
 
     def __enter__(self):
-        self.say = self._status.__enter__()
+        self.say = self._status.enter_context(status_line(self._as_json or not self._prints))
         return self
 
     def __exit__(self, *_):
-        self._status.__exit__()
+        self._status.close()
 
     def show(
         self, module: ModuleType, result: dict[str, Any], output: Path | None, plot: bool | None
     ) -> None:
         """Print and write, on rank 0."""
-        self._status.__exit__()
+        self._status.close()
         if self._prints:
             show_measurement(module, result, self._as_json, output, plot)
 

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wavefabric.cli.common.invocation import Invocation
-from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment, launcher
 from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 PANEL = "Several ranks"
 #: Most ranks, whatever the machine: a bound on absurd input.
 MOST_RANKS = 4096
+#: Ranks that any machine may start; one with many hardware threads eight for each of them.
+MOST_STARTED = 16
 
 RANKS_HELP = "Processes, each with a GPU or CPU threads."
 PLACEMENT_HELP = "GPU of each rank: a file, or auto (least traffic over slow links)."
@@ -83,7 +84,7 @@ class RankOptions:
             allowed = "a whole number from 1"
         elif started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
             asked, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
-        elif must_start(self) and self.count > (most := most_ranks()):
+        elif must_start(self) and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
             allowed = f"1 to {most} on this machine"
         elif started > 1 and self.ranks not in (None, started):
             allowed = f"{started}, as were started, or without"
@@ -165,8 +166,3 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
         device = get_device("cpu", options.threads or environment.threads() or share)
     comm = options.invocation.comm = world(options.transport or "auto", device, gpus)
     return comm
-
-
-def most_ranks() -> int:
-    """Ranks that are started here at most: eight for each hardware thread, and 16 on any machine."""
-    return max(16, 8 * usable_threads())

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,19 +99,13 @@ def rate_text(rate: float) -> str:
     return f"{rate:.4g} B/s"
 
 
-class StatusLine:
-    """What is being computed, on a terminal only; gone when done."""
+@contextlib.contextmanager
+def status_line(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What says what is being computed, on a terminal only; the line is gone when done."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda line: None
+        return
+    from rich.console import Console
 
-    def __init__(self, quiet: bool):
-        self._status: Any = contextlib.nullcontext()
-        if not quiet and sys.stderr.isatty():
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-
-    def __enter__(self):
-        self._status.__enter__()
-        return getattr(self._status, "update", lambda line: None)
-
-    def __exit__(self, *_):
-        self._status.__exit__(None, None, None)
+    with Console(stderr=True).status("") as status:
+        yield status.update

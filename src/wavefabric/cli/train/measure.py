@@ -9,7 +9,7 @@ import typer
 
 from wavefabric.cli.common.files import check_target
 from wavefabric.cli.common.options import OutputOptions, check_choice, check_range, option, options
-from wavefabric.cli.common.show import StatusLine, conclude, console, rate_text, table
+from wavefabric.cli.common.show import conclude, console, rate_text, status_line, table
 from wavefabric.cli.train.table import bytes_words
 from wavefabric.device import get_device
 from wavefabric.training.gpu.device_file import save_device
@@ -49,7 +49,7 @@ def command(model: Model, asked: MeasuredOptions) -> None:
     samples = graph.batch if asked.samples is None else asked.samples
     check_range("--samples", samples, 1, 10**9, "whole numbers from 1")
     device = get_device(asked.device)
-    with StatusLine(asked.as_json) as say:
+    with status_line(asked.as_json) as say:
         found = measure(
             graph, samples, asked.precision, device, repeats=asked.repeats, name=asked.name, say=say
         )

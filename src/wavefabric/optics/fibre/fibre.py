@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,14 @@ N2_SILICA = 2.6e-20
 ATTENUATION = 0.23e-3 * math.log(10) / 10
 #: Mode groups that may be asked for: half a million spatial modes.
 MOST_GROUPS = 1000
+
+
+class Labelling(TypedDict, total=False):
+    """Of `Fibre`, what a propagation does not read: effective areas, the wavelength of β and γ, the name."""
+
+    a_eff: Any
+    wavelength: float | str
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +109,15 @@ class Fibre:
         alpha: ArrayLike | str = 0.0,
         *,
         groups: ArrayLike | None = None,
-        wavelength: float | str = 1550e-9,
         labels: Iterable[str] | None = None,
-        a_eff: ArrayLike | None = None,
-        name: str = "fibre",
+        **labelling: Unpack[Labelling],
     ) -> Fibre:
-        """A fibre from a plain set of coefficients, other quantities as in `Fibre`.
+        """A fibre from a plain set of coefficients, other quantities (``a_eff`` too) as in `Fibre`.
 
         ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; those left out are 0. The size of
         ``kappa`` says what its rows are: M modes, 2M field rows, or the groups of ``groups``; a number will
-        do for one mode. By default each mode is a group of its own, and modes are called ``"M1"``, ``"M2"``,
-        ….
+        do for one mode. By default each mode is a group of its own, modes are called ``"M1"``, ``"M2"``, …,
+        ``wavelength`` is 1550 nm and ``name`` "fibre".
         """
         taylor, coupling = dispersion_coefficients(beta), np.atleast_2d(numbers(kappa, "", "kappa"))
         if taylor.ndim != 2 or not (taylor.shape[0] and 1 <= taylor.shape[1] <= len(BETA_UNITS)):
@@ -123,13 +129,15 @@ class Fibre:
         if len(coupling) not in sizes:
             allowed = ", ".join(f"{size} ({kind}s)" for size, kind in sorted(sizes.items()))
             raise InputError(f"kappa: shape {coupling.shape}; needs a square of {allowed}")
-        values: dict[str, Any] = dict(alpha=alpha, gamma=gamma, a_eff=a_eff, wavelength=wavelength, name=name)
+        values: dict[str, Any] = {"a_eff": None, "wavelength": 1550e-9, "name": "fibre", **labelling}
         return cls(
             labels=tuple(labels if labels is not None else (f"M{i + 1}" for i in range(m))),
             groups=np.arange(1, m + 1) if groups is None else np.asarray(groups),
             beta=np.pad(taylor, [(0, 0), (0, len(BETA_UNITS) - taylor.shape[1])]),
             kappa=coupling,
             kappa_of=sizes[len(coupling)],
+            alpha=alpha,  # type: ignore[arg-type]  # the constructor reads text and numbers
+            gamma=gamma,  # type: ignore[arg-type]
             **values,
         )
 

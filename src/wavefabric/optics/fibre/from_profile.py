@@ -48,22 +48,9 @@ def fibre_from_profile(
         average_over_groups(beta, kept.groups)
     a_ref = float(overlap.a_eff[0])
     kappa, kappa_of = kappa_from(kept, coupling, a_ref)
-    gamma, alpha = (
-        gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2")),
-        numbers(attenuation, "1/m", "attenuation"),
-    )
-    return Fibre(
-        name,
-        kept.labels,
-        kept.groups,
-        alpha,
-        beta,
-        gamma,
-        kappa,
-        kappa_of,
-        a_eff=kept.a_eff,
-        wavelength=wavelength,
-    )
+    gamma = gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2"))
+    alpha = numbers(attenuation, "1/m", "attenuation")
+    return Fibre(name, kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength)
 
 
 @lru_cache(maxsize=4)

@@ -101,12 +101,8 @@ def spatial_modes(l, m) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str
     lp = np.repeat(np.arange(len(l)), np.where(l == 0, 1, 2))
     sine = np.append(False, lp[1:] == lp[:-1])
     parity = np.where(l[lp] == 0, 0, np.where(sine, -1, 1))
-    names = (lp_label(*order) for order in zip(l[lp].tolist(), m[lp].tolist(), strict=True))
-    return (
-        lp,
-        parity,
-        tuple(name + {0: "", 1: "a", -1: "b"}[p] for name, p in zip(names, parity, strict=True)),
-    )
+    modes = zip(l[lp].tolist(), m[lp].tolist(), parity.tolist(), strict=True)
+    return lp, parity, tuple(lp_label(a, b) + {0: "", 1: "a", -1: "b"}[p] for a, b, p in modes)
 
 
 def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Array:
@@ -117,10 +113,9 @@ def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Arr
             f"profile: {rings:.3g} rings of {step / refine:g} m to a radius of {outer:g} m; "
             f"allowed: up to {MOST_RINGS}, so a smaller core_diameter (and trench)"
         )
-    parts = [
-        np.linspace(a, b, refine * math.ceil((b - a) / step * (1 - 1e-9)) + 1) for a, b in pairwise(stops)
-    ]
-    return np.concatenate([part[:-1] for part in parts] + [np.array([outer])])
+    counts = [refine * math.ceil((b - a) / step * (1 - 1e-9)) for a, b in pairwise(stops)]
+    parts = [np.linspace(a, b, n + 1)[:-1] for (a, b), n in zip(pairwise(stops), counts, strict=True)]
+    return np.append(np.concatenate(parts), outer)
 
 
 def _ring_averages(profile: Profile, edges: Array, wavelength: float) -> Array:

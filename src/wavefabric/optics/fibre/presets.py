@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre
+from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, Labelling
 from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.modes import STEP
 from wavefabric.optics.fibre.profile import profile_62_5
@@ -37,17 +37,14 @@ def graded_index_62_5(
     ``wavelength``. κ comes from the solver's overlaps either way.
     """
     choice("dispersion", dispersion, ("paper", "solver"))
-    name, profile = "graded-index-62.5", profile_62_5()
+    profile = profile_62_5()
+    options: dict[str, Any] = {"n2": n2, "coupling": coupling, "step": step, "name": "graded-index-62.5"}
     if dispersion == "solver":
-        return fibre_from_profile(
-            profile, wavelength, groups, attenuation, n2, coupling, name=name, step=step
-        )
+        return fibre_from_profile(profile, wavelength, groups, attenuation, **options)
     data = files("wavefabric.optics.fibre") / "data"
     with as_file(data / "fibre62_modes.csv") as modes_csv, as_file(data / "fibre62_groups.csv") as groups_csv:
-        options: dict[str, Any] = dict(n2=n2, wavelength=wavelength, name=name, step=step)
-        fibre = fibre_from_csv(modes_csv, groups_csv, profile=profile, coupling=coupling, **options)
-    fibre = fibre.select_groups(groups)
-    return replace(fibre, alpha=numbers(attenuation, "1/m", "attenuation"))
+        fibre = fibre_from_csv(modes_csv, groups_csv, profile=profile, wavelength=wavelength, **options)
+    return replace(fibre.select_groups(groups), alpha=numbers(attenuation, "1/m", "attenuation"))
 
 
 def single_mode(
@@ -59,27 +56,20 @@ def single_mode(
     beta1: float | str = 0.0,
     beta4: float | str = 0.0,
     kappa: float = 8 / 9,
-    a_eff: float | str = 80e-12,
-    wavelength: float | str = 1550e-9,
-    name: str = "single-mode",
+    **labelling: Unpack[Labelling],
 ) -> Fibre:
     """One spatial mode, two polarisations that mix at random (Manakov, κ = 8/9).
 
     Quantities may be text with a unit: ``single_mode(beta2="-21 ps^2/km", alpha="0.2 dB/km")``; numbers are
     in SI units, ``alpha`` attenuates the power. ``kappa`` multiplies the mode's total power: 1 gives the
-    plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ. ``a_eff`` is for
-    the record only.
+    plain Manakov or, in one polarisation, the scalar nonlinear Schrödinger equation with γ. ``wavelength`` is
+    1550 nm by default, ``name`` "single-mode"; ``a_eff``, by default 80 µm², is for the record only.
     """
-    return Fibre.from_coefficients(
-        beta=_coefficients(beta1=beta1, beta2=beta2, beta3=beta3, beta4=beta4),
-        kappa=kappa,
-        gamma=gamma,
-        alpha=alpha,
-        wavelength=wavelength,
-        labels=("LP01",),
-        a_eff=[number(a_eff, "m^2", "a_eff")],
-        name=name,
-    )
+    beta = {"beta1": beta1, "beta2": beta2, "beta3": beta3, "beta4": beta4}
+    row = [number(value, unit, key) for (key, value), unit in zip(beta.items(), BETA_UNITS, strict=True)]
+    labelling = {"name": "single-mode", "a_eff": 80e-12, **labelling}
+    labelling["a_eff"] = [number(labelling["a_eff"], "m^2", "a_eff")]
+    return Fibre.from_coefficients(np.array([row]), kappa, gamma, alpha, labels=("LP01",), **labelling)
 
 
 def coupled_group(
@@ -97,8 +87,3 @@ def coupled_group(
         key: np.repeat(getattr(one, key), modes, axis=0) for key in ("groups", "alpha", "beta", "a_eff")
     }
     return replace(one, labels=tuple(f"M{i + 1}" for i in range(modes)), kappa_of="group", **values)
-
-
-def _coefficients(**beta: float | str) -> np.ndarray:
-    """A row of β1, β2, … from arguments of these names, which an error shows. Shape (1, count)."""
-    return np.array([[number(value, BETA_UNITS[int(key[-1]) - 1], key) for key, value in beta.items()]])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +36,17 @@ _NEEDED = ("dmgd_ps_per_km", "beta2_ps2_per_km")
 _AREA_TOLERANCE = 0.03
 
 
+@dataclass(frozen=True)
+class TableValues:
+    """What `fibre_from_csv` takes for the values of a fibre that stand in no table; see there."""
+
+    attenuation: ArrayLike | str | None = None
+    n2: float | str = N2_SILICA
+    gamma: float | str | None = None
+    wavelength: float | str = 1550e-9
+    name: str = "fibre"
+
+
 def fibre_from_csv(
     modes_csv: str | Path,
     groups_csv: str | Path | None = None,
@@ -41,13 +54,9 @@ def fibre_from_csv(
     *,
     profile: Profile | None = None,
     coupling: Literal["groups", "modes"] = "groups",
-    attenuation: ArrayLike | str | None = None,
-    n2: float | str = N2_SILICA,
-    gamma: float | str | None = None,
-    wavelength: float | str = 1550e-9,
-    name: str = "fibre",
     step: float | str = STEP,
     warn: Callable[[str], None] | None = None,
+    **values: Any,
 ) -> Fibre:
     """A fibre from tables. Quantities may be text with a unit.
 
@@ -68,15 +77,17 @@ def fibre_from_csv(
         in the order of `Fibre`. If groups and modes are equally many, per mode.
     profile, coupling, step : optional
         Without `kappa_csv`: the profile whose modes give the overlaps for κ, as in `fibre_from_profile`.
-    attenuation, gamma, wavelength : optional
-        Default: the table's column, or 0.23 dB/km without one; n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the
-        table's A_eff of LP01; where the tables hold (see `wavefabric.optics.fibre.fibre.at_frequency`).
     warn : callable, optional
         Called with a line if effective areas of the table and of the profile's modes are more than 3 % apart:
         γ comes from the one, κ from the other. By default a `UserWarning`.
+    **values
+        ``attenuation``, ``gamma``, ``wavelength``, by default: the table's column, or 0.23 dB/km without one;
+        n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01; 1550 nm, where the tables hold (see
+        `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
     """
     choice("coupling", coupling, ("groups", "modes"))
-    wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
+    given = TableValues(**values)
+    wavelength, step = number(given.wavelength, "m", "wavelength"), number(step, "m", "step")
     if (kappa_csv is None) == (profile is None):
         fault = f"{'neither' if profile is None else 'both'} it and a profile given"
         raise InputError(f"kappa_csv: {fault}; effective areas alone do not give κ, give one")
@@ -84,13 +95,12 @@ def fibre_from_csv(
     lp, _, labels = spatial_modes(table["l"], table["m"])
     groups, a_eff = table["mode_group"][lp], table["a_eff_um2"][lp] * 1e-12
     beta, loss = linear[lp, :4], linear[lp, 4]
-    if attenuation is None:
-        attenuation = ATTENUATION if np.isnan(loss[0]) else loss
-    alpha = np.array(numbers(attenuation, "1/m", "attenuation"), dtype=float)
-    if gamma is not None:
-        gamma_value = number(gamma, "1/W/m", "gamma")
+    default = ATTENUATION if np.isnan(loss[0]) else loss
+    alpha = numbers(default if given.attenuation is None else given.attenuation, "1/m", "attenuation")
+    if given.gamma is not None:
+        gamma = number(given.gamma, "1/W/m", "gamma")
     elif "LP01" in labels:
-        gamma_value = gamma_of(a_eff[labels.index("LP01")], wavelength, number(n2, "m^2/W", "n2"))
+        gamma = gamma_of(a_eff[labels.index("LP01")], wavelength, number(given.n2, "m^2/W", "n2"))
     else:
         raise InputError(f"{modes_csv}: no LP01 (l = 0, m = 1), from which γ follows; add it or give gamma")
     if profile is None:
@@ -98,18 +108,13 @@ def fibre_from_csv(
     else:
         taken, lp01_area = _overlap_of_table(modes_csv, labels, profile, wavelength, step)
         kappa, kappa_of = kappa_from(taken, coupling, lp01_area)
-        if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, gamma is None):
-            if warn is None:
-                warnings.warn(f"{modes_csv}: {text}", stacklevel=2)
-            else:
-                warn(f"{modes_csv}: {text}")
+        if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, given.gamma is None):
+            (warn or partial(warnings.warn, stacklevel=2))(f"{modes_csv}: {text}")
     if kappa_of == "group" and groups_csv is None:
         average_over_groups(beta, groups)
         if alpha.shape == groups.shape:
             average_over_groups(alpha, groups)
-    return Fibre(
-        name, labels, groups, alpha, beta, gamma_value, kappa, kappa_of, a_eff=a_eff, wavelength=wavelength
-    )
+    return Fibre(given.name, labels, groups, alpha, beta, gamma, kappa, kappa_of, a_eff, wavelength)
 
 
 def _overlap_of_table(path, labels, profile: Profile, wavelength: float, step: float):

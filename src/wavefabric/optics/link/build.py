@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.results import ResultWriter
 from wavefabric.units import SPEED_OF_LIGHT
 
 
@@ -75,8 +77,17 @@ def fibre_digest(fibre: Fibre) -> str:
     return digest.hexdigest()
 
 
-def check_ranks(run: RunFile, ranks: int) -> None:
-    """Refuse ranks that cannot share the modes, as far as that is known without solving for the modes."""
+def result_writer(run: RunFile, output: str | Path | None = None, force: bool = False) -> ResultWriter:
+    """The writer of the result, to ``output`` or where the run file says; InputError where it may not be."""
+    return ResultWriter(output or run.output_path(), force, run.input_paths())
+
+
+def check_start(run: RunFile, ranks: int, output: str | Path | None = None, force: bool = False) -> None:
+    """Refuse what `run_link` would refuse on so many ranks, before they are started.
+
+    Of the ranks that, which is known without solving for modes.
+    """
+    result_writer(run, output, force)
     exchange_form(run.solver.exchange, run.solver.kerr)
     if run.fibre.profile is None or run.fibre.modes_csv is not None:
         fibre = build_fibre(run, lambda _: None)  # the run itself warns

@@ -1,7 +1,8 @@
-"""What a link leaves behind: the payload of its result file, received signals as plain arrays."""
+"""What a link leaves behind: the payload of its result file, received signals as arrays, Q² by mode group."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,10 +14,19 @@ from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import QUALITIES, ReceiverResult
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.results import Data, Rows
+from wavefabric.results import Data, Result, Rows, plots
 
 #: Received symbols kept of each polarisation, for the constellation picture.
 POINTS = 1024
+#: Datasets of a place: the array of `arrays_of` that each holds, its unit and meaning.
+_RECEIVED = {
+    "q_squared_db": ("q_squared_db", "dB", "Q squared by mode and channel, both polarisations pooled"),
+    "evm": ("evm", "", "root-mean-square error vector magnitude"),
+    "ber_counted": ("ber_counted", "", "bit errors over bits sent"),
+    "ber_from_q": ("ber_from_q", "", "bit error ratio of Gaussian noise of this Q"),
+    "delay": ("delay", "symbols", "delay found by the clock recovery"),
+    "constellation": ("points", "", "received symbols of the middle channel: (modes, 2, symbols)"),
+}
 
 
 def payload(
@@ -74,19 +84,8 @@ def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
 
 
 def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {
-        "attrs": {"distance_m": length},
-        "q_squared_db": Data(
-            arrays["q_squared_db"], "dB", "Q squared by mode and channel, both polarisations pooled"
-        ),
-        "evm": Data(arrays["evm"], "", "root-mean-square error vector magnitude"),
-        "ber_counted": Data(arrays["ber_counted"], "", "bit errors over bits sent"),
-        "ber_from_q": Data(arrays["ber_from_q"], "", "bit error ratio of Gaussian noise of this Q"),
-        "delay": Data(arrays["delay"], "symbols", "delay found by the clock recovery"),
-        "constellation": Data(
-            arrays["points"], "", "received symbols of the middle channel: (modes, 2, symbols)"
-        ),
-    }
+    data = {name: Data(arrays[kept], *meaning) for name, (kept, *meaning) in _RECEIVED.items()}
+    return {"attrs": {"distance_m": length}, **data}
 
 
 def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any]:
@@ -102,3 +101,32 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
         "field_resonance_step_m": limit.field,
         "largest_dropped_singular_value": float(report.dropped.max(initial=0.0)),
     }
+
+
+def group_rows(result: Result) -> list[dict[str, Any]]:
+    """Of a result file, Q² per mode group and distance: mean, minimum, penalty of the mean in dB.
+
+    The penalty is against back-to-back; None without that, or if that was received without noise.
+    """
+    names = plots.received(result)
+    if not names:
+        return []
+    q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
+    groups = plots.mode_groups(result, len(q[names[0]]))
+    rows = []
+    for number in np.unique(groups):
+        inside = groups == number
+        # One number for the group: its modes and channels together, averaged in linear units.
+        means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
+        reference = means.get("back_to_back", math.inf)
+        received_at = {
+            name: {
+                "distance_m": plots.distance(result, name),
+                "q_squared_mean_db": means[name],
+                "q_squared_min_db": float(q[name][inside].min()),
+                "penalty_db": means[name] - reference if reference <= plots.NOISELESS_DB else None,
+            }
+            for name in names
+        }
+        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
+    return rows

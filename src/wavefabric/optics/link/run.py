@@ -12,19 +12,25 @@ import numpy as np
 
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator, solo
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
-from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, fibre_digest
+from wavefabric.optics.link.build import (
+    build_fibre,
+    build_receiver,
+    build_transmitter,
+    fibre_digest,
+    result_writer,
+)
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
-from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
@@ -45,16 +51,17 @@ class LinkResult:
 
 
 def run_link(
-    run: RunFile,
-    output=None,
+    run: RunFile | str | Path,
+    output: str | Path | None = None,
     force: bool = False,
     resume: bool = True,
     progress: Progress | None = None,
-    comm=None,
+    comm: Communicator | None = None,
     warn: Callable[[str], None] = warn,
 ) -> LinkResult:
     """Simulate the link of a run file and write its result, to ``output`` or where the run file says.
 
+    ``run`` is the path of a run file, or one that was read or made (`RunFile`).
     ``force`` replaces a result that is there; ``resume`` goes on from a checkpoint of the same run. With
     ``comm`` (`Communicator`), whose ranks all call this function, the modes are split among the ranks, on
     their devices; rank 0 shows ``progress`` and writes the result. ``warn`` is called by rank 0 with each
@@ -64,13 +71,12 @@ def run_link(
     `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
     once a checkpoint is written.
     """
-    solver = run.solver
-    comm = comm or solo(get_device(solver.device, solver.threads))
-    check_agreement(comm.control, run.sections())
-    output = Path(output or run.output_path())
-    writer = on_first_rank(comm, lambda: ResultWriter(output, force, run.input_paths()))
-    with locked_by_first_rank(comm, output, "output.file"):
-        return _Link(run, writer, progress or Progress(), comm, warn, resume).run()
+    settings = run if isinstance(run, RunFile) else load(run)
+    comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
+    check_agreement(comm.control, settings.sections())
+    writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
+    with locked_by_first_rank(comm, writer.path, "output.file"):
+        return _Link(settings, writer, progress or Progress(), comm, warn, resume).run()
 
 
 class _Link:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.device import Device, get_device
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -58,13 +58,15 @@ class PropagationReport:
 class PropagationOptions:
     """How a field is propagated.
 
+    `InputError` for an unknown integrator or precision, forms that disagree, or a segment of no steps.
+
     Parameters
     ----------
     integrator : str
         A key of :data:`wavefabric.optics.propagation.integrators.INTEGRATORS`.
     step, max_phase, tolerance : float, optional
-        Exactly one: fixed step in m, largest nonlinear phase a step in rad, or relative local error
-        (``erk43ip`` only).
+        Exactly one: fixed step in m (or text with a unit), largest nonlinear phase a step in rad, or relative
+        local error (``erk43ip`` only).
     kerr, svd_tolerance
         See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     precision : {"double", "single"}
@@ -78,11 +80,6 @@ class PropagationOptions:
         Modes of each rank; even to within one by default.
     chunks : int, optional
         Chunks of time in which ranks overlap exchange and work.
-
-    Raises
-    ------
-    InputError
-        For an unknown integrator or precision, forms that disagree, or a segment of no steps.
     """
 
     integrator: str = "rk4ip"
@@ -101,6 +98,8 @@ class PropagationOptions:
         for key, allowed in (("integrator", tuple(INTEGRATORS)), ("precision", ("double", "single"))):
             if getattr(self, key) not in allowed:
                 raise InputError(f"{key}: {getattr(self, key)!r} is unknown; allowed: {', '.join(allowed)}")
+        if isinstance(self.step, str):
+            object.__setattr__(self, "step", quantity(self.step, "m", "step"))
         if self.segment < 1:
             raise InputError(f"segment: {self.segment} steps given; allowed: 1 or more")
         if self.kerr != "svd":
@@ -115,13 +114,8 @@ class Propagator:
     """Buffers, plans and tables for one fibre and field shape, allocated once.
 
     ``samples`` a row at ``sample_rate`` Hz. Among the ranks of ``comm`` the modes are split; every rank makes
-    a propagator and calls the same methods.
-
-    Raises
-    ------
-    InputError
-        For a bad control, a split that is not possible, or a field that does not fit into memory; nothing
-        large is allocated before, and all ranks raise it.
+    a propagator and calls the same methods. `InputError` on all ranks, before anything large is allocated,
+    for a bad control, a split that is not possible, or a field that does not fit into memory.
     """
 
     def __init__(
@@ -272,7 +266,7 @@ def memory_needed(
 
 
 def propagate(
-    field, fibre: Fibre, length, *, sample_rate, step=None, device="auto", progress=None, comm=None, **options
+    field, fibre: Fibre, length, *, sample_rate, device="auto", progress=None, comm=None, **options
 ):
     """Light through one fibre, in two lines.
 
@@ -288,8 +282,6 @@ def propagate(
         Metres, or text with a unit.
     sample_rate : float or str
         Hz, or text with a unit.
-    step : float or str, optional
-        Fixed step in metres; or give ``max_phase`` (rad) or ``tolerance`` (relative local error).
     device : str or Device
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``.
     progress : callable, optional
@@ -299,8 +291,9 @@ def propagate(
         rank gives the whole field and gets it whole: for fields that are too large for that, use
         :class:`Propagator`.
     **options
-        ``integrator``, ``max_phase``, ``tolerance``, ``kerr``, ``svd_tolerance``, ``precision``,
-        ``segment``, ``exchange``, ``split``, ``chunks``: see :class:`PropagationOptions`.
+        ``step`` (m, or text), ``max_phase`` (rad) or ``tolerance`` (relative local error); ``integrator``,
+        ``kerr``, ``svd_tolerance``, ``precision``, ``segment``, ``exchange``, ``split``, ``chunks``: see
+        :class:`PropagationOptions`.
 
     Returns
     -------
@@ -325,14 +318,11 @@ def propagate(
         raise InputError(f"length: {length} m given; allowed: a positive length")
     if not rate > 0:
         raise InputError(f"sample_rate: {rate} Hz given; allowed: a positive rate")
-    if step is not None:
-        step = quantity(step, "m", "step")
     if comm is not None and comm.size > 1:
         device = comm.device
     elif isinstance(device, str):
         device = get_device(device)
-    asked = PropagationOptions(step=step, **options)
-    propagator = Propagator(fibre, field.shape[1], rate, device, asked, comm)
+    propagator = Propagator(fibre, field.shape[1], rate, device, PropagationOptions(**options), comm)
     A = propagator.operators.empty()
     A[...] = device.asarray(field[propagator.share.slice])
     propagator.run(A, length, on_step=progress)

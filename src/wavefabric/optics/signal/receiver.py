@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,21 @@ class ReceiverResult:
     def penalty_db(self, reference: ReceiverResult) -> np.ndarray:
         """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
         return self.q_squared_db - reference.q_squared_db
+
+
+@dataclass(frozen=True)
+class Reception:
+    """Options of `Receiver.receive`; see there."""
+
+    power_gain: float = 1.0
+    first_mode: int = 0
+    modes: int | None = None
+    keep: Iterable[tuple[int, int]] = ()
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self):
+        if not (np.isfinite(self.power_gain) and self.power_gain > 0):
+            raise InputError(f"power_gain: {self.power_gain!r} given, a positive power ratio allowed")
 
 
 @dataclass(frozen=True)
@@ -84,12 +100,7 @@ class Receiver:
         length: float = 0.0,
         beta=None,
         inverse_mixing: ModeMixing | None = None,
-        *,
-        power_gain: float = 1.0,
-        first_mode: int = 0,
-        modes: int | None = None,
-        keep: Iterable[tuple[int, int]] = (),
-        progress: Callable[[int, int], None] | None = None,
+        **options: Any,
     ) -> ReceiverResult:
         """Receive every mode and channel of ``field``, (2 modes, N), √W, which is left as it is.
 
@@ -124,14 +135,13 @@ class Receiver:
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
         here = field.shape[0] // 2
-        modes = first_mode + here if modes is None else modes
-        mine = range(first_mode, first_mode + here)
-        kept = self._checked_signals(keep, mine, modes)
+        asked = Reception(**options)
+        mine = range(asked.first_mode, asked.first_mode + here)
+        modes = mine.stop if asked.modes is None else asked.modes
+        kept = self._checked_signals(asked.keep, mine, modes)
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
         coefficients = _checked_beta(beta, modes)
-        if not (np.isfinite(power_gain) and power_gain > 0):
-            raise InputError(f"power_gain: {power_gain!r} given, a positive power ratio allowed")
         bands = _Bands(device, self.transmitter)
         error, delay, wrong = np.full((3, here, grid.channels), np.nan)
         points = {}
@@ -141,7 +151,7 @@ class Receiver:
                 pair = inverse_mixing.mode(device, field, k)
             window = bands.compensated(device.fft(pair), length, coefficients[mode])
             if self.osnr_db is not None:
-                density = osnr_noise_density(self.osnr_db, power_gain) * powers(modes)[mode]
+                density = osnr_noise_density(self.osnr_db, asked.power_gain) * powers(modes)[mode]
                 self._add_noise(device, bands, window, mode, density)
             window *= bands.matched
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
@@ -149,8 +159,8 @@ class Receiver:
             error[k], wrong[k] = self._judge(device, symbols, sent)
             for channel in sorted(c for m, c in kept if m == mode):
                 points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
-            if progress is not None:
-                progress(2 * k + 2, 2 * here)
+            if asked.progress is not None:
+                asked.progress(2 * k + 2, 2 * here)
         error[powers(modes)[mine.start : mine.stop] == 0] = np.nan
         wrong[np.isnan(error)] = np.nan
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
@@ -235,14 +245,11 @@ class _Bands:
         """Windows of two rows without the linear phase of a length of fibre: (2, channels, 2 symbols)."""
         window = spectrum[:, self.where].astype(np.complex128)
         if length and beta.any():
-            window *= self._xp.exp(1j * length * self._phase(beta))
+            b1, b2, b3, b4 = (float(b) for b in beta)
+            w = self._omega
+            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # that a metre of fibre takes away
+            window *= self._xp.exp(1j * length * phase)
         return window
-
-    def _phase(self, beta):
-        """Linear phase that a metre of fibre takes away, rad, shape (channels, 2 symbols)."""
-        b1, b2, b3, b4 = (float(b) for b in beta)
-        w = self._omega
-        return w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))
 
 
 def symbol_clock(device, window, known, method: str = "data-aided"):
