@@ -23,6 +23,7 @@ _EXPORTS = {
     "linear_array": "transducers.elements",
     "max_frequency": "check.warnings",
     "rectangle": "transducers.elements",
+    "run_kwave_file": "kwave.run_input",
     "simulate": "simulation",
     "simulate_kwave": "kwave.objects",
     "smooth": "source",

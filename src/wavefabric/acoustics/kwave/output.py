@@ -159,7 +159,7 @@ class KWaveOutput:
         if _goes_on(other, run.get("run", "")):
             raise InputError(
                 f"output: {self._partial} is the unfinished output of another run, which goes on from "
-                f"{other}; allowed: another name, to finish that run, or --force"
+                f"{other}; allowed: another name, to finish that run, or --force (force=True)"
             )
 
     def _read_run(self) -> dict[str, Any]:

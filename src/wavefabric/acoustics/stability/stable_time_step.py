@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.run_options import RunOptions
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.free_steps import FreeSteps
@@ -118,22 +118,16 @@ def stable_step(
     return verdict.max_dt, True
 
 
-def refuse_unstable(
-    problem: Problem,
-    comm: Communicator,
-    dtype: Any,
-    options: Options | None,
-    checkpoint: Path | None = None,
-    otherwise: str = "",
-    where: str = "",
-) -> None:
+def refuse_unstable(problem: Problem, options: RunOptions, where: str = "", otherwise: str = "") -> None:
     """Raise an `InputError` for a time step that is not stable; collective.
 
-    A run that goes on from a ``checkpoint`` was stable when it began. The error begins with ``where``, and
-    says what may be done ``otherwise``.
+    A run that goes on from a checkpoint was stable when it began. The error begins with ``where``, and says
+    what may be done ``otherwise``.
     """
-    goes_on = checkpoint is not None and on_first_rank(comm, checkpoint.exists)
-    verdict = stability(problem, comm=comm, dtype=dtype, options=options, trials=not goes_on)
+    comm, saved = options.ranks, options.checkpoints
+    goes_on = saved is not None and saved.resume and on_first_rank(comm, saved.path.exists)
+    how: dict[str, Any] = {"dtype": options.dtype(problem), "options": options.decomposition}
+    verdict = stability(problem, comm=comm, **how, trials=not goes_on)
     if verdict.warning:
         raise InputError(f"{where}{verdict.warning}{otherwise}; likely cause: {verdict.cause}")
 
