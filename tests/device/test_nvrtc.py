@@ -222,7 +222,7 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     forms = dict.fromkeys(cuda.ALL_FULL, form)
     if form == "uniform":
         forms |= {"staggered": "full", "tau": "full"}
-    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, forms)
+    text = cuda.prelude(shape, real, cuda.MediumKind(nonlinear, absorption, forms), passes, series, runs)
     text += behind(cuda.SOURCES[:-1], "acoustics/fused/row_passes.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
@@ -248,7 +248,7 @@ def test_passes_that_transpose_compile(shape, real, passes, firsts):
     from wavefabric.acoustics.fused import axis_passes_cuda as cuda
 
     before, last = cuda.sources(True)
-    text = cuda.prelude(shape, real, True, "power_law", passes, firsts=firsts)
+    text = cuda.prelude(shape, real, cuda.MediumKind(True, "power_law"), passes, firsts=firsts)
     cubin = nvrtc.compile_source(
         text + behind(before, "acoustics/fused/row_passes.cu"), OPTIONS, "sm_90", last
     )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from random_problems import problem
 
 from wavefabric.acoustics.fused.axis_passes_cuda import (
+    MediumKind,
     pitch,
     place_macro,
     prelude,
@@ -90,7 +91,7 @@ def test_blocks_that_a_gpu_can_launch(real):
         for nx, ny, nz in ((n, 4, 4), (4, n, n)):
             if not usable(nx, ny, nz, real):
                 continue
-            text = prelude((nz, ny, nx), real, True, "power_law")
+            text = prelude((nz, ny, nx), real, MediumKind(True, "power_law"))
             numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
             for axis, points in zip("XYZG", (nx // 2, ny, nz, nz), strict=True):
                 threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
@@ -286,12 +287,12 @@ def test_what_is_compiled_in():
     for real in REALS:
         terms = sinc_series(3.0, real)
         runs = runs_along(places(np.array(LAYERS[0])))
-        text = prelude((6, 4, 18), real, True, "stokes", "XYZ", terms, runs)
+        text = prelude((6, 4, 18), real, MediumKind(True, "stokes"), "XYZ", terms, runs)
         series = re.search(r"#define SINC_SERIES (.*)", text)
         assert series
         assert [float(term) for term in re.findall(r"\(REAL\)([^,]+)", series[1])] == terms
         assert f"#define PLACE_X(x) {place_macro(runs)}\n" in text
-    plain = prelude((6, 4, 18), np.float32, True, "stokes")
+    plain = prelude((6, 4, 18), np.float32, MediumKind(True, "stokes"))
     assert "SINC_SERIES" not in plain
     assert "#define PLACE_X(x) (-1)\n" in plain
 

@@ -9,8 +9,13 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused import axis_passes_cuda
-from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses, medium_forms
+from wavefabric.acoustics.fused.axis_passes_cuda import (
+    AxisPasses,
+    MediumKind,
+    medium_forms,
+    prelude,
+    sinc_series,
+)
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
@@ -83,11 +88,10 @@ def axis_passes(
     """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisPasses`."""
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
-    series = axis_passes_cuda.sinc_series(largest, c.dtype)
-    medium = c.nonlinear, c.problem.absorption
+    series = sinc_series(largest, c.dtype)
     forms = medium_forms(at_points(c), c.staggered)
-    compiled = axes, series, fields.shell.runs, forms, c.disperses, firsts
-    definitions = axis_passes_cuda.prelude(shape, c.dtype, *medium, *compiled)
+    medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
+    definitions = prelude(shape, c.dtype, medium, axes, series, fields.shell.runs, firsts)
     return AxisPasses(c.device, shape, c.dtype, axes, definitions, scatter)
 
 
