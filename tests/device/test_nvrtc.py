@@ -57,7 +57,7 @@ def kernels_in(source: str) -> list[str]:
 
 #: What the launcher puts before a source.
 BEFORE = {
-    "acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",),
+    "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu",),
     "exchange/peer_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
@@ -74,7 +74,7 @@ BEHIND_OTHERS = {
     "acoustics/fused/column_passes.cu",
     "acoustics/fused/passes.cu",
     "acoustics/fused/row_passes.cu",
-    "acoustics/solver/shell.cu",
+    "acoustics/solver/split_density.cu",
     "optics/propagation/kernels/linear_sweeps.cu",
     "spectral/axis_fft.cu",
     "spectral/inplace_fft.cu",
@@ -212,7 +212,7 @@ PASSES = [
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest, form):
     """The passes with what the launcher puts before them: their kernels are those that it launches."""
     from wavefabric.acoustics.fused import axis_passes_cuda as cuda
-    from wavefabric.acoustics.solver.shell import places, runs_along
+    from wavefabric.acoustics.solver.split_density import places, runs_along
 
     assert cuda.usable(*shape[::-1], real) == (passes == "XYZ")
     assert cuda.SOURCES[-1].endswith("/row_passes.cu")

@@ -27,9 +27,9 @@ from wavefabric.acoustics.fused.axis_passes_cuda import (
     twiddles,
     usable,
 )
-from wavefabric.acoustics.fused.fused_layout import axis_passes, derivatives, scaled_squares
+from wavefabric.acoustics.fused.fused_layout import axis_passes, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.shell import places, runs_along
+from wavefabric.acoustics.solver.split_density import places, runs_along
 
 REALS = [np.float32, np.float64]
 
@@ -348,7 +348,7 @@ KAPPA = [
 @pytest.mark.parametrize(("shape", "share"), KAPPA)
 def test_kappa_of_the_gradient(shape, share):
     c, passes, squares = along_z(shape, share)
-    (s0, s1), (_, _, z) = pulses(c, 2), derivatives(c, 1)
+    (s0, s1), (_, _, z) = pulses(c, 2), scaled_derivatives(c, 1)
     passes.run("z_gradient", s0, s1, *squares, z)
     check_operator(c, s0, np.ones(1))
     check_operator(c, s1, z[:, None, None])
@@ -357,7 +357,7 @@ def test_kappa_of_the_gradient(shape, share):
 @pytest.mark.parametrize(("shape", "share"), KAPPA)
 def test_kappa_of_the_divergence(shape, share):
     c, passes, squares = along_z(shape, share)
-    spectra, (x, y, z) = pulses(c, 3), derivatives(c, -1)
+    spectra, (x, y, z) = pulses(c, 3), scaled_derivatives(c, -1)
     passes.run("z_divergence", *spectra, *squares, x, y, z, 0, layers=3)
     # u_y, u_z and u_x lie in this order.
     for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x), strict=True):
@@ -368,5 +368,5 @@ def test_derivatives_carry_what_kappa_lacks(cpu):
     """i k e^{±i k Δ/2} with the 1/N of the transforms."""
     c = Coefficients(cpu, problem((10, 9, 12)), np.float64)
     for sign, plain in ((1, c.up), (-1, c.down)):
-        for found, wanted in zip(derivatives(c, sign), plain, strict=True):
+        for found, wanted in zip(scaled_derivatives(c, sign), plain, strict=True):
             np.testing.assert_allclose(found * (10 * 9 * 12), wanted, rtol=1e-15)

@@ -23,7 +23,7 @@ SOURCES = (
     "wavefabric.spectral/butterflies.cu",
     "wavefabric.spectral/axis_fft.cu",
     "wavefabric.spectral/real_rows.cu",
-    "wavefabric.acoustics.solver/shell.cu",
+    "wavefabric.acoustics.solver/split_density.cu",
     "wavefabric.acoustics.fused/passes.cu",
     "wavefabric.acoustics.fused/column_passes.cu",
     "wavefabric.acoustics.materials/medium.cu",

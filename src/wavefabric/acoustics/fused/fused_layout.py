@@ -17,8 +17,8 @@ from wavefabric.acoustics.fused.axis_passes_cuda import (
     sinc_series,
 )
 from wavefabric.acoustics.materials.find import AT_POINTS
-from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.kspace import derivatives, kappa_scale
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.exchange import Communicator
 
@@ -27,7 +27,7 @@ class FusedLayout(FieldLayout):
     """The whole grid on one GPU; base of the layouts over ranks.
 
     ``plane_passes`` are those along x and y, ``column_passes`` along z; ``up`` and
-    ``down`` are `derivatives`, ``squares`` `scaled_squares`, on the device.
+    ``down`` are `scaled_derivatives`, ``squares`` `scaled_squares`, on the device.
     """
 
     #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
@@ -44,7 +44,7 @@ class FusedLayout(FieldLayout):
     ):
         super().__init__(coefficients, fields, comm, decomposition)
         c = coefficients
-        self.up, self.down = (derivatives(c, sign) for sign in (1, -1))
+        self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_passes, self.column_passes = self._passes()
 
@@ -100,14 +100,13 @@ def at_points(coefficients: Coefficients) -> dict[str, Any]:
     return {name: getattr(coefficients, name) for name in AT_POINTS}
 
 
-def derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
+def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
     """i k e^{±i k Δ/2} of each axis on the device, with the 1/N of the transforms, which κ here lacks."""
     c = coefficients
-    factors = operators.derivatives(c.problem, sign, subdomain or c.subdomain)
+    factors = derivatives(c.problem, sign, subdomain or c.subdomain)
     return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]
 
 
 def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
     """(c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
-    problem = coefficients.problem
-    return [k2 * (problem.reference_speed * problem.dt / 2) ** 2 for k2 in coefficients.squares]
+    return [k2 * kappa_scale(coefficients.problem) ** 2 for k2 in coefficients.squares]

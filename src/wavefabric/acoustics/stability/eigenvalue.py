@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.operators import wavenumber_range
+from wavefabric.acoustics.solver.kspace import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import chunks
