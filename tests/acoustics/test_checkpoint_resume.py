@@ -17,7 +17,7 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
@@ -85,7 +85,7 @@ class Leg:
             problem or self.problem,
             recording or self.recording,
             self.sink,
-            RunOptions(
+            RunSettings(
                 device=self.place,
                 precision="single",
                 progress=progress,
@@ -107,7 +107,7 @@ def simple(place, tmp_path):
 @lru_cache
 def _whole(place, name):
     sink, (given, recording) = MemorySink(), case(name)
-    run(given, recording, sink, RunOptions(device=place, precision="single"))
+    run(given, recording, sink, RunSettings(device=place, precision="single"))
     return sink.arrays
 
 
@@ -370,7 +370,7 @@ def test_another_precision_is_refused(simple):
             simple.problem,
             simple.recording,
             Untouched(simple.path),
-            RunOptions(device=simple.place, precision="double", checkpoint=Checkpoints(simple.path)),
+            RunSettings(device=simple.place, precision="double", checkpoint=Checkpoints(simple.path)),
         )
 
 
@@ -398,7 +398,7 @@ def test_a_place_that_cannot_be_written(simple, tmp_path):
                 simple.problem,
                 simple.recording,
                 Untouched(path),
-                RunOptions(device=simple.place, checkpoint=Checkpoints(path)),
+                RunSettings(device=simple.place, checkpoint=Checkpoints(path)),
             )
     assert list(tmp_path.iterdir()) == []
 

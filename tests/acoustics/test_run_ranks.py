@@ -19,7 +19,7 @@ from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
 from wavefabric.lifecycle.checkpoint import Checkpoints
@@ -56,7 +56,10 @@ def kwave_run(comm, folder, name, options=None, **more):
     if comm.rank == 0:
         sink = KWaveOutput(folder / "out.h5", given, start=recording.start, threads=1)
     return run(
-        given.problem, recording, sink, RunOptions(precision="auto", comm=comm, decomposition=options, **more)
+        given.problem,
+        recording,
+        sink,
+        RunSettings(precision="auto", comm=comm, decomposition=options, **more),
     )
 
 
@@ -152,7 +155,7 @@ def sensor(kind, shape):
 def recorded(comm, given, recording, **more):
     """What rank 0's sink got; nothing elsewhere."""
     sink = MemorySink()
-    report = run(given, recording, sink, RunOptions(precision="double", comm=comm, **more))
+    report = run(given, recording, sink, RunSettings(precision="double", comm=comm, **more))
     assert report.steps == given.steps
     if comm.rank:
         assert sink.arrays == {}
@@ -258,7 +261,7 @@ def test_what_goes_wrong_with_the_sink_is_everybodys(comm, monkeypatch, at, kind
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 1)
     sink = Full(at) if comm.rank == 0 else None
     recording = Recording(("p_raw", "p_max_all"), points(SHAPE, 5))
-    assert everywhere(comm, kind, lambda: run(noisy(SHAPE), recording, sink, RunOptions(comm=comm))) == text
+    assert everywhere(comm, kind, lambda: run(noisy(SHAPE), recording, sink, RunSettings(comm=comm))) == text
     assert sink is None or sink.abandoned == ([] if at == "begin" else [False])
     assert "wavefabric-writer" not in [thread.name for thread in threading.enumerate()]
 
@@ -271,7 +274,7 @@ def test_bad_input_is_everybodys(comm, folder, monkeypatch):
         return everywhere(
             comm,
             InputError,
-            lambda: run(given, Recording(("p_final",)), MemorySink(), RunOptions(comm=comm, **more)),
+            lambda: run(given, Recording(("p_final",)), MemorySink(), RunSettings(comm=comm, **more)),
         )
 
     assert "problem: rank 0 has " in refusal(noisy(SHAPE, seed=comm.rank))
@@ -328,7 +331,7 @@ def test_simulate(comm, folder):
 def test_all_ranks_by_default(comm):
     """As with ``mpiexec -n 2 python script.py``."""
     sink = MemorySink()
-    report = run(problem(FLAT, steps=3), Recording(("p_final",)), sink, RunOptions(device="cpu"))
+    report = run(problem(FLAT, steps=3), Recording(("p_final",)), sink, RunSettings(device="cpu"))
     assert report.ranks == comm.size
     assert (sink.arrays == {}) == (comm.rank > 0)
 

@@ -13,7 +13,7 @@ from wavefabric.acoustics.problem import Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
@@ -38,7 +38,7 @@ RECORDING = Recording(tuple(QUANTITIES), points(SHAPE, 11), 3)
 def left_alone(comm, recording, options=None):
     """Arrays of a run that nothing stops, on rank 0."""
     sink = MemorySink()
-    run(losses_and_sources(), recording, sink, RunOptions(comm=comm, decomposition=options))
+    run(losses_and_sources(), recording, sink, RunSettings(comm=comm, decomposition=options))
     return sink.arrays
 
 
@@ -61,7 +61,7 @@ class RanksLeg:
             self.given,
             self.recording,
             self.sink,
-            RunOptions(
+            RunSettings(
                 comm=self.comm,
                 decomposition=self.options,
                 progress=progress,
@@ -166,7 +166,7 @@ def test_only_the_layout_that_was_saved(comm, tmp_path):
                 leg.given,
                 leg.recording,
                 MemorySink(),
-                RunOptions(
+                RunSettings(
                     checkpoint=Checkpoints(leg.path), **{"comm": comm, "decomposition": leg.options, **more}
                 ),
             )

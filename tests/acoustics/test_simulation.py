@@ -11,7 +11,7 @@ import pytest
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, SeriesFiles
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint import Checkpoints
 from wavefabric.results.file import read_result
@@ -204,7 +204,7 @@ def test_a_checkpointed_run_goes_on(tmp_path):
     problem, recording = to_problem(*small())
     sink = SeriesFiles(path)
     report = run(
-        problem, recording, sink, RunOptions(checkpoint=Checkpoints(path, every=8, stop=True), **CPU)
+        problem, recording, sink, RunSettings(checkpoint=Checkpoints(path, every=8, stop=True), **CPU)
     )
     assert report.steps < report.total_steps
     assert len(list(tmp_path.glob("run.ckpt.*.series.partial"))) == 3

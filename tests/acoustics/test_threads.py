@@ -7,7 +7,7 @@ from wavefabric.acoustics import Grid, Medium, Source, simulate, threads
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.device import cpu
 
@@ -34,8 +34,8 @@ def eight(monkeypatch):
 )
 def test_small_grids_take_one_thread(eight, shape, wanted):
     assert threads.default_threads(shape) == wanted
-    assert RunOptions(device="cpu").with_ranks(shape).ranks.device.threads == wanted
-    assert RunOptions(device="cpu", threads=3).with_ranks(shape).ranks.device.threads == 3
+    assert RunSettings(device="cpu").with_ranks(shape).ranks.device.threads == wanted
+    assert RunSettings(device="cpu", threads=3).with_ranks(shape).ranks.device.threads == 3
 
 
 def test_it_reaches_a_run_and_a_request_wins(eight, monkeypatch):
@@ -53,5 +53,5 @@ def test_it_reaches_a_run_and_a_request_wins(eight, monkeypatch):
     simulate(*parts, **options)
     simulate(*parts, **options, threads=2)
     problem, _ = to_problem(*parts, None, 2e-8, 1)
-    run(problem, Recording(("p_final",)), MemorySink(), RunOptions(device="cpu"))
+    run(problem, Recording(("p_final",)), MemorySink(), RunSettings(device="cpu"))
     assert taken == [1, 2, 1]

@@ -16,7 +16,7 @@ from wavefabric.acoustics.digest import identity
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.alternation import Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
@@ -41,7 +41,7 @@ def run(
     problem: Problem,
     recording: Recording,
     sink: Sink | None,
-    options: RunOptions | None = None,
+    options: RunSettings | None = None,
     loading_seconds: float = 0.0,
 ) -> Report:
     """Simulate. Collective where several ranks were started.
@@ -52,7 +52,7 @@ def run(
         Of the whole grid, the same on all ranks.
     sink : Sink or None
         Takes what is recorded, on rank 0; not used on other ranks.
-    options : RunOptions, optional
+    options : RunSettings, optional
         Of which ``check_stability`` is not looked at.
     loading_seconds : float
         Time that reading the input took, for the report.
@@ -74,14 +74,14 @@ def run(
         After Ctrl-C or SIGTERM, once a checkpoint was saved, if there is one to be.
     """
     begun = time.perf_counter()
-    options = (options or RunOptions()).with_ranks(problem.shape)
+    options = (options or RunSettings()).with_ranks(problem.shape)
     return _Run(problem, recording, options).run(sink, begun, loading_seconds)
 
 
 class _Run:
     """One run, from its checks to its report."""
 
-    def __init__(self, problem: Problem, recording: Recording, options: RunOptions):
+    def __init__(self, problem: Problem, recording: Recording, options: RunSettings):
         comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype(problem)
         self._problem, self._recording, self._dtype = problem, recording, dtype
         self._comm, self._device = comm, comm.device

@@ -20,7 +20,7 @@ from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
@@ -33,7 +33,7 @@ WITHOUT_SENSOR = ("p_max_all", "p_final")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultOptions(RunOptions):
+class ResultSettings(RunSettings):
     """How a problem is run whose results are returned, and written to ``output`` if that is given."""
 
     output: str | Path | None = None
@@ -49,7 +49,7 @@ class ResultOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulateOptions(ResultOptions):
+class SimulateSettings(ResultSettings):
     """The keywords of `simulate`."""
 
     record: str | Sequence[str] | None = None
@@ -102,7 +102,7 @@ def simulate(
     output : path, optional
         Result file to write; looked at before the run. ``force=True`` replaces one that is there.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition
-        As in `RunOptions`. Time series are kept in files beside the checkpoint until the run is complete.
+        As in `RunSettings`. Time series are kept in files beside the checkpoint until the run is complete.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def simulate(
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
-    how = SimulateOptions(**options)
+    how = SimulateSettings(**options)
     # First: what goes wrong on one rank alone then ends the others too.
     how = how.with_ranks(getattr(grid, "total_shape", None))
     dt, steps = how.dt, how.steps
@@ -146,7 +146,7 @@ def solve(
     problem: Problem,
     recording: Recording,
     grid: Grid,
-    options: ResultOptions,
+    options: ResultSettings,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
 ) -> Results:
     """Check, run, and return and write results: the last part of `simulate`.
@@ -182,7 +182,7 @@ class Wording(NamedTuple):
     shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it"
 
 
-def check_run(problem: Problem, options: RunOptions, wording: Wording) -> None:
+def check_run(problem: Problem, options: RunSettings, wording: Wording) -> None:
     """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective."""
     if options.check_stability:
         refuse_unstable(problem, options, wording.where, wording.stable)

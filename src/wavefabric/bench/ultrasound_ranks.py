@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
-from wavefabric.acoustics.run_options import PRECISIONS
+from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, check_range, check_words

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.run_options import PRECISIONS
+from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
 from wavefabric.bench.common import Triple, calls, check_range, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere

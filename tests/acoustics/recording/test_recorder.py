@@ -14,7 +14,7 @@ from wavefabric.acoustics.recording.intensity import WEIGHTS
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.device import get_device
 
 SHAPES = [(14, 12, 9), (15, 13, 1)]
@@ -58,7 +58,7 @@ def record(place, shape, quantities, where=None, start=0, sink=None, precision="
         given(shape),
         Recording(tuple(quantities), where, start),
         sink,
-        RunOptions(device=place, precision=precision),
+        RunSettings(device=place, precision=precision),
     )
     return sink.arrays
 

@@ -17,7 +17,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import components, quantity_of, vector_of
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor, record_names
-from wavefabric.acoustics.simulation import ResultOptions, solve, to_problem
+from wavefabric.acoustics.simulation import ResultSettings, solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
 from wavefabric.errors import InputError
 
@@ -121,7 +121,7 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
         were periodic.
     """
     own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
-    how = ResultOptions(**options)
+    how = ResultSettings(**options)
     grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
     return solve(problem, recording, grid, how, adapt)
 

@@ -15,7 +15,7 @@ from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.run import run
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import recorded_quantities
 from wavefabric.acoustics.simulation import Wording, check_run
 from wavefabric.device import get_device
@@ -25,7 +25,7 @@ from wavefabric.lifecycle.agreement import on_all_ranks
 
 
 @dataclass(frozen=True, kw_only=True)
-class KWaveFileOptions(RunOptions):
+class KWaveFileSettings(RunSettings):
     """The keywords of `run_kwave_file`.
 
     ``names`` are what errors call ``start``, ``check_stability=False`` and ``u_non_staggered``, where that is
@@ -73,7 +73,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     copy_sensor_mask, force : bool
         Copy the sensor mask into the output; replace an output that is there.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition
-        As in `RunOptions`, but ``precision`` is ``"auto"`` by default. The output holds float32 in any case.
+        As in `RunSettings`, but ``precision`` is ``"auto"`` by default. The output holds float32 in any case.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
         As `simulate`.
     """
     begun = time.perf_counter()
-    how = KWaveFileOptions(**options)
+    how = KWaveFileSettings(**options)
     device: Any = None
     if how.comm is None and environment.ranks() == 1:
         device = get_device(how.device, how.threads) if isinstance(how.device, str) else how.device
@@ -114,7 +114,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     return run(given.problem, recording, sink, how, time.perf_counter() - begun)
 
 
-def _recording(given: KWaveInput, options: KWaveFileOptions) -> Recording:
+def _recording(given: KWaveInput, options: KWaveFileSettings) -> Recording:
     record = options.record
     if record is None:
         record = (*(() if given.sensor is None else ("p", "p_max")), "p_max_all", "p_final")
@@ -129,7 +129,7 @@ def _recording(given: KWaveInput, options: KWaveFileOptions) -> Recording:
     return recording
 
 
-def _sink(output: str | Path, given: KWaveInput, options: KWaveFileOptions) -> KWaveOutput:
+def _sink(output: str | Path, given: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
     checkpoints = options.checkpoints
     return KWaveOutput(
         Path(output),

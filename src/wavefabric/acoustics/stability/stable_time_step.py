@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.run_options import RunOptions
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.free_steps import FreeSteps
@@ -118,7 +118,7 @@ def stable_step(
     return verdict.max_dt, True
 
 
-def refuse_unstable(problem: Problem, options: RunOptions, where: str = "", otherwise: str = "") -> None:
+def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", otherwise: str = "") -> None:
     """Raise an `InputError` for a time step that is not stable; collective.
 
     A run that goes on from a checkpoint was stable when it began. The error begins with ``where``, and says

@@ -27,7 +27,7 @@ SMALL = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunSettings:
     """How a problem is run.
 
     Parameters
