@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Source, simulate, threads
+from wavefabric.acoustics import Grid, Medium, Source, run_settings, simulate
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
@@ -15,7 +15,7 @@ from wavefabric.device import cpu
 @pytest.fixture
 def eight(monkeypatch):
     """A machine of eight hardware threads."""
-    for module in (threads, cpu):
+    for module in (run_settings, cpu):
         monkeypatch.setattr(module, "usable_threads", lambda: 8)
 
 
@@ -33,7 +33,7 @@ def eight(monkeypatch):
     ],
 )
 def test_small_grids_take_one_thread(eight, shape, wanted):
-    assert threads.default_threads(shape) == wanted
+    assert run_settings.default_threads(shape) == wanted
     assert RunSettings(device="cpu").with_ranks(shape).ranks.device.threads == wanted
     assert RunSettings(device="cpu", threads=3).with_ranks(shape).ranks.device.threads == 3
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 import time
+import zlib
 from contextlib import ExitStack
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.decomposition.decompose import decompose
-from wavefabric.acoustics.digest import identity
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
@@ -87,7 +89,7 @@ class _Run:
         self._comm, self._device = comm, comm.device
         self._progress = Progress() if options.progress is None or comm.rank else options.progress
         self._report = Report(total_steps=problem.steps, device=self._device.name)
-        digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
+        digest = _identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
         shared = {"problem": digest, "options": repr((dtype.str, options.decomposition, checkpoints))}
         check_agreement(comm.control, shared)
         self._decomposition = decompose(problem.shape, comm.size, options.decomposition)
@@ -315,3 +317,27 @@ class _Run:
         report.seconds = control.bcast(self._all_seconds())
         report.transforms_per_step = self._stages.transforms / max(1, self._done - self._first)
         report.peak_bytes = control.max(peak_memory())
+
+
+def _identity(*parts: Any) -> str:
+    """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
+    digest = hashlib.sha256()
+    for part in parts:
+        _update_digest(digest, part)
+    return digest.hexdigest()
+
+
+def _update_digest(digest, value) -> None:
+    """Arrays count by their CRC, which is enough against mistakes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            digest.update(field.name.encode())
+            _update_digest(digest, getattr(value, field.name))
+    elif isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value)
+        digest.update(f"{data.dtype}{data.shape}{zlib.crc32(data.view(np.uint8).reshape(-1).data)}".encode())
+    elif isinstance(value, tuple):
+        for part in value:
+            _update_digest(digest, part)
+    else:
+        digest.update(repr(value).encode())

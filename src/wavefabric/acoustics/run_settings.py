@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,17 +14,22 @@ import numpy as np
 from wavefabric.acoustics.arguments import check_choice, is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.exchange import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint import Checkpoints
+from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress import Progress
 
 PRECISIONS = {"single": np.float32, "double": np.float64}
 #: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
 #: out of sight even where a field has decayed to a hundredth of what it was.
 SMALL = 1 << 18
+#: Grid points for each thread. In 3-D a step has few parallel regions, and two threads gain from some 24³
+#: points on where nothing else runs; in 2-D it has many short ones (FFTW's and Numba's in turn), and two
+#: threads were slower than one up to 1024². On a busy machine a thread that waits for another costs far more
+#: than it can gain on a small grid.
+POINTS_2D, POINTS_3D = 1 << 20, 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +142,9 @@ def _world(device: Any, threads: int | None) -> Communicator:
     elif device == "cpu":
         device = get_device("cpu", threads or environment.threads() or 1)
     return world(device=device)
+
+
+def default_threads(shape: tuple[int, int, int]) -> int:
+    """One CPU thread for each `POINTS_2D` or `POINTS_3D` points of (Nx, Ny, Nz), at most all usable ones."""
+    points_each = POINTS_2D if shape[2] == 1 else POINTS_3D
+    return max(1, min(usable_threads(), math.prod(shape) // points_each))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.axis_passes_cuda import (
     AxisPasses,
@@ -20,7 +19,6 @@ from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.kspace import derivatives, kappa_scale
 from wavefabric.acoustics.solver.layout import FieldLayout
-from wavefabric.exchange import Communicator
 
 
 class FusedLayout(FieldLayout):
@@ -35,15 +33,8 @@ class FusedLayout(FieldLayout):
     #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, ρ or None, and flags of the rows sent.
     exchanged: tuple | None = None
 
-    def __init__(
-        self,
-        coefficients: Coefficients,
-        fields: Fields,
-        comm: Communicator | None = None,
-        decomposition: Decomposition | None = None,
-    ):
-        super().__init__(coefficients, fields, comm, decomposition)
-        c = coefficients
+    def _prepare(self) -> None:
+        c = self.coefficients
         self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_passes, self.column_passes = self._passes()

@@ -26,7 +26,7 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
-from wavefabric.acoustics.threads import default_threads
+from wavefabric.acoustics.run_settings import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder, write_text
 from wavefabric.results.checkpoint_file import read_state

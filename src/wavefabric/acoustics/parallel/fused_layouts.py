@@ -14,7 +14,6 @@ from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_passes, sc
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.absorption import disperses
-from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.kspace import unstaggering
 from wavefabric.exchange import Communicator
 from wavefabric.exchange.peer_regions import region_exchange
@@ -28,11 +27,9 @@ class FusedGlobalLayout(FusedLayout):
     work on its neighbours.
     """
 
-    def __init__(
-        self, coefficients: Coefficients, fields: Fields, comm: Communicator, decomposition: Decomposition
-    ):
-        super().__init__(coefficients, fields, comm, decomposition)
-        c, (nx, ny, _) = coefficients, decomposition.shape
+    def _prepare(self) -> None:
+        super()._prepare()
+        c, (nx, ny, _) = self.coefficients, self._ranks()[1].shape
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
         self.unstagger_y = c.device.asarray(unstaggering(c.problem, whole)[1], c.complex)

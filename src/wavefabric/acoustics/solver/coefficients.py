@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials
+from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials, medium_values
 from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.absorption import absorption_factors, disperses, eta_factor
@@ -76,9 +77,8 @@ class Coefficients:
         """
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
         materials = materials or Materials()
-        medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
-        medium |= dict(zip(STAGGERED, problem.density_staggered, strict=False))
-        arrays = [name for name, value in medium.items() if not (shared or _uniform(value))]
+        medium = medium_values(problem)
+        arrays = [name for name in medium if not (shared or name == "alpha" or _uniform(medium[name]))]
         if problem.absorption != "none" and not _uniform_absorption(problem):
             arrays.append("tau")
         fields = sum(name not in materials for name in arrays)
@@ -95,11 +95,13 @@ class Coefficients:
     def _set_medium(self, materials: Materials) -> None:
         problem = self.problem
         held = indexed_parameters(self.device, problem, materials, self.dtype, self._fill_tau)
-        given = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
-        given |= dict(zip(STAGGERED, problem.density_staggered, strict=False))
-        medium = {name: held[name] if name in held else self._parameter(given[name]) for name in given}
-        self.speed, self.density, self.ratio = (medium[name] for name in ("speed", "density", "ratio"))
-        self.staggered = [medium[name] for name in STAGGERED[: problem.dimensions]]
+        values = medium_values(problem)
+
+        def parameter(name: str) -> Any:
+            return held[name] if name in held else self._parameter(values[name])
+
+        self.speed, self.density, self.ratio = map(parameter, ("speed", "density", "ratio"))
+        self.staggered = [parameter(name) for name in STAGGERED[: problem.dimensions]]
         self.eta_factor = self.dtype.type(eta_factor(problem))
         self.tau = held.get("tau")
         if self.tau is None:

@@ -31,9 +31,13 @@ class FieldLayout:
         self._connect()
         #: A half spectrum for each dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
+        self._prepare()
 
     def _connect(self) -> None:
         """Make ready what carries fields and spectra to other ranks."""
+
+    def _prepare(self) -> None:
+        """Make ready what works on the spectra."""
 
     @classmethod
     def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:

@@ -11,12 +11,11 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.run_settings import RunSettings, default_threads
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.free_steps import FreeSteps
 from wavefabric.acoustics.stability.trial import growth
-from wavefabric.acoustics.threads import default_threads
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
