@@ -87,7 +87,6 @@ class KWaveOutput:
         self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
-        """Write rows of a time series."""
         rows, items = slice(first, first + len(block)), self._items[name]
         if not isinstance(self.input.sensor, Cuboids):
             items[0][0, rows] = block
@@ -96,7 +95,6 @@ class KWaveOutput:
             item[rows] = part
 
     def flush(self) -> None:
-        """Put all rows so far on the disk."""
         self._sync()
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
@@ -126,7 +124,6 @@ class KWaveOutput:
         self.finished = True
 
     def abandon(self, keep: bool) -> None:
-        """Close the file; remove it if no checkpoint refers to it."""
         # One that never began leaves alone what belongs to an earlier leg.
         if not self._begun:
             return

@@ -44,7 +44,7 @@ class LargestEigenvalue:
         T = Δt² c₀² (1 + 2|τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G
 
     is above 4. A power law of an uneven medium makes B unsymmetric. Where T has a real eigenvalue above 4
-    there is a z < −1 in that case too; other growth is possible at any time step (see `trial`).
+    there is a z < −1 in that case too; other growth is possible at any time step (see `growth`).
 
     T p is found from steps of the run's own stages: one from (p, u = 0, ρ = 0) leaves
     p₁ = −Δt² c₀² (1 + |τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G p, one more from (0, 0, ρ) leaves p₂, the same without

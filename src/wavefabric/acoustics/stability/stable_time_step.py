@@ -14,8 +14,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings, default_threads
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
-from wavefabric.acoustics.stability.free_steps import FreeSteps
-from wavefabric.acoustics.stability.trial import growth
+from wavefabric.acoustics.stability.free_steps import FreeSteps, growth
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
@@ -69,7 +68,7 @@ def stability(
     the bound asks for too short a step, many times too short where densities are a thousand times apart. So
     beyond it the largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's
     own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any
-    time step: where there is one or the other, noise must not grow in some steps besides (`trial.growth`).
+    time step: where there is one or the other, noise must not grow in some steps besides (`free_steps.growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
