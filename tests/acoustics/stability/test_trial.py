@@ -12,9 +12,8 @@ from papers.ultrasound.step_matrix import spectral_radius, step_matrix
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.eigenvalue import LargestEigenvalue
-from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
+from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise, growth
 from wavefabric.acoustics.stability.stable_time_step import proved_limit, refuse_unstable, stability
-from wavefabric.acoustics.stability.trial import growth
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo

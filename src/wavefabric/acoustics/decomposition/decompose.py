@@ -274,11 +274,8 @@ def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
     """The grid of least halo on any rank; where equal, the one with most blocks along z, then y."""
-    fitting = [
-        grid
-        for grid in block_grids(ranks)
-        if not any(map(_too_short, shape, grid, _MULTIPLES, (overlap,) * 3))
-    ]
+    grids, overlaps = block_grids(ranks), (overlap,) * 3
+    fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
         given = "x".join(map(str, shape))
         raise InputError(

@@ -42,12 +42,8 @@ class FusedCpuStages(Stages):
         self._rows = device.zeros((threads, 3, batch, nx), c.dtype)
         self._row = device.zeros((threads, 2, nx), c.dtype)
         self._medium = MediumArrays(c.speed, c.density, c.ratio, c.tau, c.eta_factor)
-        pattern, values, first = (
-            np.zeros((0, 0, 0), c.dtype),
-            np.zeros(0, c.dtype),
-            np.zeros(nz + 1, np.int64),
-        )
-        self._no_source = StepSource(pattern, c.dtype.type(1), first, first[:0], values, False)
+        pattern, none, first = np.zeros((0, 0, 0), c.dtype), np.zeros(0, c.dtype), np.zeros(nz + 1, np.int64)
+        self._no_source = StepSource(pattern, c.dtype.type(1), first, first[:0], none, False)
         self._points: dict[int, tuple] = {}
         _ = c.kappa  # before the first step
 

@@ -57,11 +57,8 @@ class FreeSteps:
 
     def stages(self, dt: float) -> Stages:
         """Stages for a time step, s."""
-        problem, ranks = (
-            replace(self.problem, dt=dt),
-            {"comm": self.comm, "decomposition": self._decomposition},
-        )
-        return make_stages(self.comm.device, problem, self.dtype, **ranks)
+        problem, ranks = replace(self.problem, dt=dt), (self.comm, self._decomposition)
+        return make_stages(self.comm.device, problem, self.dtype, False, *ranks)
 
     def sum(self, value: float) -> float:
         """Over all ranks, in their order."""

@@ -68,7 +68,7 @@ def stability(
     the bound asks for too short a step, many times too short where densities are a thousand times apart. So
     beyond it the largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's
     own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any
-    time step: where there is one or the other, noise must not grow in some steps besides (`free_steps.growth`).
+    time step: where there is one or the other, noise must not grow in some steps besides (`growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
