@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def solve(
     writer = None
     if output is not None:
         writer = on_first_rank(comm, lambda: ResultWriter(output, options.force))
-    check_run(problem, options, Wording())
+    check_run(problem, options)
     with locked_by_first_rank(comm, output, "output"):
         # Its arrays are those of rank 0 alone.
         sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
@@ -173,19 +173,21 @@ def solve(
         return results
 
 
-class Wording(NamedTuple):
-    """How a run is refused or warned of: what a line begins with, and what the user calls things."""
+def check_run(
+    problem: Problem,
+    settings: RunSettings,
+    names: Mapping[str, str] | None = None,
+    where: str = "",
+    stable: str = ", or check_stability=False",
+    shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it",
+) -> None:
+    """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
 
-    where: str = ""
-    stable: str = ", or check_stability=False"  # what else there is to do about an unstable time step
-    names: Mapping[str, str] | None = None  # other than `PYTHON_NAMES`
-    shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it"
-
-
-def check_run(problem: Problem, options: RunSettings, wording: Wording) -> None:
-    """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective."""
-    if options.check_stability:
-        refuse_unstable(problem, options, wording.where, wording.stable)
-    if options.ranks.rank == 0:
-        for line in problem_warnings(problem, wording.names, wording.shift):
+    ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
+    ``stable`` and ``shift`` say what else there is to do about the step, and about a shifted phase speed.
+    """
+    if settings.check_stability:
+        refuse_unstable(problem, settings, where, stable)
+    if settings.ranks.rank == 0:
+        for line in problem_warnings(problem, names, shift):
             warnings.warn(line, stacklevel=4)

@@ -104,13 +104,9 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
         # Plane by plane: a field may be bigger than what is left of the memory.
         peak = max(float(plane.max()) for plane in field)
         grid = [int(n) for n in field.shape[::-1]]
-    return {
-        "output": str(output),
-        "device": report.device,
-        "ranks": report.ranks,
-        "transport": report.transport,
-        "decomposition": report.decomposition,
-        "notes": report.notes,
+    facts = {"output": str(output)}
+    facts |= {key: getattr(report, key) for key in ("device", "ranks", "transport", "decomposition", "notes")}
+    return facts | {
         "grid": grid if grid[2] > 1 else grid[:2],
         "steps": report.total_steps,
         "ms_per_step": 1e3 * report.seconds["simulation"] / report.total_steps,

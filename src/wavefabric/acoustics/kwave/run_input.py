@@ -17,7 +17,7 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import recorded_quantities
-from wavefabric.acoustics.simulation import Wording, check_run
+from wavefabric.acoustics.simulation import check_run
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import environment
@@ -108,8 +108,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, given, how))
     otherwise = how.names.get("check_stability=False", "check_stability=False")
     names = {**dataset_names(given.path), "alpha_power": f"{given.path}: alpha_power"}
-    wording = Wording(f"{given.path}: ", otherwise and f", or {otherwise}", names, shift="")
-    check_run(given.problem, how, wording)
+    check_run(given.problem, how, names, f"{given.path}: ", otherwise and f", or {otherwise}", shift="")
     how.started(given)
     return run(given.problem, recording, sink, how, time.perf_counter() - begun)
 
