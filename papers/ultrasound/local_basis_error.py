@@ -26,7 +26,7 @@ from wavefabric.cli.bench.app import parse_blocks, parse_media, parse_overlaps, 
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import status_line
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import GREY

@@ -19,7 +19,8 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.run import run as simulate
+from wavefabric.acoustics.run import run as run_problem
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.acoustics.source import Source
@@ -133,7 +134,7 @@ def _case(rng: np.random.Generator, comm: Communicator, steps: int, points: int)
         return {**case, "kind": "refused", **_refused(problem, verdict)}
     sink = MemorySink()
     try:
-        simulate(problem, recording, sink, comm=comm, precision="double")
+        run_problem(problem, recording, sink, RunSettings(comm=comm, precision="double"))
     except FieldLost:
         steady = not case["nonlinear"] and spectral_radius(problem, problem.dt) <= 1 + _GROWS
         return {**case, "kind": "stopped", "steady": steady}

@@ -16,11 +16,14 @@ from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
-from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint import file as files
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.system.progress import Progress as NoProgress
 
 STEPS = 23
 SHAPE, FLAT = (14, 12, 9), (15, 13, 1)
@@ -79,9 +82,16 @@ class Leg:
     def run(self, sink=None, progress=None, problem=None, recording=None, **plan):
         self.sink = sink or SeriesFiles(self.path)
         return run(
-            problem or self.problem, recording or self.recording, self.sink, device=self.place,
-            precision="single", progress=progress, checkpoints=Checkpoints(self.path, **plan),
-        )  # fmt: skip
+            problem or self.problem,
+            recording or self.recording,
+            self.sink,
+            RunSettings(
+                device=self.place,
+                precision="single",
+                progress=progress,
+                checkpoint=Checkpoints(self.path, **plan),
+            ),
+        )
 
 
 @pytest.fixture(params=CASES)
@@ -97,7 +107,7 @@ def simple(place, tmp_path):
 @lru_cache
 def _whole(place, name):
     sink, (given, recording) = MemorySink(), case(name)
-    run(given, recording, sink, device=place, precision="single")
+    run(given, recording, sink, RunSettings(device=place, precision="single"))
     return sink.arrays
 
 
@@ -116,7 +126,7 @@ def check(leg, wanted):
     assert list(leg.path.parent.iterdir()) == []
 
 
-class Progress:
+class Progress(NoProgress):
     """Calls something after a step."""
 
     def __init__(self, step, action):
@@ -357,9 +367,11 @@ def test_another_precision_is_refused(simple):
     simple.run(every=9, stop=True)
     with pytest.raises(InputError, match="another run"):
         run(
-            simple.problem, simple.recording, Untouched(simple.path), device=simple.place, precision="double",
-            checkpoints=Checkpoints(simple.path),
-        )  # fmt: skip
+            simple.problem,
+            simple.recording,
+            Untouched(simple.path),
+            RunSettings(device=simple.place, precision="double", checkpoint=Checkpoints(simple.path)),
+        )
 
 
 @pytest.mark.parametrize("place_of_damage", [0, 30, 0.5, -3])
@@ -383,9 +395,11 @@ def test_a_place_that_cannot_be_written(simple, tmp_path):
     for path in (tmp_path, tmp_path / "none" / "run.checkpoint"):
         with pytest.raises(InputError, match=r"checkpoint: .* (cannot be written|is a folder)"):
             run(
-                simple.problem, simple.recording, Untouched(path), device=simple.place,
-                checkpoints=Checkpoints(path),
-            )  # fmt: skip
+                simple.problem,
+                simple.recording,
+                Untouched(path),
+                RunSettings(device=simple.place, checkpoint=Checkpoints(path)),
+            )
     assert list(tmp_path.iterdir()) == []
 
 

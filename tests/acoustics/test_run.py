@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem
 
-from wavefabric.acoustics import choose_stages
-from wavefabric.acoustics import run as runs
+from wavefabric.acoustics import choose_stages, run_settings
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError, LateRank
 from wavefabric.exchange import Communicator, solo
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.system.progress import Progress as NoProgress
 
 SHAPE = (14, 12, 9)
 SENSOR = points(SHAPE, 5)
@@ -47,7 +49,7 @@ class Watched(MemorySink):
         self.calls.append(f"abandon {keep}")
 
 
-class Progress:
+class Progress(NoProgress):
     """Keeps what it is told; calls ``at[step]`` when there."""
 
     def __init__(self, at=None):
@@ -72,8 +74,7 @@ def test_report(place):
         problem(SHAPE),
         Recording(("p_raw",), SENSOR),
         sink,
-        device=place,
-        progress=progress,
+        RunSettings(device=place, progress=progress),
         loading_seconds=2.5,
     )
     assert sink.calls == ["begin", "finish"]
@@ -98,7 +99,12 @@ def test_precisions(place):
     found = {}
     for precision, dtype in (("single", np.float32), ("double", np.float64)):
         sink = MemorySink()
-        run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, device=place, precision=precision)
+        run(
+            problem(SHAPE),
+            Recording(("p_raw",), SENSOR),
+            sink,
+            RunSettings(device=place, precision=precision),
+        )
         assert sink.arrays["p"].dtype == dtype
         found[precision] = sink.arrays["p"]
     error = abs(found["single"] - found["double"]).max() / abs(found["double"]).max()
@@ -108,12 +114,12 @@ def test_precisions(place):
 def test_bad_arguments(cpu):
     sink = Watched()
     for more, match in [
-        (dict(precision="half"), "precision: 'half' given; allowed: auto, single, double"),
+        (dict(precision="half"), 'precision: "half"; allowed: single, double, auto'),
         (dict(device="tpu"), "device"),
         (dict(device="cpu", threads=0), "threads"),
     ]:
         with pytest.raises(InputError, match=match) as caught:
-            run(problem(SHAPE), Recording(("p_final",)), sink, **{"device": cpu, **more})
+            run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(**{"device": cpu, **more}))
         assert "\n" not in str(caught.value)
     assert sink.calls == []
 
@@ -125,7 +131,7 @@ def test_too_little_memory(place, monkeypatch):
     monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_: 5 << 30)
     monkeypatch.setattr(choose_stages, "make_stages", None)
     with pytest.raises(InputError, match=r"memory: .* needs 5\.00 GiB on .*2\.00 of 3\.00 GiB are free"):
-        run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))
     assert sink.calls == []
 
 
@@ -133,10 +139,10 @@ def test_memory_that_just_suffices(place, monkeypatch):
     given, recording = problem(SHAPE), Recording(("p_final",))
     need = choose_stages.needed_bytes(given, recording, np.float32, place)
     monkeypatch.setattr(place, "memory", lambda: (need, 1 << 40))
-    run(given, recording, MemorySink(), device=place)
+    run(given, recording, MemorySink(), RunSettings(device=place))
     monkeypatch.setattr(place, "memory", lambda: (need - 1, 1 << 40))
     with pytest.raises(InputError, match="memory"):
-        run(given, recording, MemorySink(), device=place)
+        run(given, recording, MemorySink(), RunSettings(device=place))
 
 
 @pytest.fixture
@@ -153,7 +159,9 @@ def unstable(steps):
 def test_a_lost_field(place, steps, tmp_path):
     sink, progress = Watched(), Progress()
     with pytest.raises(FieldLost, match=rf"not finite after time step \d+ of {steps}: .*time step") as caught:
-        run(unstable(steps), Recording(("p_raw",), SENSOR), sink, device=place, progress=progress)
+        run(
+            unstable(steps), Recording(("p_raw",), SENSOR), sink, RunSettings(device=place, progress=progress)
+        )
     assert "\n" not in str(caught.value)
     assert sink.calls == ["begin", "abandon False"]
     assert progress.finished == 1
@@ -170,7 +178,7 @@ def test_a_rank_that_did_not_come_is_named_before_a_lost_field(cpu_comm, monkeyp
 
     monkeypatch.setattr(cpu_comm, "check", late)
     with pytest.raises(LateRank):
-        run(unstable(60), Recording(("p_raw",), SENSOR), MemorySink(), comm=cpu_comm)
+        run(unstable(60), Recording(("p_raw",), SENSOR), MemorySink(), RunSettings(comm=cpu_comm))
 
 
 def test_a_lost_field_in_the_last_step(place):
@@ -178,7 +186,7 @@ def test_a_lost_field_in_the_last_step(place):
     given = problem(SHAPE, steps=7, initial=0, pressure_source=pressure_source(SHAPE, "dirichlet", steps=7))
     given.pressure_source.signal[-1] = np.nan
     with pytest.raises(FieldLost, match="after time step 7 of 7"):
-        run(given, Recording(("p_final",)), MemorySink(), device=place)
+        run(given, Recording(("p_final",)), MemorySink(), RunSettings(device=place))
 
 
 def test_a_lost_field_keeps_an_earlier_checkpoint(place, tmp_path):
@@ -188,8 +196,7 @@ def test_a_lost_field_keeps_an_earlier_checkpoint(place, tmp_path):
             unstable(500),
             Recording(("p_raw",), SENSOR),
             sink,
-            device=place,
-            checkpoints=Checkpoints(path, every=1),
+            RunSettings(device=place, checkpoint=Checkpoints(path, every=1)),
         )
     assert path.exists()
     assert sink.calls == ["begin", "abandon True"]
@@ -203,7 +210,7 @@ def test_ctrl_c_without_checkpoints(place):
     sink, before = Watched(), signal.getsignal(signal.SIGINT)
     progress = Progress({4: press})
     with pytest.raises(KeyboardInterrupt):
-        run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, device=place, progress=progress)
+        run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, RunSettings(device=place, progress=progress))
     assert sink.calls == ["begin", "abandon False"]
     assert progress.told[-1][0] == 4
     assert progress.finished == 1
@@ -219,7 +226,7 @@ def test_one_ctrl_c_while_results_are_written_does_no_harm(place):
             super().finish(arrays, report)
 
     sink = Pressed()
-    assert run(problem(SHAPE), Recording(("p_final",)), sink, device=place).steps == 12
+    assert run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place)).steps == 12
     assert sink.calls == ["begin", "finish"]
 
 
@@ -230,7 +237,7 @@ def test_an_error_while_results_are_written(place):
 
     sink = Broken()
     with pytest.raises(OSError, match="disk full"):
-        run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))
     assert sink.calls == ["begin", "abandon False"]
 
 
@@ -241,7 +248,7 @@ def test_a_rank_that_came_too_late_to_the_last_exchange(place, monkeypatch):
     monkeypatch.setattr(Communicator, "check", late)
     sink = Watched()
     with pytest.raises(RuntimeError, match="rank 1 did not come"):
-        run(problem(SHAPE), Recording(("p_final",)), sink, device=place)
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))
     assert sink.calls == ["begin", "abandon False"]
 
 
@@ -250,7 +257,7 @@ def test_two_runs_give_the_same_bits(place):
     found = []
     for _ in range(2):
         sink = MemorySink()
-        run(problem(SHAPE), Recording(quantities, SENSOR), sink, device=place)
+        run(problem(SHAPE), Recording(quantities, SENSOR), sink, RunSettings(device=place))
         found.append({name: array.tobytes() for name, array in sink.arrays.items()})
     assert found[0] == found[1]
 
@@ -258,7 +265,7 @@ def test_two_runs_give_the_same_bits(place):
 def test_automatic_precision(place, monkeypatch):
     """Small grids run in double precision where it costs little: on a CPU."""
     for small, wanted in ((problem(SHAPE).points, np.float64), (problem(SHAPE).points - 1, np.float32)):
-        monkeypatch.setattr(runs, "SMALL", small)
+        monkeypatch.setattr(run_settings, "SMALL", small)
         sink = MemorySink()
-        run(problem(SHAPE), Recording(("p_final",)), sink, device=place, precision="auto")
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place, precision="auto"))
         assert sink.arrays["p_final"].dtype == (wanted if place.name == "cpu" else np.float32)

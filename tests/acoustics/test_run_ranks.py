@@ -18,9 +18,11 @@ from wavefabric.acoustics.problem import Cuboids, Interpolation, PressureSource,
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 DATA = Path(__file__).parents[1] / "data" / "kwave"
 NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
@@ -53,7 +55,12 @@ def kwave_run(comm, folder, name, options=None, **more):
     sink = None
     if comm.rank == 0:
         sink = KWaveOutput(folder / "out.h5", given, start=recording.start, threads=1)
-    return run(given.problem, recording, sink, precision="auto", comm=comm, decomposition=options, **more)
+    return run(
+        given.problem,
+        recording,
+        sink,
+        RunSettings(precision="auto", comm=comm, decomposition=options, **more),
+    )
 
 
 def differences(name, path):
@@ -148,7 +155,7 @@ def sensor(kind, shape):
 def recorded(comm, given, recording, **more):
     """What rank 0's sink got; nothing elsewhere."""
     sink = MemorySink()
-    report = run(given, recording, sink, precision="double", comm=comm, **more)
+    report = run(given, recording, sink, RunSettings(precision="double", comm=comm, **more))
     assert report.steps == given.steps
     if comm.rank:
         assert sink.arrays == {}
@@ -254,8 +261,8 @@ def test_what_goes_wrong_with_the_sink_is_everybodys(comm, monkeypatch, at, kind
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 1)
     sink = Full(at) if comm.rank == 0 else None
     recording = Recording(("p_raw", "p_max_all"), points(SHAPE, 5))
-    assert everywhere(comm, kind, lambda: run(noisy(SHAPE), recording, sink, comm=comm)) == text
-    assert sink is None or sink.abandoned == ([] if at == "begin" else [False])
+    assert everywhere(comm, kind, lambda: run(noisy(SHAPE), recording, sink, RunSettings(comm=comm))) == text
+    assert sink is None or sink.abandoned == [False]
     assert "wavefabric-writer" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -265,11 +272,13 @@ def test_bad_input_is_everybodys(comm, folder, monkeypatch):
 
     def refusal(given=good, **more):
         return everywhere(
-            comm, InputError, lambda: run(given, Recording(("p_final",)), MemorySink(), comm=comm, **more)
+            comm,
+            InputError,
+            lambda: run(given, Recording(("p_final",)), MemorySink(), RunSettings(comm=comm, **more)),
         )
 
     assert "problem: rank 0 has " in refusal(noisy(SHAPE, seed=comm.rank))
-    assert "cannot be written" in refusal(checkpoints=Checkpoints(folder / "none" / "checkpoint"))
+    assert "cannot be written" in refusal(checkpoint=Checkpoints(folder / "none" / "checkpoint"))
     assert "grid: 1x2x2" in refusal(decomposition=Options(grid=(1, 2, 2)))
     assert "overlap" in refusal(decomposition=Options("local", overlap=9))
     monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_, **__: (1 + comm.rank) << 50)
@@ -322,7 +331,7 @@ def test_simulate(comm, folder):
 def test_all_ranks_by_default(comm):
     """As with ``mpiexec -n 2 python script.py``."""
     sink = MemorySink()
-    report = run(problem(FLAT, steps=3), Recording(("p_final",)), sink, device="cpu")
+    report = run(problem(FLAT, steps=3), Recording(("p_final",)), sink, RunSettings(device="cpu"))
     assert report.ranks == comm.size
     assert (sink.arrays == {}) == (comm.rank > 0)
 

@@ -12,11 +12,13 @@ from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
-from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.lifecycle.checkpoint import file as checkpoint_file
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 SHAPE, STEPS = (14, 12, 10), 17
 OPTIONS = {"global": None, "local": Options("local", overlap=3)}
@@ -36,7 +38,7 @@ RECORDING = Recording(tuple(QUANTITIES), points(SHAPE, 11), 3)
 def left_alone(comm, recording, options=None):
     """Arrays of a run that nothing stops, on rank 0."""
     sink = MemorySink()
-    run(losses_and_sources(), recording, sink, comm=comm, decomposition=options)
+    run(losses_and_sources(), recording, sink, RunSettings(comm=comm, decomposition=options))
     return sink.arrays
 
 
@@ -56,9 +58,16 @@ class RanksLeg:
     def run(self, progress=None, **plan):
         self.sink = SeriesFiles(self.path) if self.comm.rank == 0 else None
         return run(
-            self.given, self.recording, self.sink, comm=self.comm, decomposition=self.options,
-            progress=progress, checkpoints=Checkpoints(self.path, **plan),
-        )  # fmt: skip
+            self.given,
+            self.recording,
+            self.sink,
+            RunSettings(
+                comm=self.comm,
+                decomposition=self.options,
+                progress=progress,
+                checkpoint=Checkpoints(self.path, **plan),
+            ),
+        )
 
     def names(self):
         self.comm.control.barrier()
@@ -154,9 +163,13 @@ def test_only_the_layout_that_was_saved(comm, tmp_path):
     def refusal(**more):
         with pytest.raises(InputError) as caught:
             run(
-                leg.given, leg.recording, MemorySink(), checkpoints=Checkpoints(leg.path),
-                **{"comm": comm, "decomposition": leg.options, **more},
-            )  # fmt: skip
+                leg.given,
+                leg.recording,
+                MemorySink(),
+                RunSettings(
+                    checkpoint=Checkpoints(leg.path), **{"comm": comm, "decomposition": leg.options, **more}
+                ),
+            )
         assert "\n" not in str(caught.value)
         return str(caught.value)
 

@@ -10,8 +10,10 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, SeriesFiles
-from wavefabric.acoustics.run import Checkpoints, run
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.errors import InputError
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.results.file import read_result
 
 WATER = Medium(1500.0, 1000.0)
@@ -201,7 +203,9 @@ def test_a_checkpointed_run_goes_on(tmp_path):
     path = tmp_path / "run.ckpt"
     problem, recording = to_problem(*small())
     sink = SeriesFiles(path)
-    report = run(problem, recording, sink, checkpoints=Checkpoints(path, every=8, stop=True), **CPU)
+    report = run(
+        problem, recording, sink, RunSettings(checkpoint=Checkpoints(path, every=8, stop=True), **CPU)
+    )
     assert report.steps < report.total_steps
     assert len(list(tmp_path.glob("run.ckpt.*.series.partial"))) == 3
     rest = simulate(grid, medium, source, sensor, dt=dt, steps=steps, checkpoint=path, **CPU)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from wavefabric.acoustics import Grid, Medium, Source, simulate, threads
+from wavefabric.acoustics import Grid, Medium, Source, run_settings, simulate
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.run import communicator, run
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.simulation import to_problem
 from wavefabric.device import cpu
 
@@ -14,7 +15,7 @@ from wavefabric.device import cpu
 @pytest.fixture
 def eight(monkeypatch):
     """A machine of eight hardware threads."""
-    for module in (threads, cpu):
+    for module in (run_settings, cpu):
         monkeypatch.setattr(module, "usable_threads", lambda: 8)
 
 
@@ -32,9 +33,9 @@ def eight(monkeypatch):
     ],
 )
 def test_small_grids_take_one_thread(eight, shape, wanted):
-    assert threads.default_threads(shape) == wanted
-    assert communicator("cpu", None, shape).device.threads == wanted
-    assert communicator("cpu", 3, shape).device.threads == 3
+    assert run_settings.default_threads(shape) == wanted
+    assert RunSettings(device="cpu").with_ranks(shape).ranks.device.threads == wanted
+    assert RunSettings(device="cpu", threads=3).with_ranks(shape).ranks.device.threads == 3
 
 
 def test_it_reaches_a_run_and_a_request_wins(eight, monkeypatch):
@@ -52,5 +53,5 @@ def test_it_reaches_a_run_and_a_request_wins(eight, monkeypatch):
     simulate(*parts, **options)
     simulate(*parts, **options, threads=2)
     problem, _ = to_problem(*parts, None, 2e-8, 1)
-    run(problem, Recording(("p_final",)), MemorySink(), device="cpu")
+    run(problem, Recording(("p_final",)), MemorySink(), RunSettings(device="cpu"))
     assert taken == [1, 2, 1]

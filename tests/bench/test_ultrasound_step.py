@@ -13,6 +13,7 @@ from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.bench import kwave_program, ultrasound_points, ultrasound_step
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
@@ -195,7 +196,7 @@ def test_problems_are_sound(cpu, medium):
     given = problem(medium, (24, 20, 16), 30)
     assert stability(given).warning is None
     found = MemorySink()
-    report = run(given, Recording(("p_final",)), found, device=cpu)
+    report = run(given, Recording(("p_final",)), found, RunSettings(device=cpu))
     assert report.transforms_per_step > 9
     p = found.arrays["p_final"]
     assert 0 < np.abs(p).max() < np.abs(given.initial_pressure).max()

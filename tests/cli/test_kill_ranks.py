@@ -31,13 +31,13 @@ class Dying(options):
 launcher.LaunchOptions = Dying
 RANK = '''
 import os, signal
-from wavefabric.acoustics import run
+from wavefabric.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
 from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
-class Often(run.Checkpoints):
+class Often(checkpoints.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every={every}, resume=resume)
-run.Checkpoints = Often
+checkpoints.Checkpoints = Often
 save, seen = RankCheckpoint.save, []
 def and_die(files, *given):
     seen.append(files.comm.rank)

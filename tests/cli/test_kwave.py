@@ -172,6 +172,7 @@ def test_help_and_version(command):
     assert out.startswith("wavefabric ")
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 def test_a_speed_that_absorption_moves_is_a_warning(kwave, tmp_path):
     shutil.copy(DATA / "velocity_source_absorbing.h5", tmp_path / "in.h5")
     put(tmp_path / "in.h5", "alpha_coeff", 8.0)
@@ -188,6 +189,7 @@ def unstable(tmp_path):
     put(tmp_path / "in.h5", "dt", 4e-7)
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 @pytest.mark.parametrize("way", ["kwave", "run"])
 def test_source_above_the_grids_frequencies_is_a_warning(kwave, command, tmp_path, way):
     shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
@@ -322,7 +324,7 @@ MAIN = "from wavefabric.cli import main; main()"
 
 KILLED = """\
 import os, signal, sys
-from wavefabric.acoustics import run
+from wavefabric.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
 from wavefabric.lifecycle.checkpoint import file as checkpoint
 
@@ -332,10 +334,10 @@ def save(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
 checkpoint.save = save
-class Often(run.Checkpoints):
+class Often(checkpoints.Checkpoints):
     def __init__(self, path, resume):
         super().__init__(path, every=90, resume=resume)
-run.Checkpoints = Often
+checkpoints.Checkpoints = Often
 main(sys.argv[1:])
 """
 

@@ -62,7 +62,7 @@ def kernels_in(source: str) -> list[str]:
 
 #: What the launcher puts before a source.
 BEFORE = {
-    "acoustics/solver/kernels.cu": ("acoustics/solver/shell.cu",),
+    "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu",),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
@@ -79,7 +79,7 @@ BEHIND_OTHERS = {
     "acoustics/fused/column_passes.cu",
     "acoustics/fused/passes.cu",
     "acoustics/fused/row_passes.cu",
-    "acoustics/solver/shell.cu",
+    "acoustics/solver/split_density.cu",
     "optics/propagation/kernels/linear_sweeps.cu",
     "spectral/axis_fft.cu",
     "spectral/inplace_fft.cu",
@@ -217,7 +217,7 @@ PASSES = [
 def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest, form):
     """The passes with what the launcher puts before them: their kernels are those that it launches."""
     from wavefabric.acoustics.fused import axis_passes_cuda as cuda
-    from wavefabric.acoustics.solver.shell import places, runs_along
+    from wavefabric.acoustics.solver.split_density import places, runs_along
 
     assert cuda.usable(*shape[::-1], real) == (passes == "XYZ")
     assert cuda.SOURCES[-1].endswith("/row_passes.cu")
@@ -227,7 +227,7 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, larges
     forms = dict.fromkeys(cuda.ALL_FULL, form)
     if form == "uniform":
         forms |= {"staggered": "full", "tau": "full"}
-    text = cuda.prelude(shape, real, nonlinear, absorption, passes, series, runs, forms)
+    text = cuda.prelude(shape, real, cuda.MediumKind(nonlinear, absorption, forms), passes, series, runs)
     text += behind(cuda.SOURCES[:-1], "acoustics/fused/row_passes.cu")
     cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
@@ -253,7 +253,7 @@ def test_passes_that_transpose_compile(shape, real, passes, firsts):
     from wavefabric.acoustics.fused import axis_passes_cuda as cuda
 
     before, last = cuda.sources(True)
-    text = cuda.prelude(shape, real, True, "power_law", passes, firsts=firsts)
+    text = cuda.prelude(shape, real, cuda.MediumKind(True, "power_law"), passes, firsts=firsts)
     cubin = nvrtc.compile_source(
         text + behind(before, "acoustics/fused/row_passes.cu"), OPTIONS, "sm_90", last
     )

@@ -19,6 +19,7 @@ __getattr__, __dir__ = lazy(
         "source": ("Source", "Transducer", "smooth"),
         "transducers.elements": ("bowl", "disc", "linear_array", "rectangle"),
         "kwave.objects": ("from_kwave", "simulate_kwave"),
+        "kwave.run_input": ("run_kwave_file",),
         "check.warnings": ("max_frequency",),
         "simulation": ("simulate", "to_problem"),
     },

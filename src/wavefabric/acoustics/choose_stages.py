@@ -22,7 +22,7 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.spectral.vector_butterflies import PRIMES
 
 

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 import time
+import zlib
 from contextlib import ExitStack
-from functools import lru_cache
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics import choose_stages
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
-from wavefabric.acoustics.digest import identity
+from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.alternation import Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
 from wavefabric.acoustics.stability.stable_time_step import instability_causes
-from wavefabric.acoustics.threads import default_threads
-from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator, world
+from wavefabric.errors import FieldLost
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.launch.environment import ranks as ranks_started
-from wavefabric.exchange.launch.environment import threads as threads_of_a_rank
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
-from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
+from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress
-
-__all__ = ["PRECISIONS", "SMALL", "Checkpoints", "communicator", "dtype_of", "run"]
 
 #: What single precision cannot hold is lost in double precision too.
 _LOST = float(np.finfo(np.float32).max)
@@ -42,25 +37,14 @@ _LOST = float(np.finfo(np.float32).max)
 _ENERGY_STEPS = 32
 #: Seconds from one exchange of the status of ranks to the next, about.
 _STATUS_SECONDS = 0.5
-PRECISIONS = {"single": np.float32, "double": np.float64}
-#: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
-#: out of sight even where a field has decayed to a hundredth of what it was.
-SMALL = 1 << 18
 
 
 def run(
     problem: Problem,
     recording: Recording,
     sink: Sink | None,
-    *,
-    device: Any = "auto",
-    threads: int | None = None,
-    precision: str = "single",
-    progress: Progress | None = None,
-    checkpoints: Checkpoints | None = None,
+    options: RunSettings | None = None,
     loading_seconds: float = 0.0,
-    comm: Communicator | None = None,
-    decomposition: Options | None = None,
 ) -> Report:
     """Simulate. Collective where several ranks were started.
 
@@ -70,15 +54,8 @@ def run(
         Of the whole grid, the same on all ranks.
     sink : Sink or None
         Takes what is recorded, on rank 0; not used on other ranks.
-    device : str or Device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
-        with ``"auto"`` and ``"cuda"``. Not used with `comm`, the ranks that share the grid, which has one.
-    threads : int, optional
-        CPU threads. By default as many as suit the grid, and one for each of several ranks.
-    precision : str
-        ``"single"``, ``"double"``, or ``"auto"``: double on a CPU for grids of up to `SMALL` points.
-    progress, checkpoints, decomposition : optional
-        Told on rank 0; when to save; how ranks share the grid.
+    options : RunSettings, optional
+        Of which ``check_stability`` is not looked at.
     loading_seconds : float
         Time that reading the input took, for the report.
 
@@ -90,63 +67,32 @@ def run(
     Raises
     ------
     InputError
-        Unknown device or precision, too little memory, a checkpoint of another run or layout, ranks that were
-        given different problems, a decomposition that does not fit. All errors are raised on all ranks.
+        Too little memory, a checkpoint of another run or layout, ranks that were given different problems, a
+        decomposition that does not fit. All errors are raised on all ranks.
     FieldLost
         If the pressure is no longer finite, the energy has grown beyond what the sources can have put in, or
         what alternates in sign from step to step grows exponentially.
     KeyboardInterrupt
-        After Ctrl-C or SIGTERM, once a checkpoint was saved, if there are `checkpoints`.
+        After Ctrl-C or SIGTERM, once a checkpoint was saved, if there is one to be.
     """
-    if precision not in (*PRECISIONS, "auto"):
-        raise InputError(f"precision: {precision!r} given; allowed: auto, {', '.join(PRECISIONS)}")
     begun = time.perf_counter()
-    comm = comm or communicator(device, threads, problem.shape)
-    dtype = dtype_of(precision, problem, comm.device)
-    this = _Run(problem, recording, comm, dtype, checkpoints, decomposition)
-    return this.run(sink, Progress() if progress is None or comm.rank else progress, begun, loading_seconds)
-
-
-def dtype_of(precision: str, problem: Problem, device: Any) -> np.dtype:
-    """What ``"single"``, ``"double"`` and ``"auto"`` stand for on a device."""
-    if precision == "auto":
-        precision = "double" if device.name == "cpu" and problem.points <= SMALL else "single"
-    return np.dtype(PRECISIONS[precision])
-
-
-def communicator(
-    device: Any = "auto", threads: int | None = None, shape: tuple[int, int, int] | None = None
-) -> Communicator:
-    """All ranks that were started together, on the devices that `run` would give them for such a grid."""
-    if ranks_started() == 1:
-        if threads is None and shape is not None:
-            threads = default_threads(shape)
-        return world(device=get_device(device, threads) if isinstance(device, str) else device)
-    return _world(device, threads)
-
-
-@lru_cache
-def _world(device: Any, threads: int | None) -> Communicator:
-    """Kept: MPI has few thousand communicators, and a script may simulate often."""
-    if threads is not None and device == "auto":
-        place = get_device("auto", threads)
-        device = place if place.name == "cpu" else device
-    elif device == "cpu":
-        device = get_device("cpu", threads or threads_of_a_rank() or 1)
-    return world(device=device)
+    options = (options or RunSettings()).with_ranks(problem.shape)
+    return _Run(problem, recording, options).run(sink, begun, loading_seconds)
 
 
 class _Run:
     """One run, from its checks to its report."""
 
-    def __init__(self, problem, recording, comm, dtype, checkpoints, options: Options | None):
+    def __init__(self, problem: Problem, recording: Recording, options: RunSettings):
+        comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype(problem)
         self._problem, self._recording, self._dtype = problem, recording, dtype
         self._comm, self._device = comm, comm.device
+        self._progress = Progress() if options.progress is None or comm.rank else options.progress
         self._report = Report(total_steps=problem.steps, device=self._device.name)
-        digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
-        shared = {"problem": digest, "options": repr((dtype.str, options, checkpoints))}
+        digest = _identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
+        shared = {"problem": digest, "options": repr((dtype.str, options.decomposition, checkpoints))}
         check_agreement(comm.control, shared)
-        self._decomposition = decompose(problem.shape, comm.size, options)
+        self._decomposition = decompose(problem.shape, comm.size, options.decomposition)
         if comm.size > 1:
             self._report_sharing()
         else:
@@ -169,7 +115,7 @@ class _Run:
         report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
         report.ranks, report.transport = self._comm.size, self._comm.label
 
-    def run(self, sink: Sink | None, progress: Progress, begun: float, loading: float) -> Report:
+    def run(self, sink: Sink | None, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]
         if self._checkpoint is not None:
             files.append((self._checkpoint.path, "checkpoint"))
@@ -180,7 +126,7 @@ class _Run:
             self._allocate(sink)
             self._resume_or_begin(state)
             self._seconds = {"loading": loading, "preprocessing": time.perf_counter() - begun}
-            self._run_and_finish(progress)
+            self._run_and_finish()
         return self._report
 
     # --- Before the first step --------------------------------------------------------------------------
@@ -216,11 +162,15 @@ class _Run:
         self._first = self._report.resumed_at = self._done
         # Whether all ranks have agreed to stop.
         self._agreed = self._comm.size == 1
-        self._recorder.begin(self._first, self._token)
+        try:
+            self._recorder.begin(self._first, self._token)
+        except BaseException:
+            self._recorder.delivery.abandon(keep=state is not None)
+            raise
 
     # --- Steps ------------------------------------------------------------------------------------------
 
-    def _run_and_finish(self, progress: Progress) -> None:
+    def _run_and_finish(self) -> None:
         """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
         checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
@@ -228,7 +178,7 @@ class _Run:
         interrupt = DeferredInterrupt()
         try:
             with interrupt:
-                self._take_steps(interrupt, progress)
+                self._take_steps(interrupt)
                 report.steps = self._done
                 self._stages.layout.finish_exchanges()
                 if self._done < self._problem.steps:
@@ -255,16 +205,16 @@ class _Run:
                 keep = True
             raise
         finally:
-            progress.finish()
+            self._progress.finish()
             recorder.delivery.close()
             if not complete:
                 recorder.delivery.abandon(keep)
         if checkpoint is not None:
             checkpoint.remove()
 
-    def _take_steps(self, interrupt: DeferredInterrupt, progress: Progress) -> None:
+    def _take_steps(self, interrupt: DeferredInterrupt) -> None:
         """Take steps until the end, or until a checkpoint that ends the run."""
-        steps, alone = self._problem.steps, self._comm.size == 1
+        steps, alone, progress = self._problem.steps, self._comm.size == 1, self._progress
         policy = None if self._checkpoint is None else self._checkpoint.policy
         ranks = "" if alone else f"{self._comm.size} ranks, "
         progress.start(steps, f"time steps on {ranks}{self._device.name}")
@@ -367,3 +317,27 @@ class _Run:
         report.seconds = control.bcast(self._all_seconds())
         report.transforms_per_step = self._stages.transforms / max(1, self._done - self._first)
         report.peak_bytes = control.max(peak_memory())
+
+
+def _identity(*parts: Any) -> str:
+    """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
+    digest = hashlib.sha256()
+    for part in parts:
+        _update_digest(digest, part)
+    return digest.hexdigest()
+
+
+def _update_digest(digest, value) -> None:
+    """Arrays count by their CRC, which is enough against mistakes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            digest.update(field.name.encode())
+            _update_digest(digest, getattr(value, field.name))
+    elif isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value)
+        digest.update(f"{data.dtype}{data.shape}{zlib.crc32(data.view(np.uint8).reshape(-1).data)}".encode())
+    elif isinstance(value, tuple):
+        for part in value:
+            _update_digest(digest, part)
+    else:
+        digest.update(repr(value).encode())

@@ -51,19 +51,9 @@ class Sensor:
     start: int = 0
 
     def __post_init__(self) -> None:
-        allowed = ", ".join(record_names())
-        require(self._names(), "sensor.record", [], allowed)
-        for name in self._names():
-            if not isinstance(name, str) or name not in record_names():
-                near = difflib.get_close_matches(name, record_names(), n=1) if isinstance(name, str) else []
-                meant = f"did you mean {show(near[0])}? " if near else ""
-                raise InputError(f"sensor.record: {show(name)}; {meant}allowed: {allowed}")
+        recorded_quantities(self.record, "sensor.record")
         right = is_whole(self.start) and self.start >= 0
         require(right, "sensor.start", self.start, "a whole number from 0")
-
-    def _names(self) -> tuple[Any, ...]:
-        single = isinstance(self.record, str) or not isinstance(self.record, Iterable)
-        return (self.record,) if single else tuple(self.record)
 
     @classmethod
     def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> Sensor:
@@ -77,13 +67,13 @@ class Sensor:
 
     def on(self, grid: Grid) -> Recording:
         """The recording on a grid; refuses a point outside it, and a missing mask."""
-        names = self._names()
-        quantities = tuple(quantity for name, quantity in record_names().items() if name in names)
-        local = [name for name in names if is_local(record_names()[name])]
+        quantities = recorded_quantities(self.record, "sensor.record")
+        local = [name for name in quantities if is_local(name)]
         if self.mask is None and local:
             raise InputError(
-                f"sensor.mask: is missing, and {show(local[0])} is recorded there; allowed: True or False "
-                "for each point, or quantities of the whole domain alone, such as p_max_all"
+                f"sensor.mask: is missing, and {show(local[0].removesuffix('_raw'))} is recorded there; "
+                "allowed: True or False for each point, or quantities of the whole domain alone, such as "
+                "p_max_all"
             )
         where: Any = None
         if local:
@@ -94,6 +84,20 @@ class Sensor:
 def record_names() -> dict[str, str]:
     """Names of what is recorded, k-Wave's, to those of `QUANTITIES`."""
     return {name.removesuffix("_raw"): name for name in QUANTITIES}
+
+
+def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
+    """A name or names of what is recorded as those of `QUANTITIES`, in its order; refuses what is unknown."""
+    single = isinstance(record, str) or not isinstance(record, Iterable)
+    names, known = ((record,) if single else tuple(record)), record_names()
+    allowed = ", ".join(known)
+    require(names, key, [], allowed)
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
+            meant = f"did you mean {show(near[0])}? " if near else ""
+            raise InputError(f"{key}: {show(name)}; {meant}allowed: {allowed}")
+    return tuple(quantity for name, quantity in known.items() if name in names)
 
 
 def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:

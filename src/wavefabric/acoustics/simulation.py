@@ -3,36 +3,60 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, positive, require
 from wavefabric.acoustics.check.rules import check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
-from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.run import PRECISIONS, Checkpoints, communicator, run
-from wavefabric.acoustics.run_options import check_options
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
-from wavefabric.system.progress import Progress
 
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultSettings(RunSettings):
+    """How a problem is run whose results are returned, and written to ``output`` if that is given."""
+
+    output: str | Path | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_files("output")
+        self._require_flags("force")
+        saved = self.checkpoints and self.checkpoints.path
+        if saved and self.output is not None and saved.resolve() == Path(self.output).resolve():
+            raise InputError(f"checkpoint: {saved} is the output too; allowed: another file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateSettings(ResultSettings):
+    """The keywords of `simulate`."""
+
+    record: str | Sequence[str] | None = None
+    dt: float | str | None = None
+    steps: int | None = None
+    t_end: float | str | None = None
+    cfl: float = 0.3
 
 
 def to_problem(
@@ -55,26 +79,7 @@ def to_problem(
 
 
 def simulate(
-    grid: Grid,
-    medium: Medium,
-    source: Source,
-    sensor: Sensor | None = None,
-    *,
-    record: str | Sequence[str] | None = None,
-    dt: float | str | None = None,
-    steps: int | None = None,
-    t_end: float | str | None = None,
-    cfl: float = 0.3,
-    device: str = "auto",
-    threads: int | None = None,
-    precision: Literal["single", "double"] = "single",
-    progress: Progress | None = None,
-    output: str | Path | None = None,
-    force: bool = False,
-    checkpoint: str | Path | None = None,
-    check_stability: bool = True,
-    comm: Communicator | None = None,
-    decomposition: Options | None = None,
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor | None = None, **options: Any
 ) -> Results:
     """Simulate the propagation of sound.
 
@@ -89,29 +94,15 @@ def simulate(
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
-        Time step, s. Default: from `cfl`, c_max Δt / min Δx; less if that is not stable (`Grid.time_step`).
+        Time step, s. Default: from `cfl`, c_max Δt / min Δx (0.3); less if that is not stable
+        (`Grid.time_step`).
     steps, t_end : int; float or str, optional
         Number of time steps, or the time of the last one, s. Default: the time to cross the grid's diagonal
         at the smallest sound speed.
-    device, precision : str
-        ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"single"`` or ``"double"``.
-    threads : int, optional
-        Threads on the CPU. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in
-        2-D), at most all; under ``mpiexec`` one a rank.
-    progress : Progress, optional
-        Is shown where the run is.
     output : path, optional
-        Result file to write; looked at before the run. `force` replaces one that is there.
-    checkpoint : path, optional
-        File that is saved every ten minutes. The same call goes on from it; it is removed at the end. Time
-        series are kept in files beside it until then.
-    check_stability : bool
-        False runs a time step that is not stable (`acoustics.stability`) until the field has grown.
-    comm : Communicator, optional
-        Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
-        each rank run a simulation of its own.
-    decomposition : Options, optional
-        How they share it; a global decomposition by default.
+        Result file to write; looked at before the run. ``force=True`` replaces one that is there.
+    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition
+        As in `RunSettings`. Time series are kept in files beside the checkpoint until the run is complete.
 
     Returns
     -------
@@ -131,72 +122,72 @@ def simulate(
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
-    options: dict[str, Any] = dict(
-        device=device, threads=threads, precision=precision, progress=progress, output=output, force=force,
-        checkpoint=checkpoint, check_stability=check_stability, comm=comm, decomposition=decomposition,
-    )  # fmt: skip
-    check_options(**options)
+    how = SimulateSettings(**options)
     # First: what goes wrong on one rank alone then ends the others too.
-    comm = comm or communicator(device, threads, getattr(grid, "total_shape", None))
-    if steps is not None and t_end is not None:
+    how = how.with_ranks(getattr(grid, "total_shape", None))
+    dt, steps = how.dt, how.steps
+    if steps is not None and how.t_end is not None:
         raise InputError("steps: is given along with t_end; allowed: one of them")
-    if record is not None:
+    if how.record is not None:
         if sensor is not None:
             raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
-        sensor = Sensor(record=record)
+        sensor = Sensor(record=how.record)
     if dt is None:
-        silent = grid.silent_problem(medium, grid.cfl_step(medium, cfl))
-        dt, stable = stable_step(silent, comm, PRECISIONS.get(precision, np.float32), decomposition)
-        check_stability = check_stability and not stable
+        silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))
+        dt, stable = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
+        how = replace(how, check_stability=how.check_stability and not stable)
     if steps is None:
-        steps = grid.steps(medium, dt, t_end)
+        steps = grid.steps(medium, dt, how.t_end)
     problem, recording = to_problem(grid, medium, source, sensor, dt, steps)
-    options |= {"check_stability": check_stability, "comm": comm}
-    return solve(problem, recording, grid, **options)
+    return solve(problem, recording, grid, how)
 
 
 def solve(
     problem: Problem,
     recording: Recording,
     grid: Grid,
-    *,
-    output: str | Path | None = None,
-    force: bool = False,
-    checkpoint: str | Path | None = None,
-    check_stability: bool = True,
+    options: ResultSettings,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
-    comm: Communicator | None = None,
-    **options: Any,
 ) -> Results:
-    """Check, run, and return and write results: the last part of `simulate`, whose options it takes.
+    """Check, run, and return and write results: the last part of `simulate`.
 
     ``adapt`` may rename and rework what was recorded before it is returned and written.
     """
-    comm = comm or communicator(options.get("device", "auto"), options.get("threads"), problem.shape)
+    options = options.with_ranks(problem.shape)
+    comm, output, checkpoints = options.ranks, options.output, options.checkpoints
     check(problem)
     check_recording(problem, recording)
-    if check_stability:
-        dtype = PRECISIONS.get(options.get("precision", "single"), np.float32)
-        saved = None if checkpoint is None else Path(checkpoint)
-        shared = options.get("decomposition")
-        refuse_unstable(problem, comm, dtype, shared, saved, ", or check_stability=False")
-    if comm.rank == 0:
-        advice = "; dispersion=False leaves that out, or give a sound speed that makes up for it"
-        for line in problem_warnings(problem, advice=advice):
-            warnings.warn(line, stacklevel=3)
-    if checkpoint is not None and output is not None and Path(checkpoint).resolve() == Path(output).resolve():
-        raise InputError(f"checkpoint: {checkpoint} is the output too; allowed: another file")
-    # Of rank 0 alone, as are the sink's arrays.
-    writer: list[ResultWriter] = []
+    writer = None
     if output is not None:
-        on_first_rank(comm, lambda: writer.append(ResultWriter(output, force)))
+        writer = on_first_rank(comm, lambda: ResultWriter(output, options.force))
+    check_run(problem, options)
     with locked_by_first_rank(comm, output, "output"):
-        sink = MemorySink() if checkpoint is None else SeriesFiles(checkpoint)
-        checkpoints = None if checkpoint is None else Checkpoints(Path(checkpoint))
-        report = run(problem, recording, sink, checkpoints=checkpoints, comm=comm, **options)
+        # Its arrays are those of rank 0 alone.
+        sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
+        report = run(problem, recording, sink, options)
         arrays = broadcast(comm, sink.arrays)
         arrays = arrays if adapt is None else adapt(arrays)
         results = Results(arrays, problem, recording, grid, report, writes=comm.rank == 0)
-        if output is not None:
-            on_first_rank(comm, lambda: bool(results.write(writer[0])))
+        if writer:
+            on_first_rank(comm, lambda: results.write(writer))
         return results
+
+
+def check_run(
+    problem: Problem,
+    settings: RunSettings,
+    names: Mapping[str, str] | None = None,
+    where: str = "",
+    stable: str = ", or check_stability=False",
+    shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it",
+) -> None:
+    """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
+
+    ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
+    ``stable`` and ``shift`` say what else there is to do about the step, and about a shifted phase speed.
+    """
+    if settings.check_stability:
+        refuse_unstable(problem, settings, where, stable)
+    if settings.ranks.rank == 0:
+        for line in problem_warnings(problem, names, shift):
+            warnings.warn(line, stacklevel=4)

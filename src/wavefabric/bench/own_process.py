@@ -128,13 +128,16 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     from wavefabric.acoustics.problem import Recording
     from wavefabric.acoustics.recording.sinks import MemorySink
     from wavefabric.acoustics.run import run
+    from wavefabric.acoustics.run_settings import RunSettings
     from wavefabric.bench.ultrasound_cases import points, problem
 
     chip = get_device(device, int(threads))
 
     def whole_run(shape) -> None:
         given = problem(medium, shape, _STEPS, precision, chip)
-        run(given, Recording(where=points(shape)), MemorySink(), device=chip, precision=precision)
+        run(
+            given, Recording(where=points(shape)), MemorySink(), RunSettings(device=chip, precision=precision)
+        )
 
     whole_run(_TINY)
     with contextlib.suppress(OSError):  # else a peak of the tiny run may hide a smaller one

@@ -13,7 +13,7 @@ from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows,
 from wavefabric.bench.modified_communicators import NoExchange, without_transfers
 from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks
 from wavefabric.results.plots import BLUE, GREEN, GREY, ORANGE

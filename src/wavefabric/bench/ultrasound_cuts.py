@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, block_grids, decompose
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.bench.ultrasound_breakdown import SIZES
-from wavefabric.bench.ultrasound_ranks import RankSteps, grids
+from wavefabric.bench.ultrasound_ranks import RankSteps
 from wavefabric.errors import InputError
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks
@@ -43,7 +43,7 @@ def run(
     steps = RankSteps(ranks, [shape], [medium], precision, repeats)
     orders = orders_of(placements, ranks.size)
     plans, left_out = [], []
-    for grid in grids(ranks.size):
+    for grid in block_grids(ranks.size):
         options = Options("local", grid, overlap)
         try:
             cut = decompose(shape, ranks.size, options)

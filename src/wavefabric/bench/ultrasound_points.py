@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.recording.recorder import Recorder
-from wavefabric.acoustics.recording.sinks import RecordingLayout, Report, Sink
+from wavefabric.acoustics.recording.sinks import Sink
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.bench.ultrasound_cases import points
 from wavefabric.bench.ultrasound_ranks import Stepper
@@ -33,16 +32,6 @@ def with_sources(given: Problem, count: int) -> Problem:
 
 class Nowhere(Sink):
     """Takes what is recorded, and forgets it."""
-
-    def begin(self, layout: RecordingLayout, rows_done: int) -> None: ...
-
-    def write_rows(self, name: str, first: int, block: np.ndarray) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None: ...
-
-    def abandon(self, keep: bool) -> None: ...
 
 
 class RecordingStepper(Stepper):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Options, block_grids, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
-from wavefabric.acoustics.run import PRECISIONS
+from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, check_range, check_words
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution.report import shape_words
 from wavefabric.execution.timing import Ranks, timed
 
@@ -123,14 +123,6 @@ class RankSteps:
         return timed(self.ranks, work, self.repeats)
 
 
-def grids(ranks: int) -> Iterator[Triple]:
-    """All ways to cut a grid into blocks for so many ranks, along x, y and z."""
-    for x in range(1, ranks + 1):
-        for y in range(1, ranks // x + 1):
-            if ranks % (x * y) == 0:
-                yield x, y, ranks // (x * y)
-
-
 def even_grid(ranks: int) -> Triple:
     """Blocks as nearly alike along all axes as can be; z is cut most, then y."""
-    return min(grids(ranks), key=lambda grid: (max(grid) / min(grid), grid))
+    return min(block_grids(ranks), key=lambda grid: (max(grid) / min(grid), grid))

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +24,49 @@ BLOCKS, TOTALS = {"cpu": 48, "cuda": 512}, {"cpu": 64, "cuda": 1024}
 FORMS = ("local", "global")
 
 
-def run(
-    ranks: Ranks,
-    block: int | None = None,
-    total: int | None = None,
-    kinds: Sequence[str] = ("weak", "strong"),
-    forms: Sequence[str] = FORMS,
-    media: Sequence[str] = ("homogeneous",),
-    overlap: int = 16,
-    grid: Triple | None = None,
-    precision: str = "single",
-    repeats: int = 5,
-    earlier: Sequence[str | Path] = (),
-    progress: Callable[[str], object] = silent,
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class ScalingOptions:
+    """What is timed: the keywords of `run`."""
+
+    block: int | None = None
+    total: int | None = None
+    kinds: Sequence[str] = ("weak", "strong")
+    forms: Sequence[str] = FORMS
+    media: Sequence[str] = ("homogeneous",)
+    overlap: int = 16
+    grid: Triple | None = None
+    precision: str = "single"
+    repeats: int = 5
+    earlier: Sequence[str | Path] = ()
+
+
+def run(ranks: Ranks, progress: Callable[[str], object] = silent, **options: Any) -> dict[str, Any]:
     """Time steps of a grid that grows with the ranks, and of one that does not; collective.
 
     Weak: each rank owns block³ points, cut as nearly alike along all axes as can be; strong: total³ points
     together. ``grid``: blocks along x, y and z, of the weak grid and of the local form. One rank is allowed:
     the start of a curve. ``earlier`` are JSON results for other numbers of ranks, to be shown together.
 
-    Gives ``cases``: ``points_per_second`` of a rank (owned points, overlaps not counted), and ``efficiency``:
-    T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided code on one device, measured in the
-    same job; None if the grid does not fit there.
+    Options are those of `ScalingOptions`. Gives ``cases``: ``points_per_second`` of a rank (owned points,
+    overlaps not counted), and ``efficiency``: T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided
+    code on one device, measured in the same job; None if the grid does not fit there.
     """
+    asked = ScalingOptions(**options)
     kind_of = "cuda" if ranks.on_gpu else "cpu"
-    block, total = block or BLOCKS[kind_of], total or TOTALS[kind_of]
+    block, total = asked.block or BLOCKS[kind_of], asked.total or TOTALS[kind_of]
+    kinds, media, grid = asked.kinds, asked.media, asked.grid
     check_words("kinds", kinds, ("weak", "strong"))
-    check_words("forms", forms, FORMS)
-    before = [case for path in earlier for case in _read(path)]
+    check_words("forms", asked.forms, FORMS)
+    before = [case for path in asked.earlier for case in _read(path)]
     if grid is not None and math.prod(grid) != ranks.size:
         raise InputError(f"grid: {report.shape_words(grid)} given; allowed: {ranks.size} blocks, one a rank")
     x, y, z = grid or even_grid(ranks.size)
     shapes = {"weak": (block * x, block * y, block * z), "strong": (total, total, total)}
-    steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, precision, repeats)
-    options = {"local": Options("local", grid, overlap), "global": Options()}
-    plans = list(itertools.product(kinds, media, forms))
+    steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, asked.precision, asked.repeats)
+    cuts = {"local": Options("local", grid, asked.overlap), "global": Options()}
+    plans = list(itertools.product(kinds, media, asked.forms))
     for kind, medium, form in plans if ranks.size > 1 else ():
-        steps.check_memory(medium, shapes[kind], options[form])
+        steps.check_memory(medium, shapes[kind], cuts[form])
     alone: dict[tuple[str, str], Any] = {}
     for kind, medium in itertools.product(kinds, media):
         progress(f"{kind}, {medium}: one rank")
@@ -78,11 +84,12 @@ def run(
         for plan in plans:
             kind, medium, form = plan
             progress(f"{comm.label}: {kind}, {medium}, {form}")
-            times = steps.time(comm, medium, shapes[kind], options[form])
-            times["blocks"] = list(decompose(shapes[kind], ranks.size, options[form]).grid)
+            times = steps.time(comm, medium, shapes[kind], cuts[form])
+            times["blocks"] = list(decompose(shapes[kind], ranks.size, cuts[form]).grid)
             cases.append(_case(ranks, comm.label, plan, shapes[kind], times, alone[kind, medium]))
-    facts = {"block": block, "total": total, "overlap": overlap, "precision": precision}
-    return result_of(ranks, "ultrasound-scaling", cases, **facts, repeats=repeats, earlier=before)
+    facts = {"block": block, "total": total, "earlier": before}
+    facts |= {key: getattr(asked, key) for key in ("overlap", "precision", "repeats")}
+    return result_of(ranks, "ultrasound-scaling", cases, **facts)
 
 
 def _case(ranks: Ranks, transport: str, plan, shape: Triple, times, alone) -> dict[str, Any]:

@@ -8,13 +8,14 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.run import PRECISIONS
+from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
 from wavefabric.bench.common import Triple, calls, check_range, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
@@ -32,17 +33,25 @@ _SAMPLE_MS = 40.0
 _FUSED, _PLAIN, _POINTS = "", "plain stages", "sources and sensor"
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepOptions:
+    """What is timed besides: keywords of `run`."""
+
+    precision: str = "single"
+    repeats: int = 15
+    plain: bool = True
+    peer: str | Path | None = None
+    points: int = 0
+
+
 def run(
     sizes: Sequence[Triple] = (),
     media: Sequence[str] = MEDIA,
-    precision: str = "single",
-    repeats: int = 15,
-    plain: bool = True,
-    peer: str | Path | None = None,
-    points: int = 0,
+    *,
     device: str | Device = "auto",
     threads: int | None = None,
     progress: Callable[[str], object] = silent,
+    **options: Any,
 ) -> dict[str, Any]:
     """Time steps of media (of `ALL_MEDIA`) in turn with bare transforms of the same grid.
 
@@ -55,10 +64,12 @@ def run(
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
     ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
     """
+    asked = StepOptions(**options)
+    precision, peer = asked.precision, asked.peer
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
-    check(chosen, media, precision, repeats, 4096)
-    check_range("points", points, 0)
+    check(chosen, media, precision, asked.repeats, 4096)
+    check_range("points", asked.points, 0)
     program = KWaveProgram(peer, device, precision) if peer is not None else None
     plans = list(itertools.product(chosen, media))
     for shape, name in plans:
@@ -73,8 +84,8 @@ def run(
     bandwidth = timing.copy_bandwidth(device)
     cases = []
     for shape in chosen:
-        bench = _Case(device, shape, precision, repeats, points, bandwidth, progress)
-        case = bench.run(media, plain)
+        bench = _Case(device, shape, asked, bandwidth, progress)
+        case = bench.run(media)
         for line in case["media"]:
             name = line["name"]
             line["memory"] = memory[shape, name]
@@ -86,7 +97,7 @@ def run(
     return {
         "benchmark": "ultrasound-step",
         "precision": precision,
-        "repeats": repeats,
+        "repeats": asked.repeats,
         "copy_bytes_per_second": bandwidth,
         "cases": cases,
         "machine": machine,
@@ -115,16 +126,14 @@ def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[st
 class _Case:
     """One grid."""
 
-    def __init__(
-        self, device: Device, shape, precision: str, repeats: int, points: int, bandwidth: float, say
-    ):
-        self.device, self.shape, self.precision = device, shape, precision
-        self.repeats, self.points, self.bandwidth, self.say = repeats, points, bandwidth, say
-        self.dtype = np.dtype(PRECISIONS[precision])
+    def __init__(self, device: Device, shape: Triple, options: StepOptions, bandwidth: float, say):
+        self.device, self.shape, self.options = device, shape, options
+        self.bandwidth, self.say = bandwidth, say
+        self.dtype = np.dtype(PRECISIONS[options.precision])
         self.bytes = math.prod(shape) * self.dtype.itemsize
         self.name = report.shape_words(shape)
 
-    def run(self, media, plain: bool) -> dict[str, Any]:
+    def run(self, media) -> dict[str, Any]:
         times: list[float] = []
         lines: list[dict[str, Any]] = []
         self.say(f"{self.name}: bare transforms")
@@ -132,10 +141,12 @@ class _Case:
             needed_bytes(outline(name, self.shape), NO_SENSOR, self.dtype, self.device) for name in media
         ]
         # In turn, or one at a time where memory is short.
-        together = (1 + plain + bool(self.points)) * sum(needed) < 0.8 * self.device.memory()[0]
+        together = (1 + self.options.plain + bool(self.options.points)) * sum(
+            needed
+        ) < 0.8 * self.device.memory()[0]
         with own_process.bare_transforms(self.device, self.shape, self.dtype) as bare_time:
             for group in [list(media)] if together else [[name] for name in media]:
-                more_times, more_lines = self._rounds(group, plain, bare_time)
+                more_times, more_lines = self._rounds(group, bare_time)
                 times, lines = times + more_times, lines + more_lines
                 gc.collect()  # steps and their graphs refer to each other
         summary = timing.summary(times)
@@ -153,16 +164,17 @@ class _Case:
         return ms * 1e-3 * self.bandwidth / self.bytes
 
     def stepper(self, name: str, kind: str = _FUSED) -> Stepper:
-        given = problem(name, self.shape, 1 << 20, self.precision, self.device)
+        given = problem(name, self.shape, 1 << 20, self.options.precision, self.device)
         if kind == _POINTS:
-            stages = make_stages(self.device, with_sources(given, self.points), self.dtype)
-            return RecordingStepper(stages, self.points, 2)
+            stages = make_stages(self.device, with_sources(given, self.options.points), self.dtype)
+            return RecordingStepper(stages, self.options.points, 2)
         return Stepper(make_stages(self.device, given, self.dtype, kind == _PLAIN), 2)
 
     def _rounds(
-        self, media: list[str], plain: bool, bare_time: Callable[[], float]
+        self, media: list[str], bare_time: Callable[[], float]
     ) -> tuple[list[float], list[dict[str, Any]]]:
-        kinds = [_FUSED, *[_PLAIN] * plain, *[_POINTS] * bool(self.points)]
+        plain, points = self.options.plain, self.options.points
+        kinds = [_FUSED, *[_PLAIN] * plain, *[_POINTS] * bool(points)]
         steppers: dict[tuple[str, str], Stepper] = {}
         with ExitStack() as stack:
             for key in itertools.product(media, kinds):
@@ -182,8 +194,8 @@ class _Case:
                     line["plain"] = of_kind[_PLAIN]
                     pairs = zip(times[name, _PLAIN], times[name, _FUSED], strict=True)
                     line["times_faster_than_plain"] = statistics.median(a / b for a, b in pairs)
-                if self.points:
-                    line["with_points"] = of_kind[_POINTS] | {"points": self.points}
+                if points:
+                    line["with_points"] = of_kind[_POINTS] | {"points": points}
                 lines.append(line)
         return alone, lines
 
@@ -192,8 +204,8 @@ class _Case:
         each = {key: calls(self.device, stepper, _SAMPLE_MS) for key, stepper in steppers.items()}
         alone = [bare_time()]
         times: dict[tuple[str, str], list[float]] = {key: [] for key in steppers}
-        for number in range(self.repeats):
-            self.say(f"{self.name}: round {number + 1} of {self.repeats}")
+        for number in range(self.options.repeats):
+            self.say(f"{self.name}: round {number + 1} of {self.options.repeats}")
             for key, stepper in steppers.items():
                 times[key] += timing.milliseconds(self.device, stepper, 1, each[key])
             alone.append(bare_time())

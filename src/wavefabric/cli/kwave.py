@@ -14,17 +14,21 @@ from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
-from wavefabric.cli.kwave_run import KWaveRun, size_text
+from wavefabric.cli.kwave_run import run_on_ranks
 from wavefabric.errors import InputError
 from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.kwave.input import KWaveInput
-    from wavefabric.acoustics.kwave.output import KWaveOutput
-    from wavefabric.acoustics.problem import Problem
     from wavefabric.acoustics.recording.sinks import Report
-    from wavefabric.acoustics.run import Checkpoints
+    from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
+#: What the options are called here that errors of a run name.
+_NAMES = {
+    "start": "-s",
+    "check_stability=False": "--allow_unstable",
+    "u_non_staggered": "--u_non_staggered_raw",
+}
 _LETTERS = {"p_raw": ("-p",), "u_raw": ("-u",)}
 
 
@@ -58,8 +62,8 @@ class CheckpointOptions:
             allowed = "with --checkpoint_interval or --checkpoint_timesteps"
             raise InputError(f"--checkpoint_file: is given alone; allowed: {allowed}")
         from wavefabric.acoustics.kwave.output import working_names
-        from wavefabric.acoustics.run import Checkpoints
         from wavefabric.files.output import check_output
+        from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
         path = check_output(file, True, "--checkpoint_file")
         taken = {name.resolve() for name in (input, output, *working_names(output))}
@@ -85,7 +89,9 @@ class KWaveOptions:
     )
     gpu: int | None = option("Use the GPU of this number.", "-g", min=0)
     device: str | None = option("auto, cpu, cuda or cuda:K.")
-    precision: str = option("auto, {wavefabric.acoustics.run:PRECISIONS}.", default="auto", also=("auto",))
+    precision: str = option(
+        "auto, {wavefabric.acoustics.run_settings:PRECISIONS}.", default="auto", also=("auto",)
+    )
     percent: int = option("Report progress every so many percent.", "-r", default=5, min=1, max=100)
     compression: int = option("Deflate level of the output.", "-c", default=0, min=0, max=9)
     start: int = option("First time step recorded, counted from 1.", "-s", default=1)
@@ -122,31 +128,37 @@ def command(
     ranks = replace(ranks, device=device, threads=threads)
     ranks.check()
     verbose = asked.verbose if is_rank_zero() else 0
-    names = tuple(name for name, wanted in vars(quantities).items() if wanted) or ("p_raw",)
-    run = KWaveRun(
+    names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]
+    saved = checkpoint.checkpoints(input, output)
+    report = run_on_ranks(
         input,
         output,
-        asked.force,
         ranks,
         decomposition,
-        checkpoint.checkpoints(input, output),
-        make_progress(not verbose, asked.percent),
-        quiet=not verbose,
-        quantities=names,
-        start=asked.start - 1,
+        not verbose,
+        checkpoint=saved,
+        progress=make_progress(not verbose, asked.percent),
+        record=[name.removesuffix("_raw") for name in names],
+        start=asked.start,
         steps=asked.benchmark,
         precision=asked.precision,
         compression=asked.compression,
         copy_sensor_mask=asked.copy_sensor_mask,
+        force=asked.force,
         check_stability=not asked.allow_unstable,
-        unstable_advice=", or --allow_unstable",
-        introduce=lambda given: _introduce(given, names, asked.start, verbose),
+        names=_NAMES,
+        started=lambda given: _introduce(given, names, asked.start, verbose),
     )
-    if done := run.run():
-        _conclude(*done, run.checkpoints, verbose)
+    if not is_rank_zero():
+        return
+    if report.steps < report.total_steps:
+        assert saved is not None
+        print(f"Checkpoint saved in {saved.path}; the same command goes on from there")
+    else:
+        _conclude(output, report, verbose)
 
 
-def _introduce(given: KWaveInput, quantities: tuple[str, ...], start: int, verbose: int) -> None:
+def _introduce(given: KWaveInput, quantities: list[str], start: int, verbose: int) -> None:
     problem = given.problem
     uniform = not any(hasattr(value, "shape") for value in (problem.sound_speed, problem.density))
     sources = {
@@ -157,7 +169,8 @@ def _introduce(given: KWaveInput, quantities: tuple[str, ...], start: int, verbo
     }
     medium = "homogeneous" if uniform else "heterogeneous"
     if verbose:
-        _print({"Domain dimensions": size_text(problem), "Simulation steps": problem.steps})
+        size = " x ".join(map(str, problem.shape[: problem.dimensions]))
+        _print({"Domain dimensions": size, "Simulation steps": problem.steps})
     if verbose > 1:
         _print(
             {
@@ -171,16 +184,10 @@ def _introduce(given: KWaveInput, quantities: tuple[str, ...], start: int, verbo
         )
 
 
-def _conclude(
-    sink: KWaveOutput, problem: Problem, report: Report, checkpoints: Checkpoints | None, verbose: int
-) -> None:
+def _conclude(output: Path, report: Report, verbose: int) -> None:
     seconds = sum(report.seconds.values())
-    if not sink.finished:
-        assert checkpoints is not None
-        print(f"Checkpoint saved in {checkpoints.path}; the same command goes on from there")
-        return
     if not verbose:
-        print(f"Simulated {problem.steps} steps in {seconds:.2f} s; wrote {sink.path}")
+        print(f"Simulated {report.total_steps} steps in {seconds:.2f} s; wrote {output}")
         return
     _print({"Device": report.device})
     if report.ranks > 1:
@@ -192,7 +199,7 @@ def _conclude(
     _print({"Peak memory in use": f"{report.peak_bytes >> 20} MB"})
     for phase in ("loading", "preprocessing", "simulation", "postprocessing") if verbose > 1 else ():
         _print({phase.capitalize(): f"{report.seconds.get(phase, 0.0):.2f} s"})
-    _print({"Elapsed time": f"{seconds:.2f} s", "Wrote": sink.path})
+    _print({"Elapsed time": f"{seconds:.2f} s", "Wrote": output})
 
 
 def _print(lines: dict[str, Any]) -> None:

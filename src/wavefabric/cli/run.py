@@ -12,7 +12,7 @@ from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import RankOptions
-from wavefabric.cli.kwave_run import is_hdf5, run_kwave_file
+from wavefabric.cli.kwave_run import is_hdf5, run_and_show
 from wavefabric.cli.run_fibre import run_link_file
 from wavefabric.cli.run_options import RunOptions
 
@@ -34,7 +34,7 @@ def command(
     with naming_no_resume():
         if is_hdf5(file):
             refuse(changed(asked, "exchange"), "with a k-Wave file", "with run files")
-            run_kwave_file(file, asked, ranks, decomposition)
+            run_and_show(file, asked, ranks, decomposition)
             return
         refuse(changed(decomposition), "with a run file", "with k-Wave files")
         if ranks.count == 1:

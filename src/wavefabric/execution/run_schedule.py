@@ -15,7 +15,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
 from wavefabric.collectives.tuning import WAYS
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
 from wavefabric.execution import report
 from wavefabric.execution.timed_schedule import (

@@ -14,7 +14,7 @@ from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError, show
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
 from wavefabric.execution.run_schedule import SIZES, fabric_of_ranks, sizes_between

@@ -19,7 +19,7 @@ from wavefabric.results.lock import locked
 
 if TYPE_CHECKING:
     from wavefabric.device import Device
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
 _GIB = 1 << 30

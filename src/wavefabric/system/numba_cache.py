@@ -24,13 +24,14 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 
 from wavefabric.system.user_cache import cache_directory
 
-#: All files of the package with code that Numba compiles, or that emit the vector code it calls and give the
-#: constants in it, below the package's own directory.
+#: All files of the package with code that Numba compiles, or that emit the vector code it calls, give the
+#: constants in it or define types of its arguments, below the package's own directory.
 SOURCES = (
     "acoustics/materials/number_sets.py",
     "acoustics/solver/kernels.py",
     "acoustics/fused/plane_passes.py",
     "acoustics/solver/row_kernels.py",
+    "acoustics/solver/split_density.py",
     "device/vector_code.py",
     "device/fma.py",
     "device/philox.py",

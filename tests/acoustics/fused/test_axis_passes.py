@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from random_problems import problem
 
 from wavefabric.acoustics.fused.axis_passes_cuda import (
+    MediumKind,
     pitch,
     place_macro,
     prelude,
@@ -26,9 +27,9 @@ from wavefabric.acoustics.fused.axis_passes_cuda import (
     twiddles,
     usable,
 )
-from wavefabric.acoustics.fused.fused_layout import axis_passes, derivatives, scaled_squares
+from wavefabric.acoustics.fused.fused_layout import axis_passes, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.shell import places, runs_along
+from wavefabric.acoustics.solver.split_density import places, runs_along
 
 REALS = [np.float32, np.float64]
 
@@ -90,7 +91,7 @@ def test_blocks_that_a_gpu_can_launch(real):
         for nx, ny, nz in ((n, 4, 4), (4, n, n)):
             if not usable(nx, ny, nz, real):
                 continue
-            text = prelude((nz, ny, nx), real, True, "power_law")
+            text = prelude((nz, ny, nx), real, MediumKind(True, "power_law"))
             numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
             for axis, points in zip("XYZG", (nx // 2, ny, nz, nz), strict=True):
                 threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
@@ -286,12 +287,12 @@ def test_what_is_compiled_in():
     for real in REALS:
         terms = sinc_series(3.0, real)
         runs = runs_along(places(np.array(LAYERS[0])))
-        text = prelude((6, 4, 18), real, True, "stokes", "XYZ", terms, runs)
+        text = prelude((6, 4, 18), real, MediumKind(True, "stokes"), "XYZ", terms, runs)
         series = re.search(r"#define SINC_SERIES (.*)", text)
         assert series
         assert [float(term) for term in re.findall(r"\(REAL\)([^,]+)", series[1])] == terms
         assert f"#define PLACE_X(x) {place_macro(runs)}\n" in text
-    plain = prelude((6, 4, 18), np.float32, True, "stokes")
+    plain = prelude((6, 4, 18), np.float32, MediumKind(True, "stokes"))
     assert "SINC_SERIES" not in plain
     assert "#define PLACE_X(x) (-1)\n" in plain
 
@@ -347,7 +348,7 @@ KAPPA = [
 @pytest.mark.parametrize(("shape", "share"), KAPPA)
 def test_kappa_of_the_gradient(shape, share):
     c, passes, squares = along_z(shape, share)
-    (s0, s1), (_, _, z) = pulses(c, 2), derivatives(c, 1)
+    (s0, s1), (_, _, z) = pulses(c, 2), scaled_derivatives(c, 1)
     passes.run("z_gradient", s0, s1, *squares, z)
     check_operator(c, s0, np.ones(1))
     check_operator(c, s1, z[:, None, None])
@@ -356,7 +357,7 @@ def test_kappa_of_the_gradient(shape, share):
 @pytest.mark.parametrize(("shape", "share"), KAPPA)
 def test_kappa_of_the_divergence(shape, share):
     c, passes, squares = along_z(shape, share)
-    spectra, (x, y, z) = pulses(c, 3), derivatives(c, -1)
+    spectra, (x, y, z) = pulses(c, 3), scaled_derivatives(c, -1)
     passes.run("z_divergence", *spectra, *squares, x, y, z, 0, layers=3)
     # u_y, u_z and u_x lie in this order.
     for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x), strict=True):
@@ -367,5 +368,5 @@ def test_derivatives_carry_what_kappa_lacks(cpu):
     """i k e^{±i k Δ/2} with the 1/N of the transforms."""
     c = Coefficients(cpu, problem((10, 9, 12)), np.float64)
     for sign, plain in ((1, c.up), (-1, c.down)):
-        for found, wanted in zip(derivatives(c, sign), plain, strict=True):
+        for found, wanted in zip(scaled_derivatives(c, sign), plain, strict=True):
             np.testing.assert_allclose(found * (10 * 9 * 12), wanted, rtol=1e-15)

@@ -124,7 +124,7 @@ def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["local", "global"])
 def test_translated_and_multiplied(comm, kind):
-    from wavefabric.acoustics.solver import operators
+    from wavefabric.acoustics.solver.kspace import unstaggering
 
     problem = noise_problem((20, 24, 40), "none", False, 9)
     options = Options(kind, overlap=5) if kind == "local" else Options(kind)
@@ -134,7 +134,7 @@ def test_translated_and_multiplied(comm, kind):
         results = []
         for stages in (fused, plain):
             c = stages.coefficients
-            factor = operators.unstaggering(c.problem, c.subdomain)[axis]
+            factor = unstaggering(c.problem, c.subdomain)[axis]
             if axis == 0:
                 factor = np.pad(factor, (0, c.half_shape[2] - factor.size))
             out = c.device.zeros(c.shape, c.dtype)

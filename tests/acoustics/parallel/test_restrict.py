@@ -10,8 +10,8 @@ from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.parallel.restrict import restrict_array, restrict_problem
 from wavefabric.acoustics.problem import PressureSource, VelocitySource
-from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.kspace import unstaggering
 
 SHAPE = (24, 20, 18)
 WAYS = [
@@ -137,8 +137,8 @@ def test_constants_are_cut_from_those_of_the_whole(cpu, shape, kind, grid):
             assert (found.up[axis] == basis.up[axis][span]).all()
             assert (found.down[axis] == basis.down[axis][span]).all()
         moved, basic = (
-            operators.unstaggering(local, part),
-            operators.unstaggering(given if kind == "global" else local),
+            unstaggering(local, part),
+            unstaggering(given if kind == "global" else local),
         )
         for axis, (one, other) in enumerate(zip(moved, basic, strict=True)):
             assert (one == other[slice(*part.spectral[axis])]).all()

@@ -7,6 +7,7 @@ from wavefabric.acoustics.problem import Problem, Recording, VelocitySource
 from wavefabric.acoustics.recording.intensity import WEIGHTS, Intensity
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 
 RHO, C = 1000.0, 1500.0
 
@@ -100,7 +101,7 @@ def test_a_plane_wave_of_the_solver(cpu):
     sink = MemorySink()
     where = np.array([100, n + 110, 3 * n + 120])
     recording = Recording(("I_avg", "p_rms"), where, start=steps - 8 * per_period)
-    run(given, recording, sink, device=cpu, precision="double")
+    run(given, recording, sink, RunSettings(device=cpu, precision="double"))
     # P²/2 is the mean square.
     np.testing.assert_allclose(sink.arrays["Ix_avg"], sink.arrays["p_rms"] ** 2 / (RHO * C), rtol=1e-3)
     # A source one point thick is not quite a plane wave's velocity.

@@ -14,6 +14,7 @@ from wavefabric.acoustics.recording.intensity import WEIGHTS
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.device import get_device
 
 SHAPES = [(14, 12, 9), (15, 13, 1)]
@@ -53,7 +54,12 @@ def fields(place, shape, dtype=np.float32):
 
 def record(place, shape, quantities, where=None, start=0, sink=None, precision="single"):
     sink = sink or MemorySink()
-    run(given(shape), Recording(tuple(quantities), where, start), sink, device=place, precision=precision)
+    run(
+        given(shape),
+        Recording(tuple(quantities), where, start),
+        sink,
+        RunSettings(device=place, precision=precision),
+    )
     return sink.arrays
 
 

@@ -13,16 +13,18 @@ from wavefabric.acoustics.decomposition.decompose import Options, decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.parallel.restrict import restrict_problem
-from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.absorption import absorption_factors, eta_factor, neper_coefficient
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.kspace import derivatives, unstaggering
 from wavefabric.acoustics.solver.plain_stages import PlainStages
+from wavefabric.acoustics.solver.pml import pml, pml_factors
 
 
 def test_layer_at_its_ends():
     n, size, alpha, dt = 30, 6, 2.0, 2e-8
     strength = dt / 2 * alpha * C / DX
-    plain = operators.pml(n, size, alpha, C, DX, dt, staggered=False)
-    moved = operators.pml(n, size, alpha, C, DX, dt, staggered=True)
+    plain = pml(n, size, alpha, C, DX, dt, staggered=False)
+    moved = pml(n, size, alpha, C, DX, dt, staggered=True)
     # The outermost point on the left is a full layer deep, its inner neighbour one point less.
     assert plain[0] == math.exp(-strength)
     assert plain[size - 1] == pytest.approx(math.exp(-strength / size**4), rel=1e-15)
@@ -39,9 +41,9 @@ def test_layer_at_its_ends():
 
 def test_staggered_layer_is_the_same_curve_half_a_point_on():
     """A layer of twice the points at half the spacing holds both grids."""
-    fine = operators.pml(40, 10, 1.5, C, DX / 2, 1e-8, staggered=False)
-    coarse = operators.pml(20, 5, 1.5, C, DX / 2, 1e-8, staggered=False)
-    moved = operators.pml(20, 5, 1.5, C, DX / 2, 1e-8, staggered=True)
+    fine = pml(40, 10, 1.5, C, DX / 2, 1e-8, staggered=False)
+    coarse = pml(20, 5, 1.5, C, DX / 2, 1e-8, staggered=False)
+    moved = pml(20, 5, 1.5, C, DX / 2, 1e-8, staggered=True)
     np.testing.assert_allclose(coarse[:5], fine[:10:2], rtol=1e-15)
     np.testing.assert_allclose(moved[:5], fine[1:10:2], rtol=1e-15)
     np.testing.assert_allclose(coarse[15:], fine[31::2], rtol=1e-15)
@@ -50,29 +52,29 @@ def test_staggered_layer_is_the_same_curve_half_a_point_on():
 
 @pytest.mark.parametrize("size", [0, 5])
 def test_layer_of_any_size(size):
-    factor = operators.pml(10, size, 2.0, C, DX, 1e-8, staggered=False)
+    factor = pml(10, size, 2.0, C, DX, 1e-8, staggered=False)
     assert (factor < 1).sum() == 2 * size
 
 
 def test_layers_of_a_problem():
     given = problem((24, 20, 18))
     for staggered in (False, True):
-        factors = operators.pml_factors(given, staggered)
+        factors = pml_factors(given, staggered)
         for axis, factor in enumerate(factors):
-            wanted = operators.pml(
+            wanted = pml(
                 given.shape[axis], given.pml_size[axis], given.pml_alpha[axis], given.reference_speed,
                 given.spacing[axis], given.dt, staggered=staggered,
             )  # fmt: skip
             assert (factor == wanted).all()
-    assert len(operators.pml_factors(problem((24, 20, 1)), False)) == 2
+    assert len(pml_factors(problem((24, 20, 1)), False)) == 2
 
 
 def test_neper_coefficient():
     """1 dB/(MHz^y cm) at 1 MHz is 100 dB/m: a factor 1e-5 in amplitude over a metre."""
     for y in (0.5, 1.05, 1.5, 2.0):
-        at_one_megahertz = operators.neper_coefficient(y) * (2 * math.pi * 1e6) ** y
+        at_one_megahertz = neper_coefficient(y) * (2 * math.pi * 1e6) ** y
         assert math.exp(-at_one_megahertz) == pytest.approx(1e-5, rel=1e-12)
-        at_three = operators.neper_coefficient(y) * (2 * math.pi * 3e6) ** y
+        at_three = neper_coefficient(y) * (2 * math.pi * 3e6) ** y
         assert at_three / at_one_megahertz == pytest.approx(3**y, rel=1e-12)
 
 
@@ -86,7 +88,7 @@ def test_absorption_factors_give_the_power_law(y):
     given = problem((8, 8, 8), absorption="power_law", alpha_power=y)
     alpha0 = 1e-3
     given = replace(given, alpha_coeff=alpha0)
-    a, b = operators.absorption_factors(given)
+    a, b = absorption_factors(given)
     tau, eta = a * alpha0 * C ** (y - 1), b * alpha0 * C**y
     k = 2 * math.pi * 1e6 / C
     # ρ ~ exp(−iωt + ikx): −iωρ = −ρ₀∇·u, so L1{ρ₀∇·u} = iω k^(y−2) ρ; and ω²ρ = k² p.
@@ -104,9 +106,9 @@ def test_absorption_factors_give_the_power_law(y):
 def test_absorption_without_dispersion_and_stokes():
     for more in (dict(absorption="power_law", dispersion=False), dict(absorption="stokes")):
         given = problem((8, 8, 8), **more)
-        a, b = operators.absorption_factors(given)
-        assert b == operators.eta_factor(given) == 0.0
-        assert a == -2 * operators.neper_coefficient(given.alpha_power)
+        a, b = absorption_factors(given)
+        assert b == eta_factor(given) == 0.0
+        assert a == -2 * neper_coefficient(given.alpha_power)
 
 
 def test_absorption_coefficients_of_mixed_media(cpu):
@@ -114,7 +116,7 @@ def test_absorption_coefficients_of_mixed_media(cpu):
         given = problem((9, 8, 7), absorption="power_law", mixed=mixed)
         c = Coefficients(cpu, given, np.float64)
         y, alpha = given.alpha_power, np.asarray(given.alpha_coeff, float)
-        nepers = alpha * operators.neper_coefficient(y)
+        nepers = alpha * neper_coefficient(y)
         speed = np.asarray(given.sound_speed, float)
         assert c.tau.shape == (c.shape if mixed else (1, 1, 9))
         np.testing.assert_allclose(
@@ -123,8 +125,8 @@ def test_absorption_coefficients_of_mixed_media(cpu):
         eta = 2 * nepers * speed**y * math.tan(math.pi * y / 2)
         found = float(c.eta_factor) * np.asarray(c.tau) * speed
         np.testing.assert_allclose(found, np.broadcast_to(eta, found.shape), rtol=1e-14)
-        assert operators.absorption_factors(given)[1] == pytest.approx(
-            operators.eta_factor(given) * operators.absorption_factors(given)[0], rel=1e-14
+        assert absorption_factors(given)[1] == pytest.approx(
+            eta_factor(given) * absorption_factors(given)[0], rel=1e-14
         )
 
 
@@ -193,13 +195,13 @@ def test_stages_that_store_kappa_count_it(cpu):
 def test_derivatives_are_those_of_the_axes():
     given = problem((8, 7, 6))
     for sign in (1, -1):
-        x, y, z = operators.derivatives(given, sign)
+        x, y, z = derivatives(given, sign)
         assert (x.size, y.size, z.size) == (5, 7, 6)
         for vector, n, spacing in zip((x, y, z), given.shape, given.spacing, strict=True):
             k = 2 * math.pi / (n * spacing)  # the lowest wave
             assert vector[1] == pytest.approx(1j * k * np.exp(sign * 1j * k * spacing / 2), rel=1e-14)
-    assert len(operators.derivatives(problem((8, 7, 1)), 1)) == 2
-    assert len(operators.unstaggering(problem((8, 7, 1)))) == 2
+    assert len(derivatives(problem((8, 7, 1)), 1)) == 2
+    assert len(unstaggering(problem((8, 7, 1)))) == 2
 
 
 def test_a_uniform_medium_is_one_row(cpu):

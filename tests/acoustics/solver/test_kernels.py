@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
-from wavefabric.acoustics.solver.shell import Shell, places, runs_along
+from wavefabric.acoustics.solver.split_density import Shell, places, runs_along
 from wavefabric.device import get_device
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -10,6 +10,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.problem import PressureSource, Recording
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import TOLERANCE, Energy, EnergyWatch, source_strength
 from wavefabric.device import get_device
@@ -129,8 +130,8 @@ def test_a_field_that_grows_slowly_is_stopped():
     with pytest.raises(
         FieldLost, match=r"energy is [0-9.e+]+ times what .* after time step \d+ of 160"
     ) as caught:
-        run(given, Recording(("p_final",)), sink, comm=CPU, precision="double")
+        run(given, Recording(("p_final",)), sink, RunSettings(comm=CPU, precision="double"))
     assert "density from 500 to 1000" in str(caught.value)
     assert not sink.arrays
     steady = replace(given, dt=0.3 * 1e-4 / 1500)
-    run(steady, Recording(("p_final",)), MemorySink(), comm=CPU, precision="double")
+    run(steady, Recording(("p_final",)), MemorySink(), RunSettings(comm=CPU, precision="double"))

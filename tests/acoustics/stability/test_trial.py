@@ -10,10 +10,10 @@ from random_problems import joined, split_density
 from papers.ultrasound.stability import study as random_media
 from papers.ultrasound.step_matrix import spectral_radius, step_matrix
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
+from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.eigenvalue import LargestEigenvalue
-from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
+from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise, growth
 from wavefabric.acoustics.stability.stable_time_step import proved_limit, refuse_unstable, stability
-from wavefabric.acoustics.stability.trial import growth
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange import solo
@@ -155,7 +155,7 @@ def test_absorption_may_grow_at_any_time_step():
     assert spectral_radius(problem, 1e-9) > 1 + 1e-4
     assert stability(problem, comm=CPU, dtype=np.float64).max_dt == 0
     with pytest.raises(InputError, match=r"allowed: none; likely cause: .*absorption"):
-        refuse_unstable(problem, CPU, np.float64, None)
+        refuse_unstable(problem, RunSettings(comm=CPU, precision="double"))
 
 
 def test_noise_is_the_same_in_every_part():

@@ -312,15 +312,15 @@ RANK = '''
 import os
 import time
 from pathlib import Path
-from wavefabric.acoustics import run
+from wavefabric.lifecycle.checkpoint import when as checkpoints
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.cli import main
 from wavefabric.exchange.launch import environment
-class Saves(run.Checkpoints):
+class Saves(checkpoints.Checkpoints):
     def __init__(self, path, resume):
         Path(f"rank-{{environment.rank()}}.pid").write_text(str(os.getpid()))
         super().__init__(path, every={every}, resume=resume)
-run.Checkpoints = Saves
+checkpoints.Checkpoints = Saves
 save = RunCheckpoint.save
 def and_wait(self, *arguments):
     save(self, *arguments)

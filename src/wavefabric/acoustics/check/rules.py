@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.problem import (
     Absorption,
     Cuboids,
@@ -20,7 +21,7 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
-from wavefabric.acoustics.solver.operators import disperses
+from wavefabric.acoustics.solver.absorption import disperses
 from wavefabric.errors import InputError
 
 _AXES = "xyz"
@@ -88,9 +89,9 @@ def check_recording(
     unknown = [repr(name) for name in quantities if name not in QUANTITIES] or ["nothing"]
     known = quantities and unknown == ["nothing"]
     rules.require(known, "recording.quantities", unknown[0], f"any of {', '.join(QUANTITIES)}")
-    shown = start + first_index if _whole(start) else start
+    shown = start + first_index if is_whole(start) else start
     allowed = f"{first_index} to {problem.steps - 1 + first_index}, the steps of the run"
-    rules.require(_whole(start) and 0 <= start < problem.steps, "recording.start", shown, allowed)
+    rules.require(is_whole(start) and 0 <= start < problem.steps, "recording.start", shown, allowed)
     local = [name for name in quantities if is_local(name)]
     if local:
         missing = f"is missing, and {local[0]} is recorded there"
@@ -199,7 +200,7 @@ class _Rules:
         self.require(value in allowed, key, repr(value), ", ".join(allowed))
 
     def count(self, key: str, value: Any, least: int) -> None:
-        self.require(_whole(value) and value >= least, key, value, f"a whole number from {least}")
+        self.require(is_whole(value) and value >= least, key, value, f"a whole number from {least}")
 
     def above_zero(self, key: str, value: Any) -> None:
         self.require(_finite(value) and value > 0, key, value, "a finite number above 0")
@@ -252,10 +253,6 @@ class _Rules:
         right = signal.ndim == 2 and signal.shape[0] and signal.shape[1] in (1, points)
         self.require(right, key, f"has the shape {signal.shape}", allowed)
         self.finite(key, signal)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _finite(value: Any) -> bool:

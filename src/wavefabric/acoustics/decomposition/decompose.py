@@ -207,6 +207,11 @@ def _divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
+def block_grids(ranks: int) -> list[Triple]:
+    """All ways to cut a grid into blocks for so many ranks, along x, y and z."""
+    return [(x, y, ranks // (x * y)) for x in _divisors(ranks) for y in _divisors(ranks // x)]
+
+
 # --- Global ------------------------------------------------------------------------------------------------
 
 
@@ -269,8 +274,8 @@ def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
     """The grid of least halo on any rank; where equal, the one with most blocks along z, then y."""
-    grids = [(ranks // (bz * by), by, bz) for bz in _divisors(ranks) for by in _divisors(ranks // bz)]
-    fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, (overlap,) * 3))]
+    grids, overlaps = block_grids(ranks), (overlap,) * 3
+    fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
         given = "x".join(map(str, shape))
         raise InputError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ SOURCES = (
     "wavefabric.spectral/butterflies.cu",
     "wavefabric.spectral/axis_fft.cu",
     "wavefabric.spectral/real_rows.cu",
-    "wavefabric.acoustics.solver/shell.cu",
+    "wavefabric.acoustics.solver/split_density.cu",
     "wavefabric.acoustics.fused/passes.cu",
     "wavefabric.acoustics.fused/column_passes.cu",
     "wavefabric.acoustics.materials/medium.cu",
@@ -163,31 +163,40 @@ def place_macro(runs: np.ndarray) -> str:
     return f"({expression})"
 
 
+class MediumKind(NamedTuple):
+    """What of a medium the kernels are compiled for.
+
+    ``forms`` says of each parameter of `AT_POINTS`, and of ``"staggered"``, how it is held, of `FORMS`.
+    """
+
+    nonlinear: bool
+    absorption: str
+    forms: Mapping[str, str] = ALL_FULL
+    disperses: bool = True
+
+
 def prelude(
     shape,
     real,
-    nonlinear: bool,
-    absorption: str,
+    medium: MediumKind,
     passes: str = "XYZ",
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
-    forms: Mapping[str, str] = ALL_FULL,
-    disperses: bool = True,
     firsts: Sequence[int] = (),
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`; ``forms`` says
-    of each parameter of `AT_POINTS`, and of ``"staggered"``, how it is held, of `FORMS`. ``firsts``: where
-    the parts of the ranks begin along the axis whose passes end in a transpose, but the first's.
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`. ``firsts``:
+    where the parts of the ranks begin along the axis whose passes end in a transpose, but the first's.
     """
+    forms = medium.forms
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
         "PITCH": pitch(shape[2], real),
         "PLACE_X(x)": place_macro(runs),
-        "NONLINEAR": int(nonlinear),
-        "DISPERSES": int(disperses),
-        "ABSORPTION": ("none", "stokes", "power_law").index(absorption),
+        "NONLINEAR": int(medium.nonlinear),
+        "DISPERSES": int(medium.disperses),
+        "ABSORPTION": ("none", "stokes", "power_law").index(medium.absorption),
         "SPLIT": int(bool(firsts)),
     }
     if firsts:

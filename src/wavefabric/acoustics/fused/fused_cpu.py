@@ -42,15 +42,8 @@ class FusedCpuStages(Stages):
         self._rows = device.zeros((threads, 3, batch, nx), c.dtype)
         self._row = device.zeros((threads, 2, nx), c.dtype)
         self._medium = MediumArrays(c.speed, c.density, c.ratio, c.tau, c.eta_factor)
-        none = np.zeros(0, np.int64)
-        self._no_source = StepSource(
-            np.zeros((0, 0, 0), c.dtype),
-            c.dtype.type(1),
-            np.zeros(nz + 1, np.int64),
-            none,
-            none.astype(c.dtype),
-            False,
-        )
+        pattern, none, first = np.zeros((0, 0, 0), c.dtype), np.zeros(0, c.dtype), np.zeros(nz + 1, np.int64)
+        self._no_source = StepSource(pattern, c.dtype.type(1), first, first[:0], none, False)
         self._points: dict[int, tuple] = {}
         _ = c.kappa  # before the first step
 
@@ -105,17 +98,9 @@ class FusedCpuStages(Stages):
             passes.absorption_columns(self._fft_axes, s0, s1, c.nabla1, c.nabla2, self._columns)
         else:
             passes.multiply_columns(self._fft_axes, s0, c.nabla1, self._columns)
+        rows = self._rows, self._row
         passes.pressure_planes(
-            self._fft_axes,
-            s0,
-            s1,
-            f.rho,
-            f.p,
-            self._medium,
-            c.nonlinear,
-            c.disperses,
-            self._rows,
-            self._row,
+            self._fft_axes, s0, s1, f.rho, f.p, self._medium, c.nonlinear, c.disperses, *rows
         )
         self.transforms += 2 + c.disperses
 

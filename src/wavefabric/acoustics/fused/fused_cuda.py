@@ -178,15 +178,8 @@ class FusedCudaStages(Stages):
             return None, source.signal, *points, source.signal.size, 1, 0
         if source.form != "points":
             return source.field, source.amplitude, None, None, None, 1, 0, 0
-        columns = np.arange(source.host_index.size)
-        return (
-            None,
-            source.signal,
-            *self._rows_of(source, columns),
-            source.signal.shape[1],
-            0,
-            int(source.replace),
-        )
+        points = self._rows_of(source, np.arange(source.host_index.size))
+        return None, source.signal, *points, source.signal.shape[1], 0, int(source.replace)
 
     def _rows_of(self, source: SourceTerm | TransducerTerm, values: np.ndarray) -> tuple:
         """Points of a source by rows, with a value each, on the device."""

@@ -7,22 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused import axis_passes_cuda
-from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses, medium_forms
+from wavefabric.acoustics.fused.axis_passes_cuda import (
+    AxisPasses,
+    MediumKind,
+    medium_forms,
+    prelude,
+    sinc_series,
+)
 from wavefabric.acoustics.materials.find import AT_POINTS
-from wavefabric.acoustics.solver import operators
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
+from wavefabric.acoustics.solver.kspace import derivatives, kappa_scale
 from wavefabric.acoustics.solver.layout import FieldLayout
-from wavefabric.exchange import Communicator
 
 
 class FusedLayout(FieldLayout):
     """The whole grid on one GPU; base of the layouts over ranks.
 
     ``plane_passes`` are those along x and y, ``column_passes`` along z; ``up`` and
-    ``down`` are `derivatives`, ``squares`` `scaled_squares`, on the device.
+    ``down`` are `scaled_derivatives`, ``squares`` `scaled_squares`, on the device.
     """
 
     #: The factor of all k_y to the points of the pressure, where a rank's spectrum has some k_y alone.
@@ -30,16 +33,9 @@ class FusedLayout(FieldLayout):
     #: Where absorption transforms fields that ranks exchange: ρ₀∇·u, ρ or None, and flags of the rows sent.
     exchanged: tuple | None = None
 
-    def __init__(
-        self,
-        coefficients: Coefficients,
-        fields: Fields,
-        comm: Communicator | None = None,
-        decomposition: Decomposition | None = None,
-    ):
-        super().__init__(coefficients, fields, comm, decomposition)
-        c = coefficients
-        self.up, self.down = (derivatives(c, sign) for sign in (1, -1))
+    def _prepare(self) -> None:
+        c = self.coefficients
+        self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_passes, self.column_passes = self._passes()
 
@@ -83,11 +79,10 @@ def axis_passes(
     """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisPasses`."""
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
-    series = axis_passes_cuda.sinc_series(largest, c.dtype)
-    medium = c.nonlinear, c.problem.absorption
+    series = sinc_series(largest, c.dtype)
     forms = medium_forms(at_points(c), c.staggered)
-    compiled = axes, series, fields.shell.runs, forms, c.disperses, firsts
-    definitions = axis_passes_cuda.prelude(shape, c.dtype, *medium, *compiled)
+    medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
+    definitions = prelude(shape, c.dtype, medium, axes, series, fields.shell.runs, firsts)
     return AxisPasses(c.device, shape, c.dtype, axes, definitions, scatter)
 
 
@@ -96,14 +91,13 @@ def at_points(coefficients: Coefficients) -> dict[str, Any]:
     return {name: getattr(coefficients, name) for name in AT_POINTS}
 
 
-def derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
+def scaled_derivatives(coefficients: Coefficients, sign: int, subdomain: Subdomain | None = None) -> list:
     """i k e^{±i k Δ/2} of each axis on the device, with the 1/N of the transforms, which κ here lacks."""
     c = coefficients
-    factors = operators.derivatives(c.problem, sign, subdomain or c.subdomain)
+    factors = derivatives(c.problem, sign, subdomain or c.subdomain)
     return [c.device.asarray(factor / c.subdomain.basis_points, c.complex) for factor in factors]
 
 
 def scaled_squares(coefficients: Coefficients) -> list[np.ndarray]:
     """(c_ref Δt/2)² k² along x (half), y and z: κ is sinc of the root of their sum."""
-    problem = coefficients.problem
-    return [k2 * (problem.reference_speed * problem.dt / 2) ** 2 for k2 in coefficients.squares]
+    return [k2 * kappa_scale(coefficients.problem) ** 2 for k2 in coefficients.squares]

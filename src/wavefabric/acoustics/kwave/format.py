@@ -6,9 +6,8 @@ Everything is a three-dimensional dataset of the root, scalars too; float32 (``f
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -95,11 +94,9 @@ class Reader:
         key = dataset_key(self.path, name)
         return InputError(f"{key}: {given}" + (f"; allowed: {allowed}" if allowed else ""))
 
-    @contextlib.contextmanager
-    def reading(self, name: str) -> Iterator[None]:
+    def reading(self, name: str) -> AbstractContextManager[None]:
         """Name what is read where the file turns out to be damaged."""
-        with reading(self.path, name):
-            yield
+        return reading(self.path, name)
 
     def __contains__(self, name: str) -> bool:
         with self.reading(name):

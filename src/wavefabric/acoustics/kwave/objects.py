@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -16,9 +16,8 @@ from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import components, quantity_of, vector_of
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.run_options import check_options
 from wavefabric.acoustics.sensor import Sensor, record_names
-from wavefabric.acoustics.simulation import solve, to_problem
+from wavefabric.acoustics.simulation import ResultSettings, solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
 from wavefabric.errors import InputError
 
@@ -39,17 +38,25 @@ _REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ObjectOptions:
+    """How k-wave-python's objects are read: keywords of `from_kwave`."""
+
+    pml_size: Any = None
+    pml_alpha: Any = 2.0
+    pml_inside: bool = True
+    smooth_p0: bool = True
+    signal_order: Literal["C", "F"] = "C"
+
+    def __post_init__(self) -> None:
+        order = self.signal_order
+        require(isinstance(order, str) and order in ("C", "F"), "signal_order", order, "'C' or 'F'")
+        for key in ("pml_inside", "smooth_p0"):
+            require(isinstance(getattr(self, key), bool), key, getattr(self, key), "True or False")
+
+
 def from_kwave(
-    kgrid: Any,
-    medium: Any,
-    source: Any,
-    sensor: Any = None,
-    *,
-    pml_size: Any = None,
-    pml_alpha: Any = 2.0,
-    pml_inside: bool = True,
-    smooth_p0: bool = True,
-    signal_order: Literal["C", "F"] = "C",
+    kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any
 ) -> tuple[Problem, Recording]:
     """The numbers the solver takes, from k-wave-python's objects.
 
@@ -88,23 +95,10 @@ def from_kwave(
     k-wave-python 0.6.2: ``sound_speed_ref`` is obeyed, and a pressure source on unequal spacings is scaled
     by that along x for all densities, as in MATLAB.
     """
-    pml = (pml_size, pml_alpha, pml_inside)
-    return _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)[1:3]
+    return _translate(kgrid, medium, source, sensor, ObjectOptions(**options))[1:3]
 
 
-def simulate_kwave(
-    kgrid: Any,
-    medium: Any,
-    source: Any,
-    sensor: Any = None,
-    *,
-    pml_size: Any = None,
-    pml_alpha: Any = 2.0,
-    pml_inside: bool = True,
-    smooth_p0: bool = True,
-    signal_order: Literal["C", "F"] = "C",
-    **options: Any,
-) -> Results:
+def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any) -> Results:
     """Run k-wave-python's objects on this solver; arrays come named and ordered as ``kspaceFirstOrder``'s.
 
     Parameters
@@ -126,34 +120,30 @@ def simulate_kwave(
         Intensities differ a little: k-wave-python shifts the velocity by half a step as if the recording
         were periodic.
     """
-    check_options(**options)
-    pml = (pml_size, pml_alpha, pml_inside)
-    grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, pml, smooth_p0, signal_order)
-    return solve(problem, recording, grid, adapt=adapt, **options)
+    own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
+    how = ResultSettings(**options)
+    grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
+    return solve(problem, recording, grid, how, adapt)
 
 
 def _translate(
-    kgrid: Any, medium: Any, source: Any, sensor: Any, pml: tuple, smooth_p0: bool, signal_order: str
+    kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    known = isinstance(signal_order, str) and signal_order in ("C", "F")
-    require(known, "signal_order", signal_order, "'C' or 'F'")
-    for key, value in (("pml_inside", pml[2]), ("smooth_p0", smooth_p0)):
-        require(isinstance(value, bool), key, value, "True or False")
     for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
         for attribute in _NOT_READ[name]:
             if getattr(described, attribute, None) is not None:
                 nothing = "None, since Wavefabric has nothing like it"
                 raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
-    grid = _grid(kgrid, pml)
-    translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
+    grid = _grid(kgrid, options)
+    translated = _medium(medium, grid), _source(source, grid, options)
     records, adapt = _record(sensor, grid)
     dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
     problem, recording = to_problem(grid, *translated, records, dt, steps)
     return grid, problem, recording, adapt
 
 
-def _grid(kgrid: Any, pml: tuple) -> Grid:
+def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
     for name in ("N", "spacing", "dt", "Nt"):
         require(hasattr(kgrid, name), f"kgrid.{name}", None, "that of a kWaveGrid")
     uneven = getattr(kgrid, "nonuniform", False)
@@ -162,7 +152,8 @@ def _grid(kgrid: Any, pml: tuple) -> Grid:
     right = points.size in (2, 3) and all(n == n // 1 and 2 <= n < 2**31 for n in points.tolist())
     require(right, "kgrid.N", kgrid.N, "2 or 3 whole numbers from 2")
     spacing = _numbers(kgrid.spacing, "kgrid.spacing").ravel().tolist()
-    return Grid(tuple(map(int, points)), tuple(map(float, spacing)), *map(_from_array, pml))
+    pml = map(_from_array, (options.pml_size, options.pml_alpha, options.pml_inside))
+    return Grid(tuple(map(int, points)), tuple(map(float, spacing)), *pml)
 
 
 def _from_array(value: Any) -> Any:
@@ -201,7 +192,7 @@ def _medium(medium: Any, grid: Grid) -> Medium:
     )
 
 
-def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
+def _source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
     if hasattr(source, "active_elements_mask"):
         return _transducer(source)
     given: dict[str, Any] = {}
@@ -211,7 +202,7 @@ def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
     for name in ("p", "ux", "uy", "uz"):
         signal, mask = getattr(source, name, None), given[f"{name[0]}_mask"]
         if signal is not None:
-            signal = _in_memory_order(_numbers(signal, f"source.{name}"), mask, order)
+            signal = _in_memory_order(_numbers(signal, f"source.{name}"), mask, options.signal_order)
         given[name] = signal
     for name in ("p_mode", "u_mode"):
         mode = getattr(source, name, None)
@@ -220,7 +211,7 @@ def _source(source: Any, grid: Grid, smooth_p0: bool, order: str) -> Source:
         require(isinstance(mode, str), f"source.{name}", mode, allowed)
         given[name] = mode.replace("-", "_")
     p0 = _values(getattr(source, "p0", None), grid, "source.p0", alone=False)
-    return Source(p0=p0, smooth=smooth_p0, **given)
+    return Source(p0=p0, smooth=options.smooth_p0, **given)
 
 
 def _transducer(source: Any) -> Source:

@@ -26,7 +26,7 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
-from wavefabric.acoustics.threads import default_threads
+from wavefabric.acoustics.run_settings import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder, write_text
 from wavefabric.lifecycle.checkpoint.file import read_state
@@ -87,7 +87,6 @@ class KWaveOutput:
         self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
-        """Write rows of a time series."""
         rows, items = slice(first, first + len(block)), self._items[name]
         if not isinstance(self.input.sensor, Cuboids):
             items[0][0, rows] = block
@@ -96,7 +95,6 @@ class KWaveOutput:
             item[rows] = part
 
     def flush(self) -> None:
-        """Put all rows so far on the disk."""
         self._sync()
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
@@ -126,7 +124,6 @@ class KWaveOutput:
         self.finished = True
 
     def abandon(self, keep: bool) -> None:
-        """Close the file; remove it if no checkpoint refers to it."""
         # One that never began leaves alone what belongs to an earlier leg.
         if not self._begun:
             return
@@ -159,7 +156,7 @@ class KWaveOutput:
         if _goes_on(other, run.get("run", "")):
             raise InputError(
                 f"output: {self._partial} is the unfinished output of another run, which goes on from "
-                f"{other}; allowed: another name, to finish that run, or --force"
+                f"{other}; allowed: another name, to finish that run, or --force (force=True)"
             )
 
     def _read_run(self) -> dict[str, Any]:

@@ -172,13 +172,14 @@ class _Search:
         return group if group.nbytes(self._points, item) < len(names) * self._points * item else None
 
 
+def medium_values(problem: Problem) -> dict[str, float | np.ndarray | None]:
+    """Parameters of a medium by the names of columns."""
+    medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
+    medium |= zip(STAGGERED, problem.density_staggered, strict=False)
+    return {**medium, "alpha": problem.alpha_coeff}
+
+
 def _arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Arrays of a medium by the names of columns; nothing that is the same everywhere."""
-    values = {
-        "speed": problem.sound_speed,
-        "density": problem.density,
-        "ratio": problem.nonlinearity,
-        "alpha": problem.alpha_coeff,
-        **dict(zip(STAGGERED, problem.density_staggered, strict=False)),
-    }
-    return {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}
+    """Those that are not the same everywhere."""
+    values = medium_values(problem).items()
+    return {name: value for name, value in values if isinstance(value, np.ndarray) and value.ndim}

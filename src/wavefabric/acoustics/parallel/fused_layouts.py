@@ -10,12 +10,12 @@ import numpy as np
 from wavefabric.acoustics.decomposition.decompose import Decomposition, halo_messages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses
-from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_passes, derivatives
+from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_passes, scaled_derivatives
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver import operators
-from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.exchange import Communicator
+from wavefabric.acoustics.solver.absorption import disperses
+from wavefabric.acoustics.solver.kspace import unstaggering
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.one_sided_regions import region_exchange
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
@@ -27,15 +27,13 @@ class FusedGlobalLayout(FusedLayout):
     work on its neighbours.
     """
 
-    def __init__(
-        self, coefficients: Coefficients, fields: Fields, comm: Communicator, decomposition: Decomposition
-    ):
-        super().__init__(coefficients, fields, comm, decomposition)
-        c, (nx, ny, _) = coefficients, decomposition.shape
+    def _prepare(self) -> None:
+        super()._prepare()
+        c, (nx, ny, _) = self.coefficients, self._ranks()[1].shape
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
-        self.unstagger_y = c.device.asarray(operators.unstaggering(c.problem, whole)[1], c.complex)
-        self.up[:2] = derivatives(c, 1, whole)[:2]
+        self.unstagger_y = c.device.asarray(unstaggering(c.problem, whole)[1], c.complex)
+        self.up[:2] = scaled_derivatives(c, 1, whole)[:2]
 
     @classmethod
     def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:
@@ -139,7 +137,7 @@ class FusedLocalLayout(FusedLayout):
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
         """The halo, and ρ₀∇·u where there is dispersion."""
         subdomain = decomposition.subdomains[rank]
-        rate = dtype.itemsize * math.prod(subdomain.size) if operators.disperses(problem) else 0
+        rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
 
     def _absorption_fields(self, comm: Communicator, decomposition: Decomposition) -> tuple:

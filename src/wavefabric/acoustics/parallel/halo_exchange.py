@@ -10,9 +10,9 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, halo_mes
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.absorption import disperses
 from wavefabric.acoustics.solver.coefficients import Coefficients
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.one_sided_regions import region_exchange
 
 
@@ -45,7 +45,7 @@ class HaloExchange:
     @staticmethod
     def counts(problem: Problem) -> set[int]:
         """How many fields of a problem travel together: p, or u, or what dispersion transforms."""
-        return {1, problem.dimensions} | ({2} if operators.disperses(problem) else set())
+        return {1, problem.dimensions} | ({2} if disperses(problem) else set())
 
     @staticmethod
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,23 +36,41 @@ def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> n
     return np.take(values, int(np.argmin(np.abs(x - coordinate))), axis)
 
 
-def plot_field(
-    field: Any,
-    grid: Grid,
-    *,
-    normal: str = "y",
-    at: float | str = 0.0,
-    outlines: Any = None,
-    contours_db: Sequence[float] = (-3, -6),
-    contours_in: Any = None,
-    peak: float | None = None,
-    origin: Sequence[float] | None = None,
-    title: str = "",
-    label: str = "peak pressure (MPa)",
-    scale: float = 1e-6,
-    axes: Axes | None = None,
-    path: str | Path | None = None,
-) -> Figure:
+@dataclass(frozen=True, kw_only=True)
+class _Picture:
+    """What a picture of either kind may be told."""
+
+    title: str = ""
+    scale: float = 1e-6
+    axes: Axes | None = None
+    path: str | Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldPicture(_Picture):
+    """The keywords of `plot_field`."""
+
+    normal: str = "y"
+    at: float | str = 0.0
+    outlines: Any = None
+    contours_db: Sequence[float] = (-3, -6)
+    contours_in: Any = None
+    peak: float | None = None
+    origin: Sequence[float] | None = None
+    label: str = "peak pressure (MPa)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfilePicture(_Picture):
+    """The keywords of `plot_profiles`."""
+
+    shaded: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dashed: Sequence[str] = ()
+    xlabel: str = "distance (mm)"
+    ylabel: str = "peak pressure (MPa)"
+
+
+def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
     """Draw a plane of a positive field, such as ``p_max_all``; its longer axis goes to the right.
 
     Parameters
@@ -81,14 +100,19 @@ def plot_field(
     InputError
         If something does not fit the grid, or there is nothing to draw.
     """
-    names = "xy" if grid.dimensions == 2 else "xyz".replace(normal, "")
-    values = plane(field, grid, normal, at).astype(float) * scale
+    how = FieldPicture(**options)
+    names = "xy" if grid.dimensions == 2 else "xyz".replace(how.normal, "")
+
+    def cut(values: Any) -> np.ndarray:
+        return plane(values, grid, how.normal, how.at)
+
+    values = cut(field).astype(float) * how.scale
     if not np.isfinite(values).all():
         raise InputError("field: has values that are not finite; allowed: finite numbers")
-    top = float(values.max()) if peak is None else peak * scale
+    top = float(values.max()) if how.peak is None else how.peak * how.scale
     if not top > 0:
         raise InputError("field: has no value above 0; allowed: a positive field, such as p_max_all")
-    millimetres = _millimetres(grid, origin)
+    millimetres = _millimetres(grid, how.origin)
     right = max(names, key=lambda name: np.ptp(millimetres[name]))
     up = names.replace(right, "")
     x, y = millimetres[right], millimetres[up]
@@ -99,38 +123,27 @@ def plot_field(
 
     values = turned(values)
     with style():
+        axes = how.axes
         if axes is None:
             axes = new_axes(7.6, 6.2 * float(np.clip(np.ptp(y) / np.ptp(x), 0.25, 1.2)) + 1.1)
         picture = show_image(axes, values, x, y, cmap="magma", vmin=0, vmax=top, interpolation="bilinear")
-        add_colour_bar(picture, axes, label, extend="max" if values.max() > top * 1.001 else "neither")
-        if outlines is not None:
-            _outline(axes, turned(plane(outlines, grid, normal, at)), x, y)
-        if len(contours_db):
+        add_colour_bar(picture, axes, how.label, extend="max" if values.max() > top * 1.001 else "neither")
+        if how.outlines is not None:
+            _outline(axes, turned(cut(how.outlines)), x, y)
+        if len(how.contours_db):
             shown = values
-            if contours_in is not None:
-                inside = turned(plane(contours_in, grid, normal, at)).astype(bool)
+            if how.contours_in is not None:
+                inside = turned(cut(how.contours_in)).astype(bool)
                 shown = np.ma.masked_where(~inside, values)
-            _contours(axes, x, y, shown, top, contours_db)
+            _contours(axes, x, y, shown, top, how.contours_db)
         axes.set(xlabel=f"{right} (mm)", ylabel=f"{up} (mm)", aspect="equal")
         axes.set(xlim=cell_edges(x)[[0, -1]], ylim=cell_edges(y)[[0, -1]])
         axes.grid(False)
-        axes.set_title(title, pad=8)
-    return save(axes.figure, path, "path")
+        axes.set_title(how.title, pad=8)
+    return save(axes.figure, how.path, "path")
 
 
-def plot_profiles(
-    position: Any,
-    profiles: Mapping[str, Any],
-    *,
-    shaded: Mapping[str, tuple[float, float]] | None = None,
-    dashed: Sequence[str] = (),
-    title: str = "",
-    xlabel: str = "distance (mm)",
-    ylabel: str = "peak pressure (MPa)",
-    scale: float = 1e-6,
-    axes: Axes | None = None,
-    path: str | Path | None = None,
-) -> Figure:
+def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
     """Draw values along a line.
 
     Parameters
@@ -146,6 +159,7 @@ def plot_profiles(
     title, xlabel, ylabel, scale, axes, path
         As in `plot_field`.
     """
+    how = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3
     for name, values in profiles.items():
         if np.shape(values) != millimetres.shape:
@@ -153,8 +167,8 @@ def plot_profiles(
                 f"profiles[{show(name)}]: has the shape {np.shape(values)}; allowed: {millimetres.shape}"
             )
     with style():
-        axes = axes if axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
-        for k, (name, (first, last)) in enumerate((shaded or {}).items()):
+        axes = how.axes if how.axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
+        for k, (name, (first, last)) in enumerate(how.shaded.items()):
             alpha = 0.30 - 0.12 * (k % 2)
             axes.axvspan(first * 1e3, last * 1e3, color=GREY, alpha=alpha, linewidth=0, zorder=0)
             place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
@@ -162,14 +176,14 @@ def plot_profiles(
             axes.annotate(name, ((first + last) * 500, 1.0), (0, 3), **place, **look)
         for k, (name, values) in enumerate(profiles.items()):
             line: dict[str, Any] = {"linewidth": 2, "color": _LINE_COLOURS[k % len(_LINE_COLOURS)]}
-            if name in dashed:
+            if name in how.dashed:
                 line = {"linestyle": (0, (4, 2.5)), "linewidth": 1.2, "color": INK, "zorder": 5}
-            axes.plot(millimetres, np.asarray(values, float) * scale, label=name, **line)
-        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=millimetres[[0, -1]])
+            axes.plot(millimetres, np.asarray(values, float) * how.scale, label=name, **line)
+        axes.set(xlabel=how.xlabel, ylabel=how.ylabel, xlim=millimetres[[0, -1]])
         axes.set_ylim(bottom=0)
         axes.legend(loc="best")
-        axes.set_title(title, pad=18 if shaded else 8)
-    return save(axes.figure, path, "path")
+        axes.set_title(how.title, pad=18 if how.shaded else 8)
+    return save(axes.figure, how.path, "path")
 
 
 # --- What all pictures share -------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.quantities import QUANTITIES, Statistic, components, quantity_of
 from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
-from wavefabric.acoustics.solver import operators
+from wavefabric.acoustics.solver.kspace import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).
@@ -135,7 +135,7 @@ class Recorder:
         if intensity or "u_non_staggered_raw" in self._recording.quantities:
             c = self._stages.coefficients
             self._shifted = device.empty(self._stages.fields.p.shape, dtype)
-            factors = operators.unstaggering(c.problem, c.subdomain)
+            factors = unstaggering(c.problem, c.subdomain)
             factors[0] = np.pad(factors[0], (0, c.half_shape[2] - factors[0].size))
             self._factors = [device.asarray(f, c.complex) for f in factors]
         if intensity:

@@ -78,7 +78,6 @@ class MemorySink(Sink):
         self.arrays: dict[str, np.ndarray] = {}
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
-        """Make room for the series."""
         if rows_done:
             raise ValueError("time series in memory cannot be resumed")
         for name, (rows, samples) in layout.series.items():
@@ -91,11 +90,9 @@ class MemorySink(Sink):
                 ) from None
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
-        """Store rows."""
         self.arrays[name][first : first + len(block)] = block
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
-        """Keep the rest."""
         self.arrays.update(arrays)
 
 
@@ -138,18 +135,15 @@ class SeriesFiles(MemorySink):
             self.arrays[name] = series
 
     def flush(self) -> None:
-        """Bring all rows to the disk."""
         for series in self.arrays.values():
             series.flush()  # type: ignore[attr-defined]
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
-        """Take the series into memory and remove their files."""
         results = {name: np.array(series) for name, series in self.arrays.items()} | dict(arrays)
         self._remove()
         self.arrays = results
 
     def abandon(self, keep: bool) -> None:
-        """Leave the files only if a checkpoint refers to them."""
         if keep:
             self.flush()
             self.arrays.clear()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials
+from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials, medium_values
 from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver import operators
-from wavefabric.acoustics.solver.shell import make_shell, shell_points
+from wavefabric.acoustics.solver.absorption import absorption_factors, disperses, eta_factor
+from wavefabric.acoustics.solver.kspace import COS, POWER, SINC, derivatives, kappa_scale
+from wavefabric.acoustics.solver.pml import pml_factors
+from wavefabric.acoustics.solver.split_density import make_shell, shell_points
 from wavefabric.spectral.wavenumbers import squared
 
 
@@ -44,7 +47,7 @@ class Coefficients:
         self.nonlinear = problem.nonlinearity is not None
         self.stokes = problem.absorption == "stokes"
         self.lossy = problem.absorption != "none"
-        self.disperses = operators.disperses(problem)
+        self.disperses = disperses(problem)
         self.kernels = device.kernels("wavefabric.acoustics.solver.kernels")
         self.kernels.load(real)
         nz, ny, half = subdomain.spectral_shape
@@ -52,11 +55,11 @@ class Coefficients:
         self._set_medium(find_materials(problem, real) if by_index else Materials())
         self._set_operators()
         self.pml, self.pml_staggered = (
-            [device.asarray(f, real) for f in operators.pml_factors(problem, staggered, subdomain)]
+            [device.asarray(f, real) for f in pml_factors(problem, staggered, subdomain)]
             for staggered in (False, True)
         )
         self.up, self.down = (
-            [device.asarray(d, self.complex) for d in operators.derivatives(problem, sign, subdomain)]
+            [device.asarray(d, self.complex) for d in derivatives(problem, sign, subdomain)]
             for sign in (1, -1)
         )
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
@@ -74,13 +77,12 @@ class Coefficients:
         """
         shared = dtype.itemsize == 4 and device.name == "cpu" and subdomain.is_whole
         materials = materials or Materials()
-        medium = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
-        medium |= dict(zip(STAGGERED, problem.density_staggered, strict=False))
-        arrays = [name for name, value in medium.items() if not (shared or _uniform(value))]
+        medium = medium_values(problem)
+        arrays = [name for name in medium if not (shared or name == "alpha" or _uniform(medium[name]))]
         if problem.absorption != "none" and not _uniform_absorption(problem):
             arrays.append("tau")
         fields = sum(name not in materials for name in arrays)
-        spectra = (1 + operators.disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
+        spectra = (1 + disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
         size, half = math.prod(subdomain.size), math.prod(subdomain.spectral_shape)
         indexed = materials.nbytes(size, dtype.itemsize)
         return indexed + dtype.itemsize * (fields * size + spectra * half)
@@ -93,12 +95,14 @@ class Coefficients:
     def _set_medium(self, materials: Materials) -> None:
         problem = self.problem
         held = indexed_parameters(self.device, problem, materials, self.dtype, self._fill_tau)
-        given = {"speed": problem.sound_speed, "density": problem.density, "ratio": problem.nonlinearity}
-        given |= dict(zip(STAGGERED, problem.density_staggered, strict=False))
-        medium = {name: held[name] if name in held else self._parameter(given[name]) for name in given}
-        self.speed, self.density, self.ratio = (medium[name] for name in ("speed", "density", "ratio"))
-        self.staggered = [medium[name] for name in STAGGERED[: problem.dimensions]]
-        self.eta_factor = self.dtype.type(operators.eta_factor(problem))
+        values = medium_values(problem)
+
+        def parameter(name: str) -> Any:
+            return held[name] if name in held else self._parameter(values[name])
+
+        self.speed, self.density, self.ratio = map(parameter, ("speed", "density", "ratio"))
+        self.staggered = [parameter(name) for name in STAGGERED[: problem.dimensions]]
+        self.eta_factor = self.dtype.type(eta_factor(problem))
         self.tau = held.get("tau")
         if self.tau is None:
             self.tau = self._parameter(0.0)
@@ -109,7 +113,7 @@ class Coefficients:
                 self._fill_tau(self.tau, speed, self._parameter(problem.alpha_coeff))
 
     def _fill_tau(self, tau, speed, alpha) -> None:
-        factor, _ = operators.absorption_factors(self.problem)
+        factor, _ = absorption_factors(self.problem)
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 
     def part(self, parameter, where: tuple[slice, ...]):
@@ -129,19 +133,19 @@ class Coefficients:
         self._squares = [self.device.asarray(k2) for k2 in self.squares]
         self.nabla1 = self.nabla2 = None
         if self.lossy and not self.stokes:
-            self.nabla1 = self._operator(operators.POWER, problem.alpha_power - 2)
+            self.nabla1 = self._operator(POWER, problem.alpha_power - 2)
         self.nabla2 = self.nabla1
         if self.disperses:
-            self.nabla2 = self._operator(operators.POWER, problem.alpha_power - 1)
+            self.nabla2 = self._operator(POWER, problem.alpha_power - 1)
 
     @cached_property
     def kappa(self):
         """sinc(c_ref |k| Δt/2)/N, made when it is asked for: some stages compute it in each step."""
-        return self._operator(operators.SINC, self.problem.reference_speed * self.problem.dt / 2)
+        return self._operator(SINC, kappa_scale(self.problem))
 
     def source_kappa(self):
         """cos(c_ref |k| Δt/2)/N for additive sources (Cox & Treeby 2018, doi:10.1121/1.5019468)."""
-        return self._operator(operators.COS, self.problem.reference_speed * self.problem.dt / 2)
+        return self._operator(COS, kappa_scale(self.problem))
 
     def _operator(self, kind: int, parameter: float):
         """A new operator of |k| with the transforms' 1/N in it, shape (Nz, Ny, Nx//2+1)."""

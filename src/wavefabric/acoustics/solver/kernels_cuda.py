@@ -8,7 +8,7 @@ import numpy as np
 
 _BLOCK = 256
 #: Sources that ``kernels.cu`` needs before it.
-BEFORE = ("wavefabric.acoustics.solver/shell.cu",)
+BEFORE = ("wavefabric.acoustics.solver/split_density.cu",)
 
 
 def _shell(shell) -> list:

@@ -10,7 +10,7 @@ import numpy as np
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 
 
 class FieldLayout:
@@ -31,9 +31,13 @@ class FieldLayout:
         self._connect()
         #: A half spectrum for each dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
+        self._prepare()
 
     def _connect(self) -> None:
         """Make ready what carries fields and spectra to other ranks."""
+
+    def _prepare(self) -> None:
+        """Make ready what works on the spectra."""
 
     @classmethod
     def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:

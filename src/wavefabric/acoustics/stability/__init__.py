@@ -1,5 +1,5 @@
 """How long a time step may be: bounds, the largest eigenvalue, trial steps; and what is watched in a run.
 
-May import `problem`, `choose_stages`, `threads`, `solver`, `parallel` and `lifecycle`; takes a `Problem`
+May import `problem`, `choose_stages`, `run_settings`, `solver`, `parallel` and `lifecycle`; takes a `Problem`
 alone.
 """

@@ -9,12 +9,12 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.operators import wavenumber_range
+from wavefabric.acoustics.solver.kspace import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import chunks
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
 LIMIT = 4.0
@@ -44,7 +44,7 @@ class LargestEigenvalue:
         T = Δt² c₀² (1 + 2|τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G
 
     is above 4. A power law of an uneven medium makes B unsymmetric. Where T has a real eigenvalue above 4
-    there is a z < −1 in that case too; other growth is possible at any time step (see `trial`).
+    there is a z < −1 in that case too; other growth is possible at any time step (see `growth`).
 
     T p is found from steps of the run's own stages: one from (p, u = 0, ρ = 0) leaves
     p₁ = −Δt² c₀² (1 + |τ| L1/Δt − η L2) ρ₀ Gᵀρ₀⁻¹G p, one more from (0, 0, ρ) leaves p₂, the same without

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.run_settings import RunSettings, default_threads
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
-from wavefabric.acoustics.stability.free_steps import FreeSteps
-from wavefabric.acoustics.stability.trial import growth
-from wavefabric.acoustics.threads import default_threads
+from wavefabric.acoustics.stability.free_steps import FreeSteps, growth
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import Communicator, solo
@@ -70,7 +68,7 @@ def stability(
     the bound asks for too short a step, many times too short where densities are a thousand times apart. So
     beyond it the largest λ itself is found, with absorption (`eigenvalue.LargestEigenvalue`), on the run's
     own devices and ranks. It leaves out the PML, and of a power law in an uneven medium what grows at any
-    time step: where there is one or the other, noise must not grow in some steps besides (`trial.growth`).
+    time step: where there is one or the other, noise must not grow in some steps besides (`growth`).
     """
     medium, dt = MediumExtremes.of(problem), problem.dt
     cfl = medium.speed * dt / min(problem.spacing[: problem.dimensions])
@@ -118,22 +116,16 @@ def stable_step(
     return verdict.max_dt, True
 
 
-def refuse_unstable(
-    problem: Problem,
-    comm: Communicator,
-    dtype: Any,
-    options: Options | None,
-    checkpoint: Path | None = None,
-    otherwise: str = "",
-    where: str = "",
-) -> None:
+def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", otherwise: str = "") -> None:
     """Raise an `InputError` for a time step that is not stable; collective.
 
-    A run that goes on from a ``checkpoint`` was stable when it began. The error begins with ``where``, and
-    says what may be done ``otherwise``.
+    A run that goes on from a checkpoint was stable when it began. The error begins with ``where``, and says
+    what may be done ``otherwise``.
     """
-    goes_on = checkpoint is not None and on_first_rank(comm, checkpoint.exists)
-    verdict = stability(problem, comm=comm, dtype=dtype, options=options, trials=not goes_on)
+    comm, saved = options.ranks, options.checkpoints
+    goes_on = saved is not None and saved.resume and on_first_rank(comm, saved.path.exists)
+    how: dict[str, Any] = {"dtype": options.dtype(problem), "options": options.decomposition}
+    verdict = stability(problem, comm=comm, **how, trials=not goes_on)
     if verdict.warning:
         raise InputError(f"{where}{verdict.warning}{otherwise}; likely cause: {verdict.cause}")
 

@@ -10,6 +10,8 @@ field as its Rayleigh integral with ρcu = p₀ says, to the front and to the ba
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -117,6 +119,14 @@ def rectangle(
     return _flat(grid, centre[None], axes, sides, tolerance)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ArrayOptions:
+    """What `linear_array` may be told besides."""
+
+    along: Point | None = None
+    tolerance: float = 0.05
+
+
 def linear_array(
     grid: Grid,
     position: Point,
@@ -125,9 +135,7 @@ def linear_array(
     element_length: Length | None,
     pitch: Length,
     focus: Point,
-    *,
-    along: Point | None = None,
-    tolerance: float = 0.05,
+    **options: Any,
 ) -> TransducerMask:
     """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
 
@@ -142,19 +150,19 @@ def linear_array(
         Size of one along and across the row, m; no length in 2-D (None).
     pitch : float or str
         From centre to centre, m; at least the width.
-    along : sequence of float, optional
-        Direction of the row, as in `rectangle`; not used in 2-D.
+    along, tolerance : optional
+        Direction of the row, as in `rectangle`, not used in 2-D; as in `bowl`.
     """
-    n = grid.dimensions
+    n, how = grid.dimensions, ArrayOptions(**options)
     require(is_whole(elements) and elements >= 1, "elements", elements, "a whole number from 1")
-    centre, axes = _placed(grid, position, focus, None if n == 2 else along)
+    centre, axes = _placed(grid, position, focus, None if n == 2 else how.along)
     width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
     require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
     if n == 3 and element_length is None:
         raise InputError("element_length: is missing; allowed: a length in 3-D, m")
     sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
     centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
-    return _flat(grid, centres, axes, sides, tolerance)
+    return _flat(grid, centres, axes, sides, how.tolerance)
 
 
 # --- Parts -------------------------------------------------------------------------------------------

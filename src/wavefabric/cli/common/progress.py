@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,26 +105,14 @@ def _columns() -> int:
 
 
 @contextlib.contextmanager
-def guarded(
-    progress: Progress,
-    checkpoint: Path | None,
-    abandon: Callable[[bool], object] | None = None,
-    command: str = "the same command",
-) -> Iterator[None]:
-    """Run inside: ends the progress; after Ctrl-C or SIGTERM tells of the checkpoint, and exits.
-
-    After any failure ``abandon`` is called with whether there is a checkpoint: then output is kept.
-    """
+def guarded(progress: Progress, checkpoint: Path | None, command: str = "the same command") -> Iterator[None]:
+    """Run inside: ends the progress; after Ctrl-C or SIGTERM tells of the checkpoint, and exits."""
     try:
         yield
-    except BaseException as error:
+    except KeyboardInterrupt:
         progress.finish()  # before anything is said
-        saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
-        if abandon is not None:
-            abandon(saved)
-        if not isinstance(error, KeyboardInterrupt):
-            raise
         if is_rank_zero():
+            saved = checkpoint is not None and os.path.exists(checkpoint)  # False for a name that is too long
             left = f"{command} goes on from {checkpoint}" if saved else "no checkpoint yet"
             print(f"wavefabric: interrupted; {left}", file=sys.stderr)
         raise typer.Exit(exit_code()) from None

@@ -25,7 +25,7 @@ from wavefabric.lifecycle.checkpoint.file import Arrays, Targets, unusable
 from wavefabric.units import counted
 
 if TYPE_CHECKING:
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 #: Key of the state that makes a file a manifest.
 _PARTS = "rank_parts"

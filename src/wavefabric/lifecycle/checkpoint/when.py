@@ -22,7 +22,7 @@ from wavefabric.system.cuda_sources import cuda_source_hash
 from wavefabric.system.machine import cpu_model
 
 if TYPE_CHECKING:
-    from wavefabric.exchange import Communicator
+    from wavefabric.exchange.communicator import Communicator
 
 
 @dataclass(frozen=True)

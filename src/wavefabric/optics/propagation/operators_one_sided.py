@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import OneSidedKerr
 from wavefabric.optics.propagation.operators_ranks import RankOperators

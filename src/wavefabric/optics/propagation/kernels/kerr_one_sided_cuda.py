@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from wavefabric.exchange import Communicator
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports import SIGNALS
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options

@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.operators import pml_factors
+from wavefabric.acoustics.solver.pml import pml_factors
 
 
 class Shell(NamedTuple):
@@ -35,7 +35,7 @@ class Shell(NamedTuple):
 
     @property
     def words(self) -> list:
-        """Members of the structure ``Shell`` of ``shell.cu``; whole numbers are numbers of points."""
+        """Members of the structure ``Shell`` of ``split_density.cu``; whole numbers are numbers of points."""
         _, layers_y, nx = self.y.shape
         _, ny, layers_x = self.x.shape
         return [*self[:9], nx, ny, layers_x, layers_y]

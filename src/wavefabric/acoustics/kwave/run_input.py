@@ -1,0 +1,142 @@
+"""`run_kwave_file`: from a k-Wave input file to its output file, as k-Wave's own programs do it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from wavefabric.acoustics.arguments import is_whole, require
+from wavefabric.acoustics.check.rules import check_recording
+from wavefabric.acoustics.kwave.input import KWaveInput, dataset_names, read_input
+from wavefabric.acoustics.kwave.output import KWaveOutput
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording.sinks import Report
+from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.sensor import recorded_quantities
+from wavefabric.acoustics.simulation import check_run
+from wavefabric.device import get_device
+from wavefabric.errors import InputError
+from wavefabric.exchange.launch import environment
+from wavefabric.lifecycle.agreement import on_all_ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class KWaveFileSettings(RunSettings):
+    """The keywords of `run_kwave_file`.
+
+    ``names`` are what errors call ``start``, ``check_stability=False`` and ``u_non_staggered``, where that is
+    another; ``started`` is called with the input when all is checked, before the first step.
+    """
+
+    precision: str = "auto"
+    record: str | Sequence[str] | None = None
+    start: int = 1
+    steps: int | None = None
+    compression: int = 0
+    copy_sensor_mask: bool = False
+    force: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    started: Callable[[KWaveInput], object] = lambda given: None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_flags("copy_sensor_mask", "force")
+        right = self.steps is None or (is_whole(self.steps) and self.steps >= 1)
+        require(right, "steps", self.steps, "a whole number from 1")
+        level = self.compression
+        require(is_whole(level) and 0 <= level <= 9, "compression", level, "a whole number from 0 to 9")
+        require(is_whole(self.start), "start", self.start, "a whole number from 1")
+
+
+def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Report:
+    """Run a k-Wave input file and write k-Wave's output file.
+
+    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
+
+    Parameters
+    ----------
+    input, output : path
+        HDF5 files. During the run the output is ``OUTPUT.partial``.
+    record : str or sequence of str, optional
+        What is recorded, by the names that `Sensor` takes. Default: ``p`` and ``p_max`` at the file's sensor,
+        if it has one, and ``p_max_all`` and ``p_final``.
+    start : int
+        First time step recorded, from 1 as in k-Wave.
+    steps : int, optional
+        Number of time steps, other than the file's.
+    compression : int
+        Deflate level of the output, 0 (none; default) to 9.
+    copy_sensor_mask, force : bool
+        Copy the sensor mask into the output; replace an output that is there.
+    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition
+        As in `RunSettings`, but ``precision`` is ``"auto"`` by default. The output holds float32 in any case.
+
+    Returns
+    -------
+    Report
+        What the run cost, the same on all ranks. If ``steps < total_steps``, a checkpoint ended the run
+        (`Checkpoints.stop`): the same call goes on.
+
+    Raises
+    ------
+    InputError
+        If a file or an argument is wrong, or the time step is not stable; on all ranks alike.
+    FieldLost
+        If the field has grown beyond what its sources can have put in, or is no longer finite.
+
+    Warns
+    -----
+    UserWarning
+        As `simulate`.
+    """
+    begun = time.perf_counter()
+    how = KWaveFileSettings(**options)
+    device: Any = None
+    if how.comm is None and environment.ranks() == 1:
+        device = get_device(how.device, how.threads) if isinstance(how.device, str) else how.device
+    else:
+        how = how.with_ranks()  # several ranks check together whether they have the memory
+    given = read_input(input, device)
+    if how.steps is not None:
+        given = replace(given, problem=replace(given.problem, steps=how.steps))
+    recording = _recording(given, how)
+    how = how.with_ranks(given.problem.shape)
+    sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, given, how))
+    otherwise = how.names.get("check_stability=False", "check_stability=False")
+    names = {**dataset_names(given.path), "alpha_power": f"{given.path}: alpha_power"}
+    check_run(given.problem, how, names, f"{given.path}: ", otherwise and f", or {otherwise}", shift="")
+    how.started(given)
+    return run(given.problem, recording, sink, how, time.perf_counter() - begun)
+
+
+def _recording(given: KWaveInput, options: KWaveFileSettings) -> Recording:
+    record = options.record
+    if record is None:
+        record = (*(() if given.sensor is None else ("p", "p_max")), "p_max_all", "p_final")
+    quantities = recorded_quantities(record, "record")
+    if "u_non_staggered_raw" in quantities and given.version == (1, 0):
+        name = options.names.get("u_non_staggered", "u_non_staggered")
+        raise InputError(f"{name}: {given.path} has format 1.0; allowed: 1.1 or 1.2")
+    recording = Recording(quantities, given.sensor, options.start - 1)
+    names = {"recording.start": options.names.get("start", "start")}
+    names["recording.where"] = f"{given.path}: dataset 'sensor_mask_index'"
+    check_recording(given.problem, recording, names, first_index=1)
+    return recording
+
+
+def _sink(output: str | Path, given: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
+    checkpoints = options.checkpoints
+    return KWaveOutput(
+        Path(output),
+        given,
+        compression=options.compression,
+        copy_sensor_mask=options.copy_sensor_mask,
+        force=options.force,
+        start=options.start - 1,
+        threads=options.threads,
+        checkpoint=checkpoints and checkpoints.path,
+    )

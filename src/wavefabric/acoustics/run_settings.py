@@ -1,0 +1,150 @@
+"""How a problem is run: the keywords of `simulate` and its like, checked before anything is made of them."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import check_choice, is_whole, require
+from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.problem import Problem
+from wavefabric.device import get_device
+from wavefabric.exchange import Communicator, world
+from wavefabric.exchange.launch import environment
+from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.system.machine import usable_threads
+from wavefabric.system.progress import Progress
+
+PRECISIONS = {"single": np.float32, "double": np.float64}
+#: Up to so many points ``"auto"`` means double precision on a CPU: a few milliseconds a step keep round-off
+#: out of sight even where a field has decayed to a hundredth of what it was.
+SMALL = 1 << 18
+#: Grid points for each thread. In 3-D a step has few parallel regions, and two threads gain from some 24³
+#: points on where nothing else runs; in 2-D it has many short ones (FFTW's and Numba's in turn), and two
+#: threads were slower than one up to 1024². On a busy machine a thread that waits for another costs far more
+#: than it can gain on a small grid.
+POINTS_2D, POINTS_3D = 1 << 20, 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """How a problem is run.
+
+    Parameters
+    ----------
+    device : str or Device
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or one that is open. Each rank has a GPU of its own
+        with ``"auto"`` and ``"cuda"``. Not used with `comm`, which has one.
+    threads : int, optional
+        CPU threads. By default as many as suit the grid (one below some 10⁵ points in 3-D and 2·10⁶ in 2-D),
+        at most all; under ``mpiexec`` one a rank.
+    precision : str
+        ``"single"``, ``"double"``, or ``"auto"``: double on a CPU for grids of up to `SMALL` points.
+    progress : Progress, optional
+        Is shown where the run is, on rank 0.
+    checkpoint : path or Checkpoints, optional
+        File that is saved every ten minutes, or as `Checkpoints` says. The same call goes on from it; it is
+        removed at the end.
+    check_stability : bool
+        False runs a time step that is not stable (`acoustics.stability`) until the field has grown.
+    comm : Communicator, optional
+        Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
+        each rank run a simulation of its own.
+    decomposition : Options, optional
+        How they share it; a global decomposition by default.
+
+    Raises
+    ------
+    InputError
+        If a value is of another type, or is no word that is allowed.
+    """
+
+    device: Any = "auto"
+    threads: int | None = None
+    precision: str = "single"
+    progress: Progress | None = None
+    checkpoint: str | Path | Checkpoints | None = None
+    check_stability: bool = True
+    comm: Communicator | None = None
+    decomposition: Options | None = None
+
+    def __post_init__(self) -> None:
+        device, threads = self.device, self.threads
+        known = isinstance(device, str) or hasattr(device, "xp")
+        require(known, "device", device, "'auto', 'cpu', 'cuda', 'cuda:N'")
+        right = threads is None or (is_whole(threads) and threads > 0)
+        require(right, "threads", threads, "a whole number from 1")
+        check_choice(self.precision, ("single", "double", "auto"), "precision")
+        if not isinstance(self.checkpoint, Checkpoints):
+            self._require_files("checkpoint")
+        self._require_flags("check_stability")
+        for key, kind in (("progress", Progress), ("comm", Communicator), ("decomposition", Options)):
+            value = getattr(self, key)
+            require(value is None or isinstance(value, kind), key, value, f"a {kind.__name__}")
+
+    def _require_files(self, *keys: str) -> None:
+        for key in keys:
+            value = getattr(self, key)
+            require(value is None or isinstance(value, str | os.PathLike), key, value, "the name of a file")
+
+    def _require_flags(self, *keys: str) -> None:
+        for key in keys:
+            require(isinstance(getattr(self, key), bool), key, getattr(self, key), "True or False")
+
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        """Where and how often the run is saved."""
+        if self.checkpoint is None or isinstance(self.checkpoint, Checkpoints):
+            return self.checkpoint
+        return Checkpoints(Path(self.checkpoint))
+
+    def with_ranks(self, shape: tuple[int, int, int] | None = None) -> Self:
+        """These with a communicator: all ranks that were started together, on devices for such a grid."""
+        if self.comm is not None:
+            return self
+        return replace(self, comm=_communicator(self.device, self.threads, shape))
+
+    @property
+    def ranks(self) -> Communicator:
+        """The communicator of `with_ranks`."""
+        assert self.comm is not None
+        return self.comm
+
+    def dtype(self, problem: Problem) -> np.dtype:
+        """What ``precision`` stands for on the device of the ranks."""
+        precision = self.precision
+        if precision == "auto":
+            small = self.ranks.device.name == "cpu" and problem.points <= SMALL
+            precision = "double" if small else "single"
+        return np.dtype(PRECISIONS[precision])
+
+
+def _communicator(device: Any, threads: int | None, shape: tuple[int, int, int] | None) -> Communicator:
+    if environment.ranks() > 1:
+        return _world(device, threads)
+    if threads is None and shape is not None:
+        threads = default_threads(shape)
+    return world(device=get_device(device, threads) if isinstance(device, str) else device)
+
+
+@lru_cache
+def _world(device: Any, threads: int | None) -> Communicator:
+    """Kept: MPI has few thousand communicators, and a script may simulate often."""
+    if threads is not None and device == "auto":
+        place = get_device("auto", threads)
+        device = place if place.name == "cpu" else device
+    elif device == "cpu":
+        device = get_device("cpu", threads or environment.threads() or 1)
+    return world(device=device)
+
+
+def default_threads(shape: tuple[int, int, int]) -> int:
+    """One CPU thread for each `POINTS_2D` or `POINTS_3D` points of (Nx, Ny, Nz), at most all usable ones."""
+    points_each = POINTS_2D if shape[2] == 1 else POINTS_3D
+    return max(1, min(usable_threads(), math.prod(shape) // points_each))
