@@ -20,7 +20,7 @@ from wavefabric.acoustics.run_options import check_options
 from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 
 _NOT_READ = {
     "medium": ("alpha_filter", "alpha_sign"),
@@ -146,8 +146,11 @@ def _translate(
                 nothing = "None, since Wavefabric has nothing like it"
                 raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
     grid = _grid(kgrid, pml)
-    translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
-    records, adapt = _record(sensor, grid)
+    try:
+        translated = _medium(medium, grid), _source(source, grid, smooth_p0, signal_order)
+        records, adapt = _record(sensor, grid)
+    except MemoryError:
+        raise InputError(f"kgrid.N: {show(kgrid.N)}; allowed: as many points as the memory holds") from None
     dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
     problem, recording = to_problem(grid, *translated, records, dt, steps)
     return grid, problem, recording, adapt
