@@ -26,9 +26,9 @@ from wavefabric.training.strategies.strategy import uniform
 
 _A_NODE = 8
 _MEGATRON = "arXiv:2104.04473, table 1; read as the table of Megatron-LM's README of April 2021"
-_DEGREES = "; tensor and pipeline degrees from memory, microbatches assumed"
-_KORTHIKANTI = "arXiv:2205.05198, table 5: from memory, could not be read"
-_ZERO = "arXiv:2104.04473, table 2: from memory, could not be read"
+_DEGREES = "; tensor and pipeline degrees read in transcriptions of the table, microbatches assumed"
+_KORTHIKANTI = "arXiv:2205.05198, tables 3 and 5, read in a transcription"
+_ZERO = "arXiv:2104.04473, table 2, read in transcriptions"
 _MOSAIC = "github.com/mosaicml/llm-foundry, scripts/train/benchmarking: read"
 _IBM = "github.com/foundation-model-stack/fms-fsdp, README.md: read; 400 Gbit/s a node by a later version"
 

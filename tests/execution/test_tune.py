@@ -1,5 +1,6 @@
 """The search for the fastest: candidates, predictions, measured times between ranks."""
 
+import weakref
 from collections import Counter
 
 import pytest
@@ -128,6 +129,21 @@ def test_predictions_are_those_of_the_cost_model(fabric, model):
                         ).seconds
                         assert seconds * 1e6 >= times[0] * (1 - 1e-9)
     assert tuning_from_json(tuning_to_json(tuning)) == tuning
+
+
+def test_one_schedule_is_in_memory_at_a_time(monkeypatch):
+    """Of a thousand ranks each may take 0.5 GB."""
+    made, build_choice = [], tune_candidates.build_choice
+
+    def build_one(*arguments):
+        assert not any(reference() for reference in made)
+        schedule = build_choice(*arguments)
+        made.append(weakref.ref(schedule))
+        return schedule
+
+    monkeypatch.setattr(tune_candidates, "build_choice", build_one)
+    tune(["all-reduce", "all-gather"], [1 << 20], fabric=load("switch:8"))
+    assert len(made) > 10
 
 
 def test_equal_times_are_in_the_order_of_candidates(monkeypatch):

@@ -41,6 +41,7 @@ def candidates(
         plain = replace(choice, pieces=1)
         if plain in no_pipeline:
             continue
+        proved = schedule = None  # before the next is built: each may take 0.5 GB
         proved = schedule = build_choice(choice, collective, ranks, elements_of(ranks))
         schedule = as_run(schedule) if run else schedule
         if choice == plain:
@@ -52,7 +53,6 @@ def candidates(
             seen.add(key)
             verify(proved)
             yield choice, schedule
-        del proved, schedule  # before the next is built: each may take 0.5 GB
 
 
 def choices(collective: str, ranks: int) -> list[Choice]:

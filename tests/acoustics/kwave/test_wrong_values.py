@@ -120,3 +120,12 @@ def test_what_is_missing_is_named(name):
     delattr(given["kgrid"], name)
     with pytest.raises(InputError, match=rf"^kgrid.{name}: .*; allowed: that of a kWaveGrid"):
         from_kwave(*given.values())
+
+
+def test_more_points_than_the_memory_holds_are_refused_in_one_line():
+    given = parts()
+    given["kgrid"].N = np.array([10**6, 10**7])
+    given["sensor"].mask = given["medium"].BonA = None
+    given["source"] = SimpleNamespace(p0=None)
+    with pytest.raises(InputError, match=r"^kgrid\.N: .*; allowed: as many points as the memory holds$"):
+        simulate_kwave(*given.values(), **OPTIONS)

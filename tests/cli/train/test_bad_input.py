@@ -48,6 +48,7 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--chakra", "absent/t"), "--chakra: absent/t.0.et cannot be written"),
         ((*GOOD, "--chakra", ""), "--chakra: . or nothing given"),
         ((*GOOD, "--chakra", "/"), "--chakra: / given"),
+        ((*GOOD, "--chakra", ".."), "--chakra: .. given"),
         (
             ("ncf", "--gpus", "1", "--batch", "10000000", "--microbatches", "10000000"),
             "microbatches: 10000000",

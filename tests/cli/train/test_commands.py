@@ -255,6 +255,11 @@ def test_a_timeline_and_traces_are_written(command, tmp_path):
     code, _, err = command("train", *words, "--chakra", "t")
     assert (code, err.count("\n")) == (2, 1)
     assert "t.0.et exists" in err
+    # A set without the file of rank 0 is one all the same.
+    (tmp_path / "t.0.et").unlink()
+    code, _, err = command("train", "t")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no file of rank 0" in err
 
 
 def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):

@@ -19,7 +19,7 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import ResultSettings, solve, to_problem
 from wavefabric.acoustics.source import Source, Transducer
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, show
 
 _NOT_READ = {
     "medium": ("alpha_filter", "alpha_sign"),
@@ -136,8 +136,11 @@ def _translate(
                 nothing = "None, since Wavefabric has nothing like it"
                 raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
     grid = _grid(kgrid, options)
-    translated = _medium(medium, grid), _source(source, grid, options)
-    records, adapt = _record(sensor, grid)
+    try:
+        translated = _medium(medium, grid), _source(source, grid, options)
+        records, adapt = _record(sensor, grid)
+    except MemoryError:
+        raise InputError(f"kgrid.N: {show(kgrid.N)}; allowed: as many points as the memory holds") from None
     dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
     problem, recording = to_problem(grid, *translated, records, dt, steps)
     return grid, problem, recording, adapt

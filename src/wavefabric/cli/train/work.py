@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -172,7 +173,7 @@ def trace_prefix(text: str) -> str:
     """NAME of the files NAME.RANK.et, if there are such; else nothing."""
     match = re.fullmatch(r"(.+)\.[0-9]+\.et", text)
     prefix = match[1] if match else text
-    return prefix if match or Path(f"{prefix}.0.et").is_file() else ""
+    return prefix if match or glob.glob(f"{glob.escape(prefix)}.[0-9]*.et") else ""
 
 
 def largest_need(workload: Workload) -> MemoryNeed:

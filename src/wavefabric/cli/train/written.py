@@ -50,7 +50,7 @@ def check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, 
         from wavefabric.training.traces.chakra.messages import schema
 
         schema()
-        if not result.chakra.name:  # Path("") is Path(".")
+        if result.chakra.name in ("", ".."):  # Path("") is Path(".")
             shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
             raise InputError(f"--chakra: {shown} given; allowed: NAME of the files NAME.RANK.et")
         for rank in range(gpus):
