@@ -29,7 +29,7 @@ from wavefabric.acoustics.stability.stable_time_step import Stability, stability
 from wavefabric.cli.common.show import status_line
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
-from wavefabric.exchange import Communicator, solo
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.execution import report, timing
 
 #: A spectral radius above 1 by this is growth; a double eigenvalue 1 comes out with 1e-7.

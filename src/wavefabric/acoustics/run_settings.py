@@ -15,7 +15,7 @@ from wavefabric.acoustics.arguments import check_choice, is_whole, require
 from wavefabric.acoustics.decomposition.decompose import Options
 from wavefabric.acoustics.problem import Problem
 from wavefabric.device import get_device
-from wavefabric.exchange import Communicator, world
+from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.machine import usable_threads

@@ -19,7 +19,7 @@ import numpy as np
 from wavefabric.device import Device, describe, get_device
 from wavefabric.device.select import cuda_count
 from wavefabric.errors import InputError, MissingExtra
-from wavefabric.exchange import Communicator, world
+from wavefabric.exchange.communicator import Communicator, world
 from wavefabric.exchange.launch import environment
 from wavefabric.exchange.transports import TRANSPORTS, serving
 from wavefabric.lifecycle.agreement import check_memory

@@ -17,7 +17,7 @@ from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.free_steps import FreeSteps, growth
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange import Communicator, solo
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 
 #: The limit in an uneven medium is found to such a factor, at so many time steps at most, which lie so much
