@@ -28,7 +28,7 @@ _SAMPLES_PER_SYMBOL = 128
 
 
 @dataclass(frozen=True)
-class StepOptions:
+class FibreStepOptions:
     """Options of `run`; see there."""
 
     cases: Sequence[tuple[int, int]] = ()
@@ -62,7 +62,7 @@ def run(
     The field is the signal of Brehler et al., section 6 (60 DP-QPSK channels, 4.096 THz), in the first
     mode groups of the 62.5 µm fibre. A step is run as a propagation runs it: on a GPU a captured graph.
 
-    ``options`` are those of `StepOptions`. Cases are (rows, log2 of samples), two rows for each mode of
+    ``options`` are those of `FibreStepOptions`. Cases are (rows, log2 of samples), two rows for each mode of
     groups 1 to g: 2, 6, 12, 20, 30, … 240; by default `CASES`. ``step`` (m) changes the error, not the time.
     After ``error_steps`` steps complex64 is compared with complex128 (0: not). ``plain`` also times the plain
     RK4IP, of about ten fields of memory.
@@ -70,7 +70,7 @@ def run(
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
     (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
     """
-    asked = StepOptions(**options)
+    asked = FibreStepOptions(**options)
     device = get_device(device, threads) if isinstance(device, str) else device
     progress("copy bandwidth")
     bandwidth = timing.copy_bandwidth(device)
@@ -102,7 +102,7 @@ class _Case:
     """One field shape and precision."""
 
     def __init__(
-        self, device: Device, shape: tuple[int, int, np.dtype], options: StepOptions, bandwidth, say
+        self, device: Device, shape: tuple[int, int, np.dtype], options: FibreStepOptions, bandwidth, say
     ):
         self.device, (rows, self.n, self.dtype) = device, shape
         self.options, self.h, self.bandwidth, self.say = options, options.step, bandwidth, say

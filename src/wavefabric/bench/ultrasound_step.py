@@ -34,7 +34,7 @@ _FUSED, _PLAIN, _POINTS = "", "plain stages", "sources and sensor"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepOptions:
+class UltrasoundStepOptions:
     """What is timed besides: keywords of `run`."""
 
     precision: str = "single"
@@ -64,7 +64,7 @@ def run(
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
     ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
     """
-    asked = StepOptions(**options)
+    asked = UltrasoundStepOptions(**options)
     precision, peer = asked.precision, asked.peer
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
@@ -126,7 +126,7 @@ def _memory(device: Device, name: str, shape: Triple, precision: str) -> dict[st
 class _Case:
     """One grid."""
 
-    def __init__(self, device: Device, shape: Triple, options: StepOptions, bandwidth: float, say):
+    def __init__(self, device: Device, shape: Triple, options: UltrasoundStepOptions, bandwidth: float, say):
         self.device, self.shape, self.options = device, shape, options
         self.bandwidth, self.say = bandwidth, say
         self.dtype = np.dtype(PRECISIONS[options.precision])

@@ -25,7 +25,7 @@ DTYPES = tuple(
 _IN_PLACE = ("all-reduce", "broadcast")
 
 
-class AlgorithmOptions(TypedDict, total=False):
+class CallOptions(TypedDict, total=False):
     """How a call is to be done, see `CollectiveCalls`."""
 
     algorithm: str | Schedule
@@ -69,29 +69,29 @@ class CollectiveCalls:
     program: ProgramOf
     _prepared: PreparedCalls
 
-    def all_reduce(self, array, **algorithm: Unpack[AlgorithmOptions]):
+    def all_reduce(self, array, **algorithm: Unpack[CallOptions]):
         """Sum over all ranks, in place; collective. Gives ``array`` back."""
         return self._call("all-reduce", array, array, **algorithm)
 
-    def all_gather(self, share, out=None, **algorithm: Unpack[AlgorithmOptions]):
+    def all_gather(self, share, out=None, **algorithm: Unpack[CallOptions]):
         """Everybody's share, shape (ranks, *share.shape), in ``out`` or a new array; collective."""
         return self._call("all-gather", share, out, **algorithm)
 
-    def reduce_scatter(self, array, out=None, **algorithm: Unpack[AlgorithmOptions]):
+    def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):
         """Entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
 
         ``array`` has shape (ranks, ...).
         """
         return self._call("reduce-scatter", array, out, **algorithm)
 
-    def all_to_all(self, array, out=None, **algorithm: Unpack[AlgorithmOptions]):
+    def all_to_all(self, array, out=None, **algorithm: Unpack[CallOptions]):
         """Entry ``array[r]`` goes to rank r; ``out[r]``, or that of a new array, comes from it; collective.
 
         Both have shape (ranks, ...).
         """
         return self._call("all-to-all", array, out, **algorithm)
 
-    def broadcast(self, array, root: int = 0, **algorithm: Unpack[AlgorithmOptions]):
+    def broadcast(self, array, root: int = 0, **algorithm: Unpack[CallOptions]):
         """The array of rank ``root`` in that of every other rank; collective. Gives ``array`` back."""
         return self._call("broadcast", array, array, root, **algorithm)
 

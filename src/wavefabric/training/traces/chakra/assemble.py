@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from networkx.utils import UnionFind
+from scipy.cluster.hierarchy import DisjointSet
 
 from wavefabric.errors import InputError, show
 from wavefabric.training.iteration.calls import PURPOSES, Call
@@ -37,11 +37,13 @@ class Assembly:
         self.worker = [order[worker] for worker in workers]
         self.gpu_workers = len(order)
         self.cpu_worker: dict[int, int] = {}
-        joined = UnionFind()
+        joined = DisjointSet()
         for places in (*(instance.places for instance in instances), *self._same_tasks()):
-            joined.union(*places)
+            for place in places:
+                joined.add(place)
+                joined.merge(places[0], place)
         #: Nodes of each task, by the first of them, its root.
-        self.members = {min(places): sorted(places) for places in joined.to_sets()}
+        self.members = {min(places): sorted(places) for places in joined.subsets()}
         self.root = {place: root for root, places in self.members.items() for place in places}
         self.instances: dict[Place, list[Instance]] = defaultdict(list)
         for instance in instances:
