@@ -16,7 +16,8 @@ from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError, LateRank
-from wavefabric.exchange import Communicator, solo
+from wavefabric.exchange import solo
+from wavefabric.exchange.transports.base import Transport
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.progress import Progress as NoProgress
 
@@ -245,7 +246,7 @@ def test_a_rank_that_came_too_late_to_the_last_exchange(place, monkeypatch):
     def late(self):
         raise RuntimeError("rank 1 did not come")
 
-    monkeypatch.setattr(Communicator, "check", late)
+    monkeypatch.setattr(Transport, "check", late)
     sink = Watched()
     with pytest.raises(RuntimeError, match="rank 1 did not come"):
         run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))

@@ -91,6 +91,9 @@ def simulate(
         What is simulated.
     sensor : Sensor, optional
         What is recorded, and where; by default ``p_max_all`` and ``p_final``, of the whole domain.
+
+    Other Parameters
+    ----------------
     record : str or sequence of str, optional
         Instead of a sensor: other quantities of the whole domain, such as ``"u_max_all"``.
     dt : float or str, optional
@@ -101,7 +104,7 @@ def simulate(
         at the smallest sound speed.
     output : path, optional
         Result file to write; looked at before the run. ``force=True`` replaces one that is there.
-    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition
+    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
         As in `RunSettings`. Time series are kept in files beside the checkpoint until the run is complete.
 
     Returns

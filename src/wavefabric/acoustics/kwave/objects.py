@@ -73,7 +73,10 @@ def from_kwave(
     sensor : kSensor or None
         ``mask`` (binary, Cartesian in m, corners of cuboids counted from 1, or None for every point),
         ``record``, ``record_start_index``.
-    pml_size, pml_alpha, pml_inside
+
+    Other Parameters
+    ----------------
+    pml_size, pml_alpha, pml_inside : optional
         As in `Grid`. The defaults are those of MATLAB: 20 points in 2-D and 10 in 3-D, *inside* the grid.
         k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
         pml_inside=False`` for the same.
@@ -103,10 +106,17 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 
     Parameters
     ----------
-    kgrid, medium, source, sensor, pml_size, pml_alpha, pml_inside, smooth_p0, signal_order
+    kgrid, medium, source, sensor
         As in `from_kwave`, as are errors.
-    **options
-        As in `simulate`, from ``device`` on.
+
+    Other Parameters
+    ----------------
+    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order : optional
+        As in `from_kwave`.
+    output, force, device, threads, precision, progress, checkpoint : optional
+        As in `simulate`.
+    check_stability, comm, decomposition : optional
+        As in `simulate`.
 
     Returns
     -------

@@ -61,6 +61,9 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     ----------
     input, output : path
         HDF5 files. During the run the output is ``OUTPUT.partial``.
+
+    Other Parameters
+    ----------------
     record : str or sequence of str, optional
         What is recorded, by the names that `Sensor` takes. Default: ``p`` and ``p_max`` at the file's sensor,
         if it has one, and ``p_max_all`` and ``p_final``.
@@ -72,7 +75,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
         Deflate level of the output, 0 (none; default) to 9.
     copy_sensor_mask, force : bool
         Copy the sensor mask into the output; replace an output that is there.
-    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition
+    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
         As in `RunSettings`, but ``precision`` is ``"auto"`` by default. The output holds float32 in any case.
 
     Returns

@@ -150,6 +150,9 @@ def linear_array(
         Size of one along and across the row, m; no length in 2-D (None).
     pitch : float or str
         From centre to centre, m; at least the width.
+
+    Other Parameters
+    ----------------
     along, tolerance : optional
         Direction of the row, as in `rectangle`, not used in 2-D; as in `bowl`.
     """

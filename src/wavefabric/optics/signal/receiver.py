@@ -121,6 +121,9 @@ class Receiver:
             in the frame of the field (β1 relative to the frame); None to compensate nothing.
         inverse_mixing : ModeMixing, optional
             Undoes the modal coupling of the whole link, before noise is loaded; of the rows of ``field``.
+
+        Other Parameters
+        ----------------
         power_gain : float
             Net power gain of the link, linear; 1 where amplifiers undo the whole loss.
         first_mode, modes : int
