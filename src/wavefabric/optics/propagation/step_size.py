@@ -17,7 +17,7 @@ from wavefabric.optics.propagation.operators import OperationCounts
 
 #: Variable steps come from this geometric grid, so that transfer tables are used more than once.
 _GRID = 2 ** (1 / 8)
-#: Shortest step, as a share of the way. What needs shorter ones would not end.
+#: Shortest step, as a fraction of the length. What needs shorter ones would not end.
 _SHORTEST = 1e-9
 
 

@@ -3,7 +3,7 @@
 //   columns_forth: transforms of N1 points over samples N2 apart, times exp(-2 pi i k1 n2 / N);
 //   rows_transfer: transforms of N2 neighbouring samples, times the transfer function at k = k1 + N1 k2, and back;
 //   columns_back: the conjugate factor and the transforms of N1 points back.
-// Frequencies are never put in order: each is multiplied where it lies. With N1 = 1 rows_transfer alone is enough.
+// The spectrum stays digit-reversed: each frequency is multiplied where it lies. With N1 = 1 rows_transfer alone is enough.
 //
 // Compiled once per field type and N, after butterflies.cu and inplace_fft.cu: REAL, N1, N2; of columns RADICES1, THREADS1
 // (a column), TILE (columns a block), GAP1, BLOCKS1 (blocks a multiprocessor); of rows RADICES2, THREADS2, ROWS (a block),
