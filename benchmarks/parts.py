@@ -62,14 +62,14 @@ def _collective(tiers: tuple[int, int], collective: str, names: str, kernels: bo
     """A kind for each algorithm, by copies or one-sided."""
     more = "--transports p2p --protocols signals,packets --graph" if kernels else "--transports {fast}"
     end = ("p2p", f"{_ON_FABRIC} --model kernel") if kernels else ("mpi", _ON_FABRIC)
-    found = []
+    result = []
     for name in names.split():
         radix = "--radix 4 " * (name == "radix-4")
         what = f"{ALGORITHMS[name]} {collective}"
         command = f"collective run {what} --ranks {{K}} -o {{here}} {radix}{more} {{nccl}}"
         title = f"{collective}-{name}" + "-kernels" * kernels
-        found.append(Kind(title, command, "--sizes 4K:1G", _256K, 60 if kernels else 45, tiers, *end))
-    return found
+        result.append(Kind(title, command, "--sizes 4K:1G", _256K, 60 if kernels else 45, tiers, *end))
+    return result
 
 
 # fmt: off
@@ -156,21 +156,23 @@ def filled(words: Sequence[str], here: Path, parts: Path, program: Sequence[str]
     return [*words[:count], *program, *words[count:]]
 
 
-def make_parts(most: int, offers: dict[str, dict[str, Any]], small: bool) -> list[Part]:
-    """All parts for up to `most` ranks in sequence; ``offers``: transports, as of `wavefabric info`."""
-    found, there = [], {name for name, offer in offers.items() if offer["available"]}
+def make_parts(most: int, transports: dict[str, dict[str, Any]], small: bool) -> list[Part]:
+    """All parts for up to `most` ranks in sequence; ``transports``: transports, as of `wavefabric info`."""
+    result, there = [], {name for name, transport in transports.items() if transport["available"]}
     fast = [name for name in ("p2p", "nccl") if name in there]
     for ranks in sorted({*(count for count in COUNTS if count < most), most}):
-        for place, kind in enumerate(_ALONE if ranks == 1 else _KINDS):
+        for position, kind in enumerate(_ALONE if ranks == 1 else _KINDS):
             dimensions = {"ultrasound-2d": 2, "ultrasound-3d": 3}.get(kind.name, 1)
             uncut = ranks > 1 and 1 in _even(ranks, dimensions)
             if not uncut and (fast or not kind.name.endswith("-mpi")):  # without others all parts use MPI
-                part = _part(kind, ranks, fast or ["mpi"], offers, small)
-                found.append(((kind.tiers[ranks != most], -ranks, place), part))
-    return [part for _, part in sorted(found, key=lambda pair: pair[0])]
+                part = _part(kind, ranks, fast or ["mpi"], transports, small)
+                result.append(((kind.tiers[ranks != most], -ranks, position), part))
+    return [part for _, part in sorted(result, key=lambda pair: pair[0])]
 
 
-def _part(kind: Kind, ranks: int, fast: list[str], offers: dict[str, dict[str, Any]], small: bool) -> Part:
+def _part(
+    kind: Kind, ranks: int, fast: list[str], transports: dict[str, dict[str, Any]], small: bool
+) -> Part:
     values: dict[str, Any] = {
         "here": "{here}",
         "parts": "{parts}",
@@ -179,16 +181,16 @@ def _part(kind: Kind, ranks: int, fast: list[str], offers: dict[str, dict[str, A
         "fast": ",".join(fast),
     }
     values["link"] = "{root}/benchmarks/link-small.toml" if small else "{root}/examples/mdm-120-modes.toml"
-    values["nccl"] = "--nccl" if offers.get("nccl", {}).get("available") else ""
+    values["nccl"] = "--nccl" if transports.get("nccl", {}).get("available") else ""
     values["two"] = "x".join(map(str, (1, *_even(ranks, 2))))
     values["three"] = "x".join(map(str, _even(ranks, 3)))
     values["placements"] = "all" if ranks < 4 else "identity,reversed,round-robin"
     sizes = (3, 9, 24, 64) if small else (15, 21, 480, 1024)
     values |= zip(("modes", "log2n", "block", "total"), sizes, strict=True)
     words = shlex.split(f"{kind.command} {kind.small if small else kind.full}".format(**values))
-    offer, left_out = offers.get(kind.needs, {}), ""
-    if ranks > 1 and not offer.get("available"):
-        left_out = f"{kind.needs}: {offer.get('detail', 'not available')}"
+    transport, left_out = transports.get(kind.needs, {}), ""
+    if ranks > 1 and not transport.get("available"):
+        left_out = f"{kind.needs}: {transport.get('detail', 'not available')}"
     elif words[:2] == ["collective", "run"]:
         left_out = why_refused(words[2], words[3], ranks, radix=4 if "--radix" in words else None) or ""
     on_fabric = tuple(kind.on_fabric.format(**values).split())
@@ -212,8 +214,8 @@ def choose(parts: Sequence[Part], only: Sequence[str], skip: Sequence[str]) -> l
         names = {
             pattern: {part.name for part in parts if fnmatchcase(part.name, pattern)} for pattern in patterns
         }
-        for pattern, found in names.items():
-            if not found:
+        for pattern, result in names.items():
+            if not result:
                 allowed = "a name of --list, or a pattern such as 'fibre-*'"
                 raise InputError(f"{key}: {pattern} given, which is no part; allowed: {allowed}")
         return set().union(*names.values())

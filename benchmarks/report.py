@@ -25,7 +25,7 @@ VERSUS = "local-vs-global local-vs-global-kernels large"
 RANKS = 8
 
 
-class Found(NamedTuple):
+class Outcome(NamedTuple):
     """The result of a part that is done."""
 
     part: Part
@@ -48,14 +48,14 @@ class Results:
         state, why = ("left out", part.left_out) if part.left_out else ("missing", "not run")
         return read_record(self.root / "parts", part.name) or {"state": state, "why": why, "said": []}
 
-    def of(self, kinds: str, file: str) -> list[Found]:
+    def of(self, kinds: str, file: str) -> list[Outcome]:
         """Results of these kinds of parts, in ascending ranks."""
-        found = []
+        results = []
         for part in sorted(self.parts, key=lambda part: part.ranks):
             path = self.root / "parts" / part.name / file
             if part.name.rpartition("-")[0] in kinds.split() and self.record(part)["state"] == DONE:
-                found += [Found(part, path, result) for result in [read_json(path)] if result]
-        return found
+                results += [Outcome(part, path, result) for result in [read_json(path)] if result]
+        return results
 
     def picture(self, path: Path, caption: str, plot: Callable[..., object] | None = None, *what: Any):
         """A picture of the report, drawn by ``plot``, or that of a part."""
@@ -112,11 +112,11 @@ def _blocks(shown: Iterable[Any]) -> Iterator[str]:
         yield "\n\n".join(filter(None, pieces))
 
 
-def _merged(found: Sequence[Found]) -> dict[str, Any]:
+def _merged(result: Sequence[Outcome]) -> dict[str, Any]:
     """One result with the cases of all."""
-    cases = [case | {"ranks": each.part.ranks} for each in found for case in each.result["cases"]]
-    missing = {name: why for each in found for name, why in each.result["unavailable"].items()}
-    return found[-1].result | {"cases": cases, "earlier": [], "unavailable": missing}
+    cases = [case | {"ranks": each.part.ranks} for each in result for case in each.result["cases"]]
+    missing = {name: why for each in result for name, why in each.result["unavailable"].items()}
+    return result[-1].result | {"cases": cases, "earlier": [], "unavailable": missing}
 
 
 def _each(name: str, kinds: str) -> Callable[[Results], Iterator[str]]:
@@ -124,10 +124,10 @@ def _each(name: str, kinds: str) -> Callable[[Results], Iterator[str]]:
 
     def section(results: Results) -> Iterator[str]:
         module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
-        found = results.of(kinds, f"{name}.json")
-        for each in found:
+        result = results.of(kinds, f"{name}.json")
+        for each in result:
             yield from (f"`{each.part.name}`", *_blocks(module.table(each.result)))
-        for each in found[-1:]:
+        for each in result[-1:]:
             yield results.picture(each.path.with_suffix(".png"), each.part.name)
 
     return section
@@ -135,8 +135,8 @@ def _each(name: str, kinds: str) -> Callable[[Results], Iterator[str]]:
 
 def _fibre(results: Results) -> Iterator[str]:
     """T_K/T_1 over K."""
-    if found := results.of(FIBRE, "fibre-scaling.json"):
-        result = scaling.combine([each.path for each in found])
+    if outcome := results.of(FIBRE, "fibre-scaling.json"):
+        result = scaling.combine([each.path for each in outcome])
         yield from _blocks(scaling.table(result))
         if result["curves"]:
             path = results.root / "fibre-over-ranks.png"
@@ -147,15 +147,15 @@ def _fibre(results: Results) -> Iterator[str]:
 def _ultrasound(results: Results) -> Iterator[str]:
     """Weak and strong scaling."""
     more = f"{ALONG_Z} ultrasound ultrasound-2d ultrasound-3d ultrasound-heterogeneous"
-    if found := results.of(more, "ultrasound-scaling.json"):
-        yield from _blocks(ultrasound_scaling.table(_merged(found)))
+    if result := results.of(more, "ultrasound-scaling.json"):
+        yield from _blocks(ultrasound_scaling.table(_merged(result)))
     along_z = [each for each in results.of(ALONG_Z, "ultrasound-scaling.json") if each.result["cases"]]
     if along_z:
         path, caption = results.root / "ultrasound-scaling.png", "Points a second and rank, cut along z"
         yield results.picture(path, caption, ultrasound_scaling.plot, _merged(along_z))
 
 
-def _runs(results: Results, collective: str) -> Iterator[tuple[int, str, dict[str, Any], Found]]:
+def _runs(results: Results, collective: str) -> Iterator[tuple[int, str, dict[str, Any], Outcome]]:
     """Ranks, algorithm with transport, and case of all that was measured of a collective operation."""
     kinds = " ".join(f"{collective}-{name} {collective}-{name}-kernels" for name in ALGORITHMS)
     for each in results.of(kinds, "collective-run.json"):
@@ -183,17 +183,17 @@ def _collectives(results: Results) -> Iterator[str]:
         yield results.picture(each.path.with_name("tuning.png"), each.part.name)
 
 
-def _times(title: str, runs: list[tuple[str, list[dict[str, Any]], Found]]) -> Iterator[str]:
+def _times(title: str, runs: list[tuple[str, list[dict[str, Any]], Outcome]]) -> Iterator[str]:
     sizes = sorted({row["bytes"] for _, rows, _ in runs for row in rows})
     shown, lines = sorted({*sizes[::2], *sizes[-1:]}), []
 
     def add(name: str, rows: Iterable[dict[str, Any]], key: str, *ratios: str) -> None:
         at = {row["bytes"]: row for row in rows if row.get(key) is not None}
-        shares = {
+        fractions = {
             size: "; ".join(f"{row[r]:.2f}" if row.get(r) else "-" for r in ratios)
             for size, row in at.items()
         }
-        cells = [f"{at[size][key]:.0f} ({shares[size]})" if size in at else "" for size in shown]
+        cells = [f"{at[size][key]:.0f} ({fractions[size]})" if size in at else "" for size in shown]
         lines.extend([[name, *cells]] * bool(at))
 
     for name, rows, _ in runs:
@@ -227,8 +227,8 @@ def _goals(results: Results) -> Iterator[str]:
 
     def measured(kinds: str, file: str, key: str, **wanted: str) -> dict[str, float]:
         """By transport."""
-        found = [each.result["cases"] for each in results.of(kinds, file) if each.part.ranks == RANKS]
-        cases = [case for cases in found for case in cases if wanted.items() <= case.items()]
+        result = [each.result["cases"] for each in results.of(kinds, file) if each.part.ranks == RANKS]
+        cases = [case for cases in result for case in cases if wanted.items() <= case.items()]
         return {transport_name(case["transport"]): case[key] for case in cases if case[key]}
 
     fibre = {

@@ -217,26 +217,26 @@ def describe_machine(program: Sequence[str] = PROGRAM) -> dict[str, Any]:
     words = [*program, "info", "--json"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
-        found = json.loads(done.stdout)
+        result = json.loads(done.stdout)
     except (ValueError, subprocess.TimeoutExpired):
         raise InputError("machine: wavefabric info failed; allowed: a machine on which it works") from None
     settings = {name: text for name, text in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
-    return found | {"environment": settings}
+    return result | {"environment": settings}
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file; empty if there is none."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_bytes(path))
-        return found if isinstance(found, dict) else {}
+        result = json.loads(read_bytes(path))
+        return result if isinstance(result, dict) else {}
     return {}
 
 
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:
     """How a part ended, if that is known; one that is done has its results."""
-    found = read_json(folder / f"{name}.json")
-    whole = found.keys() >= {"arguments", "command", "state", "seconds", "program", "machine", "why", "said"}
-    return found if whole and (found["state"] != DONE or (folder / name).is_dir()) else None
+    result = read_json(folder / f"{name}.json")
+    whole = result.keys() >= {"arguments", "command", "state", "seconds", "program", "machine", "why", "said"}
+    return result if whole and (result["state"] != DONE or (folder / name).is_dir()) else None
 
 
 def write_json(path: Path, value: Any) -> None:

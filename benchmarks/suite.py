@@ -41,39 +41,41 @@ class SuiteOptions:
     force: bool = option("Measure again what another version or command has.", "--force", default=False)
 
 
-def suite(asked: SuiteOptions) -> None:
+def suite(options: SuiteOptions) -> None:
     """Run all measurements of this machine, over 1, 2, 4, 6 and 8 ranks, and write a report.
 
     Parts that are done are not run again: the same command goes on after Ctrl-C, a kill or a failure.
     """
     if on_ranks():
         raise InputError("suite: started under mpiexec; allowed: alone, it starts the ranks itself")
-    settings, root = _read_settings(asked.output), asked.output
-    if asked.report_only:
+    settings, root = _read_settings(options.output), options.output
+    if options.report_only:
         own = "ranks", "small", "only", "skip", "time_limit", "budget", "list_parts", "force"
-        refuse(changed(asked, *own), "with --report-only", "without")
+        refuse(changed(options, *own), "with --report-only", "without")
         if not settings:
             raise InputError(f"--output: {root} holds no results of a suite; allowed: a folder that does")
         print_written(_report(root, settings))
         return
-    limit, budget = _seconds(asked.time_limit, "--time-limit"), float("inf")
-    if asked.budget is not None:
-        budget = _seconds(asked.budget, "--budget")
+    limit, budget = _seconds(options.time_limit, "--time-limit"), float("inf")
+    if options.budget is not None:
+        budget = _seconds(options.budget, "--budget")
     machine = runner.describe_machine()
-    ranks = _ranks(asked, machine)
-    if settings and settings["small"] != asked.small:
-        given = f"{root} holds results {'with' if settings['small'] else 'without'} --small"
-        raise InputError(f"--output: {given}; allowed: the same, or another folder")
-    parts = choose(make_parts(ranks, machine["transports"], asked.small), asked.only or (), asked.skip or ())
-    work = runner.Runner(root / "parts", machine, limit, budget, asked.force)
-    if asked.list_parts:
+    ranks = _ranks(options, machine)
+    if settings and settings["small"] != options.small:
+        inputs = f"{root} holds results {'with' if settings['small'] else 'without'} --small"
+        raise InputError(f"--output: {inputs}; allowed: the same, or another folder")
+    parts = choose(
+        make_parts(ranks, machine["transports"], options.small), options.only or (), options.skip or ()
+    )
+    work = runner.Runner(root / "parts", machine, limit, budget, options.force)
+    if options.list_parts:
         _list(parts, work)
         return
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output: {root} cannot be made ({error.strerror})") from None
-    settings = {"ranks": max(ranks, settings.get("ranks", 1)), "small": asked.small, "machine": machine}
+    settings = {"ranks": max(ranks, settings.get("ranks", 1)), "small": options.small, "machine": machine}
     with locked(root / "suite.json", "--output"):
         runner.write_json(root / "suite.json", settings)
         failed = _run(parts, work, root, settings)
@@ -89,29 +91,29 @@ def _seconds(text: str, key: str) -> float:
     return seconds
 
 
-def _ranks(asked: SuiteOptions, machine: dict[str, Any]) -> int:
+def _ranks(options: SuiteOptions, machine: dict[str, Any]) -> int:
     """The most ranks; refused where the machine has not as many GPUs."""
     gpus, mpi = len(machine["gpus"]), machine["transports"]["mpi"]
-    if not gpus and not asked.small:
+    if not gpus and not options.small:
         raise InputError("suite: no GPU here, which its sizes need; allowed: with --small")
-    if not mpi["available"] and asked.ranks != 1:
+    if not mpi["available"] and options.ranks != 1:
         raise InputError(f"suite: no ranks here ({mpi['detail']}); allowed: with MPI, or --ranks 1")
     most = min(gpus or COUNTS[-1], COUNTS[-1])
-    if asked.ranks is not None and not 1 <= asked.ranks <= most:
-        raise InputError(f"--ranks: {asked.ranks} given; allowed: 1 to {most}")
-    return asked.ranks or min(gpus or 2, most)
+    if options.ranks is not None and not 1 <= options.ranks <= most:
+        raise InputError(f"--ranks: {options.ranks} given; allowed: 1 to {most}")
+    return options.ranks or min(gpus or 2, most)
 
 
 def _read_settings(root: Path) -> dict[str, Any]:
     """What the suite in a folder was started with; nothing for a new or empty folder, others are refused."""
     path = root / "suite.json"
-    found = runner.read_json(path)
-    if {"ranks", "small", "machine"} <= found.keys() and "transports" in found["machine"]:
-        return found
+    result = runner.read_json(path)
+    if {"ranks", "small", "machine"} <= result.keys() and "transports" in result["machine"]:
+        return result
     if not root.exists() or (root.is_dir() and all(each.suffix == ".lock" for each in root.iterdir())):
         return {}
-    given = f"{path} cannot be read" if path.exists() else f"{root} holds no results of a suite"
-    raise InputError(f"--output: {given}; allowed: a new or empty folder, or that of a suite")
+    inputs = f"{path} cannot be read" if path.exists() else f"{root} holds no results of a suite"
+    raise InputError(f"--output: {inputs}; allowed: a new or empty folder, or that of a suite")
 
 
 def _run(parts: list[Part], work: runner.Runner, root: Path, settings: dict[str, Any]) -> bool:

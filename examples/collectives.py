@@ -31,8 +31,8 @@ assert (everybody == error).all()
 # Entry r of an array goes to rank r; the entries that come are from ranks 0, 1, …
 received = comm.all_to_all(xp.arange(comm.size) + 100 * comm.rank)
 assert (received == 100 * xp.arange(comm.size) + comm.rank).all()
-share = comm.reduce_scatter(xp.ones((comm.size, 3)))  # this rank's entry of the sum
-assert (share == comm.size).all()
+part = comm.reduce_scatter(xp.ones((comm.size, 3)))  # this rank's entry of the sum
+assert (part == comm.size).all()
 
 # Algorithms by name, or any schedule of one's own: here a ring that is pipelined more finely.
 array = xp.zeros(1 << 20, "float32")

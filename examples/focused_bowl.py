@@ -87,12 +87,10 @@ def main(folder="demo", refinement="1"):
     peaks = []
     for name, field in zip(("water", "skull"), fields, strict=True):
         beyond = np.where(z > SKULL_END, field, 0)
-        place = np.unravel_index(np.argmax(beyond), shape)
-        peaks.append(beyond[place])
-        x, y = (grid.coordinates[i][place[i]] * 1e3 for i in (0, 1))
-        print(
-            f"{name}: {peaks[-1] / 1e6:.3f} MPa at x = {x:.1f}, y = {y:.1f}, z = {z[place[2]] * 1e3:.1f} mm"
-        )
+        position = np.unravel_index(np.argmax(beyond), shape)
+        peaks.append(beyond[position])
+        x, y, depth = (axis[i] * 1e3 for axis, i in zip((*grid.coordinates[:2], z), position, strict=True))
+        print(f"{name}: {peaks[-1] / 1e6:.3f} MPa at x = {x:.1f}, y = {y:.1f}, z = {depth:.1f} mm")
     print(f"insertion loss of the skull: {20 * np.log10(peaks[0] / peaks[1]):.1f} dB")
     exact = SURFACE_PRESSURE * abs(
         focused_bowl.bowl_on_axis(np.maximum(z, 0), RADIUS, DIAMETER, FREQUENCY, WATER)

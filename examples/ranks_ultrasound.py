@@ -7,7 +7,7 @@ Four ranks: mpiexec -n 4 python examples/ranks_ultrasound.py
 import numpy as np
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.exchange import world
 
 comm = world()  # all ranks; one if this was started alone
@@ -19,7 +19,7 @@ ball = 1e5 * np.exp(-(x**2 + y**2 + z**2) / (2 * 0.5e-3**2))  # Pa, where blocks
 water, source = Medium(1500.0, 1000.0), Source(p0=ball, smooth=False)
 
 fields = []  # local is the same as global on one rank
-for options in (Options("global"), Options("local", overlap=8))[: comm.size]:
+for options in (Decomposition("global"), Decomposition("local", overlap=8))[: comm.size]:
     results = simulate(
         grid, water, source, Sensor(record="p_final"), t_end="2 us", comm=comm, decomposition=options
     )

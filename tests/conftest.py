@@ -139,14 +139,14 @@ def _agree(item, report) -> None:
         _channel.append(MPIControl(MPI.COMM_WORLD))
     control = _channel[0]
     text = str(report.longrepr) if report.failed else ""
-    found = control.gather_failures(text[-3500:], int(report.failed), _TIMEOUT)
-    if found is None:
+    result = control.gather_failures(text[-3500:], int(report.failed), _TIMEOUT)
+    if result is None:
         print(f"rank {control.rank} of {control.size}: {item.nodeid}: others hang\n{text}", flush=True)
         os._exit(1) if control.size == 1 else control.abort(1)
-    bad = [rank for rank, (_, failed) in enumerate(found or []) if failed]
+    bad = [rank for rank, (_, failed) in enumerate(result or []) if failed]
     if bad and not report.failed:
         report.outcome = "failed"
-        report.longrepr = f"failed on rank {bad[0]}: {found[bad[0]][0]}"
+        report.longrepr = f"failed on rank {bad[0]}: {result[bad[0]][0]}"
 
 
 def pytest_runtest_setup(item):

@@ -38,7 +38,7 @@ def imported(*folders):
     """Third-party modules, each with a file that imports it."""
     here = {path.stem for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")}
     known = {*sys.stdlib_module_names, *here, "wavefabric", "papers", "benchmarks"}
-    found = {}
+    result = {}
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         if "data" in path.parts and folders == ("tests",):
             continue  # how test data were made, with other programs
@@ -49,8 +49,8 @@ def imported(*folders):
             for name in names:
                 top = name.partition(".")[0]
                 if top not in known:
-                    found[WITH.get(top, top)] = path.relative_to(ROOT)
-    return found
+                    result[WITH.get(top, top)] = path.relative_to(ROOT)
+    return result
 
 
 def modules(requirements):
@@ -73,14 +73,14 @@ def users(project):
 
 def test_the_program_imports_what_it_declares(users):
     needed, optional = users
-    found = imported("src")
-    assert {name: path for name, path in found.items() if name not in needed | optional} == {}
-    assert (needed | optional) - found.keys() == set()
+    result = imported("src")
+    assert {name: path for name, path in result.items() if name not in needed | optional} == {}
+    assert (needed | optional) - result.keys() == set()
 
 
 def test_tests_and_examples_import_what_is_declared(project, users):
     development = modules(project["optional-dependencies"]["dev"])
-    found = imported("tests") | imported("examples")
+    result = imported("tests") | imported("examples")
     declared = set().union(*users, development)
-    assert {name: path for name, path in found.items() if name not in declared} == {}
-    assert development - found.keys() == set()
+    assert {name: path for name, path in result.items() if name not in declared} == {}
+    assert development - result.keys() == set()

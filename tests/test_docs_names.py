@@ -14,7 +14,7 @@ PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 PACKAGES = {module.name for module in pkgutil.iter_modules(wavefabric.__path__) if module.ispkg}
 
 
-def found(name):
+def result(name):
     """The object of a dotted name, or None."""
     parts = name.split(".")
     for split in range(len(parts), 0, -1):
@@ -32,11 +32,11 @@ def found(name):
 def test_names_in_the_text(page):
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     names = re.findall(r"`(wavefabric(?:\.\w+)+)", prose)
-    assert [name for name in names if found(name) is None] == []
+    assert [name for name in names if result(name) is None] == []
     # A module, and in parentheses what of it.
     for name, listed in re.findall(r"`(wavefabric(?:\.\w+)+)` \(((?:`\w+`(?:, )?)+)\)", prose):
         assert [
-            f"{name}.{part}" for part in re.findall(r"\w+", listed) if not hasattr(found(name), part)
+            f"{name}.{part}" for part in re.findall(r"\w+", listed) if not hasattr(result(name), part)
         ] == []
 
 
@@ -51,7 +51,7 @@ def test_the_page_on_formats_gives_whole_names():
 def test_imports_in_examples(page):
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
         for module, names in re.findall(r"^from (wavefabric[\w.]*) import ([\w, ]+)$", block, re.M):
-            assert [f"{module}.{n}" for n in names.split(", ") if found(f"{module}.{n}") is None] == []
+            assert [f"{module}.{n}" for n in names.split(", ") if result(f"{module}.{n}") is None] == []
 
 
 def test_articles():
@@ -72,4 +72,4 @@ def test_the_glossary_says_where_things_are():
     page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
     names = re.findall(rf"`((?:{'|'.join(PACKAGES)}|errors)(?:\.\w+)+)`", page)
     assert len(names) > 50
-    assert [name for name in names if found(f"wavefabric.{name}") is None] == []
+    assert [name for name in names if result(f"wavefabric.{name}") is None] == []

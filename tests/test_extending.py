@@ -54,8 +54,8 @@ def test_an_integrator(monkeypatch):
     fibre = single_mode(beta2="-20 ps^2/km", gamma="2 1/W/km", alpha="0 dB/km")
 
     def after(integrator, step):
-        given = {"sample_rate": "1 THz", "step": step, "integrator": integrator, "device": "cpu"}
-        return propagate(field, fibre, "20 km", **given)[0]
+        inputs = {"sample_rate": "1 THz", "step": step, "integrator": integrator, "device": "cpu"}
+        return propagate(field, fibre, "20 km", **inputs)[0]
 
     exact = after("rk4ip", "50 m")
     errors = [np.abs(after("lie", step) - exact).max() for step in ("1 km", "500 m")]
@@ -84,7 +84,7 @@ def test_a_cost_model(monkeypatch):
 
 
 def test_a_collective_algorithm(monkeypatch, capsys):
-    star = Algorithm("all-pairs", ("all-gather",), "all at once", (), lambda *given, **_: direct(*given))
+    star = Algorithm("all-pairs", ("all-gather",), "all at once", (), lambda *inputs, **_: direct(*inputs))
     monkeypatch.setitem(ALGORITHMS, "all-pairs", star)
     verify(build("all-pairs", "all-gather", 5, 10))
     words = [
@@ -124,9 +124,9 @@ def test_a_recorded_quantity(monkeypatch, tmp_path):
     mask[5:9, 7] = True
     source = Source(p0=np.exp(-sum(x**2 for x in np.meshgrid(*grid.coordinates, indexing="ij")) / 8e-8))
     sensor = Sensor(mask, ("p", "u", "u_mean", "p_mean_all"))
-    found = simulate(grid, Medium(1500.0, 1000.0), source, sensor, steps=30, device="cpu", output=path)
-    np.testing.assert_allclose(found["uy_mean"], found["uy"].mean(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(found["p_mean_all"][mask], found["p"].mean(axis=1), rtol=1e-5)
+    result = simulate(grid, Medium(1500.0, 1000.0), source, sensor, steps=30, device="cpu", output=path)
+    np.testing.assert_allclose(result["uy_mean"], result["uy"].mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(result["p_mean_all"][mask], result["p"].mean(axis=1), rtol=1e-5)
     with open_recorded(path) as file:
         assert file.items["ux_mean"].kind == "points"
         figure = recorded_figure(file, "p_mean_all")
@@ -196,7 +196,7 @@ def test_a_transport(monkeypatch):
     assert transports()["post"] == {"available": True, "detail": "by mail"}
     ranks = Ranks(("all",), "cpu", 1)
     ranks.sample = 1e-3
-    found = run_schedule.run(ranks, build("ring", "all-reduce", ranks.size, 100), repeats=1)
-    assert [case["transport"] for case in found["cases"]] == ["post", "mpi"]
-    assert [row["wrong"] for case in found["cases"] for row in case["rows"]] == [0, 0]
-    assert "by post" in run_schedule.table(found)[0].title
+    result = run_schedule.run(ranks, build("ring", "all-reduce", ranks.size, 100), repeats=1)
+    assert [case["transport"] for case in result["cases"]] == ["post", "mpi"]
+    assert [row["wrong"] for case in result["cases"] for row in case["rows"]] == [0, 0]
+    assert "by post" in run_schedule.table(result)[0].title

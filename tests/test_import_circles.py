@@ -11,11 +11,11 @@ SOURCE = Path(wavefabric.__file__).parents[1]
 
 def module_files():
     """Every module, by its dotted name."""
-    found = {}
+    result = {}
     for file in (SOURCE / "wavefabric").rglob("*.py"):
         parts = file.relative_to(SOURCE).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
+        result[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return result
 
 
 def imported(text, modules):

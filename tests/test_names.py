@@ -15,7 +15,7 @@ def test_public_classes_have_names_of_their_own():
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 files[node.name].append(str(file.relative_to(ROOT)))
-    assert {name: places for name, places in files.items() if len(places) > 1} == {}
+    assert {name: positions for name, positions in files.items() if len(positions) > 1} == {}
 
 
 def test_no_folder_is_long_and_each_says_what_is_in_it():

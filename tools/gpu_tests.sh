@@ -1,7 +1,7 @@
 #!/bin/bash
 # Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
 #   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
-#   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused passes
+#   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused kernels
 #   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then one-sided
 set -u
 python=${PYTHON:-python3} status=0

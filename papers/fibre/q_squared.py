@@ -127,7 +127,7 @@ def study(
 
 def parse_steps(steps: Sequence[str], integrator: str) -> list[tuple[str, float]]:
     """(integrator, step in m) of texts such as ``"50 m"`` and ``"rk4ip:200 m"``; each pair once."""
-    found: list[tuple[str, float]] = []
+    result: list[tuple[str, float]] = []
     for text in steps:
         name, colon, length = text.strip().rpartition(":")
         name = name.strip() if colon else integrator
@@ -136,11 +136,11 @@ def parse_steps(steps: Sequence[str], integrator: str) -> list[tuple[str, float]
         h = quantity(length, "m", "steps")
         if not h > 0:
             raise InputError(f"steps: {length.strip()!r} given; allowed: a positive length")
-        if (name, h) not in found:
-            found.append((name, h))
-    if not found:
+        if (name, h) not in result:
+            result.append((name, h))
+    if not result:
         raise InputError("steps: none given; allowed: at least one length such as 100m")
-    return found
+    return result
 
 
 def _samples(channels: int) -> int:
@@ -235,9 +235,9 @@ def _simulate(settings: RunFile, target: Path, force: bool, progress) -> Result:
 def table(result: dict[str, Any]) -> list:
     """Penalty and change of Q² by step, and the finest run by mode group."""
     paper = {line["distance_m"]: line["fundamental_penalty_db"] for line in result["paper"]}
-    places = [p["distance_m"] for p in result["runs"][0]["penalties"]]
+    received_at = [p["distance_m"] for p in result["runs"][0]["penalties"]]
     name = result["runs"][0]["fundamental"]
-    headings = ("step (m)", "precision", "steps", "s", *(f"{p / 1e3:g} km" for p in places))
+    headings = ("step (m)", "precision", "steps", "s", *(f"{p / 1e3:g} km" for p in received_at))
     runs = report.table(
         f"Penalty of {name} in dB, and change of Q² against {result['finest']}",
         ("<integrator", *headings, "max (dB)", "rms (dB)"),
@@ -262,19 +262,23 @@ def table(result: dict[str, Any]) -> list:
         runs.add_row(limit["integrator"], "→ 0", f"order {limit['order']}", "", "", *cells, "", "")
     if not paper:
         runs.caption = f"{runs.caption}\nBrehler et al. have no numbers for this link, but for {PAPER_CASE}"
-    if any(p in paper for p in places):
-        cells = [f"{paper[p]:+.2f}" if p in paper else "" for p in places]
+    if any(p in paper for p in received_at):
+        cells = [f"{paper[p]:+.2f}" if p in paper else "" for p in received_at]
         runs.add_row("paper", "", "", "", "", *cells, "", "")
 
     columns = ["group", "modes", "back to back"]
-    for place in result["groups"][0]["places"][1:]:
-        columns += [f"{place['distance_m'] / 1e3:g} km", "min", "penalty"]
+    for distance_name in result["groups"][0]["places"][1:]:
+        columns += [f"{distance_name['distance_m'] / 1e3:g} km", "min", "penalty"]
     caption = "penalty: mean minus back to back"
     groups = report.table("Q² in dB by mode group, finest run", columns, (), caption)
     for line in result["groups"]:
         cells = [str(line["group"]), str(line["modes"]), f"{line['places'][0]['mean_db']:.2f}"]
-        for place in line["places"][1:]:
-            cells += [f"{place['mean_db']:.2f}", f"{place['min_db']:.2f}", f"{place['penalty_db']:+.3f}"]
+        for distance_name in line["places"][1:]:
+            cells += [
+                f"{distance_name['mean_db']:.2f}",
+                f"{distance_name['min_db']:.2f}",
+                f"{distance_name['penalty_db']:+.3f}",
+            ]
         groups.add_row(*cells)
     return [runs, groups]
 
@@ -295,7 +299,7 @@ def plot(result: dict[str, Any], path: Path) -> list[Path]:
     """Figures 4 and 5 of the finest run, and with several steps the step study."""
     data = read_result(result["file"])
     limit = result["extrapolated"] or {"places": []}
-    zero = {place["name"]: place["modes_db"] for place in limit["places"]}
+    zero = {distance_name["name"]: distance_name["modes_db"] for distance_name in limit["places"]}
     figures = {"-figure4": q_squared_figure(data), "-figure5": penalty_figure(data, zero)}
     written = []
     for mark, figure in figures.items():

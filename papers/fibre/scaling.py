@@ -50,22 +50,22 @@ def combine(paths: Sequence[str | Path]) -> dict[str, Any]:
         If a file is no such result, two have the same number of ranks and a transport in common, or modes a
         rank or samples differ.
     """
-    found = sorted(((_read(path), str(path)) for path in paths), key=lambda pair: pair[0]["ranks"])
-    first, name = found[0]
-    for result, path in found[1:]:
+    outcome = sorted(((_read(path), str(path)) for path in paths), key=lambda pair: pair[0]["ranks"])
+    first, name = outcome[0]
+    for result, path in outcome[1:]:
         for key in ("modes_per_rank", "samples"):
             if result[key] != first[key]:
                 raise InputError(
                     f"--from: {path} has {key} {result[key]}, {name} has {first[key]}; allowed: the same"
                 )
     seen: dict[tuple[int, str], str] = {}
-    for result, path in found:
+    for result, path in outcome:
         for transport in {case["transport"] for case in result["cases"]}:
             if other := seen.get(key := (result["ranks"], transport)):
-                given = f"{other} and {path} are both of {key[0]} ranks over {transport}"
-                raise InputError(f"--from: {given}; allowed: one of each")
+                inputs = f"{other} and {path} are both of {key[0]} ranks over {transport}"
+                raise InputError(f"--from: {inputs}; allowed: one of each")
             seen[key] = path
-    results = [result for result, _ in found]
+    results = [result for result, _ in outcome]
     pairs = {(case["transport"], case["exchange"]): None for result in results for case in result["cases"]}
     papers_case = (first["modes_per_rank"], first["samples"]) == PAPER_CASE
     return {
@@ -79,7 +79,7 @@ def combine(paths: Sequence[str | Path]) -> dict[str, Any]:
                 "one_rank_ms": {form["exchange"]: form["one_rank"]["ms"] for form in result["forms"]},
                 "machine": result["machine"],
             }
-            for result, path in found
+            for result, path in outcome
         ],
         "curves": [_curve(results, transport, form) for transport, form in pairs],
         "paper": [
@@ -92,15 +92,19 @@ def combine(paths: Sequence[str | Path]) -> dict[str, Any]:
 
 def _read(path: str | Path) -> dict[str, Any]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        result = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"--from: {path} cannot be read ({error.strerror})") from None
     except ValueError:
-        found = None
+        result = None
     wanted = {"ranks", "modes_per_rank", "samples", "forms", "cases", "machine"}
-    if not isinstance(found, dict) or found.get("benchmark") != "fibre-scaling" or not wanted <= found.keys():
+    if (
+        not isinstance(result, dict)
+        or result.get("benchmark") != "fibre-scaling"
+        or not wanted <= result.keys()
+    ):
         raise InputError(f"--from: {path} given; allowed: JSON of fibre-scaling")
-    return found
+    return result
 
 
 def _curve(results: list[dict[str, Any]], transport: str, form: str) -> dict[str, Any]:

@@ -92,10 +92,10 @@ def _extrapolate(results: list[Result], runs: list[dict], best: int) -> dict[str
     alike = (alike if resonant else below)[:3]
     steps, chosen = [h for h, _ in alike], [results[k] for _, k in alike]
     order = 1 if resonant else _order(runs[best]["integrator"])
-    places = []
+    received_at = []
     for name in received(chosen[0])[1:]:
         modes = richardson(steps, [_penalties(result, name) for result in chosen], order)
-        places.append(
+        received_at.append(
             {
                 "name": name,
                 "distance_m": distance(chosen[0], name),
@@ -109,14 +109,15 @@ def _extrapolate(results: list[Result], runs: list[dict], best: int) -> dict[str
         "steps_m": steps,
         "order": order,
         "above_resonance": resonant,
-        "places": places,
+        "places": received_at,
     }
 
 
 def _penalties(result: Result, name: str) -> np.ndarray:
     """Mean Q² over the channels minus back to back, dB, by mode."""
     there, reference = (
-        mean_db(np.atleast_2d(result[f"received/{place}/q_squared_db"])) for place in (name, "back_to_back")
+        mean_db(np.atleast_2d(result[f"received/{distance_name}/q_squared_db"]))
+        for distance_name in (name, "back_to_back")
     )
     return there - reference
 
@@ -183,8 +184,8 @@ def _describe(result: Result) -> dict[str, Any]:
     return entry
 
 
-def _change(result: Result, place: str, truth, best: dict, entry: dict) -> dict[str, float]:
-    key = f"received/{place}/q_squared_db"
+def _change(result: Result, distance_name: str, truth, best: dict, entry: dict) -> dict[str, float]:
+    key = f"received/{distance_name}/q_squared_db"
     if key not in result or np.atleast_2d(result[key]).shape != truth.shape:
         raise InputError(
             f"{result.path}: its modes, channels or spans differ from those of {best['file']}; "
@@ -205,20 +206,20 @@ def _by_group(result: Result) -> list[dict[str, Any]]:
     numbers = mode_groups(result, len(q[names[0]]))
     lines = []
     for number in np.unique(numbers):
-        inside, places = numbers == number, []
+        inside, received_at = numbers == number, []
         for name in names:
             flat = q[name][inside].reshape(1, -1)
             mean = float(mean_db(flat)[0])
-            places.append(
+            received_at.append(
                 {
                     "name": name,
                     "distance_m": distance(result, name),
                     "mean_db": mean,
                     "min_db": float(flat.min()),
-                    "penalty_db": mean - places[0]["mean_db"] if places else 0.0,
+                    "penalty_db": mean - received_at[0]["mean_db"] if received_at else 0.0,
                 }
             )
-        lines.append({"group": int(number), "modes": int(inside.sum()), "places": places})
+        lines.append({"group": int(number), "modes": int(inside.sum()), "places": received_at})
     return lines
 
 

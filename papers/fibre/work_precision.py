@@ -197,8 +197,8 @@ class _Runs:
 
     def _counts(self, integrator: str) -> list[int]:
         """Steps of the fixed runs: fewer for who does more in a step, so that the costs compare."""
-        share = {"rk4ip": 2, "blanes_moan": 3}.get(integrator, 1)
-        return [max(1, self.case.steps // share) * 2**k for k in range(self.points)]
+        fraction = {"rk4ip": 2, "blanes_moan": 3}.get(integrator, 1)
+        return [max(1, self.case.steps // fraction) * 2**k for k in range(self.points)]
 
     def _once(self, integrator: str, steps: int):
         """Error and cost of one run, and the field at the end."""

@@ -25,7 +25,7 @@ RANKS = 256
 FEW = (2, 4, 8, *WAVEGUIDES)
 #: What becomes of circuits, and of which radices. Random routes of many pairs take long to find; the paper
 #: has them for 2 and 4 alone.
-WAYS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+VARIANTS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "least overlap": ((2, 4, 8), {}),
     "least overlap, fewer wavelengths": ((2, 4, 8), {"oversubscribed": "thin"}),
     "random": ((2, 4), {"routing": "random"}),
@@ -100,7 +100,7 @@ def _split(say) -> list[dict[str, Any]]:
     from wavefabric.fabric.photonic.planning import plan_circuits
 
     cases = []
-    for way, (radices, options) in WAYS.items():
+    for route, (radices, options) in VARIANTS.items():
         for number in radices:
             schedule = build("recursive", "all-reduce", RANKS, RANKS, radix=number)
             one: dict[str, Any] = {}
@@ -109,14 +109,14 @@ def _split(say) -> list[dict[str, Any]]:
                 if one.get("fits"):
                     cases.append(one | {"waveguides": waveguides})
                     continue
-                say(f"radix {number}, {waveguides} waveguides, {way}")
+                say(f"radix {number}, {waveguides} waveguides, {route}")
                 fabric = lightpath(RANKS, waveguides)
                 circuits = plan_circuits(schedule, fabric, **options)
                 check_plan(circuits, schedule)
                 one = {
                     "radix": number,
                     "waveguides": waveguides,
-                    "way": way,
+                    "way": route,
                     "rounds": schedule.communication_rounds,
                     "parts": len(circuits.rounds),
                     "us": 1e6 * cost(schedule, fabric, 8 * MIB / RANKS, plan=circuits).seconds,
@@ -130,10 +130,10 @@ def table(result: dict[str, Any]) -> list:
     """Times of all algorithms, pipelined trees as schedules, and rounds that are split."""
     waveguides = sorted({one["waveguides"] for one in result["split"]})
     split = []
-    for radix, way in sorted({(one["radix"], one["way"]) for one in result["split"]}):
-        mine = {s["waveguides"]: s for s in result["split"] if (s["radix"], s["way"]) == (radix, way)}
+    for radix, route in sorted({(one["radix"], one["way"]) for one in result["split"]}):
+        mine = {s["waveguides"]: s for s in result["split"] if (s["radix"], s["way"]) == (radix, route)}
         cells = (mine[number] for number in waveguides)
-        split.append((str(radix), way, *(f"{cell['parts']}, {cell['us']:.1f}" for cell in cells)))
+        split.append((str(radix), route, *(f"{cell['parts']}, {cell['us']:.1f}" for cell in cells)))
     return [
         report.table(
             "all-reduce of 256 GPUs: times in µs",

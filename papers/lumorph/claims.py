@@ -213,7 +213,9 @@ def _faster(ours: np.ndarray, theirs: np.ndarray) -> str:
 
 def _training(figure: dict[str, Any]) -> list[dict[str, str]]:
     gains = [one for one in figure["gains"] if one["ranks"] == 256]
-    said, found = (", ".join(f"{one[who]:.2f}x {one['panel']}" for one in gains) for who in ("paper", "ours"))
+    said, result = (
+        ", ".join(f"{one[who]:.2f}x {one['panel']}" for one in gains) for who in ("paper", "ours")
+    )
     ordered = sorted(gains, key=lambda one: -one["ours"]) == sorted(gains, key=lambda one: -one["paper"])
     near = all(abs(one["ours"] / one["paper"] - 1) < 0.15 for one in gains)
     panels = ((one["panel"], one["setting"], one) for one in figure["series"])
@@ -226,7 +228,7 @@ def _training(figure: dict[str, Any]) -> list[dict[str, str]]:
         _line(
             "training throughput over Ring, 256 GPUs",
             said,
-            f"{found}, free time as the paper's",
+            f"{result}, free time as the paper's",
             "yes" if near else "in this order, not in size" if ordered else "no",
         ),
         _line(

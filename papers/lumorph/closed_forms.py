@@ -222,8 +222,8 @@ def _pipeline(algorithm: str, ranks: int) -> tuple[int, int, int, int]:
     if algorithm == "tree":
         depth = ranks.bit_length() - 1
         return 2 * depth - 1, 1, 4 * depth - 3, 3
-    way = double_tree_schedule("all-reduce", ranks, 2).communication_rounds // 2
-    return 2 * way - 2, 2, way - 2, 2
+    route = double_tree_schedule("all-reduce", ranks, 2).communication_rounds // 2
+    return 2 * route - 2, 2, route - 2, 2
 
 
 def _in_pieces(algorithm: str, ranks: int, nbytes: float, numbers: Numbers, pieces: int) -> float:
@@ -237,15 +237,15 @@ def _pipelined(algorithm: str, ranks: int, nbytes, numbers: Numbers, pieces: int
         best = pieces or best_pieces(algorithm, ranks, size, numbers)
         return _in_pieces(algorithm, ranks, size, numbers, best)
 
-    found = np.vectorize(one, otypes=[float])(nbytes)
-    return found if found.ndim else float(found)
+    result = np.vectorize(one, otypes=[float])(nbytes)
+    return result if result.ndim else float(result)
 
 
 def _groups(ranks: int, radix: int) -> tuple[int, ...]:
-    found = factors(ranks, radix)
-    if found is None:
+    result = factors(ranks, radix)
+    if result is None:
         raise InputError(f"ranks: {ranks} given; allowed: products of numbers up to the radix, {radix}")
-    return found
+    return result
 
 
 def _round(numbers: Numbers) -> float:
@@ -269,7 +269,7 @@ def _to_one_peer(peers: int, numbers: Numbers) -> float:
 
 def _log(ranks: int, base: int) -> int:
     """⌈log_base ranks⌉, exact."""
-    found, reached = 0, 1
+    result, reached = 0, 1
     while reached < ranks:
-        found, reached = found + 1, reached * base
-    return found
+        result, reached = result + 1, reached * base
+    return result

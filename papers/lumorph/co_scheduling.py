@@ -111,12 +111,12 @@ def plot(result: dict[str, Any], path: Path) -> None:
         axes = drawn.subplots()
         for number, (policy, (colour, label)) in enumerate(_LOOKS.items()):
             mine = [one for one in result["rows"] if one["policy"] == policy]
-            places = [place + 0.2 * (number - 1.5) for place in range(len(mine))]
+            positions = [position + 0.2 * (number - 1.5) for position in range(len(mine))]
             values = [1e3 * one["exposed"] for one in mine]
-            axes.barh(places, values, height=0.18, color=colour, label=label)
-            for place, value, one in zip(places, values, mine, strict=True):
+            axes.barh(positions, values, height=0.18, color=colour, label=label)
+            for position, value, one in zip(positions, values, mine, strict=True):
                 text = f" {1e3 * one['seconds']:.1f} ms"
-                axes.text(value, place, text, va="center", fontsize=7.5)
+                axes.text(value, position, text, va="center", fontsize=7.5)
         report.name_bars(axes, names)
         axes.set_xlabel("exposed communication (ms); beside the bars: the iteration")
         axes.set_title("BERT-large on 64 GPUs of LIGHTPATH, by order of calls")

@@ -75,9 +75,9 @@ def plot(result: dict[str, Any], path: Path) -> None:
 def _panel(axes, result: dict[str, Any], by_bytes: bool) -> None:
     for one in result["series"]:
         sizes = np.array(one["sizes"])
-        share = np.cumsum(sizes if by_bytes else np.ones(sizes.size))
+        fraction = np.cumsum(sizes if by_bytes else np.ones(sizes.size))
         x = np.concatenate(([sizes[0]], sizes, [256 * MIB])) / MIB
-        y = np.concatenate(([0.0], share, share[-1:])) / share[-1]
+        y = np.concatenate(([0.0], fraction, fraction[-1:])) / fraction[-1]
         label = f"{one['model']}, {one['calls']} calls"
         axes.step(x, y, where="post", color=_COLOURS[one["model"]], linewidth=1.9, label=label)
     axes.axvline(16, color=GREY, linewidth=1.0, linestyle=":")

@@ -43,8 +43,8 @@ def figure(say=lambda line: None) -> dict[str, Any]:
     for one in LOGGED:
         say(NAMES[one.figure])
         faster = {ranks: one.speed(ranks) for ranks in SIZES}
-        found: dict[str, dict[str, dict[int, float]]] = {"A": {}, "B": {}}
-        for setting, times in found.items():
+        results: dict[str, dict[str, dict[int, float]]] = {"A": {}, "B": {}}
+        for setting, times in results.items():
             for name in LOOKS:
                 runs = [one.iteration(n, name, faster[n] if setting == "B" else 1.0) for n in SIZES]
                 times[name] = {ranks: run.seconds for ranks, run in zip(SIZES, runs, strict=True)}
@@ -59,7 +59,7 @@ def figure(say=lambda line: None) -> dict[str, Any]:
                     "bound_by": [run.bound_by for run in runs],
                 })  # fmt: skip
         for ranks in SIZES:
-            plain, scaled = ({name: of[ranks] for name, of in found[key].items()} for key in "AB")
+            plain, scaled = ({name: of[ranks] for name, of in results[key].items()} for key in "AB")
             speeds.append({"panel": one.figure, "ranks": ranks, "speed": faster[ranks]})
             gains.append({
                 "panel": one.figure,
@@ -91,12 +91,12 @@ def _policy(one: Logged, policy: str, speed: float) -> dict[str, Any]:
 
 def _differences(one: Logged, ranks: int, times: dict[str, float]) -> list[dict[str, Any]]:
     """Pairs of series that are in another order than in the paper."""
-    found = []
+    result = []
     for a, b in combinations(LOOKS, 2):
         theirs = one.case.paper(a, ranks) / one.case.paper(b, ranks) - 1
         ours = times[b] / times[a] - 1
         if theirs * ours < 0 and abs(ours) > 1e-9:
-            found.append({
+            result.append({
                 "panel": one.figure,
                 "ranks": ranks,
                 "first": a,
@@ -104,7 +104,7 @@ def _differences(one: Logged, ranks: int, times: dict[str, float]) -> list[dict[
                 "ours": ours,
                 "paper": theirs,
             })  # fmt: skip
-    return found
+    return result
 
 
 def table(result: dict[str, Any]) -> list:

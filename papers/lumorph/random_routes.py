@@ -48,15 +48,17 @@ def _paths(fabric: PhotonicFabric, src: int, dst: int, k: int) -> list[tuple[int
     """k shortest simple paths; those of pairs that are mirror images are mirror images."""
     rows, columns = fabric.rows, fabric.columns
 
-    def mirrored(tile: int, way: tuple[bool, bool]) -> int:
+    def mirrored(tile: int, route: tuple[bool, bool]) -> int:
         row, column = divmod(tile, columns)
-        return (rows - 1 - row if way[0] else row) * columns + (columns - 1 - column if way[1] else column)
+        return (rows - 1 - row if route[0] else row) * columns + (
+            columns - 1 - column if route[1] else column
+        )
 
     mirrors = [(a, b) for a in (False, True) for b in (False, True)]
-    images = [(mirrored(src, way), mirrored(dst, way), way, False) for way in mirrors]
-    images += [(b, a, way, True) for a, b, way, _ in images]
-    a, b, way, turned = min(images)
-    paths = [tuple(mirrored(tile, way) for tile in path) for path in _shortest(fabric, a, b, k)]
+    images = [(mirrored(src, route), mirrored(dst, route), route, False) for route in mirrors]
+    images += [(b, a, route, True) for a, b, route, _ in images]
+    a, b, route, turned = min(images)
+    paths = [tuple(mirrored(tile, route) for tile in path) for path in _shortest(fabric, a, b, k)]
     return [path[::-1] for path in paths] if turned else paths
 
 

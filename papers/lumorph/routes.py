@@ -26,11 +26,11 @@ def rounds_of(ranks: int, radix: int) -> tuple[Pairs, ...]:
 
     transfers = build("recursive", "reduce-scatter", ranks, ranks, radix=radix).transfers
     apart = transfers[transfers["src"] != transfers["dst"]]
-    found = []
+    result = []
     for number in np.unique(apart["round"]):
         mine = apart[apart["round"] == number]
-        found.append(tuple(sorted(set(zip(mine["src"].tolist(), mine["dst"].tolist(), strict=True)))))
-    return tuple(found)
+        result.append(tuple(sorted(set(zip(mine["src"].tolist(), mine["dst"].tolist(), strict=True)))))
+    return tuple(result)
 
 
 def grid_of(ranks: int, radix: int) -> tuple[int, int]:
@@ -53,12 +53,12 @@ def least_overlap(ranks: int, radix: int, grid: tuple[int, int]) -> dict[str, An
     fabric, rounds = lightpath(ranks, grid=grid), rounds_of(ranks, radix)
     route(fabric, [(0, 1)])  # what is done once only, such as imports
     begun = time.process_time()
-    found = [route(fabric, pairs) for pairs in rounds]
+    result = [route(fabric, pairs) for pairs in rounds]
     return {
-        "overlaps": [one.overlap for one in found],
-        "bounds": [one.bound for one in found],
-        "certified": all(one.certified for one in found),
-        "methods": sorted({one.method for one in found}),
+        "overlaps": [one.overlap for one in result],
+        "bounds": [one.bound for one in result],
+        "certified": all(one.certified for one in result),
+        "methods": sorted({one.method for one in result}),
         "seconds": time.process_time() - begun,
     }
 
@@ -71,7 +71,7 @@ def fewest_waveguides(ranks: int, radix: int) -> tuple[int, int]:
     Returns
     -------
     found, bound : int
-        With `found` wavelengths were dealt out such that all circuits fit; with less than `bound` none can
+        With `result` wavelengths were dealt out such that all circuits fit; with less than `bound` none can
         be.
     """
     from wavefabric.fabric.photonic.routing.routes import route
@@ -81,14 +81,14 @@ def fewest_waveguides(ranks: int, radix: int) -> tuple[int, int]:
     rounds = []
     bound = 1
     for pairs in rounds_of(ranks, radix):
-        ends, ways = np.array(pairs), route(plenty, pairs)
+        ends, routes = np.array(pairs), route(plenty, pairs)
         lasers = fewest_wavelengths(plenty, "even", ends)
-        bound = max(bound, -(-ways.bound * int(lasers.min()) // plenty.lasers))
-        rounds.append((ends, ways.routes, lasers))
-    found = bound
-    while any(assign_wavelengths(lightpath(ranks, found), *one) is None for one in rounds):
-        found += 1
-    return found, bound
+        bound = max(bound, -(-routes.bound * int(lasers.min()) // plenty.lasers))
+        rounds.append((ends, routes.routes, lasers))
+    result = bound
+    while any(assign_wavelengths(lightpath(ranks, result), *one) is None for one in rounds):
+        result += 1
+    return result, bound
 
 
 @lru_cache(maxsize=32)
@@ -100,14 +100,14 @@ def random_draws(ranks: int, radix: int, seeds: int, k: int = 32) -> np.ndarray:
     return np.array([[draws.overlap(rng) for draws in columns] for _ in range(seeds)])
 
 
-def spread(found: np.ndarray, seen: float) -> dict[str, Any]:
+def spread(result: np.ndarray, seen: float) -> dict[str, Any]:
     """Quantiles of random draws, and the share of them below and up to the paper's."""
     return {
-        "least": int(found.min()),
-        "median": float(np.median(found)),
-        "most": int(found.max()),
-        "low": float(np.quantile(found, 0.05)),
-        "high": float(np.quantile(found, 0.95)),
-        "below": float((found < seen).mean()),
-        "up_to": float((found <= seen).mean()),
+        "least": int(result.min()),
+        "median": float(np.median(result)),
+        "most": int(result.max()),
+        "low": float(np.quantile(result, 0.05)),
+        "high": float(np.quantile(result, 0.95)),
+        "below": float((result < seen).mean()),
+        "up_to": float((result <= seen).mean()),
     }

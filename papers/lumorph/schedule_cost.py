@@ -38,13 +38,13 @@ def affine(
     if isinstance(fabric, PhotonicFabric):
         circuits["plan"] = plan_circuits(schedule, fabric, sharing=sharing)
         check_plan(circuits["plan"], schedule)
-    found = cost(schedule, fabric, 1.0, **circuits)
-    latency = sum(one.latency + one.reconfiguration for one in found.rounds)
+    result = cost(schedule, fabric, 1.0, **circuits)
+    latency = sum(one.latency + one.reconfiguration for one in result.rounds)
     return {
         "schedule": schedule.name,
-        "fabric": found.fabric,
+        "fabric": result.fabric,
         "rounds": schedule.communication_rounds,
-        "parts": sum(one.parts for one in found.rounds),
+        "parts": sum(one.parts for one in result.rounds),
         "latency": latency,
-        "per_byte": sum(one.transfer for one in found.rounds) / elements,
+        "per_byte": sum(one.transfer for one in result.rounds) / elements,
     }

@@ -70,13 +70,13 @@ _GAIN = ("Ring", "Lumorph-2", "Lumorph-4")
 
 
 def _grid(case: Case) -> list[dict[str, Any]]:
-    model, found = loaded(case.model), []
+    model, result = loaded(case.model), []
     for factor in BATCHES:
         graph = Division(case.figure, "", lambda: model).tasks(RANKS, round(factor * model.batch))
         for speed in SPEEDS:
             ratio = gain(_times(graph, RANKS, 1 / speed, _GAIN))
-            found.append({"panel": case.figure, "batch": factor, "speed": speed, "gain": ratio})
-    return found
+            result.append({"panel": case.figure, "batch": factor, "speed": speed, "gain": ratio})
+    return result
 
 
 def _study(division: Division) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _study(division: Division) -> dict[str, Any]:
     reduced = [call for call in graph.call if call is not None and call.purpose == "gradients"]
     sizes = [call.bytes for call in reduced if call.bytes > 0]
     times = _times(graph, RANKS, 1.0)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "panel": case.figure,
         "label": division.label,
         "batch_assumed": model.batch,
@@ -95,7 +95,7 @@ def _study(division: Division) -> dict[str, Any]:
         "gain": gain(times),
         "paper": target,
     }
-    found["speed_for_ratio"] = _crossing(
+    result["speed_for_ratio"] = _crossing(
         lambda speed: gain(_times(graph, RANKS, 1 / speed, _GAIN)), target, 1e-3, 1e3
     )
     # With free communication an iteration with a batch of b takes the paper's b / (samples/s a GPU).
@@ -105,24 +105,24 @@ def _study(division: Division) -> dict[str, Any]:
         lambda batch: 1 / gain(_times(division.tasks(RANKS, round(batch)), RANKS, 1.0, _GAIN)),
         1 / target, 1, 64 * model.batch,
     )  # fmt: skip
-    found["batch_for_ratio"] = None if needed is None else round(needed)
-    found["batch"] = both
-    found["flops"] = 3 * model.flops * rate
+    result["batch_for_ratio"] = None if needed is None else round(needed)
+    result["batch"] = both
+    result["flops"] = 3 * model.flops * rate
     # NCF's largest gradients, of the tables, come last: the equation does not hold.
     if case.figure != "NCF":
-        found["closed_form"] = _batch_from_ring(case, sum(sizes), len(sizes), _before_gradients(graph))
-    found["setting_distance"] = _mean_distance(
+        result["closed_form"] = _batch_from_ring(case, sum(sizes), len(sizes), _before_gradients(graph))
+    result["setting_distance"] = _mean_distance(
         [_fit(case, division, None, ranks) for ranks in SIZES if ranks >= 32]
     )
     if both is not None:
         pace = both / rate
         nearest = division.tasks(RANKS, max(1, round(both)))
-        found["speed"] = _times(nearest, RANKS, 1.0, ("Zero",))["Zero"] / pace
-        found["fit"] = [
+        result["speed"] = _times(nearest, RANKS, 1.0, ("Zero",))["Zero"] / pace
+        result["fit"] = [
             {"ranks": ranks} | _fit(case, division, both, ranks) for ranks in SIZES if ranks >= 32
         ]
-        found["mean_distance"] = _mean_distance(found["fit"])
-    return found
+        result["mean_distance"] = _mean_distance(result["fit"])
+    return result
 
 
 def _paced(
@@ -179,14 +179,14 @@ def _before_gradients(graph: TaskGraph) -> float:
     return float(min(timeline.begin[calls])) / timeline.seconds
 
 
-def _batch_from_ring(case: Case, nbytes: float, calls: int, share: float) -> float:
+def _batch_from_ring(case: Case, nbytes: float, calls: int, fraction: float) -> float:
     """Batch with which all-reduces one after the other fill the ring's iteration from the first gradient on.
 
     b/s_ring = φ b/s_zero + n·2(N − 1)α + 2(N − 1)/N·B/BW, s in samples/s a GPU.
     """
     ring, zero = (case.paper(name, RANKS) / RANKS for name in ("Ring", "Zero"))
     latency = calls * 2 * (RANKS - 1) * PAPER.alpha
-    return (latency + _transfer(RANKS) * nbytes) / (1 / ring - share / zero)
+    return (latency + _transfer(RANKS) * nbytes) / (1 / ring - fraction / zero)
 
 
 def _transfer(ranks: int) -> float:
@@ -194,12 +194,12 @@ def _transfer(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks / PAPER.bandwidth
 
 
-def _bert_implies(share: float = 1 / 3) -> dict[str, Any]:
+def _bert_implies(fraction: float = 1 / 3) -> dict[str, Any]:
     """Calls and bytes a sample of a GPU from BERT's ring at 128 and 256 GPUs, both filled by all-reduces."""
     case, rows = CASES[0], []
     for ranks in (128, 256):
         ring, zero = (case.paper(name, ranks) / ranks for name in ("Ring", "Zero"))
-        rows.append((2 * (ranks - 1) * PAPER.alpha, _transfer(ranks), 1 / ring - share / zero))
+        rows.append((2 * (ranks - 1) * PAPER.alpha, _transfer(ranks), 1 / ring - fraction / zero))
     calls, nbytes = _solved(*rows)
     return {"panel": "Bert", "calls": calls, "bytes": nbytes, "mean": nbytes / calls}
 

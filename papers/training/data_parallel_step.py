@@ -79,9 +79,9 @@ def torch_times(gpus: int, case: dict[str, int], repeats: int) -> dict[str, floa
     """Measured ms of a step, with and without its all-reduces, by PyTorch on so many GPUs."""
     import torch
 
-    found = torch.cuda.device_count()
-    if found < gpus:
-        raise InputError(f"--ranks: {gpus} given; allowed: up to {found}, the GPUs that PyTorch finds")
+    result = torch.cuda.device_count()
+    if result < gpus:
+        raise InputError(f"--ranks: {gpus} given; allowed: up to {result}, the GPUs that PyTorch finds")
     with tempfile.TemporaryDirectory() as folder:
         arguments = (gpus, case, repeats, folder)
         torch.multiprocessing.spawn(_torch_rank, arguments, nprocs=gpus)
@@ -243,7 +243,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     with report.figure(path, (5, 3)) as figure:
         axes = figure.subplots()
         for number, (key, colour) in enumerate((("measured_ms", GREY), ("simulated_ms", BLUE))):
-            at = [place + 0.35 * number for place in range(len(result["rows"]))]
+            at = [position + 0.35 * number for position in range(len(result["rows"]))]
             axes.bar(at, [row[key] for row in result["rows"]], 0.33, color=colour, label=key.split("_")[0])
         axes.set_xticks([0.18, 1.18], [row["what"] for row in result["rows"]])
         axes.set_ylabel("ms")

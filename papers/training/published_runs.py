@@ -200,15 +200,15 @@ def figure(say=lambda line: None) -> dict[str, Any]:
 def _compared(one: Run, say) -> dict[str, Any]:
     say(one.name)
     keys = ("name", "gpus", "unit", "published", "source", "reason")
-    found: dict[str, Any] = {key: getattr(one, key) for key in keys}
+    result: dict[str, Any] = {key: getattr(one, key) for key in keys}
     try:
         iteration = one.simulated()
     except InputError as error:
         nothing = dict.fromkeys(("simulated", "ratio", "utilisation", "exposed", "bubble"))
-        return found | nothing | {"refusal": str(error)}
+        return result | nothing | {"refusal": str(error)}
     value = one.value(iteration)
     ratio = one.published / value if one.unit == "s" else value / one.published
-    return found | {
+    return result | {
         "simulated": value,
         "ratio": ratio,
         "utilisation": iteration.model_flops_utilisation,

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from papers.common import DeviceName, Json, Output, Plot, Threads, run, show, start_ranks
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.step import Step
@@ -93,19 +93,19 @@ def measure(
     checked = RankSteps(ranks, [shape], media, precision, 1)
     if steps < 2:
         raise InputError(f"steps: {steps} given; allowed: at least 2")
-    options = [Options("local", grid, overlap, bell) for bell in bells for overlap in overlaps]
+    options = [Decomposition("local", grid, overlap, bell) for bell in bells for overlap in overlaps]
     for one in options:
         for medium in media:
             checked.check_memory(medium, shape, one)
     dtype = np.float64 if precision == "double" else np.float32
     cases = []
     for medium in media:
-        given = replace(problem(medium, shape, steps, precision), initial_pressure=_ball(shape, dtype))
+        inputs = replace(problem(medium, shape, steps, precision), initial_pressure=_ball(shape, dtype))
         say(f"{medium}: one rank")
-        reference = _on_one_rank(ranks, given, dtype)
+        reference = _on_one_rank(ranks, inputs, dtype)
         for one in options:
             say(f"{medium}: {one.bell}, overlap {one.overlap}")
-            l2, most = _errors(ranks.base, given, dtype, one, reference)
+            l2, most = _errors(ranks.base, inputs, dtype, one, reference)
             cases.append({"medium": medium, "bell": one.bell, "overlap": one.overlap, "l2": l2, "max": most})
     return {
         "benchmark": "local_basis_error",
@@ -125,26 +125,28 @@ def _ball(shape, dtype) -> np.ndarray:
     return (1e6 * z[:, None, None] * y[:, None] * x).astype(dtype)
 
 
-def _stepped(comm: Communicator | None, device, given: Problem, dtype, options: Options | None):
+def _stepped(comm: Communicator | None, device, inputs: Problem, dtype, options: Decomposition | None):
     """p after all steps, on this rank's device, and how ranks share the grid."""
-    shared = decompose(given.shape, comm.size, options) if comm is not None else None
-    step = Step(stages := make_stages(device, given, dtype, comm=comm, decomposition=shared))
-    for number in range(given.steps):
+    shared = decompose(inputs.shape, comm.size, options) if comm is not None else None
+    step = Step(stages := make_stages(device, inputs, dtype, comm=comm, decomposition=shared))
+    for number in range(inputs.steps):
         step.take(number)
     stages.layout.finish_exchanges()
     return stages.fields.p, shared
 
 
-def _on_one_rank(ranks: Ranks, given: Problem, dtype) -> np.ndarray:
+def _on_one_rank(ranks: Ranks, inputs: Problem, dtype) -> np.ndarray:
     """p of one rank after all steps, on the host of every rank."""
     p = None
     if ranks.rank == 0:
-        p = ranks.device.to_host(_stepped(None, ranks.device, given, dtype, None)[0]).copy()
+        p = ranks.device.to_host(_stepped(None, ranks.device, inputs, dtype, None)[0]).copy()
     return ranks.control.bcast(p)
 
 
-def _errors(comm, given: Problem, dtype, options: Options, reference: np.ndarray) -> tuple[float, float]:
-    p, shared = _stepped(comm, comm.device, given, dtype, options)
+def _errors(
+    comm, inputs: Problem, dtype, options: Decomposition, reference: np.ndarray
+) -> tuple[float, float]:
+    p, shared = _stepped(comm, comm.device, inputs, dtype, options)
     part = shared.subdomains[comm.rank]  # type: ignore[union-attr]
     mine = comm.device.to_host(p)[part.owned].astype(np.float64)
     starts = part.owned_first[::-1]

@@ -67,13 +67,13 @@ def show(value: Any) -> str:
     return visible(text if len(text) <= 60 else text[:57] + "...")
 
 
-def one_line(message: str, given: Iterable[str] = ()) -> str:
+def one_line(message: str, values: Iterable[str] = ()) -> str:
     """A message as one line that is safe to print, with control characters escaped.
 
-    Its words, and the values of ``given`` in it (such as words of the command line), are cut at `MOST_SHOWN`
+    Its words, and the values of ``values`` in it (such as words of the command line), are cut at `MOST_SHOWN`
     characters, the whole at `MOST_LINE`.
     """
-    for value in given:
+    for value in values:
         if len(value) > MOST_SHOWN:
             message = message.replace(value, cut(value))
     line = visible(" ".join(message.split()))

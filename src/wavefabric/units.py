@@ -70,19 +70,19 @@ def _registry():
 
 
 @lru_cache(maxsize=256)
-def _factor(given: str, unit: str) -> float:
+def _factor(actual: str, unit: str) -> float:
     """Factor from the unit given to ``unit``; raises what Pint raises."""
-    given = given.replace("µ", "u")
-    if given in PLAIN.get(unit, ()):
-        return PLAIN[unit][given]
-    if len(given) > _LONGEST or not _UNIT.fullmatch(given):
-        raise ValueError(f"{given} is no unit")
-    return _by_pint(given, unit)
+    actual = actual.replace("µ", "u")
+    if actual in PLAIN.get(unit, ()):
+        return PLAIN[unit][actual]
+    if len(actual) > _LONGEST or not _UNIT.fullmatch(actual):
+        raise ValueError(f"{actual} is no unit")
+    return _by_pint(actual, unit)
 
 
-def _by_pint(given: str, unit: str) -> float:
+def _by_pint(actual: str, unit: str) -> float:
     registry = _registry()
-    source = registry.parse_units(given) if given else registry.dimensionless
+    source = registry.parse_units(actual) if actual else registry.dimensionless
     return float(registry.Quantity(1.0, source).to(unit or "dimensionless").magnitude)
 
 
@@ -126,8 +126,8 @@ def _parse(text: str, unit: str, key: str) -> float:
             raise ValueError(f"{source} is no {unit}")
         return number * _factor(source, unit)
     except Exception:  # Pint's tokenizer raises whatever it met.
-        given = f"has the unit {show(written)}" if written else "has no unit"
-        raise InputError(f"{key}: {show(text)} {given}; {_allowed(unit)}") from None
+        actual = f"has the unit {show(written)}" if written else "has no unit"
+        raise InputError(f"{key}: {show(text)} {actual}; {_allowed(unit)}") from None
 
 
 def watt_from_dbm(dbm: float) -> float:

@@ -136,11 +136,11 @@ class PlainSolver:
     def fields(self):
         """By the names of `coefficients.Fields.named`."""
         axes = "xyz"[: self.problem.dimensions]
-        found = {"p": self.p}
-        found |= {f"u{a}": field for a, field in zip(axes, self.u, strict=True)}
-        found["rho"] = sum(self.rho)
+        result = {"p": self.p}
+        result |= {f"u{a}": field for a, field in zip(axes, self.u, strict=True)}
+        result["rho"] = sum(self.rho)
         for axis, (name, part) in enumerate(zip(axes, self.rho, strict=True)):
             inside = self.layer[axis].reshape(-1) != 1
             if inside.any():
-                found[f"rho{name}"] = np.compress(inside, part, 2 - axis)
-        return found
+                result[f"rho{name}"] = np.compress(inside, part, 2 - axis)
+        return result

@@ -103,16 +103,16 @@ def transducer(shape, steps=10, samples=9, count=15):
     return TransducerSource(points(shape, count, 9), delay, signal(samples, 1, 0.4, 10)[:, 0], steps)
 
 
-def history(device, given, dtype):
+def history(device, inputs, dtype):
     """Fields after every step: name to (steps, Nz, Ny, Nx), on the host."""
-    stages = make_stages(device, given, dtype)
-    step, found = Step(stages), {name: [] for name in stages.fields.named()}
-    for number in range(given.steps):
+    stages = make_stages(device, inputs, dtype)
+    step, result = Step(stages), {name: [] for name in stages.fields.named()}
+    for number in range(inputs.steps):
         step.take(number)
         device.synchronize()
         for name, field in stages.fields.named().items():
-            found[name].append(np.array(device.to_host(field)))
-    return {name: np.array(fields) for name, fields in found.items()}
+            result[name].append(np.array(device.to_host(field)))
+    return {name: np.array(fields) for name, fields in result.items()}
 
 
 def _along(vector, axis):
@@ -120,10 +120,12 @@ def _along(vector, axis):
     return vector.reshape([-1 if 2 - i == axis else 1 for i in range(3)])
 
 
-def joined(parts, shell, to_host=np.asarray):
+def joined(parts, split_layers, to_host=np.asarray):
     """Parts of the density where the PML damps them; the rest is in the first that it does not damp there."""
     parts, free = np.array(parts), np.zeros(parts[0].shape, bool)
-    outside = [np.broadcast_to(_along(to_host(at) < 0, i), free.shape) for i, at in enumerate(shell[3:6])]
+    outside = [
+        np.broadcast_to(_along(to_host(at) < 0, i), free.shape) for i, at in enumerate(split_layers[3:6])
+    ]
     rest = sum(np.where(out, part, 0) for out, part in zip(outside, parts, strict=False))
     for out, part in zip(outside, parts, strict=False):
         part[out] = np.where(free, 0, rest)[out]
@@ -133,8 +135,10 @@ def joined(parts, shell, to_host=np.asarray):
 
 def split_density(fields, to_host=np.asarray):
     """Parts of the density along each axis, full grids, `joined`."""
-    total, shell, parts = to_host(fields.rho), fields.shell, []
-    for axis, (at, part) in enumerate(list(zip(shell[3:6], shell.parts, strict=True))[: fields.dimensions]):
+    total, split_layers, parts = to_host(fields.rho), fields.split_layers, []
+    for axis, (at, part) in enumerate(
+        list(zip(split_layers[3:6], split_layers.parts, strict=True))[: fields.dimensions]
+    ):
         full, here = np.zeros_like(total), [slice(None)] * 3
         here[2 - axis] = to_host(at) >= 0
         full[tuple(here)] = to_host(part)
@@ -142,16 +146,16 @@ def split_density(fields, to_host=np.asarray):
     rest = total - sum(parts)
     for axis, part in enumerate(parts):
         # What no layer holds, once; `joined` finds it wherever it is free.
-        outside = np.broadcast_to(_along(to_host(shell[3 + axis]) < 0, axis), total.shape)
+        outside = np.broadcast_to(_along(to_host(split_layers[3 + axis]) < 0, axis), total.shape)
         part[outside] = rest[outside]
         rest = np.where(outside, 0, rest)
-    return joined(parts, shell, to_host)
+    return joined(parts, split_layers, to_host)
 
 
 def full_fields(stages):
     """Fields by name on the host, with the parts of the density as full grids."""
     device, fields = stages.coefficients.device, stages.fields
     device.synchronize()
-    found = {name: np.array(device.to_host(field)) for name, field in fields.named().items()}
+    result = {name: np.array(device.to_host(field)) for name, field in fields.named().items()}
     parts = split_density(fields, device.to_host)
-    return found | {f"rho{axis}": part for axis, part in zip("xyz", parts, strict=False)}
+    return result | {f"rho{axis}": part for axis, part in zip("xyz", parts, strict=False)}

@@ -10,7 +10,7 @@ from emulated_device import EmulatedDevice
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import CUDA, advice, make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder
@@ -48,7 +48,7 @@ def test_stages_on_a_gpu():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_grids_of_the_fused_stages_for_a_gpu(dtype):
     """Sizes of 2, 3, 5 and 7 in three dimensions, Nx even: real rows are complex ones of half the length."""
-    slabs, blocks = Options("global"), Options("local", (2, 1, 1), overlap=5)
+    slabs, blocks = Decomposition("global"), Decomposition("local", (2, 1, 1), overlap=5)
     for shape, fused in [
         ((24, 20, 18), True),
         ((70, 35, 27), True),
@@ -77,15 +77,18 @@ def test_advice():
         assert note.startswith(f"transforms of whole arrays of {' x '.join(map(str, shape))} points; ")
         assert note.endswith("even along x, of at most 13630 x 3072 x 3072 points")
     shape = (24, 24, 24)
-    (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global", (1, 2, 2))))
+    (note,) = advice(gpu, problem(shape), np.float32, decompose(shape, 4, Decomposition("global", (1, 2, 2))))
     assert "take grids in slabs along z of" in note
-    assert advice(gpu, problem(shape), np.float32, decompose(shape, 4, Options("global"))) == []
+    assert advice(gpu, problem(shape), np.float32, decompose(shape, 4, Decomposition("global"))) == []
     cpu = get_device("cpu", threads=1)
     assert advice(cpu, problem((25, 22, 31)), np.float32) == []
     (note,) = advice(cpu, problem((24, 37, 18)), np.float32)
     assert note.startswith("transforms of whole arrays of 24 x 37 x 18 points; ")
     assert note.endswith("take grids of prime factors up to 31")
-    assert advice(cpu, problem((24, 37, 18)), np.float32, decompose((24, 37, 18), 2, Options("global"))) == []
+    assert (
+        advice(cpu, problem((24, 37, 18)), np.float32, decompose((24, 37, 18), 2, Decomposition("global")))
+        == []
+    )
 
 
 def test_a_medium_by_index():
@@ -104,7 +107,7 @@ def test_a_medium_by_index():
     # Seven grids of floats or one of bytes; 81 rows of four columns and three.
     assert saved == (7 * 4 - 1) * few.points - 81 * 7 * 4
     # Each part of a grid as if it had all materials.
-    cut = decompose(SHAPE, 2, Options("global"))
+    cut = decompose(SHAPE, 2, Decomposition("global"))
     saved = needed_bytes(many, recording, np.float32, gpu, cut) - needed_bytes(
         few, recording, np.float32, gpu, cut
     )
@@ -115,7 +118,7 @@ def test_without_fftw(cpu, monkeypatch):
     """scipy.fft serves; the answers are the same to round-off."""
     from wavefabric.acoustics.solver.step import Step
 
-    found = []
+    result = []
     for there in (True, False):
         if not there:
             monkeypatch.setattr(fftw, "pyfftw", None)
@@ -123,9 +126,9 @@ def test_without_fftw(cpu, monkeypatch):
         step = Step(stages)
         for number in range(5):
             step.take(number)
-        found.append(stages.fields.p.copy())
+        result.append(stages.fields.p.copy())
     assert type(stages) is PlainStages
-    assert abs(found[0] - found[1]).max() < 1e-12 * abs(found[0]).max()
+    assert abs(result[0] - result[1]).max() < 1e-12 * abs(result[0]).max()
 
 
 class Counting(CpuDevice):
@@ -133,10 +136,10 @@ class Counting(CpuDevice):
 
     def __init__(self):
         super().__init__(1)
-        self.given = []
+        self.inputs = []
 
     def _note(self, array):
-        self.given.append((weakref.ref(array), array.nbytes))
+        self.inputs.append((weakref.ref(array), array.nbytes))
         return array
 
     def empty(self, shape, dtype):
@@ -148,7 +151,7 @@ class Counting(CpuDevice):
 
     def alive(self):
         gc.collect()
-        return sum(size for array, size in self.given if array() is not None)
+        return sum(size for array, size in self.inputs if array() is not None)
 
 
 POWER = dict(absorption="power_law")
@@ -187,11 +190,11 @@ MEMORY = {
 def test_needed_bytes(monkeypatch, name, dtype):
     """Within 15 % of all arrays that a run holds."""
     shape, more, quantities = MEMORY[name]
-    given, device = problem(shape, steps=20, **more), Counting()
+    inputs, device = problem(shape, steps=20, **more), Counting()
     recording = Recording(quantities, points(shape, 500))
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 2 * 4 * 500 * 4 * 10)
-    stages = make_stages(device, given, dtype)
+    stages = make_stages(device, inputs, dtype)
     kept = Recorder(stages, recording, MemorySink())
     held = device.alive()
     assert kept.samples == 500
-    assert needed_bytes(given, recording, dtype, device) == pytest.approx(held, rel=0.15)
+    assert needed_bytes(inputs, recording, dtype, device) == pytest.approx(held, rel=0.15)

@@ -68,15 +68,15 @@ def case(name):
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def place(request):
+def device(request):
     return get_device(request.param, threads=1)
 
 
 class Leg:
     """One start of the program: run until the end, or until something ends it."""
 
-    def __init__(self, place, name, folder):
-        self.place, self.name, (self.problem, self.recording) = place, name, case(name)
+    def __init__(self, device, name, folder):
+        self.device, self.name, (self.problem, self.recording) = device, name, case(name)
         self.path = folder / "run.checkpoint"
 
     def run(self, sink=None, progress=None, problem=None, recording=None, **plan):
@@ -86,7 +86,7 @@ class Leg:
             recording or self.recording,
             self.sink,
             RunSettings(
-                device=self.place,
+                device=self.device,
                 precision="single",
                 progress=progress,
                 checkpoint=Checkpoints(self.path, **plan),
@@ -95,25 +95,25 @@ class Leg:
 
 
 @pytest.fixture(params=CASES)
-def leg(request, place, tmp_path):
-    return Leg(place, request.param, tmp_path)
+def leg(request, device, tmp_path):
+    return Leg(device, request.param, tmp_path)
 
 
 @pytest.fixture
-def simple(place, tmp_path):
-    return Leg(place, "lossless", tmp_path)
+def simple(device, tmp_path):
+    return Leg(device, "lossless", tmp_path)
 
 
 @lru_cache
-def _whole(place, name):
-    sink, (given, recording) = MemorySink(), case(name)
-    run(given, recording, sink, RunSettings(device=place, precision="single"))
+def _whole(device, name):
+    sink, (inputs, recording) = MemorySink(), case(name)
+    run(inputs, recording, sink, RunSettings(device=device, precision="single"))
     return sink.arrays
 
 
 def whole(leg):
     """Arrays of a run left alone."""
-    return _whole(leg.place, leg.name)
+    return _whole(leg.device, leg.name)
 
 
 def check(leg, wanted):
@@ -165,8 +165,10 @@ def test_stop_and_resume(leg, every):
 
 def test_plain_stages_stop_and_resume(leg, monkeypatch):
     made = choose_stages.make_stages
-    monkeypatch.setattr(choose_stages, "make_stages", lambda *given, **more: made(*given, plain=True, **more))
-    wanted = _whole.__wrapped__(leg.place, leg.name)
+    monkeypatch.setattr(
+        choose_stages, "make_stages", lambda *inputs, **more: made(*inputs, plain=True, **more)
+    )
+    wanted = _whole.__wrapped__(leg.device, leg.name)
     leg.run(every=9, stop=True)
     report = leg.run()
     assert report.resumed_at == 9
@@ -183,7 +185,7 @@ def test_two_threads(tmp_path):
     leg.run()
     check(leg, wanted)
     leg.run(every=9, stop=True)
-    leg.place = get_device("cpu", threads=1)
+    leg.device = get_device("cpu", threads=1)
     refused(leg, "another run")
 
 
@@ -284,11 +286,11 @@ def test_ctrl_c_from_the_writer_thread(simple, monkeypatch):
 
 @pytest.mark.parametrize("every", [None, 4])
 @pytest.mark.parametrize("stage", ["velocity", "density", "pressure"])
-def test_an_impatient_ctrl_c_within_a_step(place, tmp_path, monkeypatch, every, stage):
+def test_an_impatient_ctrl_c_within_a_step(device, tmp_path, monkeypatch, every, stage):
     """The second interrupts at once; what is then half done is not saved."""
-    if place.name != "cpu":
+    if device.name != "cpu":
         pytest.skip("a step on a GPU is one replay")
-    flat = Leg(place, "flat", tmp_path)
+    flat = Leg(device, "flat", tmp_path)
     wanted, plain, count = whole(flat), getattr(PlainStages, stage), []
 
     def impatient(self, *arguments):
@@ -309,7 +311,7 @@ def test_an_impatient_ctrl_c_within_a_step(place, tmp_path, monkeypatch, every, 
 
 
 def test_an_error_keeps_what_an_earlier_checkpoint_needs(simple):
-    """A full disk, say: once there is room, the run goes on."""
+    """A full disk, say: once there is space, the run goes on."""
     wanted = whole(simple)
 
     class Full(SeriesFiles):
@@ -343,15 +345,15 @@ def refused(leg, match, **more):
 
 def test_another_run_is_refused(simple, monkeypatch):
     simple.run(every=9, stop=True)
-    given = simple.problem
-    p0 = np.array(given.initial_pressure)
+    inputs = simple.problem
+    p0 = np.array(inputs.initial_pressure)
     p0[3, 4, 5] = np.nextafter(p0[3, 4, 5], np.float32(1e9))
     for other in (
-        replace(given, dt=given.dt * (1 + 1e-15)),
-        replace(given, steps=STEPS + 1),
-        replace(given, initial_pressure=p0),
-        replace(given, absorption="stokes", alpha_power=2.0),
-        replace(given, pressure_source=pressure_source(SHAPE, "additive")),
+        replace(inputs, dt=inputs.dt * (1 + 1e-15)),
+        replace(inputs, steps=STEPS + 1),
+        replace(inputs, initial_pressure=p0),
+        replace(inputs, absorption="stokes", alpha_power=2.0),
+        replace(inputs, pressure_source=pressure_source(SHAPE, "additive")),
     ):
         refused(simple, "another run", problem=other)
     for quantities, where, start in [
@@ -370,15 +372,15 @@ def test_another_precision_is_refused(simple):
             simple.problem,
             simple.recording,
             Untouched(simple.path),
-            RunSettings(device=simple.place, precision="double", checkpoint=Checkpoints(simple.path)),
+            RunSettings(device=simple.device, precision="double", checkpoint=Checkpoints(simple.path)),
         )
 
 
-@pytest.mark.parametrize("place_of_damage", [0, 30, 0.5, -3])
-def test_a_damaged_checkpoint_is_refused(simple, place_of_damage):
+@pytest.mark.parametrize("where_damaged", [0, 30, 0.5, -3])
+def test_a_damaged_checkpoint_is_refused(simple, where_damaged):
     simple.run(every=9, stop=True)
     raw = bytearray(simple.path.read_bytes())
-    at = int(place_of_damage * len(raw)) if isinstance(place_of_damage, float) else place_of_damage
+    at = int(where_damaged * len(raw)) if isinstance(where_damaged, float) else where_damaged
     raw[at] ^= 0x10
     simple.path.write_bytes(raw)
     refused(simple, "damaged checkpoint")
@@ -398,7 +400,7 @@ def test_a_place_that_cannot_be_written(simple, tmp_path):
                 simple.problem,
                 simple.recording,
                 Untouched(path),
-                RunSettings(device=simple.place, checkpoint=Checkpoints(path)),
+                RunSettings(device=simple.device, checkpoint=Checkpoints(path)),
             )
     assert list(tmp_path.iterdir()) == []
 

@@ -26,7 +26,7 @@ SENSOR = points(SHAPE, 5)
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def place(request):
+def device(request):
     return get_device(request.param, threads=1)
 
 
@@ -69,26 +69,26 @@ class Progress(NoProgress):
 
 
 @pytest.mark.slow
-def test_report(place):
+def test_report(device):
     sink, progress = Watched(), Progress()
     report = run(
         problem(SHAPE),
         Recording(("p_raw",), SENSOR),
         sink,
-        RunSettings(device=place, progress=progress),
+        RunSettings(device=device, progress=progress),
         loading_seconds=2.5,
     )
     assert sink.calls == ["begin", "finish"]
     assert sink.report is report
     assert (report.steps, report.total_steps, report.resumed_at) == (12, 12, 0)
-    assert report.device == place.name
+    assert report.device == device.name
     assert report.transforms_per_step == pytest.approx(10, abs=1)
     assert report.peak_bytes > 1e6
     assert set(report.seconds) == {"loading", "preprocessing", "simulation", "postprocessing"}
     assert report.seconds["loading"] == 2.5
     assert 0 < report.seconds["simulation"] < 60
     assert progress.total == 12
-    assert place.name in progress.label
+    assert device.name in progress.label
     assert [done for done, _ in progress.told] == list(range(13))
     assert progress.finished == 1
     peak = float(progress.told[-1][1].split()[1])
@@ -96,19 +96,19 @@ def test_report(place):
     assert 1e4 < peak < 1e8
 
 
-def test_precisions(place):
-    found = {}
+def test_precisions(device):
+    result = {}
     for precision, dtype in (("single", np.float32), ("double", np.float64)):
         sink = MemorySink()
         run(
             problem(SHAPE),
             Recording(("p_raw",), SENSOR),
             sink,
-            RunSettings(device=place, precision=precision),
+            RunSettings(device=device, precision=precision),
         )
         assert sink.arrays["p"].dtype == dtype
-        found[precision] = sink.arrays["p"]
-    error = abs(found["single"] - found["double"]).max() / abs(found["double"]).max()
+        result[precision] = sink.arrays["p"]
+    error = abs(result["single"] - result["double"]).max() / abs(result["double"]).max()
     assert 1e-9 < error < 2e-6
 
 
@@ -125,25 +125,25 @@ def test_bad_arguments(cpu):
     assert sink.calls == []
 
 
-def test_too_little_memory(place, monkeypatch):
+def test_too_little_memory(device, monkeypatch):
     """Said in one line, before anything is made."""
     sink = Watched()
-    monkeypatch.setattr(place, "memory", lambda: (2 << 30, 3 << 30))
+    monkeypatch.setattr(device, "memory", lambda: (2 << 30, 3 << 30))
     monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_: 5 << 30)
     monkeypatch.setattr(choose_stages, "make_stages", None)
     with pytest.raises(InputError, match=r"memory: .* needs 5\.00 GiB on .*2\.00 of 3\.00 GiB are free"):
-        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device))
     assert sink.calls == []
 
 
-def test_memory_that_just_suffices(place, monkeypatch):
-    given, recording = problem(SHAPE), Recording(("p_final",))
-    need = choose_stages.needed_bytes(given, recording, np.float32, place)
-    monkeypatch.setattr(place, "memory", lambda: (need, 1 << 40))
-    run(given, recording, MemorySink(), RunSettings(device=place))
-    monkeypatch.setattr(place, "memory", lambda: (need - 1, 1 << 40))
+def test_memory_that_just_suffices(device, monkeypatch):
+    inputs, recording = problem(SHAPE), Recording(("p_final",))
+    need = choose_stages.needed_bytes(inputs, recording, np.float32, device)
+    monkeypatch.setattr(device, "memory", lambda: (need, 1 << 40))
+    run(inputs, recording, MemorySink(), RunSettings(device=device))
+    monkeypatch.setattr(device, "memory", lambda: (need - 1, 1 << 40))
     with pytest.raises(InputError, match="memory"):
-        run(given, recording, MemorySink(), RunSettings(device=place))
+        run(inputs, recording, MemorySink(), RunSettings(device=device))
 
 
 @pytest.fixture
@@ -157,11 +157,14 @@ def unstable(steps):
 
 
 @pytest.mark.parametrize("steps", [60, 1000])
-def test_a_lost_field(place, steps, tmp_path):
+def test_a_lost_field(device, steps, tmp_path):
     sink, progress = Watched(), Progress()
     with pytest.raises(FieldLost, match=rf"not finite after time step \d+ of {steps}: .*time step") as caught:
         run(
-            unstable(steps), Recording(("p_raw",), SENSOR), sink, RunSettings(device=place, progress=progress)
+            unstable(steps),
+            Recording(("p_raw",), SENSOR),
+            sink,
+            RunSettings(device=device, progress=progress),
         )
     assert "\n" not in str(caught.value)
     assert sink.calls == ["begin", "abandon False"]
@@ -182,22 +185,22 @@ def test_a_rank_that_did_not_come_is_named_before_a_lost_field(cpu_comm, monkeyp
         run(unstable(60), Recording(("p_raw",), SENSOR), MemorySink(), RunSettings(comm=cpu_comm))
 
 
-def test_a_lost_field_in_the_last_step(place):
+def test_a_lost_field_in_the_last_step(device):
     """The last step is always looked at."""
-    given = problem(SHAPE, steps=7, initial=0, pressure_source=pressure_source(SHAPE, "dirichlet", steps=7))
-    given.pressure_source.signal[-1] = np.nan
+    inputs = problem(SHAPE, steps=7, initial=0, pressure_source=pressure_source(SHAPE, "dirichlet", steps=7))
+    inputs.pressure_source.signal[-1] = np.nan
     with pytest.raises(FieldLost, match="after time step 7 of 7"):
-        run(given, Recording(("p_final",)), MemorySink(), RunSettings(device=place))
+        run(inputs, Recording(("p_final",)), MemorySink(), RunSettings(device=device))
 
 
-def test_a_lost_field_keeps_an_earlier_checkpoint(place, tmp_path):
+def test_a_lost_field_keeps_an_earlier_checkpoint(device, tmp_path):
     sink, path = Watched(), tmp_path / "run.checkpoint"
     with pytest.raises(FieldLost):
         run(
             unstable(500),
             Recording(("p_raw",), SENSOR),
             sink,
-            RunSettings(device=place, checkpoint=Checkpoints(path, every=1)),
+            RunSettings(device=device, checkpoint=Checkpoints(path, every=1)),
         )
     assert path.exists()
     assert sink.calls == ["begin", "abandon True"]
@@ -207,18 +210,20 @@ def press():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_without_checkpoints(place):
+def test_ctrl_c_without_checkpoints(device):
     sink, before = Watched(), signal.getsignal(signal.SIGINT)
     progress = Progress({4: press})
     with pytest.raises(KeyboardInterrupt):
-        run(problem(SHAPE), Recording(("p_raw",), SENSOR), sink, RunSettings(device=place, progress=progress))
+        run(
+            problem(SHAPE), Recording(("p_raw",), SENSOR), sink, RunSettings(device=device, progress=progress)
+        )
     assert sink.calls == ["begin", "abandon False"]
     assert progress.told[-1][0] == 4
     assert progress.finished == 1
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_one_ctrl_c_while_results_are_written_does_no_harm(place):
+def test_one_ctrl_c_while_results_are_written_does_no_harm(device):
     """All steps are done: the answer is worth more than the hurry."""
 
     class Pressed(Watched):
@@ -227,46 +232,46 @@ def test_one_ctrl_c_while_results_are_written_does_no_harm(place):
             super().finish(arrays, report)
 
     sink = Pressed()
-    assert run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place)).steps == 12
+    assert run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device)).steps == 12
     assert sink.calls == ["begin", "finish"]
 
 
-def test_an_error_while_results_are_written(place):
+def test_an_error_while_results_are_written(device):
     class Broken(Watched):
         def finish(self, arrays, report):
             raise OSError("disk full")
 
     sink = Broken()
     with pytest.raises(OSError, match="disk full"):
-        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device))
     assert sink.calls == ["begin", "abandon False"]
 
 
-def test_a_rank_that_came_too_late_to_the_last_exchange(place, monkeypatch):
+def test_a_rank_that_came_too_late_to_the_last_exchange(device, monkeypatch):
     def late(self):
         raise RuntimeError("rank 1 did not come")
 
     monkeypatch.setattr(Transport, "check", late)
     sink = Watched()
     with pytest.raises(RuntimeError, match="rank 1 did not come"):
-        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place))
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device))
     assert sink.calls == ["begin", "abandon False"]
 
 
-def test_two_runs_give_the_same_bits(place):
+def test_two_runs_give_the_same_bits(device):
     quantities = ("p_raw", "u_rms", "I_avg", "p_final")
-    found = []
+    result = []
     for _ in range(2):
         sink = MemorySink()
-        run(problem(SHAPE), Recording(quantities, SENSOR), sink, RunSettings(device=place))
-        found.append({name: array.tobytes() for name, array in sink.arrays.items()})
-    assert found[0] == found[1]
+        run(problem(SHAPE), Recording(quantities, SENSOR), sink, RunSettings(device=device))
+        result.append({name: array.tobytes() for name, array in sink.arrays.items()})
+    assert result[0] == result[1]
 
 
-def test_automatic_precision(place, monkeypatch):
+def test_automatic_precision(device, monkeypatch):
     """Small grids run in double precision where it costs little: on a CPU."""
     for small, wanted in ((problem(SHAPE).points, np.float64), (problem(SHAPE).points - 1, np.float32)):
         monkeypatch.setattr(run_settings, "SMALL", small)
         sink = MemorySink()
-        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=place, precision="auto"))
-        assert sink.arrays["p_final"].dtype == (wanted if place.name == "cpu" else np.float32)
+        run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device, precision="auto"))
+        assert sink.arrays["p_final"].dtype == (wanted if device.name == "cpu" else np.float32)

@@ -11,7 +11,7 @@ import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, choose_stages, simulate
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.output import KWaveOutput
 from wavefabric.acoustics.problem import Cuboids, Interpolation, PressureSource, Recording
@@ -35,28 +35,28 @@ QUICK = (LAYERED, "pressure_source_corners")
 @pytest.fixture
 def folder(comm, tmp_path):
     """One folder for all ranks."""
-    found = comm.control.bcast(tmp_path)
+    result = comm.control.bcast(tmp_path)
     comm.control.barrier()
-    return found
+    return result
 
 
-def recording_of(name, given):
+def recording_of(name, inputs):
     """What k-Wave was told to record."""
     with h5py.File(DATA / f"{name}_out.h5") as file:
         words = file.attrs["reference_flags"].decode().split()
     start = int(words[words.index("-s") + 1]) - 1 if "-s" in words else 0
-    return Recording(tuple(w[2:] for w in words if re.match("--[pu]_", w)), given.sensor, start)
+    return Recording(tuple(w[2:] for w in words if re.match("--[pu]_", w)), inputs.sensor, start)
 
 
 def kwave_run(comm, folder, name, options=None, **more):
     """Run a reference case; the report."""
-    given = read_input(DATA / f"{name}.h5")
-    recording = recording_of(name, given)
+    inputs = read_input(DATA / f"{name}.h5")
+    recording = recording_of(name, inputs)
     sink = None
     if comm.rank == 0:
-        sink = KWaveOutput(folder / "out.h5", given, start=recording.start, threads=1)
+        sink = KWaveOutput(folder / "out.h5", inputs, start=recording.start, threads=1)
     return run(
-        given.problem,
+        inputs.problem,
         recording,
         sink,
         RunSettings(precision="auto", comm=comm, decomposition=options, **more),
@@ -65,7 +65,7 @@ def kwave_run(comm, folder, name, options=None, **more):
 
 def differences(name, path):
     """Largest difference from k-Wave's answer over its largest value, by dataset."""
-    found = {}
+    result = {}
     with h5py.File(path) as ours, h5py.File(DATA / f"{name}_out.h5") as theirs:
         mine, wanted = {}, {}
         ours.visititems(mine.__setitem__)
@@ -79,8 +79,8 @@ def differences(name, path):
             if isinstance(item, h5py.Dataset) and key in mine and item.dtype.kind == "f":
                 a, b = mine[key][()], item[()]
                 assert a.shape == b.shape
-                found[key] = np.abs(a - b).max() / max(np.abs(b).max(), 1e-300)
-    return found
+                result[key] = np.abs(a - b).max() / max(np.abs(b).max(), 1e-300)
+    return result
 
 
 @pytest.mark.parallel([2, 4])
@@ -93,20 +93,20 @@ def test_same_answers_as_kwave(comm, folder, name):
     assert report.decomposition.startswith("global, grid 1x")
     comm.control.barrier()
     assert [p.name for p in folder.iterdir()] == ["out.h5"]
-    found = differences(name, folder / "out.h5")
-    assert len(found) > 2
-    for key, error in found.items():
+    result = differences(name, folder / "out.h5")
+    assert len(result) > 2
+    for key, error in result.items():
         # As on one rank: see test_kwave.py.
         assert error <= (1.3e-5 if (name, key) == (LAYERED, "uz_final") else 1e-5), key
 
 
 def check_local(comm, folder, name):
-    report = kwave_run(comm, folder, name, Options("local", overlap=8))
+    report = kwave_run(comm, folder, name, Decomposition("local", overlap=8))
     assert report.decomposition == f"local, grid {comm.size}x1x1, overlap 8, bell nested-sine"
     comm.control.barrier()
-    found = differences(name, folder / "out.h5")
+    result = differences(name, folder / "out.h5")
     # It is an approximation: were it not, something else would have been run.
-    assert 2e-5 < max(found.values()) <= 7e-3
+    assert 2e-5 < max(result.values()) <= 7e-3
 
 
 @pytest.mark.parallel(2)
@@ -152,11 +152,11 @@ def sensor(kind, shape):
     return Interpolation(corners, rng.dirichlet(np.ones(corners.shape[1]), 7))
 
 
-def recorded(comm, given, recording, **more):
+def recorded(comm, inputs, recording, **more):
     """What rank 0's sink got; nothing elsewhere."""
     sink = MemorySink()
-    report = run(given, recording, sink, RunSettings(precision="double", comm=comm, **more))
-    assert report.steps == given.steps
+    report = run(inputs, recording, sink, RunSettings(precision="double", comm=comm, **more))
+    assert report.steps == inputs.steps
     if comm.rank:
         assert sink.arrays == {}
     return sink.arrays
@@ -169,33 +169,35 @@ def recorded(comm, given, recording, **more):
 def test_all_quantities(comm, monkeypatch, kind, shape):
     """As from one rank, to round-off; blocks of rows change nothing."""
     recording = Recording(tuple(QUANTITIES), sensor(kind, shape), 3)
-    given = noisy(shape)
-    wanted = recorded(solo(comm.device), given, recording) if comm.rank == 0 else {}
-    found = recorded(comm, given, recording)
-    assert found.keys() == wanted.keys()
+    inputs = noisy(shape)
+    wanted = recorded(solo(comm.device), inputs, recording) if comm.rank == 0 else {}
+    result = recorded(comm, inputs, recording)
+    assert result.keys() == wanted.keys()
     for name, array in wanted.items():
-        assert (found[name].shape, found[name].dtype) == (array.shape, array.dtype)
-        assert abs(found[name] - array).max() <= 1e-11 * abs(array).max(), name
+        assert (result[name].shape, result[name].dtype) == (array.shape, array.dtype)
+        assert abs(result[name] - array).max() <= 1e-11 * abs(array).max(), name
     if kind != "cuboids":
         return
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 3000)
-    again = recorded(comm, given, recording)
-    for name, array in found.items():
+    again = recorded(comm, inputs, recording)
+    for name, array in result.items():
         assert again[name].tobytes() == array.tobytes(), name
 
 
 @pytest.mark.parallel(2)
 def test_sensors_that_one_rank_has_alone(comm):
     """Also none at all, and none of anybody's."""
-    given = noisy(SHAPE)
+    inputs = noisy(SHAPE)
     lowest = np.arange(5)
     for where in (lowest, int(np.prod(SHAPE)) - 1 - lowest, np.zeros(0, np.int64)):
         recording = Recording(("p_raw", "u_non_staggered_raw", "p_rms", "I_avg", "I_raw"), where)
-        wanted = recorded(solo(comm.device), given, recording) if comm.rank == 0 else {}
-        found = recorded(comm, given, recording)
+        wanted = recorded(solo(comm.device), inputs, recording) if comm.rank == 0 else {}
+        result = recorded(comm, inputs, recording)
         for name, array in wanted.items():
-            np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-11 * abs(array).max(initial=0))
-    assert recorded(comm, given, Recording(("p_final",))).keys() == ({"p_final"} if comm.rank == 0 else set())
+            np.testing.assert_allclose(result[name], array, rtol=0, atol=1e-11 * abs(array).max(initial=0))
+    assert recorded(comm, inputs, Recording(("p_final",))).keys() == (
+        {"p_final"} if comm.rank == 0 else set()
+    )
 
 
 # --- The same end on all ranks -----------------------------------------------------------------------------
@@ -214,12 +216,12 @@ def everywhere(comm, kind, call):
 @pytest.mark.parallel(2)
 def test_a_field_lost_on_one_rank(comm):
     """The pressure becomes infinite in the last plane, in the last time step: not on all ranks by then."""
-    given = problem(SHAPE, steps=7, initial=0)
+    inputs = problem(SHAPE, steps=7, initial=0)
     source = PressureSource(
         np.array([int(np.prod(SHAPE)) - 5]), np.array([[0.0]] * 6 + [[np.nan]]), "additive_no_correction"
     )
-    given = replace(given, pressure_source=source)
-    text = everywhere(comm, FieldLost, lambda: recorded(comm, given, Recording(("p_final",))))
+    inputs = replace(inputs, pressure_source=source)
+    text = everywhere(comm, FieldLost, lambda: recorded(comm, inputs, Recording(("p_final",))))
     assert "after time step 7 of 7" in text
 
 
@@ -270,17 +272,17 @@ def test_what_goes_wrong_with_the_sink_is_everybodys(comm, monkeypatch, at, kind
 def test_bad_input_is_everybodys(comm, folder, monkeypatch):
     good = noisy(SHAPE)
 
-    def refusal(given=good, **more):
+    def refusal(inputs=good, **more):
         return everywhere(
             comm,
             InputError,
-            lambda: run(given, Recording(("p_final",)), MemorySink(), RunSettings(comm=comm, **more)),
+            lambda: run(inputs, Recording(("p_final",)), MemorySink(), RunSettings(comm=comm, **more)),
         )
 
     assert "problem: rank 0 has " in refusal(noisy(SHAPE, seed=comm.rank))
     assert "cannot be written" in refusal(checkpoint=Checkpoints(folder / "none" / "checkpoint"))
-    assert "grid: 1x2x2" in refusal(decomposition=Options(grid=(1, 2, 2)))
-    assert "overlap" in refusal(decomposition=Options("local", overlap=9))
+    assert "grid: 1x2x2" in refusal(decomposition=Decomposition(grid=(1, 2, 2)))
+    assert "overlap" in refusal(decomposition=Decomposition("local", overlap=9))
     monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_, **__: (1 + comm.rank) << 50)
     text = refusal()
     assert f"needs {3 << 20}.00 GiB on cpu for 2 ranks" in text
@@ -295,34 +297,34 @@ def test_simulate(comm, folder):
     grid = Grid((24, 20, 18), "0.1 mm", pml_size=4)
     medium = Medium(1500.0, 1000.0)
     source = Source(p0=np.exp(-(np.linspace(-4, 4, 24)[:, None, None] ** 2)) * np.ones(grid.shape))
-    place = Sensor(np.indices(grid.shape).sum(axis=0) % 7 == 0, ("p", "p_max", "p_max_all", "p_final"))
+    position = Sensor(np.indices(grid.shape).sum(axis=0) % 7 == 0, ("p", "p_max", "p_max_all", "p_final"))
     options = dict(steps=20, precision="double")
 
     def go(**more):
-        return simulate(grid, medium, source, place, **options, **more)
+        return simulate(grid, medium, source, position, **options, **more)
 
     alone = go(comm=solo(comm.device))
     assert alone.report.ranks == 1
     output = folder / "out.h5"
     for more in ({"output": output}, {"checkpoint": folder / "saved"}):
-        found = go(comm=comm, **more)
-        assert found.report.ranks == comm.size
-        assert set(found) == set(alone)
+        result = go(comm=comm, **more)
+        assert result.report.ranks == comm.size
+        assert set(result) == set(alone)
         for name in alone:
-            assert abs(found[name] - alone[name]).max() <= 1e-11 * abs(alone[name]).max(), name
+            assert abs(result[name] - alone[name]).max() <= 1e-11 * abs(alone[name]).max(), name
         digests = comm.control.all_gather(
-            {name: np.ascontiguousarray(found[name]).tobytes() for name in found}
+            {name: np.ascontiguousarray(result[name]).tobytes() for name in result}
         )
         assert digests[0] == digests[1]
     assert [p.name for p in folder.iterdir()] == ["out.h5"]
     with h5py.File(output) as file:
         assert file["cost/ranks"][()] == comm.size
         assert file["cost/decomposition"].asstr()[()] == "global, grid 1x1x2"
-        np.testing.assert_array_equal(file["recorded/p"][()], found["p"])
+        np.testing.assert_array_equal(file["recorded/p"][()], result["p"])
     assert "exists" in everywhere(comm, InputError, lambda: go(comm=comm, output=output))
     comm.control.barrier()
     # Saved by hand, by whoever asks: still once.
-    assert found.save(folder / "again.h5") == folder / "again.h5"
+    assert result.save(folder / "again.h5") == folder / "again.h5"
     comm.control.barrier()
     assert (folder / "again.h5").exists()
 
@@ -344,18 +346,18 @@ def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
 
     rho = np.full(SHAPE[::-1], 1000.0)
     rho[:3, :5, :7] = 200.0
-    given = problem(SHAPE, steps=100, initial=1e3, pml=False)
-    given = replace(
-        given, density=rho, density_staggered=(rho,) * 3, reference_speed=1500.0, dt=0.6 * 1e-4 / 1500
+    inputs = problem(SHAPE, steps=100, initial=1e3, pml=False)
+    inputs = replace(
+        inputs, density=rho, density_staggered=(rho,) * 3, reference_speed=1500.0, dt=0.6 * 1e-4 / 1500
     )
-    found = stability(given, comm=comm, dtype=np.float64)
-    assert found.warning is not None
-    alone = stability(given, comm=solo("cpu"), dtype=np.float64)
-    assert found.max_dt == pytest.approx(alone.max_dt, rel=1e-9)
-    assert len(set(comm.control.all_gather((found.warning, found.cause)))) == 1
-    text = everywhere(comm, FieldLost, lambda: recorded(comm, given, Recording(("p_final",))))
+    result = stability(inputs, comm=comm, dtype=np.float64)
+    assert result.warning is not None
+    alone = stability(inputs, comm=solo("cpu"), dtype=np.float64)
+    assert result.max_dt == pytest.approx(alone.max_dt, rel=1e-9)
+    assert len(set(comm.control.all_gather((result.warning, result.cause)))) == 1
+    text = everywhere(comm, FieldLost, lambda: recorded(comm, inputs, Recording(("p_final",))))
     assert "the acoustic energy is" in text
     assert "density from 200 to 1000" in text
-    steady = replace(given, dt=0.3 * found.max_dt)
+    steady = replace(inputs, dt=0.3 * result.max_dt)
     assert stability(steady, comm=comm, dtype=np.float64).warning is None
     recorded(comm, steady, Recording(("p_final",)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from random_problems import points, pressure_source, problem, transducer, velocity_source
 
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
@@ -21,7 +21,7 @@ from wavefabric.lifecycle.checkpoint import file as checkpoint_file
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 SHAPE, STEPS = (14, 12, 10), 17
-OPTIONS = {"global": None, "local": Options("local", overlap=3)}
+OPTIONS = {"global": None, "local": Decomposition("local", overlap=3)}
 
 
 def losses_and_sources():
@@ -53,12 +53,12 @@ class RanksLeg:
     def __init__(self, comm, form, tmp_path):
         folder = comm.control.bcast(tmp_path)
         self.comm, self.options, self.path = comm, OPTIONS[form], folder / "run.checkpoint"
-        self.given, self.recording = losses_and_sources(), RECORDING
+        self.inputs, self.recording = losses_and_sources(), RECORDING
 
     def run(self, progress=None, **plan):
         self.sink = SeriesFiles(self.path) if self.comm.rank == 0 else None
         return run(
-            self.given,
+            self.inputs,
             self.recording,
             self.sink,
             RunSettings(
@@ -71,9 +71,9 @@ class RanksLeg:
 
     def names(self):
         self.comm.control.barrier()
-        found = sorted(p.name.removeprefix(self.path.name) for p in self.path.parent.iterdir())
+        result = sorted(p.name.removeprefix(self.path.name) for p in self.path.parent.iterdir())
         self.comm.control.barrier()
-        return found
+        return result
 
     def check(self, wanted):
         if self.sink is not None:
@@ -163,7 +163,7 @@ def test_only_the_layout_that_was_saved(comm, tmp_path):
     def refusal(**more):
         with pytest.raises(InputError) as caught:
             run(
-                leg.given,
+                leg.inputs,
                 leg.recording,
                 MemorySink(),
                 RunSettings(
@@ -175,11 +175,11 @@ def test_only_the_layout_that_was_saved(comm, tmp_path):
 
     leg.run(every=6, stop=True)
     comm.control.barrier()
-    text = refusal(decomposition=Options(grid=(1, 2, 1)))
+    text = refusal(decomposition=Decomposition(grid=(1, 2, 1)))
     assert "saved by 2 ranks (local, grid 2x1x1" in text
     assert "this run has 2 ranks (global, grid 1x2x1)" in text
-    assert "overlap 2" in refusal(decomposition=Options("local", overlap=2))
-    assert "bell none" in refusal(decomposition=Options("local", overlap=3, bell="none"))
+    assert "overlap 2" in refusal(decomposition=Decomposition("local", overlap=2))
+    assert "bell none" in refusal(decomposition=Decomposition("local", overlap=3, bell="none"))
     for rank in range(comm.size):  # in turn: each has the checkpoint to itself
         if comm.rank == rank:
             text = refusal(comm=solo(comm.device), decomposition=None)

@@ -113,7 +113,7 @@ def test_bad_sensors_are_refused(sensor, text):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("inputs", "text"),
     [
         ({"record": "q"}, 'sensor.record: "q"; allowed: p, '),
         (
@@ -127,7 +127,7 @@ def test_bad_sensors_are_refused(sensor, text):
         ({"start": -1}, "sensor.start: -1"),
     ],
 )
-@pytest.mark.parametrize("make", [Sensor, lambda **given: Sensor.boxes(((0, 0), (1, 1)), **given)])
-def test_words_are_looked_at_when_the_sensor_is_made(make, given, text):
+@pytest.mark.parametrize("make", [Sensor, lambda **inputs: Sensor.boxes(((0, 0), (1, 1)), **inputs)])
+def test_words_are_looked_at_when_the_sensor_is_made(make, inputs, text):
     with pytest.raises(InputError, match=text):
-        make(**given)
+        make(**inputs)

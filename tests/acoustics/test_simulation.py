@@ -256,11 +256,11 @@ def test_without_a_sensor_the_whole_domain_is_recorded():
     grid = Grid((16, 12), 1e-4, pml_size=2)
     parts = grid, WATER, Source(p0=bump(grid))
     options = {"dt": DT, "steps": 5, **CPU}
-    given = simulate(*parts, Sensor(record=("p_max_all", "p_final")), **options)
-    for found in (simulate(*parts, **options), simulate(*parts, None, **options)):
-        assert list(found) == ["p_max_all", "p_final"]
-        for name in given:
-            np.testing.assert_array_equal(found[name], given[name])
+    inputs = simulate(*parts, Sensor(record=("p_max_all", "p_final")), **options)
+    for result in (simulate(*parts, **options), simulate(*parts, None, **options)):
+        assert list(result) == ["p_max_all", "p_final"]
+        for name in inputs:
+            np.testing.assert_array_equal(result[name], inputs[name])
     chosen = simulate(*parts, record="u_max_all", **options)
     assert list(chosen) == ["ux_max_all", "uy_max_all"]
     with pytest.raises(InputError, match=r"record: is given along with a sensor"):

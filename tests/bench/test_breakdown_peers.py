@@ -7,12 +7,12 @@ import pytest
 from fake_gpus import EmulatedGpu, fake_cupy, together
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.bench.ultrasound_breakdown import _Case
 from wavefabric.bench.ultrasound_ranks import Stepper, light_problem
 
 SHAPE = (8, 8, 16)
-OPTIONS = Options("local", (1, 1, 2), overlap=2)
+OPTIONS = Decomposition("local", (1, 1, 2), overlap=2)
 
 
 class _Counting(EmulatedGpu):
@@ -45,11 +45,11 @@ def test_parts_are_timed_with_and_without_exchanges(monkeypatch):
         return case.run(case.compute())
 
     with fake_cupy() as transports:
-        for found in together(transports, "p2p", 2, work, make=_Counting):
-            assert {name: found[name] for name in ("compute", "pack", "ms")} == {
+        for result in together(transports, "p2p", 2, work, make=_Counting):
+            assert {name: result[name] for name in ("compute", "pack", "ms")} == {
                 "compute": 0,
                 "pack": 2,
                 "ms": 2,
             }
-            assert found["bytes_sent_a_step"] == 4 * 2 * 2 * 8 * 8 * 8
-            assert found["finite"]
+            assert result["bytes_sent_a_step"] == 4 * 2 * 2 * 8 * 8 * 8
+            assert result["finite"]

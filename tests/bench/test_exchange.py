@@ -78,8 +78,8 @@ def test_one_clear_line(command, words, part):
 
 
 def test_the_start_of_a_scaling_curve(numbers):
-    found = numbers("ultrasound-scaling", "--block", 8, "--total", 10, "--repeats", 1, "--threads", 1)
-    assert [(c["kind"], c["form"], c["efficiency"]) for c in found["cases"]] == [
+    result = numbers("ultrasound-scaling", "--block", 8, "--total", 10, "--repeats", 1, "--threads", 1)
+    assert [(c["kind"], c["form"], c["efficiency"]) for c in result["cases"]] == [
         (kind, form, 1.0) for kind in ("weak", "strong") for form in ("local", "global")
     ]
 

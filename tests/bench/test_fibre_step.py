@@ -7,7 +7,7 @@ import pytest
 
 @pytest.mark.slow
 def test_step(numbers):
-    found = numbers(
+    result = numbers(
         "fibre-step",
         "--case",
         "6x10",
@@ -20,12 +20,12 @@ def test_step(numbers):
         "--threads",
         1,
     )
-    assert found["benchmark"] == "fibre-step"
-    assert found["copy_bytes_per_second"] > 1e8
-    assert found["machine"]["device"] == "cpu"
-    shapes = [(c["rows"], c["samples"], c["dtype"]) for c in found["cases"]]
+    assert result["benchmark"] == "fibre-step"
+    assert result["copy_bytes_per_second"] > 1e8
+    assert result["machine"]["device"] == "cpu"
+    shapes = [(c["rows"], c["samples"], c["dtype"]) for c in result["cases"]]
     assert shapes == [(r, n, d) for r, n in ((6, 1024),) for d in ("complex128", "complex64")]
-    for case in found["cases"]:
+    for case in result["cases"]:
         lines = {line["name"]: line for line in case["integrators"]}
         assert len(lines) == 6
         assert {name: lines[name]["ffts"] for name in ("rk4ip", "strang", "blanes_moan")} == {

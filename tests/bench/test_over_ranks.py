@@ -27,11 +27,11 @@ TWO = pytest.mark.parallel(2)
 @pytest.fixture(scope="module")
 def ranks():
     """All ranks. Before a sample they free what the last one held: some kilobytes here, among all modules."""
-    found = Ranks(("all",), "cpu", 1)
-    found.sample = 0.002
+    result = Ranks(("all",), "cpu", 1)
+    result.sample = 0.002
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "collect", lambda: 0)
-        yield found
+        yield result
 
 
 @pytest.fixture
@@ -55,30 +55,30 @@ def shown(ranks, tmp_path):
     return show
 
 
-def times_are_sound(found):
-    assert 0 < found["ms_best"] <= found["ms"] <= found["ms_worst"]
+def times_are_sound(result):
+    assert 0 < result["ms_best"] <= result["ms"] <= result["ms_worst"]
 
 
 @TWO
 def test_exchange(ranks, shown):
-    found = exchange.run(ranks, sizes=[4, 4096], repeats=2, peaks=True)
-    assert [case["pattern"] for case in found["cases"]] == list(exchange.PATTERNS)
-    for case in found["cases"]:
+    result = exchange.run(ranks, sizes=[4, 4096], repeats=2, peaks=True)
+    assert [case["pattern"] for case in result["cases"]] == list(exchange.PATTERNS)
+    for case in result["cases"]:
         assert case["transport"] == "mpi"
         assert [row["bytes"] for row in case["rows"]] == [4, 4096]
         assert [row["wrong"] for row in case["rows"]] == [0, 0]
         assert case["latency_us"] == case["rows"][0]["us"] > 0
         assert case["rows"][0]["share"] is None
     if not ranks.rank:
-        assert "busbw" in shown(exchange, found)
+        assert "busbw" in shown(exchange, result)
 
 
 @TWO
 def test_transports_that_are_not_there():
-    found = exchange.run(Ranks(("p2p", "mpi"), "cpu", 1), ["ping"], [4], 1)
-    assert [case["transport"] for case in found["cases"]] == ["mpi"]
-    assert "GPU" in found["unavailable"]["p2p"]
-    assert "GPU" in exchange.table(found)[-1]
+    result = exchange.run(Ranks(("p2p", "mpi"), "cpu", 1), ["ping"], [4], 1)
+    assert [case["transport"] for case in result["cases"]] == ["mpi"]
+    assert "GPU" in result["unavailable"]["p2p"]
+    assert "GPU" in exchange.table(result)[-1]
     with pytest.raises(InputError, match="multiples of 4"):
         exchange.run(Ranks(("mpi",), "cpu", 1), ["ping"], [6])
 
@@ -99,12 +99,12 @@ def test_ranks_that_sit_elsewhere(ranks):
 
 @TWO
 def test_fibre_scaling(ranks, shown, tmp_path):
-    found = fibre_scaling.run(ranks, modes_per_rank=2, log2_n=8, steps=2, repeats=2)
-    assert [form["exchange"] for form in found["forms"]] == ["dense", "factored"]
-    for form in found["forms"]:
+    result = fibre_scaling.run(ranks, modes_per_rank=2, log2_n=8, steps=2, repeats=2)
+    assert [form["exchange"] for form in result["forms"]] == ["dense", "factored"]
+    for form in result["forms"]:
         for key in ("one_rank", "split", "no_exchange"):
             times_are_sound(form[key])
-    dense, factored = found["cases"]
+    dense, factored = result["cases"]
     for case in (dense, factored):
         times_are_sound(case)
         times_are_sound(case["only_communication"])
@@ -114,10 +114,10 @@ def test_fibre_scaling(ranks, shown, tmp_path):
     assert dense["bytes_received_a_step"] == 4 * 4 * 256 * 8
     assert factored["bytes_received_a_step"] < dense["bytes_received_a_step"]
     if not ranks.rank:
-        assert "unsplit" in shown(fibre_scaling, found)
+        assert "unsplit" in shown(fibre_scaling, result)
         files = [tmp_path / "2.json", tmp_path / "4.json"]
         for path, count in zip(files, (2, 4), strict=True):
-            path.write_text(json.dumps(found | {"ranks": count}))
+            path.write_text(json.dumps(result | {"ranks": count}))
         curve = scaling.combine(files)
         assert [p["ranks"] for p in curve["curves"][0]["points"]] == [1, 2, 4]
         assert curve["curves"][0]["points"][1]["ratio"] == dense["ratio"]
@@ -127,14 +127,14 @@ def test_fibre_scaling(ranks, shown, tmp_path):
 @pytest.mark.slow
 @TWO
 def test_breakdown(ranks, shown):
-    found = ultrasound_breakdown.run(
+    result = ultrasound_breakdown.run(
         ranks, (16, 16, 16), (2, 16), media=("homogeneous", "heterogeneous"), repeats=1
     )
-    assert [(c["medium"], c["overlap"]) for c in found["cases"]] == [
+    assert [(c["medium"], c["overlap"]) for c in result["cases"]] == [
         (medium, 2) for medium in ("homogeneous", "heterogeneous")
     ]
-    assert len(found["left_out"]) == 2
-    for case in found["cases"]:
+    assert len(result["left_out"]) == 2
+    for case in result["cases"]:
         times_are_sound(case)
         assert case["speed_up"] == 1
         assert case["finite"]
@@ -145,32 +145,32 @@ def test_breakdown(ranks, shown):
         fields = 4 if case["medium"] == "homogeneous" else 6
         assert case["bytes_sent_a_step"] == fields * 2 * case["overlap"] * 16 * 16 * 4
     if not ranks.rank:
-        assert "left out" in shown(ultrasound_breakdown, found)
+        assert "left out" in shown(ultrasound_breakdown, result)
 
 
 @TWO
 def test_local_against_global(ranks, shown):
-    found = local_vs_global.run(ranks, [(16, 16, 16)], overlap=4, repeats=1)
-    (case,) = found["cases"]
+    result = local_vs_global.run(ranks, [(16, 16, 16)], overlap=4, repeats=1)
+    (case,) = result["cases"]
     times_are_sound(case["global"])
     times_are_sound(case["local"])
     assert case["ratio"] == case["global"]["ms"] / case["local"]["ms"]
     assert case["global"]["finite"]
     if not ranks.rank:
-        assert "16x16x16" in shown(local_vs_global, found)
+        assert "16x16x16" in shown(local_vs_global, result)
 
 
 @TWO
 def test_scaling(ranks, shown, tmp_path):
     options = {"block": 8, "total": 16, "overlap": 2, "repeats": 1, "forms": ["local"]}
-    found = ultrasound_scaling.run(ranks, **options)
-    weak, strong = found["cases"]
+    result = ultrasound_scaling.run(ranks, **options)
+    weak, strong = result["cases"]
     assert weak["shape"] == [8, 8, 16]
     assert strong["shape"] == [16, 16, 16]
     assert weak["points_per_second"] == pytest.approx(8**3 / (weak["ms"] * 1e-3))
     assert weak["efficiency"] == pytest.approx(weak["one_rank_ms"] / weak["ms"])
     assert strong["efficiency"] == pytest.approx(strong["one_rank_ms"] / strong["ms"] / ranks.size)
-    (tmp_path / "earlier.json").write_text(json.dumps(found))
+    (tmp_path / "earlier.json").write_text(json.dumps(result))
     options |= {"kinds": ["weak"], "grid": (2, 1, 1)}
     again = ultrasound_scaling.run(ranks, **options, earlier=[tmp_path / "earlier.json"])
     assert len(again["earlier"]) == 2
@@ -183,25 +183,25 @@ def test_scaling(ranks, shown, tmp_path):
 
 @TWO
 def test_cuts(ranks, shown):
-    found = ultrasound_cuts.run(ranks, (16, 16, 16), ["reversed"], overlap=4, repeats=1)
-    grids = {tuple(case["grid"]) for case in found["cases"]}
+    result = ultrasound_cuts.run(ranks, (16, 16, 16), ["reversed"], overlap=4, repeats=1)
+    grids = {tuple(case["grid"]) for case in result["cases"]}
     assert len(grids) == 3
-    assert len(found["cases"]) == len(grids)
-    for case in found["cases"]:
+    assert len(result["cases"]) == len(grids)
+    for case in result["cases"]:
         times_are_sound(case)
         assert case["finite"]
     if not ranks.rank:
-        assert "reversed" in shown(ultrasound_cuts, found)
+        assert "reversed" in shown(ultrasound_cuts, result)
 
 
 @TWO
 def test_placements_by_name(ranks):
-    places = ultrasound_cuts.orders_of
-    assert places(["identity", "reversed", "round-robin"], 2) == {"identity": [0, 1], "reversed": [1, 0]}
-    assert places(["round-robin", "0-2-1-3"], 4) == {"round-robin": [0, 2, 1, 3]}
-    assert len(places(["all"], 4)) == 12
+    positions = ultrasound_cuts.orders_of
+    assert positions(["identity", "reversed", "round-robin"], 2) == {"identity": [0, 1], "reversed": [1, 0]}
+    assert positions(["round-robin", "0-2-1-3"], 4) == {"round-robin": [0, 2, 1, 3]}
+    assert len(positions(["all"], 4)) == 12
     for name in ("0-1-1-3", "sideways", "0-1"):
         with pytest.raises(InputError, match="permutation"):
-            places([name], 4)
+            positions([name], 4)
     with pytest.raises(InputError, match="5 ranks"):
-        places(["all"], 6)
+        positions(["all"], 6)

@@ -61,17 +61,17 @@ def program(tmp_path):
 
 @pytest.mark.slow
 def test_both_media(numbers):
-    found = numbers("ultrasound-step", "--size", "24x20x16", *TINY)
-    assert found["benchmark"] == "ultrasound-step"
-    assert found["copy_bytes_per_second"] > 1e8
-    assert found["machine"]["device"] == "cpu"
-    (case,) = found["cases"]
+    result = numbers("ultrasound-step", "--size", "24x20x16", *TINY)
+    assert result["benchmark"] == "ultrasound-step"
+    assert result["copy_bytes_per_second"] > 1e8
+    assert result["machine"]["device"] == "cpu"
+    (case,) = result["cases"]
     assert (case["shape"], case["dtype"]) == ([24, 20, 16], "float32")
     field = case["field_bytes"]
     assert field == 4 * 24 * 20 * 16
     bare = case["bare"]
     assert bare["ms_best"] <= bare["ms"] <= bare["ms_worst"]
-    assert bare["passes"] == pytest.approx(bare["ms"] * 1e-3 * found["copy_bytes_per_second"] / field)
+    assert bare["passes"] == pytest.approx(bare["ms"] * 1e-3 * result["copy_bytes_per_second"] / field)
     assert [line["name"] for line in case["media"]] == list(MEDIA)
     for line, transforms in zip(case["media"], (10, 14), strict=True):
         for one in (line, line["plain"]):
@@ -90,27 +90,27 @@ def test_both_media(numbers):
 
 @pytest.mark.slow
 def test_sources_and_sensor(cpu):
-    found = ultrasound_step.run(
+    result = ultrasound_step.run(
         [(16, 12, 10)], ["homogeneous"], repeats=2, plain=False, points=50, device=cpu
     )
-    ((line,),) = [case["media"] for case in found["cases"]]
+    ((line,),) = [case["media"] for case in result["cases"]]
     more = line["with_points"]
     assert (more["points"], more["transforms"], more["finite"]) == (50, 10, True)
     assert len(more["ratios"]) == 2
     assert more["ms"] > 0
     assert "plain" not in line
-    text = "\n".join(str(row) for table in ultrasound_step.table(found) for row in table.columns[0].cells)
+    text = "\n".join(str(row) for table in ultrasound_step.table(result) for row in table.columns[0].cells)
     assert "sources and sensor of 50 points" in text
 
 
 def test_steps_with_points_are_recorded(cpu):
     """Sources act and rows are sampled: the same as a run of the solver gives."""
-    given = replace(problem("homogeneous", (16, 12, 10), 20), initial_pressure=None)
-    stages = make_stages(cpu, ultrasound_points.with_sources(given, 30), np.float64)
+    inputs = replace(problem("homogeneous", (16, 12, 10), 20), initial_pressure=None)
+    stages = make_stages(cpu, ultrasound_points.with_sources(inputs, 30), np.float64)
     stepper = ultrasound_points.RecordingStepper(stages, 30, 5)
     (series,) = stepper._recorder._series.values()
     assert series.filled == 5
-    at = points(given.shape, 30)
+    at = points(inputs.shape, 30)
     assert np.array_equal(series.block[4], stages.fields.p.reshape(-1)[at])
     assert np.abs(series.block[4]).min() > 0
     stepper()
@@ -148,8 +148,8 @@ def test_on_the_terminal_beside_another_program(command, program, tmp_path):
     assert "…" not in out
     assert sorted(os.listdir("out")) == ["ultrasound-step.json", "ultrasound-step.png"]
     with open("out/ultrasound-step.json", encoding="utf-8") as file:
-        found = json.load(file)
-    for case in found["cases"]:
+        result = json.load(file)
+    for case in result["cases"]:
         (line,) = case["media"]
         assert line["kwave"]["ms"] == pytest.approx(400)
         assert line["kwave"]["ratio"] > 1
@@ -179,8 +179,8 @@ def test_memory_of_the_program_is_its_own(cpu, program, monkeypatch):
     peer = KWaveProgram(
         program(memory="resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10"), cpu, "single"
     )
-    found = peer.against("homogeneous", (16, 16, 16), lambda: None)
-    assert 1 << 20 < found["memory_bytes"] < 250 << 20
+    result = peer.against("homogeneous", (16, 16, 16), lambda: None)
+    assert 1 << 20 < result["memory_bytes"] < 250 << 20
     assert fat.all()
 
 
@@ -193,16 +193,16 @@ def test_program_that_cannot_run(cpu, tmp_path):
 
 @pytest.mark.parametrize("medium", ALL_MEDIA)
 def test_problems_are_sound(cpu, medium):
-    given = problem(medium, (24, 20, 16), 30)
-    assert stability(given).warning is None
-    found = MemorySink()
-    report = run(given, Recording(("p_final",)), found, RunSettings(device=cpu))
+    inputs = problem(medium, (24, 20, 16), 30)
+    assert stability(inputs).warning is None
+    result = MemorySink()
+    report = run(inputs, Recording(("p_final",)), result, RunSettings(device=cpu))
     assert report.transforms_per_step > 9
-    p = found.arrays["p_final"]
-    assert 0 < np.abs(p).max() < np.abs(given.initial_pressure).max()
+    p = result.arrays["p_final"]
+    assert 0 < np.abs(p).max() < np.abs(inputs.initial_pressure).max()
     thin = outline(medium, (24, 20, 16))
-    assert thin.initial_pressure.shape == given.initial_pressure.shape
-    assert np.ndim(thin.sound_speed) == np.ndim(given.sound_speed)
+    assert thin.initial_pressure.shape == inputs.initial_pressure.shape
+    assert np.ndim(thin.sound_speed) == np.ndim(inputs.sound_speed)
     assert points((24, 20, 16)).size == 100
 
 

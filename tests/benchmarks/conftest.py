@@ -33,15 +33,15 @@ elif what == "stubborn":
 @pytest.fixture
 def machine(monkeypatch):
     """What the suite takes this machine for; may be changed."""
-    offers = {"mpi": {"available": True, "detail": "an MPI"}}
-    offers |= {name: {"available": False, "detail": "no GPU"} for name in ("p2p", "nccl", "mpi-cuda")}
-    found = {
+    transports = {"mpi": {"available": True, "detail": "an MPI"}}
+    transports |= {name: {"available": False, "detail": "no GPU"} for name in ("p2p", "nccl", "mpi-cuda")}
+    result = {
         **dict.fromkeys(("wavefabric", "git_commit", "python", "system", "driver"), "x"),
-        **{"cpu": {"model": "a processor"}, "gpus": [], "transports": offers},
+        **{"cpu": {"model": "a processor"}, "gpus": [], "transports": transports},
         **{"versions": {"numpy": "2.0"}, "environment": {}},
     }
-    monkeypatch.setattr(runner, "describe_machine", lambda: found)
-    return found
+    monkeypatch.setattr(runner, "describe_machine", lambda: result)
+    return result
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from wavefabric.errors import InputError
 ALL = ("p2p", "nccl", "mpi-cuda", "mpi")
 
 
-def offers(available):
+def transports(available):
     return {name: {"available": name in available, "detail": "not here"} for name in ALL}
 
 
@@ -38,21 +38,21 @@ def parsed(commands, words):
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("available", [ALL, ("mpi",), ("nccl", "mpi")], ids=" ".join)
 def test_every_command_is_one_of_the_program(commands, tmp_path, available, small):
-    found = make_parts(8, offers(available), small)
-    for part in found:
+    result = make_parts(8, transports(available), small)
+    for part in result:
         words = filled(part.now(tmp_path, complete=True), tmp_path / "out", tmp_path, ["wavefabric"])
         assert not any("{" in word or not word for word in words)
         words = words[words.index("wavefabric") + 1 :]
         assert part.ranks == 1 or parsed(commands, words)["ranks"] == part.ranks
         direct = re.match("(fibre|ultrasound|local-vs-global)-kernels-", part.name)
         assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=signals wavefabric bench") == bool(direct)
-    assert len({part.name for part in found}) == len(found)
+    assert len({part.name for part in result}) == len(result)
     with pytest.raises(Exception, match="no-such"):
         parsed(commands, ["bench", "fibre-scaling", "--no-such", "1"])
 
 
 def test_the_most_valuable_parts_come_first():
-    names = [part.name for part in make_parts(8, offers(ALL), small=False)]
+    names = [part.name for part in make_parts(8, transports(ALL), small=False)]
     assert names[:5] == ["fibre-8", "ultrasound-1d-8", "fibre-kernels-8", "ultrasound-kernels-8", "fabric-8"]
     assert names.index("link-8") < names.index("fibre-6") < names.index("fibre-2") < names.index("cuts-8")
     for ranks in (2, 4, 6, 8):
@@ -64,9 +64,9 @@ def test_the_most_valuable_parts_come_first():
 @settings(max_examples=30)
 @given(st.integers(1, 8), st.sets(st.sampled_from(ALL)).map(lambda names: names | {"mpi"}), st.booleans())
 def test_any_machine_has_parts(most, available, small):
-    found = make_parts(most, offers(available), small)
-    assert {part.ranks for part in found} == {*(count for count in COUNTS if count < most), most}
-    for part in found:
+    result = make_parts(most, transports(available), small)
+    assert {part.ranks for part in result} == {*(count for count in COUNTS if count < most), most}
+    for part in result:
         assert 0 < part.seconds <= 600
         via = [word for last, word in pairwise(part.words) if "--transport" in last]
         missing = [name for words in via for name in words.split(",") if name not in available]
@@ -82,7 +82,7 @@ def test_any_machine_has_parts(most, available, small):
 def test_cuts_in_one_two_and_three_dimensions():
     grids = {
         part.name[11:]: part.words[part.words.index("--grid") + 1]
-        for part in make_parts(8, offers(ALL), small=False)
+        for part in make_parts(8, transports(ALL), small=False)
         if part.name[:14] in ("ultrasound-1d-", "ultrasound-2d-", "ultrasound-3d-")
     }
     assert grids == {f"1d-{k}": f"1x1x{k}" for k in (2, 4, 6, 8)} | {
@@ -92,13 +92,13 @@ def test_cuts_in_one_two_and_three_dimensions():
 
 @pytest.mark.parametrize("small", [False, True])
 def test_sizes_can_be_divided_among_the_ranks(small, tmp_path):
-    from wavefabric.acoustics.decomposition.decompose import Options, decompose
+    from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
     from wavefabric.cli.bench.app import parse_blocks, parse_points
     from wavefabric.optics.link.build import check_start
     from wavefabric.optics.run_file import load
 
     tried = 0
-    for part in make_parts(8, offers(ALL), small):
+    for part in make_parts(8, transports(ALL), small):
         words = [*part.words]
         values = {last: word for last, word in pairwise(words) if last.startswith("--")}
         blocks = parse_blocks(values["--grid"]) if "--grid" in values else None
@@ -111,7 +111,10 @@ def test_sizes_can_be_divided_among_the_ranks(small, tmp_path):
         elif part.ranks > 1 and "local-vs-global" in words:
             shapes = [parse_points(word) for last, word in pairwise(words) if last == "--size"]
         for shape in shapes:
-            for options in (Options("local", blocks, int(values.get("--overlap", 16))), Options()):
+            for options in (
+                Decomposition("local", blocks, int(values.get("--overlap", 16))),
+                Decomposition(),
+            ):
                 assert decompose(shape, part.ranks, options).ranks == part.ranks
                 tried += 1
         if words[0] == "run":
@@ -136,10 +139,10 @@ def test_a_fabric_is_used_once_it_is_there(tmp_path):
 
 
 def test_parts_by_name_and_pattern():
-    found = make_parts(2, offers(("mpi",)), small=True)
-    chosen = choose(found, ["fibre-*", "cuts-2"], ["*step*", "fibre-mpi*", "*kernels*"])
+    result = make_parts(2, transports(("mpi",)), small=True)
+    chosen = choose(result, ["fibre-*", "cuts-2"], ["*step*", "fibre-mpi*", "*kernels*"])
     assert [part.name for part in chosen] == ["fibre-2", "cuts-2"]
-    assert choose(found, [], []) == found
+    assert choose(result, [], []) == result
     for only, skip, key in ((["fiber-*"], [], "--only"), ([], ["nothing"], "--skip")):
         with pytest.raises(InputError, match=f"{key}: .* given, which is no part"):
-            choose(found, only, skip)
+            choose(result, only, skip)

@@ -31,10 +31,10 @@ def test_parts_are_run_once(make_runner, writes):
     assert read_json(folder / "b-1" / "out.json") == {"x": 2}
     assert read_json(folder / "b-1" / "said.json") == {"printed": "signals"}
     assert "printed" in (folder / "a-1.log").read_text()
-    found = read_record(folder, "a-1")
-    assert (found["state"], found["exit_code"], found["said"]) == ("done", 0, [])
-    assert found["command"] == f"wavefabric write {folder}/a-1/out.json '{{}}'"
-    assert found["machine"] == work.machine
+    result = read_record(folder, "a-1")
+    assert (result["state"], result["exit_code"], result["said"]) == ("done", 0, [])
+    assert result["command"] == f"wavefabric write {folder}/a-1/out.json '{{}}'"
+    assert result["machine"] == work.machine
     marks = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert run(make_runner(), *parts) == ["done before", "done before"]
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == marks
@@ -126,8 +126,8 @@ def test_ctrl_c_ends_the_part_with_all_its_processes(make_runner, writes, tmp_pa
         run(work, writes("a-1"), Part("stubborn-1", 1, ("stubborn", str(mark)), 1), writes("b-1"))
     for process_id in mark.read_text().split():
         wait_until(lambda process_id=process_id: not alive(process_id))
-    found = read_record(work.folder, "stubborn-1")
-    assert (found["state"], found["exit_code"]) == ("interrupted", 130)
+    result = read_record(work.folder, "stubborn-1")
+    assert (result["state"], result["exit_code"]) == ("interrupted", 130)
     assert not (work.folder / "b-1").exists()
     assert run(work, writes("a-1"), writes("stubborn-1")) == ["done before", "done"]
 
@@ -181,9 +181,9 @@ def test_the_machine_is_described_with_what_changes_how_ranks_talk(monkeypatch, 
     path = tmp_path / "info.py"
     path.write_text(f"print({json.dumps(json.dumps({'python': 'x'}))})")
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
-    found = runner.describe_machine([sys.executable, str(path)])
-    assert found["environment"]["NCCL_NVLS_ENABLE"] == "0"
-    assert "HOME" not in found["environment"]
+    result = runner.describe_machine([sys.executable, str(path)])
+    assert result["environment"]["NCCL_NVLS_ENABLE"] == "0"
+    assert "HOME" not in result["environment"]
     path.write_text("print('no JSON')")
     with pytest.raises(InputError, match="machine: wavefabric info failed"):
         runner.describe_machine([sys.executable, str(path)])

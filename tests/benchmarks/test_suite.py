@@ -122,9 +122,9 @@ def results(tmp_path, machine):
     return make
 
 
-def text_of(found):
-    write_report(found)
-    return (found.root / "report.md").read_text("utf-8")
+def text_of(result):
+    write_report(result)
+    return (result.root / "report.md").read_text("utf-8")
 
 
 def section(text, title):
@@ -152,8 +152,8 @@ def test_an_empty_folder_says_what_is_missing(results):
 
 
 def test_everything(results):
-    found = results(as_the_paper)
-    text = text_of(found)
+    result = results(as_the_paper)
+    text = text_of(result)
     assert "Missing" not in text
     assert "Cannot be shown" not in text
     assert "| K = 1 | K = 2 | K = 4 | K = 6 | K = 8 |" in section(text, "Fibre over ranks")
@@ -161,7 +161,7 @@ def test_everything(results):
     assert "120 modes" in section(text, "Link")
     for name in ("fibre-over-ranks", "ultrasound-scaling"):
         assert f"({name}.png)" in text
-        assert (found.root / f"{name}.png").stat().st_size > 8000
+        assert (result.root / f"{name}.png").stat().st_size > 8000
 
 
 def test_goals_beside_what_was_measured(results):
@@ -197,14 +197,14 @@ def test_results_of_another_form_cost_their_section_alone(results):
 
 
 def test_what_failed_is_said_and_its_results_are_not_used(results):
-    found = results(names=["fibre-8"])
-    path = found.root / "parts" / "fibre-8.json"
+    result = results(names=["fibre-8"])
+    path = result.root / "parts" / "fibre-8.json"
     record = json.loads(path.read_text()) | {
         "state": "failed",
         "why": "exit code 1",
         "said": ["out of | memory"],
     }
     path.write_text(json.dumps(record))
-    text = text_of(found)
+    text = text_of(result)
     assert "Missing" in section(text, "Fibre over ranks")
     assert "| fibre-8 | failed | 12.5 | `wavefabric fibre-8` | exit code 1: out of \\| memory |" in text

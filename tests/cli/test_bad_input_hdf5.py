@@ -151,10 +151,10 @@ def test_arrays_that_fit_one_by_one_only(command, tmp_path, monkeypatch, words):
     monkeypatch.setattr("wavefabric.acoustics.kwave.input.host_memory", lambda: (7 << 30, 8 << 30))
     read = Reader.array
 
-    def outlined(*asked):
-        found = read(*asked)
-        assert not any(found.strides) or found.nbytes < 1 << 20  # nothing large is read
-        return found
+    def outlined(*options):
+        result = read(*options)
+        assert not any(result.strides) or result.nbytes < 1 << 20  # nothing large is read
+        return result
 
     monkeypatch.setattr(Reader, "array", outlined)
     (tmp_path / "in.h5").write_bytes(P0.read_bytes())

@@ -204,8 +204,8 @@ def test_a_lost_signal_is_null_in_json(command, run_text, tmp_path, monkeypatch,
 
 
 def test_a_noiseless_back_to_back_is_no_reference(command, run_text, tmp_path, monkeypatch, calls):
-    places = {"back_to_back": received([[306.0]] * 3, 0), "span_1": received([[30.0]] * 3, 80)}
-    monkeypatch.setitem(globals(), "PAYLOAD", {**PAYLOAD, "received": places})
+    positions = {"back_to_back": received([[306.0]] * 3, 0), "span_1": received([[30.0]] * 3, 80)}
+    monkeypatch.setitem(globals(), "PAYLOAD", {**PAYLOAD, "received": positions})
     (tmp_path / "demo.toml").write_text(run_text)
     out = command("run", "demo.toml")[1]
     assert "30.00" in out

@@ -54,15 +54,15 @@ def stop(process, folder, checkpoints, how):
 
 
 def arrays(path):
-    found = {}
+    result = {}
     with h5py.File(path) as file:
         file.visititems(
             lambda name, item: (
-                found.update({name: np.asarray(item[()])}) if isinstance(item, h5py.Dataset) else None
+                result.update({name: np.asarray(item[()])}) if isinstance(item, h5py.Dataset) else None
             )
         )
         counts = {key: file["solver"].attrs[key] for key in ("steps", "ffts", "rejected", "energy_drift")}
-    return found, counts
+    return result, counts
 
 
 @pytest.mark.parametrize(

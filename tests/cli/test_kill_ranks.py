@@ -64,15 +64,15 @@ def command(folder, *words, victim=-1, last=0, behind=True, every=7):
 
 
 def arrays(path):
-    found = {}
+    result = {}
 
     def keep(name, item):
         if isinstance(item, h5py.Dataset):
-            found[name] = np.asarray(item[()])
+            result[name] = np.asarray(item[()])
 
     with h5py.File(path) as file:
         file.visititems(keep)
-    return found
+    return result
 
 
 @pytest.fixture

@@ -26,21 +26,21 @@ def put(path, name, value):
 
 
 def datasets(path):
-    found = {}
+    result = {}
     with h5py.File(path) as file:
         file.visititems(
-            lambda name, item: found.__setitem__(name, item[()] if hasattr(item, "dtype") else None)
+            lambda name, item: result.__setitem__(name, item[()] if hasattr(item, "dtype") else None)
         )
-    return found
+    return result
 
 
 def types(item):
     """Value, size and padding of each text attribute."""
-    found = {}
+    result = {}
     for name in item.attrs:
         kind = h5py.h5a.open(item.id, name.encode()).get_type()
-        found[name] = (item.attrs[name], kind.get_size(), kind.get_strpad())
-    return found
+        result[name] = (item.attrs[name], kind.get_size(), kind.get_strpad())
+    return result
 
 
 def flags(name):
@@ -53,8 +53,8 @@ def kwave(command, tmp_path):
     """Run a reference case, or the file ``in.h5``; gives what was printed."""
 
     def call(name, *options, output="out.h5", code=0):
-        given = DATA / f"{name}.h5" if name in NAMES else tmp_path / name
-        got = command("kwave", "-i", given, "-o", output, "--device", "cpu", "-t", 1, *options)
+        inputs = DATA / f"{name}.h5" if name in NAMES else tmp_path / name
+        got = command("kwave", "-i", inputs, "-o", output, "--device", "cpu", "-t", 1, *options)
         assert got[0] == code, got
         return got[1], got[2]
 
@@ -93,10 +93,10 @@ def test_same_answer_as_kwave(kwave, tmp_path, name):
 
 def test_pressure_over_time_by_default(kwave, tmp_path):
     kwave(D2, "--benchmark", 12, "-s", 3)
-    found = datasets(tmp_path / "out.h5")
-    assert found["p"].shape == (1, 10, 30)
-    assert found["Nt"] == found["t_index"] == 12
-    assert "p_final" not in found
+    result = datasets(tmp_path / "out.h5")
+    assert result["p"].shape == (1, 10, 30)
+    assert result["Nt"] == result["t_index"] == 12
+    assert "p_final" not in result
 
 
 EVERYTHING = [
@@ -108,23 +108,25 @@ EVERYTHING = [
 
 def test_everything_at_once(kwave, tmp_path):
     kwave(CORNERS, *EVERYTHING, "--copy_sensor_mask", "-c", 3, "--benchmark", 40)
-    found = datasets(tmp_path / "out.h5")
+    result = datasets(tmp_path / "out.h5")
     for axis in "xyz":
         for name in (f"u{axis}", f"u{axis}_non_staggered", f"I{axis}"):
-            assert found[f"{name}/1"].shape == (40, 2, 4, 6)
-            assert found[f"{name}/2"].shape == (40, 1, 14, 12)
+            assert result[f"{name}/1"].shape == (40, 2, 4, 6)
+            assert result[f"{name}/2"].shape == (40, 1, 14, 12)
         for name in (f"u{axis}_rms", f"u{axis}_max", f"u{axis}_min", f"I{axis}_avg"):
-            assert found[f"{name}/2"].shape == (1, 14, 12)
+            assert result[f"{name}/2"].shape == (1, 14, 12)
         for name in (f"u{axis}_max_all", f"u{axis}_min_all", f"u{axis}_final"):
-            assert found[name].shape == (32, 36, 40)
-        wanted = found[f"I{axis}/1"].mean(0)
+            assert result[name].shape == (32, 36, 40)
+        wanted = result[f"I{axis}/1"].mean(0)
         assert np.abs(wanted).max() > 0
-        assert np.abs(found[f"I{axis}_avg/1"] - wanted).max() <= 1e-5 * np.abs(wanted).max()
-    np.testing.assert_array_equal(found["p_max/1"], found["p/1"].max(0))
-    np.testing.assert_array_equal(found["p_min/2"], found["p/2"].min(0))
-    np.testing.assert_allclose(found["p_rms/1"], np.sqrt((found["p/1"] ** 2).mean(0)), rtol=1e-5, atol=1e-12)
-    with h5py.File(DATA / f"{CORNERS}.h5") as given:
-        np.testing.assert_array_equal(found["sensor_mask_corners"], given["sensor_mask_corners"][()])
+        assert np.abs(result[f"I{axis}_avg/1"] - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    np.testing.assert_array_equal(result["p_max/1"], result["p/1"].max(0))
+    np.testing.assert_array_equal(result["p_min/2"], result["p/2"].min(0))
+    np.testing.assert_allclose(
+        result["p_rms/1"], np.sqrt((result["p/1"] ** 2).mean(0)), rtol=1e-5, atol=1e-12
+    )
+    with h5py.File(DATA / f"{CORNERS}.h5") as inputs:
+        np.testing.assert_array_equal(result["sensor_mask_corners"], inputs["sensor_mask_corners"][()])
 
 
 def test_short_options(kwave, tmp_path):
@@ -134,13 +136,13 @@ def test_short_options(kwave, tmp_path):
 
 def test_precision(kwave, tmp_path):
     """Small grids are computed in double precision by themselves; the file is k-Wave's either way."""
-    found = {}
+    result = {}
     for precision in ("auto", "double", "single"):
         kwave(D2, *flags(D2), "--precision", precision, output=f"{precision}.h5")
-        found[precision] = datasets(tmp_path / f"{precision}.h5")["p"]
-        assert found[precision].dtype == np.float32
-    np.testing.assert_array_equal(found["auto"], found["double"])
-    difference = np.abs(found["single"] - found["double"]).max() / np.abs(found["double"]).max()
+        result[precision] = datasets(tmp_path / f"{precision}.h5")["p"]
+        assert result[precision].dtype == np.float32
+    np.testing.assert_array_equal(result["auto"], result["double"])
+    difference = np.abs(result["single"] - result["double"]).max() / np.abs(result["double"]).max()
     assert 1e-8 < difference < 1e-5
 
 
@@ -190,15 +192,15 @@ def unstable(tmp_path):
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
-@pytest.mark.parametrize("way", ["kwave", "run"])
-def test_source_above_the_grids_frequencies_is_a_warning(kwave, command, tmp_path, way):
+@pytest.mark.parametrize("variant", ["kwave", "run"])
+def test_source_above_the_grids_frequencies_is_a_warning(kwave, command, tmp_path, variant):
     shutil.copy(DATA / f"{D2}.h5", tmp_path / "in.h5")
     with h5py.File(tmp_path / "in.h5", "r+") as file:
         signal, dt = file["p_source_input"], file["dt"][0, 0, 0]
         tone = np.sin(4e7 * np.pi * dt * np.arange(max(signal.shape[1:])))  # 20 MHz
         signal[...] = tone.reshape(1, -1, 1) if signal.shape[1] > 1 else tone
         file["Nt"][...] = 5
-    if way == "kwave":
+    if variant == "kwave":
         _, err = kwave("in.h5")
     else:
         code, _, err = command("run", "in.h5", "--quiet", "--device", "cpu", "--threads", 1)
@@ -248,15 +250,15 @@ def test_legs_make_the_same_file(kwave, tmp_path, level):
     out, _ = kwave(CORNERS, *options, *legs)
     assert "Recovered from:     time step 40" in out
     assert sorted(os.listdir(tmp_path)) == ["out.h5", "whole.h5"]
-    whole, found = datasets(tmp_path / "whole.h5"), datasets(tmp_path / "out.h5")
-    assert sorted(found) == sorted(whole)
+    whole, result = datasets(tmp_path / "whole.h5"), datasets(tmp_path / "out.h5")
+    assert sorted(result) == sorted(whole)
     for name, array in whole.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        np.testing.assert_array_equal(result[name], array, err_msg=name)
 
 
 def test_checkpoint_by_the_clock(kwave, tmp_path):
-    given = ["--checkpoint_file", "saved", "--checkpoint_interval", 3600]
-    kwave(D2, "--benchmark", 10, *given)
+    inputs = ["--checkpoint_file", "saved", "--checkpoint_interval", 3600]
+    kwave(D2, "--benchmark", 10, *inputs)
     assert os.listdir(tmp_path) == ["out.h5"]
 
 
@@ -298,10 +300,10 @@ def test_run(command, tmp_path):
     assert "40 x 36 x 32 points, 140 steps on cpu" in out
     assert "wrote case_out.h5" in out
     assert sorted(os.listdir(tmp_path)) == ["case.h5", "case_out.h5"]
-    found, wanted = datasets(tmp_path / "case_out.h5"), datasets(DATA / f"{CORNERS}_out.h5")
+    result, wanted = datasets(tmp_path / "case_out.h5"), datasets(DATA / f"{CORNERS}_out.h5")
     for name in ("p/1", "p/2", "p_max/1", "p_final"):
-        assert np.abs(found[name] - wanted[name]).max() <= 1e-5 * np.abs(wanted[name]).max()
-    assert found["p_max_all"].shape == (32, 36, 40)
+        assert np.abs(result[name] - wanted[name]).max() <= 1e-5 * np.abs(wanted[name]).max()
+    assert result["p_max_all"].shape == (32, 36, 40)
 
 
 def test_run_as_json_without_a_sensor(command, tmp_path):
@@ -311,12 +313,12 @@ def test_run_as_json_without_a_sensor(command, tmp_path):
     (tmp_path / "there.h5").write_text("old")
     code, out, _ = command("run", "case", *options, "--json")
     assert code == 0
-    found = json.loads(out)
+    result = json.loads(out)
     results = datasets(tmp_path / "there.h5")
     assert "p" not in results
-    assert found["peak_pressure_pa"] == results["p_max_all"].max()
-    assert (found["output"], found["steps"], found["grid"]) == ("there.h5", 200, [72, 60])
-    assert found["ms_per_step"] > 0
+    assert result["peak_pressure_pa"] == results["p_max_all"].max()
+    assert (result["output"], result["steps"], result["grid"]) == ("there.h5", 200, [72, 60])
+    assert result["ms_per_step"] > 0
     assert command("run", "case", *options, "--quiet") == (0, "", "")
 
 
@@ -367,9 +369,9 @@ def test_run_goes_on_after_a_kill(tmp_path, tmp_path_factory):
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["resumed_at"] == 90
     assert sorted(os.listdir(tmp_path)) == ["in.h5", "in_out.h5", "whole.h5"]
-    whole, found = datasets(tmp_path / "whole.h5"), datasets(tmp_path / "in_out.h5")
+    whole, result = datasets(tmp_path / "whole.h5"), datasets(tmp_path / "in_out.h5")
     for name, array in whole.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        np.testing.assert_array_equal(result[name], array, err_msg=name)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGINT")
@@ -399,14 +401,14 @@ def test_ctrl_c_saves(tmp_path, how):
 @pytest.mark.parametrize("suffix", ["", ".partial", ".partial.json", ".packed.partial"])
 def test_no_input_is_replaced(command, tmp_path, suffix):
     """Not by the output, nor by what the output is called while it is made."""
-    given = tmp_path / f"a.h5{suffix}"
-    shutil.copy(DATA / f"{D2}.h5", given)
-    before = given.read_bytes()
-    code, _, err = command("kwave", "-i", given, "-o", "a.h5", "-c", 3, "--force", "--device", "cpu")
+    inputs = tmp_path / f"a.h5{suffix}"
+    shutil.copy(DATA / f"{D2}.h5", inputs)
+    before = inputs.read_bytes()
+    code, _, err = command("kwave", "-i", inputs, "-o", "a.h5", "-c", 3, "--force", "--device", "cpu")
     assert code == 2
     assert err.count("\n") == 1
-    assert given.read_bytes() == before
-    assert os.listdir(tmp_path) == [given.name]
+    assert inputs.read_bytes() == before
+    assert os.listdir(tmp_path) == [inputs.name]
 
 
 @pytest.mark.parametrize("name", ["out.h5", "out.h5.partial", "out.h5.partial.json", "out.h5.packed.partial"])

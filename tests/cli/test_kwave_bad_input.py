@@ -312,7 +312,7 @@ def test_garbled_data(command, tmp_path):
 
 
 def test_more_than_the_memory(command, damaged, tmp_path):
-    """Room for a field that was never written costs nothing on the disk, but would in memory."""
+    """Space for a field that was never written costs nothing on the disk, but would in memory."""
     shape = (2**14, 2**14, 2**14)
 
     def edit(file):

@@ -145,11 +145,11 @@ def test_names_that_are_not_utf8(tmp_path, run_text):
         command = [sys.executable, "-m", "wavefabric", "run", name, "-q", *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
 
-    found = start()
-    assert (found.returncode, found.stderr.count(b"\n")) == (2, 1)
-    assert b"is not UTF-8" in found.stderr
+    result = start()
+    assert (result.returncode, result.stderr.count(b"\n")) == (2, 1)
+    assert b"is not UTF-8" in result.stderr
     assert os.listdir(tmp_path) == [name]
-    found = start("-o", "o.h5")
-    assert (found.returncode, found.stderr) == (0, b"")
+    result = start("-o", "o.h5")
+    assert (result.returncode, result.stderr) == (0, b"")
     with h5py.File(tmp_path / "o.h5") as file:
         assert r"r\udcff.toml" in file.attrs["command"]

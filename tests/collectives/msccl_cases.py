@@ -15,10 +15,10 @@ def step(number, kind, src=NONE, dst=("o", -1), cnt=1, wait=(-1, -1), hasdep=0):
 def block(number, send, recv, steps, chan=0):
     """A thread block; `steps` are arguments of `step` without the number, the last optionally a dict."""
     lines = []
-    for n, given in enumerate(steps):
-        *plain, last = given
+    for n, inputs in enumerate(steps):
+        *plain, last = inputs
         more = last if isinstance(last, dict) else {}
-        lines.append(step(n, *(plain if more else given), **more))
+        lines.append(step(n, *(plain if more else inputs), **more))
     return f'<tb id="{number}" send="{send}" recv="{recv}" chan="{chan}">' + "".join(lines) + "</tb>"
 
 

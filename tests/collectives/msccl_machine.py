@@ -37,7 +37,7 @@ class Machine:
                     {k: v if k in ("type", "srcbuf", "dstbuf") else int(v) for k, v in step.attrib.items()}
                     for step in tb.findall("step")
                 ]
-                ends = {way: int(tb.get(way)) for way in ("send", "recv", "chan")}
+                ends = {direction: int(tb.get(direction)) for direction in ("send", "recv", "chan")}
                 self.blocks.append((key, ends, steps, [0, 0]))
                 self.flags[key] = -1
 
@@ -50,8 +50,8 @@ class Machine:
                 raise Stuck
             live = [b for b in live if b[3][0] < len(b[2])]
 
-    def _fifo(self, gpu, ends, way):
-        pair = (gpu, ends["send"]) if way == "send" else (ends["recv"], gpu)
+    def _fifo(self, gpu, ends, direction):
+        pair = (gpu, ends["send"]) if direction == "send" else (ends["recv"], gpu)
         return self.fifos.setdefault((*pair, ends["chan"]), deque())
 
     def _go_on(self, key, ends, steps, at):
@@ -102,9 +102,9 @@ class Machine:
 
 def traffic(schedule):
     """Chunks from rank to rank."""
-    found = {}
+    result = {}
     for t in schedule.transfers:
         if t["src"] != t["dst"]:
             pair = int(t["src"]), int(t["dst"])
-            found[pair] = found.get(pair, 0) + int(t["count"])
-    return found
+            result[pair] = result.get(pair, 0) + int(t["count"])
+    return result

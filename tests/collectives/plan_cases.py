@@ -11,8 +11,8 @@ from wavefabric.collectives import ALGORITHMS, TRANSFER, Schedule, build, verify
 from wavefabric.collectives.conditions import ROOTED
 from wavefabric.collectives.plans.interpret import Interpreter
 
-#: Protocol and rooms.
-WAYS = (("signals", 1), ("signals", 2), ("signals", None), ("packets", None))
+#: Protocol and slots.
+VARIANTS = (("signals", 1), ("signals", 2), ("signals", None), ("packets", None))
 
 
 def everything(ranks):
@@ -57,14 +57,14 @@ def verified(draw):
     full = [0] + [b for b in range(1, buffers) if draw(st.booleans())]
     pre = {(r, b, c): (c % 2 + 2 * b, 1 << r) for r in range(ranks) for b in full for c in range(chunks)}
     state, rows, round_ = _State(pre), [], 0
-    places = [(r, b, c) for r in range(ranks) for b in range(buffers) for c in range(chunks)]
+    addresses = [(r, b, c) for r in range(ranks) for b in range(buffers) for c in range(chunks)]
     many = st.integers(0, 10**6)
     steps = st.lists(st.tuples(st.integers(0, 2), many, many, st.booleans()), min_size=1, max_size=30)
     for end, a, b, reduce in draw(steps):
         if end == 0:
             state.end_round()
             round_ += 1
-        pairs = [(src, dst) for src in state.before for dst in places if state.allows(src, dst, reduce)]
+        pairs = [(src, dst) for src in state.before for dst in addresses if state.allows(src, dst, reduce)]
         if not pairs:
             continue
         src, dst = pairs[(a * 1009 + b) % len(pairs)]
@@ -87,18 +87,18 @@ def messages(rows, ranks=2, elements=3):
     """A schedule of copies (round, from, to) between buffers of one chunk: "0a" is buffer a of rank 0."""
     names = "abcdef"
 
-    def place(text):
+    def address(text):
         return int(text[0]), names.index(text[1])
 
     table = []
     for round_, src, dst in rows:
-        (s, sb), (d, db) = place(src), place(dst)
+        (s, sb), (d, db) = address(src), address(dst)
         table.append((round_, s, d, sb, 0, db, 0, 1, False))
     pre = {(r, b, 0): (len(names) * r + b, 1) for r in range(ranks) for b in range(len(names))}
     sizes = (np.full((ranks, 1), elements, np.int64),) * len(names)
     held = dict(pre)
     for _, src, dst in rows:
-        held[(*place(dst), 0)] = held[(*place(src), 0)]
+        held[(*address(dst), 0)] = held[(*address(src), 0)]
     made = Schedule("messages", ranks, tuple(names), sizes, np.array(table, TRANSFER), pre, held)
     verify(made)
     return made
@@ -143,12 +143,12 @@ def replayed(schedule, buffers, add=operator.add):
     return buffers
 
 
-def wrong(schedule, found, given, add=operator.add):
-    """Chunks of ``post`` that are not, to the bit, what replaying the schedule on ``given`` leaves."""
-    wanted, out = replayed(schedule, given, add), []
+def wrong(schedule, result, inputs, add=operator.add):
+    """Chunks of ``post`` that are not, to the bit, what replaying the schedule on ``inputs`` leaves."""
+    wanted, out = replayed(schedule, inputs, add), []
     for rank, buffer, chunk in schedule.post:
         at = slice(*schedule.offsets(buffer, rank)[chunk : chunk + 2])
-        if found[rank][buffer][at].tobytes() != wanted[rank][buffer][at].tobytes():
+        if result[rank][buffer][at].tobytes() != wanted[rank][buffer][at].tobytes():
             out.append((rank, buffer, chunk))
     return out
 
@@ -156,20 +156,20 @@ def wrong(schedule, found, given, add=operator.add):
 def wrong_of_calls(plan, choose, dtype="f4", calls=3, blocks=2, unit=2, seed=0):
     """(call, rank, buffer, chunk) that is wrong when a plan is interpreted, on new noise in every call."""
     rng = np.random.default_rng(seed)
-    given = [noise(plan.schedule, dtype, rng) for _ in range(calls)]
-    memory = [[np.zeros_like(array) for array in rank] for rank in given[0]]
-    found = [[[] for _ in memory] for _ in range(calls)]
+    inputs = [noise(plan.schedule, dtype, rng) for _ in range(calls)]
+    memory = [[np.zeros_like(array) for array in rank] for rank in inputs[0]]
+    result = [[[] for _ in memory] for _ in range(calls)]
 
     def keep(rank, call):
-        found[call][rank] = [array.copy() for array in memory[rank]]
+        result[call][rank] = [array.copy() for array in memory[rank]]
 
     def before(rank, call):
         if call:
             keep(rank, call - 1)
-        for array, new in zip(memory[rank], given[call][rank], strict=True):
+        for array, new in zip(memory[rank], inputs[call][rank], strict=True):
             array[...] = new
 
     Interpreter(plan, memory, blocks, unit).run(choose, calls, before)
     for rank in range(plan.schedule.ranks):
         keep(rank, calls - 1)
-    return [(call, *at) for call in range(calls) for at in wrong(plan.schedule, found[call], given[call])]
+    return [(call, *at) for call in range(calls) for at in wrong(plan.schedule, result[call], inputs[call])]

@@ -49,7 +49,7 @@ def swapped(plan):
 
 
 def misplaced(plan):
-    """One place of a move instead another of the same size that a move of the rank uses: (end, plan)."""
+    """One address of a move instead another of the same size that a move of the rank uses: (end, plan)."""
     for rank, code in enumerate(plan.instructions):
         moves = [each for each in code if isinstance(each, Move)]
         for at, each in enumerate(code):
@@ -57,9 +57,9 @@ def misplaced(plan):
                 continue
             others = [p for m in moves if m.size == each.size for p in (*m.sources, *m.targets)]
             for end in ("sources", "targets"):
-                places = getattr(each, end)
-                allowed = [p for p in others if p not in places and (end == "targets" or p.rank == rank)]
+                addresses = getattr(each, end)
+                allowed = [p for p in others if p not in addresses and (end == "targets" or p.rank == rank)]
                 for k, other in enumerate(dict.fromkeys(allowed)):
-                    k %= len(places)
-                    wrong = replace(each, **{end: (*places[:k], other, *places[k + 1 :])})
+                    k %= len(addresses)
+                    wrong = replace(each, **{end: (*addresses[:k], other, *addresses[k + 1 :])})
                     yield end, _replaced(plan, rank, at, wrong)

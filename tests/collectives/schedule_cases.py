@@ -169,7 +169,7 @@ class Numbers:
     def __init__(self, schedule, seed):
         self.schedule = schedule
         rng = np.random.default_rng(seed)
-        self.given = {}
+        self.inputs = {}
         self.buffers = {
             (rank, b): np.full(sizes[rank].sum(), np.nan)
             for b, sizes in enumerate(schedule.sizes)
@@ -177,7 +177,7 @@ class Numbers:
         }
         for at in schedule.pre:
             self.chunk(at)[:] = rng.standard_normal(self.chunk(at).size)
-            self.given[at] = self.chunk(at).copy()
+            self.inputs[at] = self.chunk(at).copy()
 
     def chunk(self, at):
         rank, b, c = at
@@ -196,7 +196,7 @@ class Numbers:
         item, mask = self.schedule.post[at]
         total = None
         for origin in _bits(mask):
-            (part,) = (self.given[a] for a, held in self.schedule.pre.items() if held == (item, 1 << origin))
+            (part,) = (self.inputs[a] for a, held in self.schedule.pre.items() if held == (item, 1 << origin))
             total = part if total is None else total + part
         return total
 

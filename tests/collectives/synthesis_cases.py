@@ -26,18 +26,18 @@ def grid(rows, columns, lasers, waveguides, k=6, **more):
     return OpticalNetwork(rows * columns, lasers, waveguides, ports, grid_routes(rows, columns, k), **more)
 
 
-def check_circuits(found, network):
+def check_circuits(result, network):
     """Assert all that a round of light must obey, and that the schedule does what it promises."""
-    schedule = found.schedule
+    schedule = result.schedule
     verify(schedule)
     between = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
-    assert schedule.communication_rounds == found.rounds
+    assert schedule.communication_rounds == result.rounds
     assert (between["count"] == 1).all()
     assert [(t["round"], t["src"], t["dst"]) for t in between] == [
-        (c.round, c.src, c.dst) for c in found.circuits
+        (c.round, c.src, c.dst) for c in result.circuits
     ]
     used = Counter()
-    for c in found.circuits:
+    for c in result.circuits:
         assert c.route in network.routes[c.src, c.dst]
         assert 0 <= c.wavelength < network.lasers
         used["laser", c.round, c.src, c.wavelength] += 1
@@ -74,17 +74,17 @@ def check_receipts(schedule):
         at[int(t["dst"]), int(t["dst_buffer"]), int(t["dst_chunk"])] = item
 
 
-def check_links(found, links):
+def check_links(result, links):
     """Assert that links carry no more than they can in the rounds of each step."""
-    schedule = found.schedule
+    schedule = result.schedule
     verify(schedule)
     between = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
     assert (between["count"] == 1).all()
     steps = sorted(set(between["round"].tolist()))
-    assert len(steps) <= len(found.rounds_of_steps)
-    assert min(found.rounds_of_steps, default=1) >= 1
-    assert sum(found.rounds_of_steps) == found.rounds
-    for step, rounds in zip(steps, found.rounds_of_steps, strict=False):
+    assert len(steps) <= len(result.rounds_of_steps)
+    assert min(result.rounds_of_steps, default=1) >= 1
+    assert sum(result.rounds_of_steps) == result.rounds
+    for step, rounds in zip(steps, result.rounds_of_steps, strict=False):
         used = Counter((int(t["src"]), int(t["dst"])) for t in between[between["round"] == step])
         for link, n in used.items():
             assert n <= rounds * links.capacity[link], (step, link)
@@ -175,17 +175,17 @@ def _lit(network, circuits, used, limit):
     return False
 
 
-def both_ways(pairs):
+def both_directions(pairs):
     """Capacities of links of both directions."""
     return {link: n for (a, b), n in pairs.items() for link in ((a, b), (b, a))}
 
 
 def ring(n):
-    return Links(n, both_ways({(r, (r + 1) % n): 1 for r in range(n)}))
+    return Links(n, both_directions({(r, (r + 1) % n): 1 for r in range(n)}))
 
 
 def line(n):
-    return Links(n, both_ways({(r, r + 1): 1 for r in range(n - 1)}))
+    return Links(n, both_directions({(r, r + 1): 1 for r in range(n - 1)}))
 
 
 def everybody(n):
@@ -213,4 +213,4 @@ def dgx1():
     """NVLinks of a DGX-1 of eight V100, six a GPU (Cai et al. 2021, figure 2)."""
     double = [(0, 3), (1, 2), (2, 3), (0, 4), (1, 5), (4, 7), (5, 6), (6, 7)]
     single = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]
-    return Links(8, both_ways(dict.fromkeys(double, 2) | dict.fromkeys(single, 1)))
+    return Links(8, both_directions(dict.fromkeys(double, 2) | dict.fromkeys(single, 1)))

@@ -23,10 +23,10 @@ ARGUMENTS = {
 def owner(element, ranks, elements):
     """Whose share an element is: shares are as even as possible, larger ones first."""
     for r in range(ranks):
-        share = elements // ranks + (r < elements % ranks)
-        if element < share:
+        part = elements // ranks + (r < elements % ranks)
+        if element < part:
             return r
-        element -= share
+        element -= part
     raise AssertionError(element)
 
 
@@ -44,12 +44,12 @@ def before_and_after(collective, n, elements, root):
     from_root = {at: (k, {root}) for at, (k, _) in mine.items()}
     from_owner = {at: (k, {owner(k, n, elements)}) for at, (k, _) in mine.items()}
     if collective == "all-to-all":
-        share = [[k for k in range(elements) if owner(k, n, elements) == d] for d in ranks]
+        part = [[k for k in range(elements) if owner(k, n, elements) == d] for d in ranks]
         received = {
-            (d, 1, r * len(share[d]) + i): (r * elements + k, {r})
+            (d, 1, r * len(part[d]) + i): (r * elements + k, {r})
             for d in ranks
             for r in ranks
-            for i, k in enumerate(share[d])
+            for i, k in enumerate(part[d])
         }
         return {(r, 0, k): (r * elements + k, {r}) for r, _, k in mine}, received
     return {
@@ -65,15 +65,15 @@ def before_and_after(collective, n, elements, root):
 
 def by_element(shape, held, first):
     """Holdings of chunks taken apart into elements; `first` gives the number of an item's first element."""
-    found = {}
+    result = {}
     for (rank, buffer, chunk), (item, origins) in held.items():
         sizes = shape.sizes[buffer][rank]
         start = sizes[:chunk].sum()
         assert sizes[chunk]
         ranks = {r for r in range(shape.ranks) if origins >> r & 1}
         for i in range(sizes[chunk]):
-            found[rank, buffer, int(start) + i] = (first[item] + i, ranks)
-    return found
+            result[rank, buffer, int(start) + i] = (first[item] + i, ranks)
+    return result
 
 
 @settings(max_examples=120, deadline=None)
@@ -95,9 +95,9 @@ def test_layouts_are_as_defined(collective, ranks, elements, pieces, data):
 @given(**ARGUMENTS)
 def test_pieces_of_a_share_are_as_even_as_possible(collective, ranks, elements, pieces, data):
     for sizes in layout(collective, ranks, elements, pieces).sizes:
-        for share in sizes.reshape(-1, pieces):
-            assert share.max() - share.min() <= 1
-            assert (np.diff(share) <= 0).all()
+        for part in sizes.reshape(-1, pieces):
+            assert part.max() - part.min() <= 1
+            assert (np.diff(part) <= 0).all()
 
 
 def promised(shape):
@@ -114,8 +114,8 @@ def test_kinds_are_found(collective, ranks, elements, pieces, data):
         root = data.draw(st.integers(0, ranks - 1))
     shape = layout(collective, ranks, elements + ranks * pieces, pieces, root)
     schedule = promised(shape)
-    found = (collective, root if collective in ROOTED else None)
-    assert kind(schedule) == found
+    result = (collective, root if collective in ROOTED else None)
+    assert kind(schedule) == result
     # Names of items do not matter, nor further buffers.
     names = data.draw(st.permutations(range(100, 100 + schedule.sizes[0].size)))
     renamed = [
@@ -128,20 +128,20 @@ def test_kinds_are_found(collective, ranks, elements, pieces, data):
         buffers=(*shape.buffers, "scratch"),
         sizes=(*shape.sizes, np.ones((ranks, 3), np.int64)),
     )
-    assert kind(more) == found
+    assert kind(more) == result
     # One chunk less is another operation, or none.
     post = dict(shape.post)
     del post[data.draw(st.sampled_from(sorted(post)))]
-    assert kind(replace(schedule, post=post)) != found
+    assert kind(replace(schedule, post=post)) != result
 
 
 @settings(max_examples=40, deadline=None)
 @given(**ARGUMENTS)
 def test_empty_chunks_do_not_hide_the_kind(collective, ranks, elements, pieces, data):
     """Another name of it is right too: of one chunk an all-gather is a broadcast."""
-    found, _ = kind(promised(layout(collective, ranks, elements, pieces)))
-    assert found in COLLECTIVES
-    assert found == collective or ranks == 1 or elements < ranks * pieces
+    result, _ = kind(promised(layout(collective, ranks, elements, pieces)))
+    assert result in COLLECTIVES
+    assert result == collective or ranks == 1 or elements < ranks * pieces
 
 
 def test_messages_are_of_no_kind():
@@ -173,19 +173,19 @@ def test_data_may_begin_in_one_buffer_and_end_in_another(collective, ranks, elem
     ranks, shape = ranks + 1, layout(collective, ranks + 1, 7 * (ranks + 1) * pieces, pieces)
     # An all-to-all that ends where it began, all others elsewhere; shares in their places, or first.
     before, after = (0, 0) if collective == "all-to-all" else (2, 1)
-    shares = {"all-gather": 0, "gather": 0, "reduce-scatter": 1, "scatter": 1}
+    parts = {"all-gather": 0, "gather": 0, "reduce-scatter": 1, "scatter": 1}
     held, sizes = [], [np.zeros((ranks, 1), np.int64)] * 3
     for side, (part, buffer) in enumerate(((shape.pre, before), (shape.post, after))):
-        moved = compact and shares.get(collective) == side
+        moved = compact and parts.get(collective) == side
         held.append({(r, buffer, c % pieces if moved else c): v for (r, _, c), v in part.items()})
         whole = shape.sizes[0]
         rows = whole.reshape(ranks, ranks, pieces)[0] if moved else whole
         sizes[buffer] = rows
     schedule = Schedule("apart", ranks, ("a", "b", "c"), tuple(sizes), np.zeros(0, TRANSFER), *held)
-    found = operation(schedule)
-    assert found.collective == collective
-    assert not found.in_place
-    assert (found.before, found.after) == (before, after)
+    result = operation(schedule)
+    assert result.collective == collective
+    assert not result.in_place
+    assert (result.before, result.after) == (before, after)
     assert whole_elements(schedule) == 7 * ranks * pieces
     plain = promised(shape)
     assert operation(plain).in_place

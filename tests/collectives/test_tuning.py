@@ -12,7 +12,7 @@ from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.tuning import (
     SMALL,
-    WAYS,
+    VARIANTS,
     Choice,
     TimedChoice,
     TunedCollective,
@@ -35,7 +35,7 @@ _CHOICES = {
         if collective in each.collectives
         for choice in (
             *(Choice(name), Choice(name, 4), Choice(name, 8, 3), Choice(name, None, 2)),
-            *(Choice(name, protocol=protocol) for protocol in WAYS[1:]),
+            *(Choice(name, protocol=protocol) for protocol in VARIANTS[1:]),
         )
         if refused(choice, collective, 8) is None
     ]
@@ -75,12 +75,12 @@ def test_round_trip(tuning):
 @given(tuning=tunings(), nbytes=st.integers(0, 1 << 41))
 def test_the_nearest_size_counts(tuning, nbytes):
     table = tuning.tables[0]
-    found = tuning.choose(table.collective, nbytes, table.transport)
+    result = tuning.choose(table.collective, nbytes, table.transport)
     far = [abs(log(max(nbytes, 1) / size.bytes)) for size in table.sizes]
     near = {
         s.best.choice for s, f in zip(table.sizes, far, strict=True) if f <= min(far) * (1 + 1e-9) + 1e-12
     }
-    assert found in near
+    assert result in near
 
 
 def test_ends_and_the_middle():
@@ -210,14 +210,14 @@ def _broken(path, value):
     content = json.loads(
         tuning_to_json(Tuning(8, (of("ring", "direct"), of("bruck", collective="all-gather"))))
     )
-    *way, last = path
-    place = content
-    for key in way:
-        place = place[key]
+    *variant, last = path
+    position = content
+    for key in variant:
+        position = position[key]
     if value is None:
-        del place[last]
+        del position[last]
     else:
-        place[last] = value
+        position[last] = value
     return json.dumps(content)
 
 

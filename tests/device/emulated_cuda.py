@@ -162,12 +162,12 @@ def _stacks(library: ctypes.CDLL) -> ctypes.c_void_p:
     return _STACKS[0]
 
 
-def _bytes_of(place: str, value, kind: str, size: int) -> np.ndarray:
+def _bytes_of(device: str, value, kind: str, size: int) -> np.ndarray:
     """A scalar or structure as a kernel reads it; CuPy would pass one of another type unchecked."""
     value = np.asarray(value)[()]
     allowed = {"p": "ui", "i": "uib", "f": "f", "s": "Vc"}[kind]
     if value.dtype.kind not in allowed or value.nbytes != size:
-        raise TypeError(f"{place}: {value.dtype} given for {kind}{size}")
+        raise TypeError(f"{device}: {value.dtype} given for {kind}{size}")
     raw, start = _between_guards(size)
     raw[start : start + size] = np.frombuffer(value.tobytes(), np.uint8)
     return raw[start:]

@@ -55,8 +55,8 @@ class EmulatedDevice(CpuDevice):
 
     @lru_cache(maxsize=64)  # noqa: B019 - a device lives as long as its modules
     def module(self, package: str, source: str, options=(), before=(), prelude: str = "") -> Module:
-        parts = [place.rsplit("/", 1) for place in (*before, f"{package}/{source}")]
-        text = [files(place).joinpath(name).read_text(encoding="utf-8") for place, name in parts]
+        parts = [folder.rsplit("/", 1) for folder in (*before, f"{package}/{source}")]
+        text = [files(folder).joinpath(name).read_text(encoding="utf-8") for folder, name in parts]
         return Module(prelude + "\n".join(text), options, self.seed)
 
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:

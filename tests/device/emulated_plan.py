@@ -36,7 +36,7 @@ class OnTheCpu:
         out[...] = values
         return out
 
-    given, fetch = staticmethod(np.asarray), staticmethod(np.array)
+    inputs, fetch = staticmethod(np.asarray), staticmethod(np.array)
 
     def launch(self, launches, seed, shared):
         self._kernel.together(launches, shared, seed)
@@ -60,7 +60,7 @@ class OnOneGpu:
 
         options = ("--std=c++17", f"-DELEMENT={element}")
         self._kernel = cupy.RawModule(code=source, options=options).get_function("run_plan")
-        self._cupy, self.array, self.given, self.fetch = cupy, cupy.array, cupy.asarray, cupy.asnumpy
+        self._cupy, self.array, self.inputs, self.fetch = cupy, cupy.array, cupy.asarray, cupy.asnumpy
 
     def launch(self, launches, seed, shared):
         streams = [_stream(rank) for rank in range(len(launches))]
@@ -76,7 +76,7 @@ class Ranks:
 
     ``shifts``: elements before the buffers of each rank. ``element``: type in C, if not that of ``dtype``.
     ``before``: calls that there have been. ``keep``: whether blocks keep the program in shared memory.
-    ``staging``: bytes of each rank, all rooms.
+    ``staging``: bytes of each rank, all slots.
     """
 
     def __init__(
@@ -89,21 +89,21 @@ class Ranks:
         timeout=PATIENT,
         element=None,
         before=0,
-        place=OnTheCpu,
+        backend=OnTheCpu,
         keep=True,
     ):
         schedule, self._sizes = plan.schedule, (blocks, threads)
         self._shifts = [shifts[rank % len(shifts)] for rank in range(schedule.ranks)]
         element = element or element_type(dtype, has_sums(plan))[0]
-        self._place = place(plan_source(), element)
+        self._backend = backend(plan_source(), element)
         self._whole = [
             [self._filled(int(sizes[rank].sum()) + shift, dtype) for sizes in schedule.sizes]
             for rank, shift in enumerate(self._shifts)
         ]
         ranks, itemsize = range(schedule.ranks), np.dtype(dtype).itemsize
-        rooms = [StagingLayout(plan, rank, itemsize).nbytes * plan.rooms for rank in ranks]
+        slots = [StagingLayout(plan, rank, itemsize).nbytes * plan.slots for rank in ranks]
         # Flags of calls long ago.
-        self.staging = [self._filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in rooms]
+        self.staging = [self._filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in slots]
         self._counters = [self._filled(schedule.ranks * MOST_BLOCKS, np.uint32) for _ in ranks]
         for (sender, receiver), each in plan.signals.items():
             here = self._counters[receiver][sender * MOST_BLOCKS : (sender + 1) * MOST_BLOCKS]
@@ -117,14 +117,14 @@ class Ranks:
         self._arguments, self._shared = [], 0
         for rank in ranks:
             code = encode(plan, rank, dtype, memory)
-            program = self._place.array(code.program())
+            program = self._backend.array(code.program())
             self._shared = max(self._shared, program.nbytes if keep else 0)
-            limits = np.uint32(plan.rooms), self.late[rank], np.uint64(timeout)
+            limits = np.uint32(plan.slots), self.late[rank], np.uint64(timeout)
             parts = code.arguments(program, program.nbytes if keep else 0)
             self._arguments.append((*parts, self.calls[rank], *limits))
 
     def _filled(self, size, dtype, value=0):
-        return self._place.array(np.full(size, value, dtype))
+        return self._backend.array(np.full(size, value, dtype))
 
     @property
     def buffers(self):
@@ -134,23 +134,23 @@ class Ranks:
             for arrays, shift in zip(self._whole, self._shifts, strict=True)
         ]
 
-    def run(self, given, seed=0, ranks=None):
+    def run(self, inputs, seed=0, ranks=None):
         """One call of some ranks (of all) on new data: copies of what is in all buffers then."""
-        for own, new in zip(self.buffers, given, strict=True):
+        for own, new in zip(self.buffers, inputs, strict=True):
             for array, values in zip(own, new, strict=True):
-                array[...] = self._place.given(np.asarray(values, array.dtype))
-        (blocks, threads), ranks = self._sizes, range(len(given)) if ranks is None else ranks
+                array[...] = self._backend.inputs(np.asarray(values, array.dtype))
+        (blocks, threads), ranks = self._sizes, range(len(inputs)) if ranks is None else ranks
         launches = [((blocks,), (threads,), self._arguments[rank]) for rank in ranks]
-        self._place.launch(launches, seed, self._shared)
+        self._backend.launch(launches, seed, self._shared)
         for arrays, shift in zip(self._whole, self._shifts, strict=True):
             assert not any(array[:shift].any() for array in arrays)
-        return [[self._place.fetch(array) for array in own] for own in self.buffers]
+        return [[self._backend.fetch(array) for array in own] for own in self.buffers]
 
-    def wrong_after(self, calls, wrong, given, seed=0):
+    def wrong_after(self, calls, wrong, inputs, seed=0):
         """What ``wrong(found, given)`` finds in each of several calls, on ``given(call)``."""
         out = []
         for call in range(calls):
-            data = given(call)
+            data = inputs(call)
             out += [(call, *each) for each in wrong(self.run(data, seed + call), data)]
         assert not any(late[0] for late in self.late)
         return out

@@ -69,8 +69,8 @@ class _Pool:
     def locate(self, address):
         return address
 
-    def open(self, peer, place):
-        return place
+    def open(self, peer, address):
+        return address
 
     def loan(self, address):
         starts = [(number, each.ctypes.data, each.nbytes) for number, each in enumerate(self._kept)]
@@ -105,9 +105,9 @@ class ThreadControl:
     def all_gather(self, obj):
         self._shared.slots[self.rank] = obj
         self._shared.barrier.wait()
-        found = list(self._shared.slots)
+        result = list(self._shared.slots)
         self._shared.barrier.wait()
-        return found
+        return result
 
     def bcast(self, obj, root=0):
         return self.all_gather(obj)[root]
@@ -170,9 +170,9 @@ class _NcclCommunicator:
         for me, address, count, dtype, peer in cls.group.sends:
             me._shared.mail[me._rank, peer].put(_at(address, count, dtype).copy())
         for me, address, count, dtype, peer in cls.group.receives:
-            found = me._shared.mail[peer, me._rank].get(timeout=_TIMEOUT)
-            assert found.size == count
-            _at(address, count, dtype)[...] = found
+            result = me._shared.mail[peer, me._rank].get(timeout=_TIMEOUT)
+            assert result.size == count
+            _at(address, count, dtype)[...] = result
 
     def _everybody(self, address, count, dtype):
         return self._control.all_gather(_at(address, count, dtype).copy())
@@ -185,9 +185,9 @@ class _NcclCommunicator:
         _at(recv, count, dtype)[...] = sum(self._everybody(send, count, dtype))
 
     def reduce(self, send, recv, count, dtype, op, root, stream):
-        found = self._everybody(send, count, dtype)
+        result = self._everybody(send, count, dtype)
         if self._rank == root:
-            _at(recv, count, dtype)[...] = sum(found)
+            _at(recv, count, dtype)[...] = sum(result)
 
     def broadcast(self, send, recv, count, dtype, root, stream):
         _at(recv, count, dtype)[...] = self._everybody(send, count, dtype)[root]
@@ -351,13 +351,13 @@ class EmulatedGpu(EmulatedDevice):
         self.loaded_late = []
 
     def module(self, package, source, options=(), before=(), prelude=""):
-        asked = (package, source, options, before, prelude)
-        if self._waits and asked not in self._modules:
+        request = (package, source, options, before, prelude)
+        if self._waits and request not in self._modules:
             self.loaded_late.append(source)
-        self._modules.add(asked)
+        self._modules.add(request)
         if source in ("p2p.cu", "plan.cu"):
-            found = self._transports.module(package, source, options, before)
-            return SimpleNamespace(get_function=lambda name: partial(self._call, found.get_function(name)))
+            result = self._transports.module(package, source, options, before)
+            return SimpleNamespace(get_function=lambda name: partial(self._call, result.get_function(name)))
         return super().module(package, source, options, before, prelude)
 
     def _call(self, function, *launch, **shared):

@@ -30,11 +30,11 @@ def find_library() -> Path | None:
     Path or None
         ``None`` if no such wheel is installed.
     """
-    found = []
+    result = []
     for folder in {Path(entry or ".") for entry in sys.path}:
         for pattern in ("nvidia/*/lib/libnvrtc.so.*", "nvidia/*/bin/**/nvrtc64_*.dll"):
-            found += [file for file in folder.glob(pattern) if ".alt." not in file.name]
-    return max(found, key=lambda file: [int(n) for n in re.findall(r"\d+", file.name)], default=None)
+            result += [file for file in folder.glob(pattern) if ".alt." not in file.name]
+    return max(result, key=lambda file: [int(n) for n in re.findall(r"\d+", file.name)], default=None)
 
 
 @lru_cache(maxsize=1)

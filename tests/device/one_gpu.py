@@ -84,13 +84,13 @@ def together_on_one_gpu(size, work):
             refused = (AssertionError, threading.BrokenBarrierError) if seconds == _LOADING else ()
             with streams[rank], suppress(*refused):
                 try:
-                    found = work(communicator)
+                    result = work(communicator)
                     device.synchronize()
-                    return found
+                    return result
                 except BaseException:
                     shared.barrier.abort()
                     raise
 
         with ThreadPoolExecutor(size) as pool:
-            found = list(pool.map(one, range(size)))
-    return found
+            result = list(pool.map(one, range(size)))
+    return result

@@ -29,12 +29,12 @@ def order(programs):
             while len(known[rank]) < len(programs[rank]):
                 event = programs[rank][len(known[rank])]
                 now = list(known[rank][-1]) if known[rank] else [-1] * len(programs)
-                places = [(key, taken.get((rank, *key), 0)) for key in event.waits]
-                if any(len(announced.get(key, ())) <= place for key, place in places):
+                positions = [(key, taken.get((rank, *key), 0)) for key in event.waits]
+                if any(len(announced.get(key, ())) <= position for key, position in positions):
                     break
-                for key, place in places:
-                    now = list(map(max, now, announced[key][place]))
-                    taken[rank, *key] = place + 1
+                for key, position in positions:
+                    now = list(map(max, now, announced[key][position]))
+                    taken[rank, *key] = position + 1
                 now[rank] = len(known[rank])
                 known[rank].append(now)
                 for key in event.announces:

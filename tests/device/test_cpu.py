@@ -94,7 +94,7 @@ def test_rows_are_independent_of_the_batch_and_of_threads():
         except InputError:
             pytest.skip("this machine has one core")
         rows, plan = put(device, host), device.row_fft(6, 1037, host.dtype)
-        device.map_rows(6, lambda share, rows=rows, plan=plan: plan.forward(rows[share]))
+        device.map_rows(6, lambda part, rows=rows, plan=plan: plan.forward(rows[part]))
         outs.append(rows)
     assert (outs[0] == outs[1]).all()
 
@@ -102,15 +102,15 @@ def test_rows_are_independent_of_the_batch_and_of_threads():
 @pytest.mark.parametrize("rows", [1, 2, 5, 8])
 def test_every_row_is_worked_on_once(device, rows):
     seen = []
-    device.map_rows(rows, lambda share: seen.extend(range(rows)[share]))
+    device.map_rows(rows, lambda part: seen.extend(range(rows)[part]))
     assert sorted(seen) == list(range(rows))
 
 
 def test_an_error_in_a_thread_comes_out():
     device = CpuDevice(min(2, os.cpu_count() or 1))
 
-    def work(share):
-        if share.start == 1:
+    def work(part):
+        if part.start == 1:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -123,7 +123,7 @@ def test_threads_are_used():
     except InputError:
         pytest.skip("this machine has one core")
     meet = threading.Barrier(2, timeout=10)
-    device.map_rows(2, lambda share: meet.wait() and None)
+    device.map_rows(2, lambda part: meet.wait() and None)
 
 
 def test_graph_repeats_work(device):
@@ -190,7 +190,7 @@ def test_a_gpu_that_is_not_there():
 
 
 def test_description():
-    found = describe()
-    assert found["cpu"]["threads"] >= 1
-    assert found["cpu"]["model"]
-    assert found["fft"]["library"]
+    result = describe()
+    assert result["cpu"]["threads"] >= 1
+    assert result["cpu"]["model"]
+    assert result["fft"]["library"]

@@ -55,12 +55,12 @@ def test_a_missing_barrier_shows(barrier):
 
 def test_shared_memory_is_new_to_every_block():
     source = """
-    template <class T> __device__ __forceinline__ T *room() { __shared__ T values[2]; return values; }
+    template <class T> __device__ __forceinline__ T *space() { __shared__ T values[2]; return values; }
     extern "C" __global__ void old(float *out) {
         __shared__ float before[1];
         out[3 * blockIdx.x] = before[0];
-        out[3 * blockIdx.x + 1] = room<float>()[1];
-        before[0] = room<float>()[1] = 1;
+        out[3 * blockIdx.x + 1] = space<float>()[1];
+        before[0] = space<float>()[1] = 1;
         out[3 * blockIdx.x + 2] = before[0];
     }"""
     out = np.zeros((4, 3), np.float32)

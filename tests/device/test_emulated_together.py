@@ -71,22 +71,22 @@ extern "C" __global__ void order(unsigned *next, unsigned *place, int own) {
 
 def order(seed):
     """Words of 3 blocks of 32 and 2 of 64 threads in the order in which threads came."""
-    upcoming, place = zeros(1, np.uint32), zeros(3 * 32 + 2 * 64, np.uint32)
+    upcoming, position = zeros(1, np.uint32), zeros(3 * 32 + 2 * 64, np.uint32)
     grids = [((3,), (32,), 1), ((2, 1), (8, 8), 2)]
-    launches = [(grid, block, (upcoming, place, np.int32(own))) for grid, block, own in grids]
+    launches = [(grid, block, (upcoming, position, np.int32(own))) for grid, block, own in grids]
     Module(ORDER).kernel("order").together(launches, seed=seed)
-    return place.tolist()
+    return position.tolist()
 
 
 def test_every_block_keeps_its_own_shared_memory_and_votes():
     """Each thread of each block once, in an order that follows from the seed alone and mixes the launches."""
     wanted = [1000 + 100 * b + t for b in range(3) for t in range(32)]
     wanted += [2000 + 100 * b + t for b in range(2) for t in range(64)]
-    found = {seed: order(seed) for seed in range(3)}
-    for words in found.values():
+    result = {seed: order(seed) for seed in range(3)}
+    for words in result.values():
         assert sorted(words) == wanted
-    assert found[0] == order(0) != found[1]
-    launches = [word // 1000 for word in found[0]]
+    assert result[0] == order(0) != result[1]
+    launches = [word // 1000 for word in result[0]]
     assert launches not in (sorted(launches), sorted(launches, reverse=True))
 
 

@@ -172,7 +172,7 @@ def test_scipy_serves_where_fftw_is_missing(monkeypatch):
             rng = np.random.default_rng(n)
             host[dtype, n] = (rng.standard_normal((2, n)) + 1j * rng.standard_normal((2, n))).astype(dtype)
 
-    def both_ways():
+    def both_directions():
         for (dtype, n), field in host.items():
             rows, plan = device.empty(field.shape, dtype), device.row_fft(2, n, dtype)
             rows[...] = field
@@ -181,10 +181,10 @@ def test_scipy_serves_where_fftw_is_missing(monkeypatch):
             plan.backward(rows)
             yield (dtype, n), there, rows
 
-    for key, there, back in both_ways():
+    for key, there, back in both_directions():
         outs[key] = there, back
     monkeypatch.setattr(fftw, "pyfftw", None)
-    for (dtype, n), there, back in both_ways():
+    for (dtype, n), there, back in both_directions():
         tolerance = 1e-14 if dtype == np.complex128 else 2e-6
         assert there.dtype == back.dtype == dtype
         for got, wanted in zip((there, back), outs[dtype, n], strict=True):
@@ -225,6 +225,6 @@ def test_processes_that_plan_at_once_take_the_same_plans(tmp_path):
         subprocess.Popen([sys.executable, "-c", TRANSFORMS], env=environment, stdout=subprocess.PIPE)
         for _ in range(3)
     ]
-    found = {process.communicate()[0] for process in running}
-    assert len(found) == 1
+    result = {process.communicate()[0] for process in running}
+    assert len(result) == 1
     assert [process.returncode for process in running] == [0, 0, 0]

@@ -40,7 +40,7 @@ def read(source: str) -> str:
 
 def behind(before: tuple[str, ...], source: str) -> str:
     """A source behind those that it needs, named as launchers name them."""
-    packages = (place.split("/") for place in before)
+    packages = (position.split("/") for position in before)
     first = (files(package).joinpath(file).read_text(encoding="utf-8") for package, file in packages)
     return "\n".join([*first, read(source)])
 
@@ -76,11 +76,11 @@ BEFORE = {
 BEHIND_OTHERS = {
     "acoustics/materials/medium.cu",
     "acoustics/parallel/scatter.cu",
-    "acoustics/fused/column_passes.cu",
-    "acoustics/fused/passes.cu",
-    "acoustics/fused/row_passes.cu",
+    "acoustics/fused/fused_columns.cu",
+    "acoustics/fused/fused.cu",
+    "acoustics/fused/fused_rows.cu",
     "acoustics/solver/split_density.cu",
-    "optics/propagation/kernels/linear_sweeps.cu",
+    "optics/propagation/kernels/fused_linear.cu",
     "spectral/axis_fft.cu",
     "spectral/inplace_fft.cu",
     "spectral/real_rows.cu",
@@ -114,11 +114,12 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:
-        return []  # needs definitions and sources before it: `test_passes_compile`, `test_sweeps_compile`
+        # Needs definitions and sources before it: `test_passes_compile`, `test_fused_kernels_compile`.
+        return []
     assert source == "optics/propagation/kernels/kerr.cu", f"{source}: say here how it is compiled"
     from wavefabric.optics.propagation.kernels.kerr_cuda import tile
 
-    found = []
+    result = []
     # A few rows, and the 240 of 120 modes: both tiles of both types, each architecture with each type.
     for arch, real, rows in [
         ("sm_90", "float", 240),
@@ -131,8 +132,8 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         assert lanes * warps <= 1024
         assert warps * per_thread >= rows
         sizes = (f"-DLANES={lanes}", f"-DWARPS={warps}", f"-DROWS={per_thread}")
-        found.append((arch, (f"-DREAL={real}", f"-DREAL2={real}2", *sizes)))
-    return found
+        result.append((arch, (f"-DREAL={real}", f"-DREAL2={real}2", *sizes)))
+    return result
 
 
 def on(arch: str, *case, quick: bool = True) -> object:
@@ -181,14 +182,14 @@ def test_every_source_compiles(source, arch, flags):
     ("arch", "n", "dtype"),
     [("sm_90", 2**14, np.complex128), ("sm_90", 2**14, np.complex64), on("sm_80", "sm_80", 30, np.complex64)],
 )
-def test_sweeps_compile(arch, n, dtype):
-    """linear_sweeps.cu with what the launcher puts before it."""
-    from wavefabric.optics.propagation.kernels.sweep_plan import sweep_plan
+def test_fused_kernels_compile(arch, n, dtype):
+    """fused_linear.cu with what the launcher puts before it."""
+    from wavefabric.optics.propagation.kernels.fused_plan import fused_plan
     from wavefabric.spectral.inplace_fft import SOURCES
 
-    plan = sweep_plan(n, dtype)
-    text = plan.prelude() + behind(SOURCES, "optics/propagation/kernels/linear_sweeps.cu")
-    cubin = nvrtc.compile_source(text, OPTIONS, arch, "linear_sweeps.cu")
+    plan = fused_plan(n, dtype)
+    text = plan.prelude() + behind(SOURCES, "optics/propagation/kernels/fused_linear.cu")
+    cubin = nvrtc.compile_source(text, OPTIONS, arch, "fused_linear.cu")
     names = (
         {"rows_transfer"} if plan.columns.points == 1 else {"columns_forth", "rows_transfer", "columns_back"}
     )
@@ -198,7 +199,7 @@ def test_sweeps_compile(arch, n, dtype):
 #: Architecture, grid (Nz, Ny, Nx), type, nonlinear, absorption, axes, largest x² of sin(x)/x, how the
 #: medium is held: both types, every kind of medium, odd and even Ny, Nz and Nx/2, one thread a transform and
 #: several, a series and none. Small grids: long unrolled loops would compile for seconds.
-PASSES = [
+KERNELS = [
     ("sm_90", (6, 4, 8), np.float32, False, "none", "XYZ", 2.0, "uniform"),
     ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0, "full"),
     ("sm_90", (3, 5, 18), np.float64, True, "power_law", "XYZ", 2.0, "index16"),
@@ -212,64 +213,64 @@ PASSES = [
 
 
 @pytest.mark.parametrize(
-    ("arch", "shape", "real", "nonlinear", "absorption", "passes", "largest", "form"), PASSES
+    ("arch", "shape", "real", "nonlinear", "absorption", "kernels", "largest", "form"), KERNELS
 )
-def test_passes_compile(arch, shape, real, nonlinear, absorption, passes, largest, form):
+def test_passes_compile(arch, shape, real, nonlinear, absorption, kernels, largest, form):
     """The passes with what the launcher puts before them: their kernels are those that it launches."""
-    from wavefabric.acoustics.fused import axis_passes_cuda as cuda
-    from wavefabric.acoustics.solver.split_density import places, runs_along
+    from wavefabric.acoustics.fused import axis_kernels_cuda as cuda
+    from wavefabric.acoustics.solver.split_density import positions, runs_along
 
-    assert cuda.usable(*shape[::-1], real) == (passes == "XYZ")
-    assert cuda.SOURCES[-1].endswith("/row_passes.cu")
+    assert cuda.usable(*shape[::-1], real) == (kernels == "XYZ")
+    assert cuda.SOURCES[-1].endswith("/fused_rows.cu")
     factor = np.ones(shape[2])
     factor[[0, -1]] = 0.9  # layers of one point
-    series, runs = cuda.sinc_series(largest, real), runs_along(places(factor))
+    series, runs = cuda.sinc_series(largest, real), runs_along(positions(factor))
     forms = dict.fromkeys(cuda.ALL_FULL, form)
     if form == "uniform":
         forms |= {"staggered": "full", "tau": "full"}
-    text = cuda.prelude(shape, real, cuda.MediumKind(nonlinear, absorption, forms), passes, series, runs)
-    text += behind(cuda.SOURCES[:-1], "acoustics/fused/row_passes.cu")
-    cubin = nvrtc.compile_source(text, OPTIONS, arch, "row_passes.cu")
+    text = cuda.prelude(shape, real, cuda.MediumKind(nonlinear, absorption, forms), kernels, series, runs)
+    text += behind(cuda.SOURCES[:-1], "acoustics/fused/fused_rows.cu")
+    cubin = nvrtc.compile_source(text, OPTIONS, arch, "fused_rows.cu")
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     launched = {name for names in cuda._KERNELS.values() for name in names}
     assert len(launched) > 8
     scattered = {name for names in cuda._SCATTER_KERNELS.values() for name in names}
-    assert exported == {name for name in launched if name[0].upper() in passes}
+    assert exported == {name for name in launched if name[0].upper() in kernels}
     # No kernel but these is named where they are launched.
-    named = re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/axis_passes_cuda.py"))
+    named = re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/axis_kernels_cuda.py"))
     named += re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/fused_cuda.py"))
     assert set(named) == launched | scattered
 
 
 @pytest.mark.parametrize(
-    ("shape", "real", "passes", "firsts"),
+    ("shape", "real", "kernels", "firsts"),
     [
         ((11, 8, 40), np.float32, "XY", (3, 6)),
         pytest.param((12, 13, 8), np.float64, "Z", (7,), marks=pytest.mark.slow),
         pytest.param((512, 4, 8), np.float32, "Z", (256,), marks=pytest.mark.slow),
     ],
 )
-def test_passes_that_transpose_compile(shape, real, passes, firsts):
-    from wavefabric.acoustics.fused import axis_passes_cuda as cuda
+def test_passes_that_transpose_compile(shape, real, kernels, firsts):
+    from wavefabric.acoustics.fused import axis_kernels_cuda as cuda
 
     before, last = cuda.sources(True)
-    text = cuda.prelude(shape, real, cuda.MediumKind(True, "power_law"), passes, firsts=firsts)
+    text = cuda.prelude(shape, real, cuda.MediumKind(True, "power_law"), kernels, firsts=firsts)
     cubin = nvrtc.compile_source(
-        text + behind(before, "acoustics/fused/row_passes.cu"), OPTIONS, "sm_90", last
+        text + behind(before, "acoustics/fused/fused_rows.cu"), OPTIONS, "sm_90", last
     )
     exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
     assert "await_ranks" in exported
-    assert ("y_scatter" in exported) == ("Y" in passes)
-    assert ("z_gradient" in exported) == ("Z" in passes)
+    assert ("y_scatter" in exported) == ("Y" in kernels)
+    assert ("z_gradient" in exported) == ("Z" in kernels)
 
 
 def public(module, *more) -> set[str]:
     """Names of the kernels that a module defines, or takes from other modules of kernels."""
-    places = {m.__name__ for m in (module, *more)}
-    found = {
+    positions = {m.__name__ for m in (module, *more)}
+    result = {
         name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")
     }
-    return {name for name, value in found.items() if getattr(value, "__module__", "") in places}
+    return {name for name, value in result.items() if getattr(value, "__module__", "") in positions}
 
 
 def test_kernels_have_their_launchers():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-#: Relative error of a sum of products of numbers with so many bits, with room for the sum itself.
+#: Relative error of a sum of products of numbers with so many bits, with space for the sum itself.
 TOLERANCE = {"fp32": 2e-6, "tf32": 2e-3, "bf16": 1e-2}
 
 

@@ -15,7 +15,7 @@ TOLERANCE = {np.float64: 1e-14, np.float32: 1e-6}
 
 
 @pytest.fixture(params=DEVICES)
-def place(request, monkeypatch):
+def device(request, monkeypatch):
     name, _, rest = request.param.partition(" ")
     if rest == "without FFTW":
         monkeypatch.setattr(fftw, "pyfftw", None)
@@ -27,39 +27,39 @@ def place(request, monkeypatch):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
-def test_there_and_back(place, shape, dtype):
+def test_there_and_back(device, shape, dtype):
     """NumPy's sign and no scale; back without 1/N. Axes of one point are left out."""
     host = np.random.default_rng(1).standard_normal(shape).astype(dtype)
-    real, plan = place.empty(shape, dtype), place.real_fft(shape, dtype)
-    spectrum = place.empty((*shape[:2], shape[2] // 2 + 1), np.result_type(dtype, np.complex64))
+    real, plan = device.empty(shape, dtype), device.real_fft(shape, dtype)
+    spectrum = device.empty((*shape[:2], shape[2] // 2 + 1), np.result_type(dtype, np.complex64))
     results = []
     for _ in range(2):
-        real[...] = place.asarray(host)
+        real[...] = device.asarray(host)
         plan.forward(real, spectrum)
         wanted = np.fft.rfftn(host.astype(float))
-        got = np.array(place.to_host(spectrum))
+        got = np.array(device.to_host(spectrum))
         assert got.dtype == spectrum.dtype
         assert abs(got - wanted).max() < TOLERANCE[dtype] * abs(wanted).max()
-        assert (place.to_host(real) == host).all()
+        assert (device.to_host(real) == host).all()
         real[...] = 0
         plan.backward(spectrum, real)
-        back = np.array(place.to_host(real))
+        back = np.array(device.to_host(real))
         assert abs(back - host.size * host).max() < TOLERANCE[dtype] * host.size * abs(host).max()
         results.append((got.tobytes(), back.tobytes()))
     assert results[0] == results[1]
 
 
-def test_other_arrays_than_those_planned_for(place):
+def test_other_arrays_than_those_planned_for(device):
     """One plan serves all fields of a shape."""
     shape, rng = (6, 5, 9), np.random.default_rng(2)
-    plan = place.real_fft(shape, np.float32)
+    plan = device.real_fft(shape, np.float32)
     for _ in range(3):
         host = rng.standard_normal(shape).astype(np.float32)
-        real, spectrum = place.empty(shape, np.float32), place.empty((6, 5, 5), np.complex64)
-        real[...] = place.asarray(host)
+        real, spectrum = device.empty(shape, np.float32), device.empty((6, 5, 5), np.complex64)
+        real[...] = device.asarray(host)
         plan.forward(real, spectrum)
         wanted = np.fft.rfftn(host.astype(float))
-        assert abs(place.to_host(spectrum) - wanted).max() < 1e-6 * abs(wanted).max()
+        assert abs(device.to_host(spectrum) - wanted).max() < 1e-6 * abs(wanted).max()
 
 
 IMPORT = """

@@ -23,8 +23,8 @@ both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def numbers(dtype, vectors, seed=0):
     """Random numbers, so many vectors of them, not aligned to vectors."""
     lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
-    room = np.random.default_rng(seed).standard_normal(vectors * lanes + 1).astype(dtype)
-    return room[1:].reshape(vectors, lanes)
+    space = np.random.default_rng(seed).standard_normal(vectors * lanes + 1).astype(dtype)
+    return space[1:].reshape(vectors, lanes)
 
 
 def computed(dtype, emit, source, shape, operator=None):
@@ -44,8 +44,8 @@ def test_a_vector_is_32_bytes(dtype):
 
 @both
 def test_arithmetic(dtype):
-    given = numbers(dtype, 3)
-    a, b, c = given
+    inputs = numbers(dtype, 3)
+    a, b, c = inputs
 
     def emit(code):
         x, y, z = (code.load(code.source, code.lanes * i) for i in range(3))
@@ -57,7 +57,7 @@ def test_arithmetic(dtype):
         yield code.constant(0.1)
         yield code.constant(1.5, -0.1)
 
-    got = computed(dtype, emit, given, (7, a.size))
+    got = computed(dtype, emit, inputs, (7, a.size))
     assert np.array_equal(got[0], a + b)
     assert np.array_equal(got[1], a - b)
     assert np.array_equal(got[2], a * b)
@@ -70,7 +70,7 @@ def test_arithmetic(dtype):
 @both
 def test_constants_are_better_than_their_roundings(dtype):
     """In single precision, errors of products with 0.1 and 0.7 have no mean."""
-    given = abs(numbers(dtype, 100)) + 1
+    inputs = abs(numbers(dtype, 100)) + 1
 
     def emit(code):
         for i in range(100):
@@ -78,35 +78,35 @@ def test_constants_are_better_than_their_roundings(dtype):
             yield code.multiply_constant(x, 0.1)
             yield code.sum_of_products((x, (0.7,)), (x, (0.1, -0.1)))
 
-    got = computed(dtype, emit, given, (200, given.shape[1])).astype(np.longdouble)
-    wanted = given * np.longdouble(0.1), given * (np.longdouble(0.7) + np.resize([0.1, -0.1], given.shape))
-    for found, exact in zip((got[::2], got[1::2]), wanted, strict=True):
-        errors = np.array(found / exact - 1, float)
+    got = computed(dtype, emit, inputs, (200, inputs.shape[1])).astype(np.longdouble)
+    wanted = inputs * np.longdouble(0.1), inputs * (np.longdouble(0.7) + np.resize([0.1, -0.1], inputs.shape))
+    for result, exact in zip((got[::2], got[1::2]), wanted, strict=True):
+        errors = np.array(result / exact - 1, float)
         assert abs(errors).max() < np.finfo(dtype).eps
         assert abs(errors.mean()) < 5 * errors.std() / math.sqrt(errors.size)
 
 
 @both
 def test_negate_changes_signs_and_nothing_else(dtype):
-    given = numbers(dtype, 1)
-    given[0, :4] = [0.0, -0.0, np.inf, np.nan]
+    inputs = numbers(dtype, 1)
+    inputs[0, :4] = [0.0, -0.0, np.inf, np.nan]
     which = ((), (True,), (True, False), (False, True), (True, False, False, True))
 
     def emit(code):
         value = code.load(code.source, 0)
         yield from (code.negate(value, *lanes) for lanes in which)
 
-    got = computed(dtype, emit, given, (len(which), given.size))
+    got = computed(dtype, emit, inputs, (len(which), inputs.size))
     for row, lanes in zip(got, which, strict=True):
-        signs = np.tile(np.array(lanes or (True,)), given.size // len(lanes or (True,)))
-        assert np.array_equal(np.signbit(row), np.signbit(given[0]) ^ signs)
-        assert bits(np.abs(row)) == bits(np.abs(given[0]))
+        signs = np.tile(np.array(lanes or (True,)), inputs.size // len(lanes or (True,)))
+        assert np.array_equal(np.signbit(row), np.signbit(inputs[0]) ^ signs)
+        assert bits(np.abs(row)) == bits(np.abs(inputs[0]))
 
 
 @both
 def test_lanes_picked_repeated_joined(dtype):
-    given = numbers(dtype, 2)
-    lanes = given.shape[1]
+    inputs = numbers(dtype, 2)
+    lanes = inputs.shape[1]
     order = [lane * 3 % (2 * lanes) for lane in range(lanes)]
 
     def emit(code):
@@ -118,25 +118,25 @@ def test_lanes_picked_repeated_joined(dtype):
         yield code.joined([code.lane(b, lane) for lane in reversed(range(lanes))])
         yield code.joined([code.load_one(code.source, 2 * lane) for lane in range(lanes)])
 
-    got = computed(dtype, emit, given, (6, lanes))
-    flat = given.ravel()
+    got = computed(dtype, emit, inputs, (6, lanes))
+    flat = inputs.ravel()
     assert np.array_equal(got[0], flat[order])
     assert np.array_equal(got[1], np.full(lanes, flat[3]))
     assert np.array_equal(got[2], np.tile(flat[1:3], lanes // 2))
     assert np.array_equal(got[3], np.tile(flat[2:6], lanes // 4))
-    assert np.array_equal(got[4], given[1][::-1])
+    assert np.array_equal(got[4], inputs[1][::-1])
     assert np.array_equal(got[5], flat[::2])
 
 
 @both
 def test_transposed(dtype):
     lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
-    given = numbers(dtype, lanes)
+    inputs = numbers(dtype, lanes)
 
     def emit(code):
         return code.transposed([code.load(code.source, row * lanes) for row in range(lanes)])
 
-    assert np.array_equal(computed(dtype, emit, given, given.shape), given.T)
+    assert np.array_equal(computed(dtype, emit, inputs, inputs.shape), inputs.T)
 
 
 @both
@@ -191,11 +191,11 @@ def test_an_index_is_a_sum_of_products():
 
 @both
 def test_parameters_in_their_order(dtype):
-    given = [np.full(1, 10.0**i, dtype) for i in range(3)]
+    inputs = [np.full(1, 10.0**i, dtype) for i in range(3)]
     code, target = VectorCode(dtype), np.zeros(3, dtype)
     for i, array in enumerate((code.table, code.source, code.operator)):
         code.store(code.load_one(array, 0), code.target, i)
-    table, source, operator = given
+    table, source, operator = inputs
     function = code.compiled()
     call(function, table, source, target, operator)
     assert target.tolist() == [1, 10, 100]
@@ -239,16 +239,16 @@ def test_fetch_changes_nothing(dtype):
 
 @both
 def test_scratch_lies_on_the_stack_aligned_to_cache_lines(dtype):
-    """Each call has its own; two rooms share nothing."""
+    """Each call has its own; two slots share nothing."""
     code = VectorCode(dtype)
-    rooms = [code.scratch(5), code.scratch(3)]
-    for sign, (room, vectors) in zip((1.0, -1.0), zip(rooms, (5, 3), strict=True), strict=True):
+    buffers = [code.scratch(5), code.scratch(3)]
+    for sign, (space, vectors) in zip((1.0, -1.0), zip(buffers, (5, 3), strict=True), strict=True):
         for i in range(vectors):
-            code.store(code.constant(sign * (i + 1)), room, i * code.lanes)
+            code.store(code.constant(sign * (i + 1)), space, i * code.lanes)
     written = 0
-    for room, vectors in zip(rooms, (5, 3), strict=True):
+    for space, vectors in zip(buffers, (5, 3), strict=True):
         for i in range(vectors):
-            code.store(code.load(room, i * code.lanes), code.target, written * code.lanes)
+            code.store(code.load(space, i * code.lanes), code.target, written * code.lanes)
             written += 1
     assert str(code._module).count("align 64") == 2
     target = np.zeros((8, code.lanes), dtype)
@@ -306,17 +306,17 @@ def test_the_first_functions_may_be_compiled_in_threads_at_once(monkeypatch):
 def test_a_processor_with_short_vectors_and_no_fma(dtype, monkeypatch):
     """The same code, compiled for the oldest processor of this kind: products and sums are rounded each."""
     oldest_processor(monkeypatch)
-    given = numbers(dtype, 8)
-    lanes = given.shape[1]
+    inputs = numbers(dtype, 8)
+    lanes = inputs.shape[1]
 
     def emit(code):
         x, y, z = (code.load(code.source, code.lanes * i) for i in range(3))
         yield code.multiply_add(x, y, z)
         yield from code.transposed([code.load(code.source, row * lanes) for row in range(lanes)])
 
-    got = computed(dtype, emit, given, (1 + lanes, lanes))
-    assert np.array_equal(got[0], given[0] * given[1] + given[2])
-    assert np.array_equal(got[1:], given[:lanes].T)
+    got = computed(dtype, emit, inputs, (1 + lanes, lanes))
+    assert np.array_equal(got[0], inputs[0] * inputs[1] + inputs[2])
+    assert np.array_equal(got[1:], inputs[:lanes].T)
 
 
 @pytest.fixture

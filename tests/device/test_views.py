@@ -28,25 +28,25 @@ class OldDLPack(DLPack):
         return self.array.__dlpack__()
 
 
-@pytest.mark.parametrize("offer", [lambda array: array, Interface, DLPack, OldDLPack])
+@pytest.mark.parametrize("exporter", [lambda array: array, Interface, DLPack, OldDLPack])
 @pytest.mark.parametrize("part", [np.s_[...], np.s_[::2, 1:], np.s_[1, 1]])
-def test_a_view_is_the_same_memory(cpu, offer, part):
+def test_a_view_is_the_same_memory(cpu, exporter, part):
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     shown = array[part] if not isinstance(array[part], np.float32) else array[1:2, 1].reshape(())
-    view = cpu.view(offer(shown), write=True)
+    view = cpu.view(exporter(shown), write=True)
     assert (view.shape, view.dtype, view.tolist()) == (shown.shape, shown.dtype, shown.tolist())
     view[...] = -1
     assert (shown == -1).all()
     assert (array == -1).sum() == shown.size
 
 
-@pytest.mark.parametrize("offer", [lambda array: array, Interface, DLPack])
-def test_read_only_memory_is_read_alone(cpu, offer):
+@pytest.mark.parametrize("exporter", [lambda array: array, Interface, DLPack])
+def test_read_only_memory_is_read_alone(cpu, exporter):
     array = np.arange(3.0)
     array.flags.writeable = False
-    assert cpu.view(offer(array)).tolist() == [0, 1, 2]
+    assert cpu.view(exporter(array)).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="read-only"):
-        cpu.view(offer(array), write=True)
+        cpu.view(exporter(array), write=True)
 
 
 def test_numbers_and_lists_are_no_memory(cpu):
@@ -57,11 +57,11 @@ def test_numbers_and_lists_are_no_memory(cpu):
     assert cpu.view([1, 2]) is None
 
 
-@pytest.mark.parametrize("offer", [DLPack, OldDLPack])
-def test_a_view_keeps_what_it_shows(cpu, offer):
+@pytest.mark.parametrize("exporter", [DLPack, OldDLPack])
+def test_a_view_keeps_what_it_shows(cpu, exporter):
     array = np.arange(1000.0)
     watched = weakref.ref(array)
-    view = cpu.view(offer(array), write=True)
+    view = cpu.view(exporter(array), write=True)
     del array
     assert watched() is not None
     assert view.sum() == 499500

@@ -65,15 +65,15 @@ class Guarded:
 
     def __init__(self, values, at_end: bool):
         values = np.ascontiguousarray(values)
-        room = -(-max(values.nbytes, 1) // _PAGE) * _PAGE
-        self._memory = mmap.mmap(-1, room + 2 * _PAGE)
+        space = -(-max(values.nbytes, 1) // _PAGE) * _PAGE
+        self._memory = mmap.mmap(-1, space + 2 * _PAGE)
         whole = np.frombuffer(self._memory, np.uint8)
-        first = _PAGE + (room - values.nbytes if at_end else 0)
+        first = _PAGE + (space - values.nbytes if at_end else 0)
         self.array = whole[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
         self.array[...] = values
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        for offset in (0, _PAGE + room):
+        for offset in (0, _PAGE + space):
             assert protect(whole.ctypes.data + offset, _PAGE, 0) == 0
 
 

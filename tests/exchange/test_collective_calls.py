@@ -32,15 +32,15 @@ def call(comm, collective, array, out=None, root=0, **options):
     return getattr(comm, collective.replace("-", "_"))(array, out, **options)
 
 
-def expected(collective, given, rank, root=0):
+def expected(collective, inputs, rank, root=0):
     """The result on a rank, of what all ranks gave."""
     if collective == "broadcast":
-        return given[root]
+        return inputs[root]
     if collective == "all-gather":
-        return np.stack(given)
+        return np.stack(inputs)
     if collective == "all-to-all":
-        return np.stack([each[rank] for each in given])
-    total = reduce(np.add, given)
+        return np.stack([each[rank] for each in inputs])
+    total = reduce(np.add, inputs)
     return total if collective == "all-reduce" else total[rank]
 
 
@@ -112,11 +112,11 @@ def test_every_operation_shape_dtype_and_algorithm(comm):
         wanted = expected(collective, values, comm.rank, root if collective == "broadcast" else 0)
         in_place = collective in ("all-reduce", "broadcast")
         out, beside_out = laid_out(wanted) if with_out and not in_place else (None, xp.zeros(0))
-        found = call(comm, collective, mine, out, root, **options)
+        result = call(comm, collective, mine, out, root, **options)
         right = (
-            found is (mine if in_place else out if out is not None else found)
-            and (found.shape, found.dtype) == (wanted.shape, dtype)
-            and same(comm, found, wanted)
+            result is (mine if in_place else out if out is not None else result)
+            and (result.shape, result.dtype) == (wanted.shape, dtype)
+            and same(comm, result, wanted)
             and bool((beside == -99).all() and (beside_out == -99).all())
             and (in_place or same(comm, mine, values[comm.rank]))
         )
@@ -151,8 +151,8 @@ def test_arrays_of_other_libraries_are_changed_where_they_are(comm):
     assert comm.all_reduce(mine) is mine
     ranks = range(comm.size)
     assert mine.array.tolist() == [sum(i + rank for rank in ranks) for i in range(5)]
-    share, out = DLPack(np.full(2, comm.rank, np.int32)), DLPack(np.zeros((comm.size, 2), np.int32))
-    assert comm.all_gather(share, out) is out
+    part, out = DLPack(np.full(2, comm.rank, np.int32)), DLPack(np.zeros((comm.size, 2), np.int32))
+    assert comm.all_gather(part, out) is out
     assert out.array.tolist() == [[rank, rank] for rank in ranks]
     # A number of NumPy's is a share of shape ().
     assert comm.all_gather(np.float32(comm.rank)).tolist() == list(ranks)
@@ -247,11 +247,11 @@ def test_one_rank(cpu):
     for collective in OPERATIONS:
         for shape in ((), (3,), (2, 0)):
             for options in ({}, *_algorithms(collective, 1)):
-                given = whole_numbers(shape_for(comm, collective, shape), np.float32, 1)
-                mine = given[0].copy()
-                found = call(comm, collective, mine, **options)
-                wanted = expected(collective, given, 0)
-                assert (found.shape, found.tolist()) == (wanted.shape, wanted.tolist())
+                inputs = whole_numbers(shape_for(comm, collective, shape), np.float32, 1)
+                mine = inputs[0].copy()
+                result = call(comm, collective, mine, **options)
+                wanted = expected(collective, inputs, 0)
+                assert (result.shape, result.tolist()) == (wanted.shape, wanted.tolist())
 
 
 # --- algorithms -----------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def _out_of_place(collective, ranks, spoils=False):
     else:
         post = {(r, 1, 0): (0, everybody) for r in cells}
     ordered = np.array(sorted(rows, key=lambda row: row[0]), TRANSFER)
-    return Schedule("mine", ranks, ("input", "output", "room"), tuple(sizes), ordered, pre, post)
+    return Schedule("mine", ranks, ("input", "output", "spare"), tuple(sizes), ordered, pre, post)
 
 
 @pytest.mark.parallel([2, 3])
@@ -293,8 +293,8 @@ def test_a_schedule_of_ones_own(comm, collective, spoils):
         values = whole_numbers((elements,), np.float64, comm.size)
         for step in (1, 2):
             mine = array_of(comm, np.repeat(values[comm.rank], step))[::step]
-            found = call(comm, collective, mine, algorithm=schedule)
-            assert same(comm, found, expected(collective, values, comm.rank))
+            result = call(comm, collective, mine, algorithm=schedule)
+            assert same(comm, result, expected(collective, values, comm.rank))
             if collective == "all-gather":
                 assert same(comm, mine, values[comm.rank])
 
@@ -392,8 +392,8 @@ def test_later_calls_send_nothing_but_data(fresh, monkeypatch):
             # Other memory, on one rank alone.
             array = arrays[fresh.rank if fresh.rank < 3 else 0].copy("CF"[fresh.rank % 2])
             call(fresh, collective, array)
-            found = call(fresh, collective, xp.ones((fresh.size, 2)))
-            assert set(found.ravel().tolist()) <= {1.0, float(fresh.size)}
+            result = call(fresh, collective, xp.ones((fresh.size, 2)))
+            assert set(result.ravel().tolist()) <= {1.0, float(fresh.size)}
 
 
 def test_schedules_that_are_the_same_are_one(cpu):

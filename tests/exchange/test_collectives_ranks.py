@@ -44,25 +44,25 @@ def _wrong(comm, schedule, dtype="float64", protocol="auto"):
 
 def _serving(comm):
     """Protocols of a transport that run here: kernels do not where ranks share a GPU."""
-    schedule, found = build("direct", "all-gather", comm.size, comm.size), []
+    schedule, result = build("direct", "all-gather", comm.size, comm.size), []
     for protocol in comm.protocols:
         try:
             comm.bind(schedule, {"data": comm.allocate((comm.size,), "float32")}, protocol)
-            found.append(protocol)
+            result.append(protocol)
         except InputError as error:
             if "share a GPU" not in str(error):
                 raise
-    return found
+    return result
 
 
 @pytest.mark.parallel([2, 3, 4, 8])
 def test_every_algorithm_moves_and_adds_the_right_data(comm):
-    found, done = [], set()
+    result, done = [], set()
     for schedule in _everything(comm.size):
         done.add(schedule.name.split(",")[0])
         for protocol in _serving(comm):
-            found.append((schedule.name, protocol, _wrong(comm, schedule, protocol=protocol)))
-    assert [each for each in found if each[2]] == []
+            result.append((schedule.name, protocol, _wrong(comm, schedule, protocol=protocol)))
+    assert [each for each in result if each[2]] == []
     for collective in COLLECTIVES:
         assert f"direct {collective}" in done
     if comm.size == 8:
@@ -89,27 +89,27 @@ def _own(ranks):
     Items are wider on even ranks; two messages of a pair share a round; one of two chunks; two hops.
     """
     sizes = np.tile([2, 3, 2, 3, 2, 3], (ranks, 1))
-    data, room = 0, 1
+    data, space = 0, 1
     rows = []
     for r in range(ranks):
         to = (r + 1) % ranks
-        # Chunks 0 and 1 into room for what comes, in one transfer and again in two.
-        rows.append((0, r, to, data, 0, room, 0, 2, False))
-        rows += [(0, r, to, data, c, room, 2 + c, 1, False) for c in (0, 1)]
+        # Chunks 0 and 1 into space for what comes, in one transfer and again in two.
+        rows.append((0, r, to, data, 0, space, 0, 2, False))
+        rows += [(0, r, to, data, c, space, 2 + c, 1, False) for c in (0, 1)]
         # Added where chunks 2 and 3 hold a copy of one's own, made in the same round.
         rows.append((0, r, r, data, 0, data, 2, 2, False))
-        rows.append((1, r, r, room, 0, data, 2, 2, True))
+        rows.append((1, r, r, space, 0, data, 2, 2, True))
         # What came goes one rank further, on top of what that rank has of the same item.
-        rows.append((1, r, to, room, 2, room, 4, 2, False))
+        rows.append((1, r, to, space, 2, space, 4, 2, False))
     sums = {}
     held = {}
     for r in range(ranks):
         for c in (0, 1):
             held[r, data, c] = c, 1 << r
             sums[r, data, 2 + c] = c, 1 << r | 1 << (r - 1) % ranks
-            sums[r, room, 4 + c] = c, 1 << (r - 2) % ranks
+            sums[r, space, 4 + c] = c, 1 << (r - 2) % ranks
     ordered = np.array(sorted(rows, key=lambda row: row[0]), TRANSFER)
-    return Schedule("neighbours", ranks, ("data", "room"), (sizes, sizes.copy()), ordered, held, sums)
+    return Schedule("neighbours", ranks, ("data", "spare"), (sizes, sizes.copy()), ordered, held, sums)
 
 
 @pytest.mark.parallel([2, 3, 8])

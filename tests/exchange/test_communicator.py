@@ -30,8 +30,8 @@ def test_all_gather_of_uneven_parts(comm, build, dtype):
         exchange.start()
         for peer in range(comm.size):
             exchange.arrived(peer)
-            found = comm.device.to_host(data[first[peer] : first[peer + 1]])
-            assert (found == 100 * peer + turn).all()
+            result = comm.device.to_host(data[first[peer] : first[peer + 1]])
+            assert (result == 100 * peer + turn).all()
         exchange.finish()
 
 
@@ -49,9 +49,9 @@ def test_all_reduce(comm, build, elements):
     for _ in range(2):
         data[...] = comm.device.asarray(parts[comm.rank])
         comm.run(schedule, buffers)
-    found = comm.device.to_host(data)
-    np.testing.assert_allclose(found, np.sum(parts, axis=0), rtol=1e-13, atol=1e-13)
-    everywhere = comm.control.all_gather(found.tobytes())
+    result = comm.device.to_host(data)
+    np.testing.assert_allclose(result, np.sum(parts, axis=0), rtol=1e-13, atol=1e-13)
+    everywhere = comm.control.all_gather(result.tobytes())
     assert len(set(everywhere)) == 1
 
 
@@ -74,8 +74,8 @@ def test_messages_larger_than_a_piece_and_several_exchanges_at_once(comm, monkey
     for number, (exchange, recv) in enumerate(exchanges):
         exchange.finish()
         others = [rank for rank in range(comm.size) if rank != comm.rank]
-        for place, peer in enumerate(others):
-            part = recv[place * size : (place + 1) * size]
+        for address, peer in enumerate(others):
+            part = recv[address * size : (address + 1) * size]
             slot = [rank for rank in range(comm.size) if rank != peer].index(comm.rank)
             expected = (
                 peer + 10 * number + np.arange(slot * size, (slot + 1) * size) / (size * len(others)) / 2
@@ -113,12 +113,12 @@ def test_bad_requests_are_refused(comm):
     exchange.finish()
     swap = point_to_point("swap", 2, [(0, 1, 4), (1, 0, 4)])
     whole = {name: comm.allocate((8,), "float32") for name in swap.buffers}
-    for given, words in (
+    for inputs, words in (
         ({"recv": whole["recv"][::2]}, "buffers: 'recv' has gaps; allowed: contiguous arrays"),
         ({"recv": whole["recv"].astype("float64")}, "buffers: float32, float64 given; allowed: one dtype"),
     ):
         with pytest.raises(InputError, match=words):
-            comm.bind(swap, whole | given)
+            comm.bind(swap, whole | inputs)
     with pytest.raises(InputError, match="needs GPUs"):
         world("nccl", device=get_device("cpu", 1))
 

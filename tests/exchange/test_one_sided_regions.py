@@ -53,21 +53,21 @@ DRAWN = given(
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 @some_examples(40)
 @DRAWN
-def test_boxes_arrive_call_after_call(one_sided_ranks, given_, fields, kind):
-    check_boxes(one_sided_ranks, given_, fields, kind)
+def test_boxes_arrive_call_after_call(one_sided_ranks, inputs, fields, kind):
+    check_boxes(one_sided_ranks, inputs, fields, kind)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("one_sided_ranks", ["cuda"], indirect=True)
 @some_examples(6)
 @DRAWN
-def test_boxes_arrive_on_one_gpu(one_sided_ranks, given_, fields, kind):
+def test_boxes_arrive_on_one_gpu(one_sided_ranks, inputs, fields, kind):
     """Few examples: each compiles kernels of its own."""
-    check_boxes(one_sided_ranks, given_, fields, kind)
+    check_boxes(one_sided_ranks, inputs, fields, kind)
 
 
-def check_boxes(one_sided_ranks, given_, fields, kind):
-    (size, messages), (dtype, weighted) = given_, kind
+def check_boxes(one_sided_ranks, inputs, fields, kind):
+    (size, messages), (dtype, weighted) = inputs, kind
     real = np.finfo(dtype).dtype
     weights = [np.linspace(0.5, 1.5, n).astype(real) for n in RECEIVE] if weighted else None
 
@@ -77,7 +77,7 @@ def check_boxes(one_sided_ranks, given_, fields, kind):
         assert isinstance(exchange, OneSidedRegionExchange)
         on_device = weights and [device.asarray(each) for each in weights]
         data = [[device.asarray(field(comm.rank, n, call, dtype)) for n in range(fields)] for call in calls]
-        found = [[device.zeros(RECEIVE, dtype) for _ in range(fields)] for _ in calls]
+        result = [[device.zeros(RECEIVE, dtype) for _ in range(fields)] for _ in calls]
         sources, targets = ([device.zeros(shape, dtype) for _ in range(fields)] for shape in (SEND, RECEIVE))
         # On one GPU taking memory waits for all kernels that run: for those, too, that wait for this rank.
         comm.control.barrier()
@@ -88,13 +88,13 @@ def check_boxes(one_sided_ranks, given_, fields, kind):
                 target[...] = 0
             exchange.start(sources)
             exchange.finish(targets, on_device)
-            for kept, target in zip(found[call], targets, strict=True):
+            for kept, target in zip(result[call], targets, strict=True):
                 kept[...] = target
         comm.check()
-        return [[device.to_host(each).copy() for each in kept] for kept in found]
+        return [[device.to_host(each).copy() for each in kept] for kept in result]
 
-    for rank, found in enumerate(one_sided_ranks(size, work)):
-        for call, targets in enumerate(found):
+    for rank, result in enumerate(one_sided_ranks(size, work)):
+        for call, targets in enumerate(result):
             for number, target in enumerate(targets):
                 wanted = np.zeros(RECEIVE, dtype)
                 for message in messages:
@@ -105,7 +105,7 @@ def check_boxes(one_sided_ranks, given_, fields, kind):
                 np.testing.assert_array_equal(target, wanted)
 
 
-def one_each_way(size):
+def one_each_direction(size):
     return [
         Message(a, b, box((0, 0, 0), (1, 2, 3)), box((a, 0, 0), (1, 2, 3)))
         for a in range(size)
@@ -120,7 +120,7 @@ def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
     monkeypatch.setattr(waiting, "TIMEOUT", 1e-6)
 
     def work(comm):
-        exchange = region_exchange(comm, one_each_way(2), SEND, RECEIVE, np.float64)
+        exchange = region_exchange(comm, one_each_direction(2), SEND, RECEIVE, np.float64)
         if comm.rank == 1:
             return None
         target = comm.device.zeros(RECEIVE, np.float64)
@@ -139,9 +139,9 @@ def test_a_rank_that_does_not_send_is_named(transports, monkeypatch):
 
 
 def test_what_goes_one_way_alone_is_copied(transports, monkeypatch):
-    """Nothing would say that there is room again."""
+    """Nothing would say that there is space again."""
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    messages = [m for m in one_each_way(3) if (m.src, m.dst) != (2, 0)]
+    messages = [m for m in one_each_direction(3) if (m.src, m.dst) != (2, 0)]
 
     def work(comm):
         exchange = region_exchange(comm, messages, SEND, RECEIVE, np.float64)
@@ -162,7 +162,7 @@ def test_ranks_that_share_a_gpu_are_refused(transports, monkeypatch):
 
     def work(comm):
         with pytest.raises(InputError, match="ranks 0, 1 share a GPU; allowed: copies"):
-            region_exchange(comm, one_each_way(2), SEND, RECEIVE, np.float64)
+            region_exchange(comm, one_each_direction(2), SEND, RECEIVE, np.float64)
         return True
 
     assert all(together(transports, "p2p", 2, work, gpus=[0, 0], make=EmulatedGpu))

@@ -58,12 +58,12 @@ def ring_of_halos(ranks, size=100):
 @pytest.mark.parametrize("adapters", [0, 3])
 @pytest.mark.parametrize("underline", [False, True])
 def test_parse_two_sockets(adapters, underline):
-    found = parse(smi_table(two_sockets, 8, adapters, underline))
-    assert found.gpus == 8
+    result = parse(smi_table(two_sockets, 8, adapters, underline))
+    assert result.gpus == 8
     for i, j in itertools.product(range(8), repeat=2):
-        assert found.links[i][j] == ("X" if i == j else two_sockets(i, j))
-    assert found.numa == (0, 0, 0, 0, 1, 1, 1, 1)
-    assert found.classes == ("SYS", "NODE", "PIX")
+        assert result.links[i][j] == ("X" if i == j else two_sockets(i, j))
+    assert result.numa == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert result.classes == ("SYS", "NODE", "PIX")
 
 
 def test_parse_nvlink_and_one_gpu():
@@ -100,10 +100,10 @@ def test_traffic_counts_what_moves():
 
 def test_ring_over_two_sockets():
     """Of the 16 overlaps that 8 ranks send, 4 cross at best (two cuts, both ways), and all at worst."""
-    found = best_placement(ring_of_halos(8), parse(smi_table(two_sockets, 8)))
-    assert (found.slowest, found.crossing, found.worst) == ("SYS", 4, 16)
-    assert found.gpus == list(range(8))
-    assert str(found) == (
+    result = best_placement(ring_of_halos(8), parse(smi_table(two_sockets, 8)))
+    assert (result.slowest, result.crossing, result.worst) == ("SYS", 4, 16)
+    assert result.gpus == list(range(8))
+    assert str(result) == (
         "placement: 0 1 2 3 4 5 6 7; messages over the slowest links (SYS): 4 (worst case 16)"
     )
 
@@ -113,9 +113,9 @@ def test_ring_where_sockets_alternate():
     schedule = ring_of_halos(8)
     counts = message_counts(schedule)
     assert crossings(counts, topology, list(range(8)))["SYS"] == 16
-    found = best_placement(schedule, topology)
-    assert (found.crossing, found.worst) == (4, 16)
-    over = crossings(counts, topology, found.gpus)
+    result = best_placement(schedule, topology)
+    assert (result.crossing, result.worst) == (4, 16)
+    over = crossings(counts, topology, result.gpus)
     # Eight pairs of neighbours: four behind a switch, two across bridges, two across sockets.
     assert over == {"SYS": 4, "NODE": 4, "PIX": 8}
 
@@ -131,29 +131,29 @@ def test_exact_search_against_all_permutations():
         return tuple(crossings(moved, topology, list(gpus)).values())
 
     best = min(itertools.permutations(range(6), 5), key=cost)
-    found = best_placement(schedule, topology)
-    assert cost(found.gpus) == cost(best)
-    assert found.gpus == list(best)
+    result = best_placement(schedule, topology)
+    assert cost(result.gpus) == cost(best)
+    assert result.gpus == list(best)
 
 
 def test_few_ranks_stay_together():
-    found = best_placement(ring_all_gather([10] * 2), parse(smi_table(two_sockets, 8)))
-    assert found.gpus == [0, 1]
-    assert found.crossing == 0
+    result = best_placement(ring_all_gather([10] * 2), parse(smi_table(two_sockets, 8)))
+    assert result.gpus == [0, 1]
+    assert result.crossing == 0
 
 
 def test_search_beyond_eight_finds_the_known_best():
     """A ring of 16 over two sockets of 8 that alternate: two cuts, both ways."""
     topology = parse(smi_table(lambda i, j: "PIX" if i % 2 == j % 2 else "SYS", 16))
-    found = best_placement(ring_of_halos(16), topology)
-    assert sorted(found.gpus) == list(range(16))
-    assert (found.crossing, found.worst) == (4, 32)
+    result = best_placement(ring_of_halos(16), topology)
+    assert sorted(result.gpus) == list(range(16))
+    assert (result.crossing, result.worst) == (4, 32)
 
 
 def test_alike_links_keep_the_order():
-    found = best_placement(ring_of_halos(8), parse(smi_table(lambda *_: "NV18", 8)))
-    assert found.gpus == list(range(8))
-    assert (found.slowest, found.crossing, found.worst) == ("NV18", 16, 16)
+    result = best_placement(ring_of_halos(8), parse(smi_table(lambda *_: "NV18", 8)))
+    assert result.gpus == list(range(8))
+    assert (result.slowest, result.crossing, result.worst) == ("NV18", 16, 16)
 
 
 def test_too_few_gpus():

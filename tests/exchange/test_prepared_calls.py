@@ -32,12 +32,12 @@ def test_arrays_that_come_and_go_are_not_kept(fresh):
         # Rank 0 gives the same one each time, others new ones: bound again, and nobody else hears of it.
         array = kept if fresh.rank == 0 else fresh.device.empty(shape, float)
         array[...] = turn + fresh.rank
-        found = fresh.all_to_all(array)
-        assert all((found[rank] == turn + rank).all() for rank in range(fresh.size))
+        result = fresh.all_to_all(array)
+        assert all((result[rank] == turn + rank).all() for rank in range(fresh.size))
         fresh.all_reduce(array)
         assert (array == sum(turn + rank for rank in range(fresh.size))).all()
-        watched = [weakref.ref(each if each.base is None else each.base) for each in (array, found)]
-        del array, found
+        watched = [weakref.ref(each if each.base is None else each.base) for each in (array, result)]
+        del array, result
         assert [each() for each in watched[fresh.rank == 0 :]] == [None] * (2 - (fresh.rank == 0))
     assert len(fresh._prepared._bound) <= prepared_calls.MOST_BOUND
     assert len(fresh._prepared._ready) == 2
@@ -61,7 +61,7 @@ def test_ranks_whose_memory_is_new_bind_alone(fresh, monkeypatch, ready):
 def test_of_many_arrays_those_given_last_stay_bound(fresh, monkeypatch):
     monkeypatch.setattr(prepared_calls, "MOST_BOUND", 2)
     binds, bind = [], fresh._transport.bind
-    monkeypatch.setattr(fresh._transport, "bind", lambda *given: binds.append(1) or bind(*given))
+    monkeypatch.setattr(fresh._transport, "bind", lambda *inputs: binds.append(1) or bind(*inputs))
     a, b, c = np.zeros((3, 5))
     for array, so_far in ((a, 1), (b, 2), (a, 2), (c, 3), (a, 3), (b, 4)):
         summed(fresh, array)
@@ -194,9 +194,9 @@ def test_memory_that_peers_map_is_used_as_it_is(mapped):
     assert binds == 3
     assert mapped._prepared.buffers.nbytes <= 1.5 * 3 * own.nbytes  # scratch alone
     out = mapped.allocate((mapped.size, 2), np.int32)
-    share = np.full(2, mapped.rank, np.int32)
+    local_part = np.full(2, mapped.rank, np.int32)
     for _ in range(2):
-        mapped.all_gather(share, out)
+        mapped.all_gather(local_part, out)
         assert (out == np.arange(mapped.size)[:, None]).all()
     assert mapped._transport.binds == binds + 1
 
@@ -275,9 +275,9 @@ def built(monkeypatch):
     """Names of the schedules that calls make."""
     names, build = [], prepared_calls.build
 
-    def noted(*given, **options):
-        names.append(build(*given, **options).name)
-        return build(*given, **options)
+    def noted(*inputs, **options):
+        names.append(build(*inputs, **options).name)
+        return build(*inputs, **options)
 
     monkeypatch.setattr(prepared_calls, "build", noted)
     return names
@@ -290,8 +290,8 @@ def test_a_tuning_chooses(comm, built, tmp_path):
     path = tmp_path / "tuning.json"
     if comm.rank == 0:  # it alone reads the file
         save_tuning(path, tuning)
-    for given in (tuning, comm.control.bcast(str(path))):
-        tuned = world("mpi", comm.device, tuning=given)
+    for inputs in (tuning, comm.control.bcast(str(path))):
+        tuned = world("mpi", comm.device, tuning=inputs)
         built.clear()
         for elements in (10, 10**5):
             assert (tuned.all_reduce(np.ones(elements)) == comm.size).all()

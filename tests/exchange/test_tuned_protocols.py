@@ -53,9 +53,9 @@ def watched(comm):
 
 def ours(comm, array):
     """In memory that peers map, not at its beginning."""
-    room = comm.allocate((array.size + 1,), array.dtype)
-    room[1:] = array.ravel()
-    return room[1:].reshape(array.shape)
+    space = comm.allocate((array.size + 1,), array.dtype)
+    space[1:] = array.ravel()
+    return space[1:].reshape(array.shape)
 
 
 def anybodys(comm, array):
@@ -86,27 +86,27 @@ def test_small_calls_by_kernels_and_large_ones_by_copies(transports, protocol, s
     kinds = [rng.standard_normal((size, size, n // size)).astype("float32") for n in (SMALL, LARGE)]
 
     def work(comm):
-        seen, found = watched(comm), []
+        seen, result = watched(comm), []
         # Small and large in turn, and once more with what was made ready.
         for made in (ours, anybodys, every_other):
             for _ in range(2):
                 for values in kinds:
-                    found += [each.tobytes() for each in five_calls(comm, made, values)]
-        return seen, found
+                    result += [each.tobytes() for each in five_calls(comm, made, values)]
+        return seen, result
 
     tuned, by_copies = (
         together(transports, "p2p", size, work, tunings=[tuning(size, small)] * size)
         for small in (protocol, "copies")
     )
-    for (seen, found), (copied, expected), rank in zip(tuned, by_copies, range(size), strict=True):
+    for (seen, result), (copied, expected), rank in zip(tuned, by_copies, range(size), strict=True):
         assert seen[:10] == [protocol] * 5 + [None] * 5
         assert set(seen[10:]) == {protocol, None}
         assert set(copied) == {None}
-        assert found == expected
-        assert found[:10] * 6 == found
-        assert found[0] == tuned[0][1][0]
+        assert result == expected
+        assert result[:10] * 6 == result
+        assert result[0] == tuned[0][1][0]
         np.testing.assert_array_equal(
-            np.frombuffer(found[3], "float32"), kinds[0][:, rank].ravel(), strict=True
+            np.frombuffer(result[3], "float32"), kinds[0][:, rank].ravel(), strict=True
         )
 
 
@@ -131,9 +131,9 @@ def test_what_cannot_serve_here_is_not_taken(transports, transport, gpus):
         seen = watched(comm)
         return five_calls(comm, anybodys, values), set(seen)
 
-    for rank, (found, seen) in enumerate(together(transports, transport, 3, work, gpus, [tuning(3)] * 3)):
+    for rank, (result, seen) in enumerate(together(transports, transport, 3, work, gpus, [tuning(3)] * 3)):
         expected = [values.sum(0), values[:, 0], values.sum(0)[rank], values[:, rank], values[-1]]
-        for one, wanted in zip(found, expected, strict=True):
+        for one, wanted in zip(result, expected, strict=True):
             np.testing.assert_array_equal(one, wanted)
         assert seen == {None}
 

@@ -68,12 +68,12 @@ def measure(comm):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_times_are_found(ranks):
-    found, said = measure(machine(ranks))
-    times = found["times"]
+    result, said = measure(machine(ranks))
+    times = result["times"]
     assert times == pytest.approx(vars(TIMES), rel=0.12)
     assert times["signal"] == pytest.approx(TIMES.signal, rel=1e-3)
     assert times["issue"] == pytest.approx(TIMES.issue)
-    assert [found["lines"][name]["line"]["worst"] < 0.01 for name in ("signals", "additions")] == [True] * 2
+    assert [result["lines"][name]["line"]["worst"] < 0.01 for name in ("signals", "additions")] == [True] * 2
     assert "p2p, packets: relay" in said
 
 
@@ -93,18 +93,18 @@ def test_transports_without_kernels_and_ranks_that_share_a_gpu():
 
 
 def test_kernels_whose_lines_do_not_fit_are_left_out():
-    found = measure(machine())[0]
-    assert reliable_kernels(found) is found
+    result = measure(machine())[0]
+    assert reliable_kernels(result) is result
     for name in ("signals", "additions"):
-        line = found["lines"][name]
+        line = result["lines"][name]
         level = line | {"line": line["line"] | {"alpha": 1e-3, "bandwidth": 1e18}}
         apart = line | {"line": line["line"] | {"residuals": [0.0, -0.8]}}
         for fitted, words in ((level, "times do not grow with bytes"), (apart, "residual of 80.0 %")):
-            left = reliable_kernels({"times": found["times"], "lines": found["lines"] | {name: fitted}})
+            left = reliable_kernels({"times": result["times"], "lines": result["lines"] | {name: fitted}})
             assert left["why_not"] == f"{name}: {words}"
             assert "times" not in left
-    for given in (None, {"why_not": "ranks share a GPU"}):
-        assert reliable_kernels(given) is given
+    for inputs in (None, {"why_not": "ranks share a GPU"}):
+        assert reliable_kernels(inputs) is inputs
 
 
 def test_they_are_part_of_the_fabric():

@@ -28,13 +28,13 @@ def test_a_line_is_found_in_spite_of_an_outlier(floor):
     times = np.maximum(floor, 19e-6 + _SIZES / 390e9)
     times *= 1 + 0.01 * np.random.default_rng(1).normal(size=times.size)
     times[9] *= 1.6
-    found = fit(_SIZES, times, floor=bool(floor))
-    assert found.alpha == pytest.approx(19e-6, rel=0.15)
-    assert found.bandwidth == pytest.approx(390e9, rel=0.03)
-    assert found.floor == pytest.approx(floor, rel=0.03)
-    assert found.worst == pytest.approx(0.6 / 1.6, rel=0.1)
-    assert int(np.argmax(np.abs(found.residuals))) == 9
-    assert found.seconds(1 << 30) == pytest.approx(19e-6 + 2**30 / 390e9, rel=0.03)
+    result = fit(_SIZES, times, floor=bool(floor))
+    assert result.alpha == pytest.approx(19e-6, rel=0.15)
+    assert result.bandwidth == pytest.approx(390e9, rel=0.03)
+    assert result.floor == pytest.approx(floor, rel=0.03)
+    assert result.worst == pytest.approx(0.6 / 1.6, rel=0.1)
+    assert int(np.argmax(np.abs(result.residuals))) == 9
+    assert result.seconds(1 << 30) == pytest.approx(19e-6 + 2**30 / 390e9, rel=0.03)
 
 
 def test_a_line_needs_sizes():
@@ -90,12 +90,12 @@ class Machine:
         return max(host[rank], begin)
 
     def _level(self, levels, host, stream, itemsize):
-        room, data, sent = {}, {}, np.zeros(self.ranks)
+        space, data, sent = {}, {}, np.zeros(self.ranks)
         for r, level in enumerate(levels):
             froms = {span.peer for span in level.receives}
             if froms:
                 stream[r] = self._issue(host, r, self.launch, stream[r]) + self.flag
-                room.update({(peer, r): stream[r] for peer in froms})
+                space.update({(peer, r): stream[r] for peer in froms})
         for r, level in enumerate(levels):
             peers = {}
             for span in level.sends:
@@ -103,7 +103,7 @@ class Machine:
             rate = min(self.pair, self.whole / max(1, len(peers)))
             for peer, sizes in peers.items():
                 at = self._issue(host, r, 2 * self.light + self.launch, max(stream[r], self._peers[r, peer]))
-                at = max(at, room[r, peer])
+                at = max(at, space[r, peer])
                 for size in sizes:
                     at = self._issue(host, r, self.light, at) + self.copy + size / rate
                 at = self._issue(host, r, self.launch, at) + self.flag
@@ -154,15 +154,15 @@ def _measured(monkeypatch, count, check_memory=lambda *_: None):
     )  # fmt: skip
     monkeypatch.setattr(measure_fabric, "timed", lambda *_: {"ms": machine.seconds(comm.last) * 1e3})
     sizes = [1 << power for power in (12, 16, 20, 22, 23, 24, 26, 28)]
-    found = measure_fabric.run(ranks, sizes, name="made up")
+    result = measure_fabric.run(ranks, sizes, name="made up")
     assert ranks.sample == 1.0
-    return machine, found
+    return machine, result
 
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_times_of_a_machine_are_predicted_from_what_was_measured_on_it(monkeypatch, count):
-    machine, found = _measured(monkeypatch, count)
-    fabric = from_toml(found["fabric"])
+    machine, result = _measured(monkeypatch, count)
+    fabric = from_toml(result["fabric"])
     assert fabric.source.startswith(f"measured over p2p between {count} x made up: wavefabric fabric measure")
     for link in fabric.links:
         assert link.bandwidth == pytest.approx(machine.pair, rel=0.01)
@@ -182,21 +182,21 @@ def test_times_of_a_machine_are_predicted_from_what_was_measured_on_it(monkeypat
 
 
 def test_why_kernels_were_not_measured_is_shown(monkeypatch):
-    asked = []
+    options = []
 
     def refuse(needed, what):
-        asked.append((needed, what))
+        options.append((needed, what))
         if what.startswith("packets"):
             raise InputError(f"{what} need {needed} bytes; allowed: what fits")
 
     monkeypatch.setattr(_Comm, "protocols", ("auto", "packets", "signals"))
-    found = _measured(monkeypatch, 2, refuse)[1]
-    # Six rounds of 256 MiB, twice as large in packets, in two rooms: the next power of two, and all below it.
-    needed, what = asked[-1]
+    result = _measured(monkeypatch, 2, refuse)[1]
+    # Six rounds of 256 MiB, twice as large in packets, in two slots: the next power of two, and all below it.
+    needed, what = options[-1]
     assert (needed, what) == (2 * (8 << 30), f"packets of {1 << 28} bytes")
     line = f"kernels: not in the fabric; {what} need {needed} bytes; allowed: what fits"
-    assert line in measure_fabric.table(found)
-    assert from_toml(found["fabric"]).kernels is None
+    assert line in measure_fabric.table(result)
+    assert from_toml(result["fabric"]).kernels is None
 
 
 def test_kernels_that_were_disturbed_are_not_in_the_fabric(monkeypatch):
@@ -204,11 +204,11 @@ def test_kernels_that_were_disturbed_are_not_in_the_fabric(monkeypatch):
     lines = {name: {"rows": [{"bytes": 8192, "us": 1e1}], "line": line} for name in ("signals", "additions")}
     times = dict.fromkeys(("launch", "signal", "packet", "issue"), 1e-6) | {"bandwidth": 1e11, "memory": 1e12}
     monkeypatch.setattr(measure_fabric, "kernel_times", lambda *_: {"lines": lines, "times": times})
-    found = _measured(monkeypatch, 2)[1]
-    assert found["cases"][0]["kernels"]["why_not"].startswith(
+    result = _measured(monkeypatch, 2)[1]
+    assert result["cases"][0]["kernels"]["why_not"].startswith(
         "signals: times do not grow with bytes; additions:"
     )
-    assert from_toml(found["fabric"]).kernels is None
+    assert from_toml(result["fabric"]).kernels is None
 
 
 def _changed(monkeypatch, change):
@@ -226,36 +226,36 @@ def test_lines_that_do_not_fit_are_named(monkeypatch):
         long = busiest(schedule) * 4 == 6 * (1 << 20) and schedule.name == relay(4, 1, 6).name
         return seconds + 4 * 300 * (21e-6 + (1 << 20) / 390e9) if long else seconds
 
-    found = _changed(monkeypatch, disturbed)
-    (misfit,) = found["cases"][0]["misfits"]
+    result = _changed(monkeypatch, disturbed)
+    (misfit,) = result["cases"][0]["misfits"]
     assert misfit.startswith("a round of a ring: residual of 99.")
-    line = found["cases"][0]["patterns"]["round"]["line"]
+    line = result["cases"][0]["patterns"]["round"]["line"]
     assert misfit == f"a round of a ring: residual of {100 * line['worst']:.1f} %"
-    text = "".join(each for each in measure_fabric.table(found) if isinstance(each, str))
+    text = "".join(each for each in measure_fabric.table(result) if isinstance(each, str))
     assert f"no fabric to rely on (residuals above 75 % or level times): {misfit}" in text
-    assert misfits(found["cases"][0], 0.9999) == []
+    assert misfits(result["cases"][0], 0.9999) == []
 
 
 def test_lines_that_fit_badly_are_kept_and_named(monkeypatch):
     """Sums 61 % off their line were written without a word."""
     assert _measured(monkeypatch, 4)[1]["cases"][0]["rough"] == []
     sums = additions(4, 1, 6).name
-    found = _changed(monkeypatch, lambda s, t: 2.4 * t if s.name == sums and s.sizes[0].max() == 1024 else t)
-    case = found["cases"][0]
+    result = _changed(monkeypatch, lambda s, t: 2.4 * t if s.name == sums and s.sizes[0].max() == 1024 else t)
+    case = result["cases"][0]
     worst = case["patterns"]["add"]["line"]["worst"]
     assert 0.25 < worst < 0.75
     assert case["rough"] == [f"an addition (up to {100 * worst:.0f} %)"]
     assert case["misfits"] == []
-    text = "".join(each for each in measure_fabric.table(found) if isinstance(each, str))
+    text = "".join(each for each in measure_fabric.table(result) if isinstance(each, str))
     assert f"rough (off by more than 25 % at some size): {case['rough'][0]}" in text
-    assert case["rough"][0] in from_toml(found["fabric"]).source
+    assert case["rough"][0] in from_toml(result["fabric"]).source
 
 
 def test_times_that_do_not_grow_are_named(monkeypatch):
     """Their bandwidth is whatever the fit allows at most: sums at 6e8 GB/s were written so."""
     sums = additions(4, 1, 6).name
-    found = _changed(monkeypatch, lambda schedule, t: 1e-4 if schedule.name == sums else t)
-    assert "an addition: times do not grow with bytes" in found["cases"][0]["misfits"]
+    result = _changed(monkeypatch, lambda schedule, t: 1e-4 if schedule.name == sums else t)
+    assert "an addition: times do not grow with bytes" in result["cases"][0]["misfits"]
 
 
 def _line(alpha, bandwidth=1e9):
@@ -288,7 +288,7 @@ def test_the_fabric_between_two_processes():
     ranks = Ranks(("all",), "cpu", 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure_fabric, "_SAMPLE", 0.001)
-        found = measure_fabric.run(ranks, sizes=[1 << 12, 1 << 18], repeats=2, name="two")
+        result = measure_fabric.run(ranks, sizes=[1 << 12, 1 << 18], repeats=2, name="two")
         for bad, part in (
             ({"sizes": [6, 8]}, "multiples of 4"),
             ({"sizes": [8, 8]}, "two sizes"),
@@ -298,11 +298,11 @@ def test_the_fabric_between_two_processes():
         ):
             with pytest.raises(InputError, match=part):
                 measure_fabric.run(ranks, **bad)
-    fabric = from_toml(found["fabric"])
+    fabric = from_toml(result["fabric"])
     assert (fabric.name, fabric.gpus) == ("two", ("CPU0", "CPU1"))
     # Hosts do all the work here: nothing runs ahead of them.
     assert fabric.round_overhead == fabric.peer_overhead == fabric.reduce_overhead == 0.0
-    (case,) = found["cases"]
+    (case,) = result["cases"]
     assert [(p["src"], p["dst"]) for p in case["pairs"]] == [(0, 1), (1, 0)]
     for p in (*case["pairs"], case["patterns"]["ring"], case["patterns"]["round"]):
         assert [row["bytes"] for row in p["rows"]] == [1 << 12, 1 << 18]
@@ -310,12 +310,12 @@ def test_the_fabric_between_two_processes():
         assert p["line"]["bandwidth"] > 0
     times = [cost(build("ring", "all-reduce", 2, n), fabric, 4).seconds for n in (1 << 10, 1 << 20)]
     assert 0 < times[0] < times[1]
-    assert len(set(ranks.control.all_gather(found["fabric"]))) == 1
+    assert len(set(ranks.control.all_gather(result["fabric"]))) == 1
     if ranks.rank == 0:
-        json.dumps(found)
+        json.dumps(result)
         from rich.console import Console
 
         console = Console(width=140, file=io.StringIO())
-        for each in measure_fabric.table(found):
+        for each in measure_fabric.table(result):
             console.print(each)
         assert "rank 1 to rank 0" in console.file.getvalue()

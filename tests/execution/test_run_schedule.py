@@ -36,11 +36,11 @@ def test_sums_are_exact_in_any_order(dtype, ranks):
     assert all(part.min() >= 0 and part.max() < values for part in parts)
     whole = np.sum(parts, axis=0, dtype=np.int64)
     assert whole.max() <= EXACT[dtype]
-    found = expected(np, (3, (1 << ranks) - 1), 10, 200, values, dtype)
-    assert found.dtype == dtype
-    assert (found.astype(np.int64) == whole).all()
+    result = expected(np, (3, (1 << ranks) - 1), 10, 200, values, dtype)
+    assert result.dtype == dtype
+    assert (result.astype(np.int64) == whole).all()
     backwards = sum((part.astype(dtype) for part in parts[::-1]), np.zeros(200, dtype))
-    assert (backwards == found).all()
+    assert (backwards == result).all()
 
 
 def test_items_origins_and_elements_differ():
@@ -82,14 +82,14 @@ def test_bandwidths_are_those_of_nccl_tests():
 def test_levels_become_rounds():
     schedule = build("pairwise", "all-to-all", 4, 64)
     assert schedule.rounds == 3
-    found = run_schedule.as_run(schedule)
-    verify(found)
-    assert found.rounds == 1
+    result = run_schedule.as_run(schedule)
+    verify(result)
+    assert result.rounds == 1
     ring = build("ring", "all-reduce", 4, 64)
-    found = run_schedule.as_run(ring)
-    verify(found)
-    assert (found.transfers["round"] == levels(found)).all()
-    assert found.rounds == 6
+    result = run_schedule.as_run(ring)
+    verify(result)
+    assert (result.transfers["round"] == levels(result)).all()
+    assert result.rounds == 6
     assert ring.transfers["round"][-1] == 5
 
 
@@ -136,9 +136,9 @@ def test_more_ranks_than_a_type_can_count():
 
 @pytest.fixture(scope="module")
 def ranks():
-    found = Ranks(("all",), "cpu", 1)
-    found.sample = 0.001
-    return found
+    result = Ranks(("all",), "cpu", 1)
+    result.sample = 0.001
+    return result
 
 
 @pytest.mark.parallel([2, 3])
@@ -147,7 +147,7 @@ def test_a_schedule_is_checked_timed_and_predicted(ranks, tmp_path):
     names = tuple(f"CPU{r}" for r in range(n))
     links = tuple(Link(a, b, 1e9) for a in names for b in names if a != b)
     said = []
-    found = run_schedule.run(
+    result = run_schedule.run(
         ranks,
         lambda elements: build("ring", "all-reduce", n, elements),
         sizes=[4, 4096, 1 << 16],
@@ -158,10 +158,10 @@ def test_a_schedule_is_checked_timed_and_predicted(ranks, tmp_path):
         model="alpha-beta",
     )
     assert len(said) == 3
-    assert (found["collective"], found["rounds"], found["levels"], found["apart"]) == (
+    assert (result["collective"], result["rounds"], result["levels"], result["apart"]) == (
         "all-reduce", 2 * n - 2, 2 * n - 2, False
     )  # fmt: skip
-    (case,) = found["cases"]
+    (case,) = result["cases"]
     assert [row["bytes"] for row in case["rows"]] == [4, 4096, 1 << 16]
     for row in case["rows"]:
         assert row["wrong"] == 0
@@ -170,16 +170,16 @@ def test_a_schedule_is_checked_timed_and_predicted(ranks, tmp_path):
         assert row["ratio"] == pytest.approx(row["predicted_us"] / row["us"])
     chunk = -(-(1 << 14) // n) * 4
     assert case["rows"][2]["predicted_us"] == pytest.approx((2 * n - 2) * (10 + chunk / 1e3), rel=1e-3)
-    assert (found["own"], found["why_no_own"]) == (None, "NCCL needs GPUs")
+    assert (result["own"], result["why_no_own"]) == (None, "NCCL needs GPUs")
     if ranks.rank == 0:
-        json.dumps(found)
+        json.dumps(result)
         path = tmp_path / "picture.png"
-        run_schedule.plot(found, path)
+        run_schedule.plot(result, path)
         assert path.stat().st_size > 5000
         from rich.console import Console
 
         console = Console(width=140, file=io.StringIO())
-        for each in run_schedule.table(found):
+        for each in run_schedule.table(result):
             console.print(each)
         text = console.file.getvalue()
         assert "predicted/measured" in text
@@ -201,15 +201,15 @@ def test_an_operation_of_ones_own_is_scaled_and_kept_apart(ranks):
         post={(0, 1, 0): (7, 3), (1, 1, 1): (8, 2)},
     )
     verify(schedule)
-    found = run_schedule.run(ranks, schedule, sizes=[60, 300], dtype="float64", repeats=1)
-    assert (found["collective"], found["apart"], found["fabric"]) == ("custom", True, None)
-    assert found["sizes"] == [56, 280]
-    assert [row["wrong"] for row in found["cases"][0]["rows"]] == [0, 0]
-    assert found["cases"][0]["rows"][0]["ratio"] is None
+    result = run_schedule.run(ranks, schedule, sizes=[60, 300], dtype="float64", repeats=1)
+    assert (result["collective"], result["apart"], result["fabric"]) == ("custom", True, None)
+    assert result["sizes"] == [56, 280]
+    assert [row["wrong"] for row in result["cases"][0]["rows"]] == [0, 0]
+    assert result["cases"][0]["rows"][0]["ratio"] is None
     lost = replace(schedule, transfers=schedule.transfers[:-1])
-    found = run_schedule.run(ranks, lost, dtype="int32", repeats=1)
-    assert [row["wrong"] for row in found["cases"][0]["rows"]] == [5]
-    run_schedule.table(found)
+    result = run_schedule.run(ranks, lost, dtype="int32", repeats=1)
+    assert [row["wrong"] for row in result["cases"][0]["rows"]] == [5]
+    run_schedule.table(result)
 
 
 class _OwnComm:

@@ -40,10 +40,10 @@ def traffic(schedule):
 @settings(max_examples=40, deadline=None)
 @given(collective=st.sampled_from(COLLECTIVES), ranks=st.integers(2, 13), run=st.booleans())
 def test_every_algorithm_is_there_once(collective, ranks, run):
-    found = dict(candidates(collective, ranks, run))
-    seen = {traffic(schedule) for schedule in found.values()}
-    assert len(seen) == len(found)
-    for choice, schedule in found.items():
+    result = dict(candidates(collective, ranks, run))
+    seen = {traffic(schedule) for schedule in result.values()}
+    assert len(seen) == len(result)
+    for choice, schedule in result.items():
         verify(schedule)
         assert kind(schedule)[0] == collective
         own = built(choice, collective, ranks, elements_of(ranks))
@@ -61,18 +61,18 @@ def test_every_algorithm_is_there_once(collective, ranks, run):
 
 
 def test_radices_and_pieces():
-    found = list(dict(candidates("all-reduce", 12)))
-    radices = [choice.radix for choice in found if choice.algorithm == "recursive"]
+    result = list(dict(candidates("all-reduce", 12)))
+    radices = [choice.radix for choice in result if choice.algorithm == "recursive"]
     assert radices == [4, 12]  # 2 is refused, 8 has the groups of 4
-    assert Choice("direct") in found
-    assert Choice("recursive-exchange", 12) not in found  # that is direct
+    assert Choice("direct") in result
+    assert Choice("recursive-exchange", 12) not in result  # that is direct
     for name, pieces in (
         ("tree", PIECES),
         ("double-tree", PIECES),
         ("ring", (1,)),
         ("bidirectional-ring", (1,)),
     ):
-        assert [choice.pieces for choice in found if choice.algorithm == name] == list(pieces), name
+        assert [choice.pieces for choice in result if choice.algorithm == name] == list(pieces), name
     assert [choice.pieces for choice in dict(candidates("broadcast", 5)) if choice.algorithm == "ring"] == [
         1,
         4,
@@ -102,11 +102,11 @@ def test_what_is_run_at_once_is_one_candidate():
 )
 def test_predictions_are_those_of_the_cost_model(fabric, model):
     fabric, sizes = load(fabric), [4 << 10, 300_000, 16 << 20]
-    found = tune(("all-reduce", "broadcast"), sizes[::-1] + sizes[:1], fabric=fabric, model=model)
-    tuning = found.tuning
+    result = tune(("all-reduce", "broadcast"), sizes[::-1] + sizes[:1], fabric=fabric, model=model)
+    tuning = result.tuning
     assert (tuning.ranks, tuning.fabric) == (fabric.ranks, fabric.name)
     assert tuning.model == {"auto": "photonic" if "light" in fabric.name else "alpha-beta"}.get(model, model)
-    assert (found.measured, found.wrong, found.unavailable) == ((0, 0), (), {})
+    assert (result.measured, result.wrong, result.unavailable) == ((0, 0), (), {})
     assert [table.collective for table in tuning.tables] == ["all-reduce", "broadcast"]
     for table in tuning.tables:
         assert [size.bytes for size in table.sizes] == sizes
@@ -120,7 +120,7 @@ def test_predictions_are_those_of_the_cost_model(fabric, model):
                 assert each.measured_us is None
             # None of the registry is faster, whatever it is called.
             for name, algorithm in ALGORITHMS.items():
-                if table.collective in algorithm.collectives and name not in found.left_out:
+                if table.collective in algorithm.collectives and name not in result.left_out:
                     refusal = why_refused(name, table.collective, fabric.ranks)
                     if refusal is None:
                         schedule = build(name, table.collective, fabric.ranks, elements_of(fabric.ranks))
@@ -148,7 +148,7 @@ def test_one_schedule_is_in_memory_at_a_time(monkeypatch):
 
 def test_equal_times_are_in_the_order_of_candidates(monkeypatch):
     far = iter([3.0, 2.0 + 1e-12, 2.0, 1e3, 1e3, 1e3, 1e3, 1e3])
-    monkeypatch.setattr(tune_candidates, "_times", lambda *given: ([next(far)], given[3]))
+    monkeypatch.setattr(tune_candidates, "_times", lambda *inputs: ([next(far)], inputs[3]))
     (size,) = tune(("all-gather",), [1 << 20], fabric=load("dgx-1")).tuning.tables[0].sizes
     order = list(dict(candidates("all-gather", 8)))
     assert [each.choice for each in size.candidates] == [order[1], order[2], order[0], *order[3:]]
@@ -233,11 +233,11 @@ def switch(ranks, bandwidth):
 @pytest.mark.parallel([2, 3])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_all_candidates_are_measured_and_right(ranks, collective, quick):
-    found = tune((collective,), [12, 4096], ranks=ranks, repeats=1, dtype="int32")
-    tuning, count = found.tuning, len(dict(candidates(collective, ranks.size, True)))
+    result = tune((collective,), [12, 4096], ranks=ranks, repeats=1, dtype="int32")
+    tuning, count = result.tuning, len(dict(candidates(collective, ranks.size, True)))
     assert (tuning.ranks, tuning.dtype, tuning.fabric, tuning.model) == (ranks.size, "int32", None, None)
     assert tuning.device
-    assert (found.measured, found.wrong, found.unavailable) == ((2 * count, 2 * count), (), {})
+    assert (result.measured, result.wrong, result.unavailable) == ((2 * count, 2 * count), (), {})
     (table,) = tuning.tables
     assert (table.transport, [size.bytes for size in table.sizes]) == ("mpi", [12, 4096])
     for size in table.sizes:
@@ -250,9 +250,9 @@ def test_all_candidates_are_measured_and_right(ranks, collective, quick):
 
 @pytest.mark.parallel(2)
 def test_measured_times_decide_where_there_are_predictions(ranks, quick):
-    found = tune(("all-reduce",), [8, 1 << 16], fabric=switch(2, 1e9), ranks=ranks, repeats=1, within=1.5)
-    timed, possible = found.measured
-    small, large = found.tuning.tables[0].sizes
+    result = tune(("all-reduce",), [8, 1 << 16], fabric=switch(2, 1e9), ranks=ranks, repeats=1, within=1.5)
+    timed, possible = result.measured
+    small, large = result.tuning.tables[0].sizes
     assert possible == len(small.candidates) + len(large.candidates)
     assert timed < possible
     for size in (small, large):
@@ -265,7 +265,7 @@ def test_measured_times_decide_where_there_are_predictions(ranks, quick):
     direct = next(each for each in small.candidates if each.choice == Choice("direct"))
     seconds = cost(schedule, switch(2, 1e9), 8 / elements_of(2)).seconds
     assert direct.predicted_us == pytest.approx(seconds * 1e6)
-    assert (found.tuning.fabric, found.tuning.model) == ("made up", "alpha-beta")
+    assert (result.tuning.fabric, result.tuning.model) == ("made up", "alpha-beta")
 
 
 @pytest.mark.parallel(2)
@@ -283,22 +283,22 @@ def test_the_fastest_is_chosen_and_wrong_data_are_not(ranks, monkeypatch):
         return next(row for choice, row in told.items() if plan.schedule.name.startswith(choice.algorithm))
 
     monkeypatch.setattr(module, "check_and_time", check_and_time)
-    found = tune(("all-reduce",), [1 << 20, 64], ranks=ranks, repeats=4)
+    result = tune(("all-reduce",), [1 << 20, 64], ranks=ranks, repeats=4)
     assert calls == [(64, 4)] * 3 + [(1 << 20, 4)] * 3
-    for size in found.tuning.tables[0].sizes:
+    for size in result.tuning.tables[0].sizes:
         assert [each.choice for each in size.candidates] == [order[2], order[0]]
         assert [each.us for each in size.candidates] == [3.0, 5.0]
-    assert found.wrong == tuple(
+    assert result.wrong == tuple(
         f"all-reduce by {order[1]} (MPI, {size}): 7 elements wrong" for size in ("64 B", "1 MiB")
     )
-    assert found.tuning.choose("all-reduce", 100, "mpi") == order[2]
+    assert result.tuning.choose("all-reduce", 100, "mpi") == order[2]
 
 
 @pytest.mark.parallel(2)
 def test_transports_that_cannot_be_used(quick):
-    found = tune(("all-gather",), [64], ranks=Ranks(("nccl", "mpi"), "cpu", 1), repeats=1)
-    assert [table.transport for table in found.tuning.tables] == ["mpi"]
-    assert "needs GPUs" in found.unavailable["nccl"]
+    result = tune(("all-gather",), [64], ranks=Ranks(("nccl", "mpi"), "cpu", 1), repeats=1)
+    assert [table.transport for table in result.tuning.tables] == ["mpi"]
+    assert "needs GPUs" in result.unavailable["nccl"]
     with pytest.raises(InputError, match=r"transports: none can be used \(.*needs GPUs.*; allowed: others"):
         tune(("all-gather",), [64], ranks=Ranks(("nccl",), "cpu", 1), repeats=1)
 

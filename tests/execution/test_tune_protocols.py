@@ -17,7 +17,7 @@ from wavefabric.execution.tune_candidates import candidates, elements_of, is_pro
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 
-WAYS = ("copies", *PROTOCOLS)
+VARIANTS = ("copies", *PROTOCOLS)
 PLAIN = [choice for choice, _ in candidates("all-reduce", 2, True)]
 
 
@@ -47,16 +47,16 @@ def test_every_candidate_is_timed_with_every_protocol(transports, quick):
     def work(comm):
         return tune(("all-reduce", "broadcast"), [8, 4096], ranks=ranks_of(comm), repeats=1)
 
-    found = together(transports, "p2p", 2, work)[0]
-    tuning = found.tuning
-    assert (found.wrong, found.unavailable) == ((), {})
-    counts = [len(WAYS) * len(dict(candidates(name, 2, True))) for name in ("all-reduce", "broadcast")]
-    assert found.measured == (2 * sum(counts), 2 * sum(counts))
+    result = together(transports, "p2p", 2, work)[0]
+    tuning = result.tuning
+    assert (result.wrong, result.unavailable) == ((), {})
+    counts = [len(VARIANTS) * len(dict(candidates(name, 2, True))) for name in ("all-reduce", "broadcast")]
+    assert result.measured == (2 * sum(counts), 2 * sum(counts))
     assert [(table.collective, table.transport) for table in tuning.tables] == [
         ("all-reduce", "p2p"),
         ("broadcast", "p2p"),
     ]
-    wanted = {replace(choice, protocol=protocol) for choice in PLAIN for protocol in WAYS}
+    wanted = {replace(choice, protocol=protocol) for choice in PLAIN for protocol in VARIANTS}
     for size in tuning.tables[0].sizes:
         assert {each.choice for each in size.candidates} == wanted
         assert all(each.measured_us > 0 for each in size.candidates)
@@ -77,20 +77,20 @@ def test_what_was_fastest_is_what_calls_take(transports, monkeypatch):
     def search(comm):
         return tune(("all-reduce",), [1 << 10, 1 << 16, 1 << 18], ranks=ranks_of(comm))
 
-    found = together(transports, "p2p", 2, search)[0]
-    tuning = tuning_from_json(tuning_to_json(found.tuning))
+    result = together(transports, "p2p", 2, search)[0]
+    tuning = tuning_from_json(tuning_to_json(result.tuning))
     first = PLAIN[0]
     best = [size.best.choice for size in tuning.tables[0].sizes]
     assert best == [replace(first, protocol=each) for each in ("packets", "packets", "copies")]
-    lines = [" ".join(str(cell) for cell in column.cells) for column in tune_report.table(found)[0].columns]
+    lines = [" ".join(str(cell) for cell in column.cells) for column in tune_report.table(result)[0].columns]
     assert lines[1] == f"{first}, packets {first}, packets {first}, copies"
 
     def call(comm):
         seen, bind, bind_plan = [], comm._transport.bind, comm._transport.bind_plan
 
-        def noted(*given):
-            seen.append(given[2] if len(given) == 4 else "copies")
-            return (bind_plan if len(given) == 4 else bind)(*given)
+        def noted(*inputs):
+            seen.append(inputs[2] if len(inputs) == 4 else "copies")
+            return (bind_plan if len(inputs) == 4 else bind)(*inputs)
 
         comm._transport.bind = comm._transport.bind_plan = noted
         for elements in (100, 1 << 14, 1 << 16):
@@ -107,10 +107,10 @@ def test_wrong_data_of_one_protocol_do_not_count_against_others(transports, monk
         return {"us": 1.0, "wrong": 3 * (own is not None and own.packets)}
 
     monkeypatch.setattr(module, "check_and_time", check_and_time)
-    found = together(transports, "p2p", 2, lambda comm: tune(("all-gather",), [64], ranks=ranks_of(comm)))[0]
-    (size,) = found.tuning.tables[0].sizes
+    result = together(transports, "p2p", 2, lambda comm: tune(("all-gather",), [64], ranks=ranks_of(comm)))[0]
+    (size,) = result.tuning.tables[0].sizes
     assert {each.choice.protocol for each in size.candidates} == {"copies", "signals"}
-    assert found.wrong[0] == "all-gather by ring, packets (P2P, 64 B): 3 elements wrong"
+    assert result.wrong[0] == "all-gather by ring, packets (P2P, 64 B): 3 elements wrong"
 
 
 def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatch):
@@ -134,28 +134,28 @@ def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatc
     ],
 )
 def test_protocols_that_cannot_serve_are_left_out_and_said(transports, monkeypatch, gpus, memory, left, why):
-    monkeypatch.setattr(module, "check_and_time", lambda *given: {"us": 1.0, "wrong": 0})
+    monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
     sizes = [64, 1 << 20]
 
     def work(comm):
         return tune(("all-reduce",), sizes, ranks=ranks_of(comm, memory))
 
-    found = together(transports, "p2p", 2, work, gpus)[0]
-    for size in found.tuning.tables[0].sizes:
+    result = together(transports, "p2p", 2, work, gpus)[0]
+    for size in result.tuning.tables[0].sizes:
         assert {each.choice.protocol for each in size.candidates} == left
-    assert set(found.unavailable) == {f"p2p, {each}" for each in set(WAYS) - left}
-    assert found.unavailable["p2p, packets"].startswith(why)
-    notes = "\n".join(tune_report.notes(found))
+    assert set(result.unavailable) == {f"p2p, {each}" for each in set(VARIANTS) - left}
+    assert result.unavailable["p2p, packets"].startswith(why)
+    notes = "\n".join(tune_report.notes(result))
     assert f"P2P, packets: not measured; {why}" in notes
-    assert found.measured == (len(sizes) * len(left) * len(PLAIN),) * 2
+    assert result.measured == (len(sizes) * len(left) * len(PLAIN),) * 2
 
 
 def test_transports_of_one_way_name_no_protocol(transports, quick):
     def work(comm):
         return tune(("all-reduce",), [64], ranks=ranks_of(comm), fabric=pair(), model="kernel", repeats=1)
 
-    found = together(transports, "nccl", 2, work)[0]
-    (size,) = found.tuning.tables[0].sizes
+    result = together(transports, "nccl", 2, work)[0]
+    (size,) = result.tuning.tables[0].sizes
     assert {each.choice for each in size.candidates} == set(PLAIN)
     assert all(each.predicted_us is None for each in size.candidates)  # of kernels alone
 
@@ -188,16 +188,16 @@ def test_predictions_of_kernels_name_the_protocol():
 
 @pytest.mark.parametrize("model", ["alpha-beta", "kernel"])
 def test_only_what_is_promising_is_measured(transports, monkeypatch, model):
-    monkeypatch.setattr(module, "check_and_time", lambda *given: {"us": 1.0, "wrong": 0})
+    monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
     fabric, nbytes, within = pair(), 1 << 22, 1.3
 
     def work(comm):
         options = {"ranks": ranks_of(comm), "fabric": fabric, "model": model, "within": within}
         return tune(("all-reduce",), [nbytes], **options)
 
-    found = together(transports, "p2p", 2, work)[0]
-    (size,) = found.tuning.tables[0].sizes
-    assert len(size.candidates) == len(WAYS) * len(PLAIN)
+    result = together(transports, "p2p", 2, work)[0]
+    (size,) = result.tuning.tables[0].sizes
+    assert len(size.candidates) == len(VARIANTS) * len(PLAIN)
     seconds = {}
     for choice in PLAIN:
         schedule = as_run(build(choice.algorithm, "all-reduce", 2, elements_of(2)))
@@ -216,7 +216,7 @@ def test_only_what_is_promising_is_measured(transports, monkeypatch, model):
             assert each.predicted_us is None
             assert (each.measured_us is not None) == (each.choice.algorithm in algorithms)
     measured = sum(each.measured_us is not None for each in size.candidates)
-    assert found.measured == (measured, len(size.candidates))
+    assert result.measured == (measured, len(size.candidates))
 
 
 def test_what_stands_for_a_protocol():

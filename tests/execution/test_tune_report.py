@@ -42,9 +42,9 @@ def measured():
     return TunedCollective("broadcast", (TunedSize(1 << 20, each),), "mpi")
 
 
-def shown(found):
+def shown(result):
     screen = Console(width=120, file=io.StringIO())
-    for each in tune_report.table(found):
+    for each in tune_report.table(result):
         screen.print(each, soft_wrap=isinstance(each, str))
     return [" ".join(line.split()) for line in screen.file.getvalue().splitlines()]
 
@@ -62,7 +62,7 @@ def test_tables():
 
 
 def test_measured_tables_and_notes():
-    found = search(
+    result = search(
         measured(),
         dtype="float32",
         device="a processor",
@@ -73,7 +73,7 @@ def test_measured_tables_and_notes():
         wrong=("broadcast by direct: 3 elements wrong",),
         unavailable={"nccl": "no GPU"},
     )
-    lines = shown(found)
+    lines = shown(result)
     assert lines[0] == "broadcast, 8 ranks, MPI"
     assert lines[2] == "size fastest measured predicted second slower by"
     assert lines[4] == "1 MiB tree, 4 pieces 70 µs 50 µs - -"
@@ -104,11 +104,11 @@ def test_the_strip_shows_what_is_chosen(sizes, data):
         assert Tuning(8, (table,)).choose("broadcast", nbytes) == rows[number].best.choice
 
 
-def drawn(found, monkeypatch, tmp_path):
+def drawn(result, monkeypatch, tmp_path):
     """The figure that is written."""
     figures = []
     monkeypatch.setattr(tune_report, "save_figure", lambda path, figure: figures.append(figure) or path)
-    assert tune_report.plot(found, tmp_path / "x.png") == tmp_path / "x.png"
+    assert tune_report.plot(result, tmp_path / "x.png") == tmp_path / "x.png"
     FigureCanvasAgg(figures[0]).draw()
     return figures[0]
 

@@ -26,10 +26,10 @@ def test_ring_of_a_dgx_1_keeps_to_nvlink():
     joined = {(link.source, link.target) for link in machine.links if link.kind == "nvlink"}
     names = reordered(machine, order).gpus
     assert all((names[r], names[(r + 1) % 8]) in joined for r in range(8))
-    found = cost(ring, reordered(machine, order), 8 * MIB)
-    assert found.seconds < cost(ring, machine, 8 * MIB).seconds / 3
+    result = cost(ring, reordered(machine, order), 8 * MIB)
+    assert result.seconds < cost(ring, machine, 8 * MIB).seconds / 3
     known = reordered(machine, (0, 1, 3, 2, 6, 7, 5, 4))
-    assert found.seconds <= cost(ring, known, 8 * MIB).seconds * (1 + 1e-9)
+    assert result.seconds <= cost(ring, known, 8 * MIB).seconds * (1 + 1e-9)
 
 
 def test_a_ring_that_was_shuffled_is_put_in_order_again():
@@ -44,11 +44,11 @@ def test_a_ring_that_was_shuffled_is_put_in_order_again():
 
 
 def test_all_orders_are_tried_where_there_are_few():
-    place = load("mesh:1x5")
+    position = load("mesh:1x5")
     schedule = point_to_point("few", 5, [(0, 4, 3), (4, 2, 2), (1, 3, 1), (3, 0, 2)])
-    least = min(cost(schedule, reordered(place, p), MIB).seconds for p in permutations(range(5)))
-    order = best_order(schedule, place, MIB)
-    assert cost(schedule, reordered(place, order), MIB).seconds == pytest.approx(least)
+    least = min(cost(schedule, reordered(position, p), MIB).seconds for p in permutations(range(5)))
+    order = best_order(schedule, position, MIB)
+    assert cost(schedule, reordered(position, order), MIB).seconds == pytest.approx(least)
 
 
 def test_ranks_may_be_fewer_than_gpus():
@@ -75,15 +75,15 @@ def machines():
 
 @given(machines(), st.sampled_from(["ring", "direct", "pairwise"]), st.sampled_from(["alpha-beta", "flow"]))
 @settings(max_examples=25, deadline=None)
-def test_never_worse_than_as_they_are(place, algorithm, model):
-    schedule = build(algorithm, "all-gather", place.ranks, place.ranks)
+def test_never_worse_than_as_they_are(position, algorithm, model):
+    schedule = build(algorithm, "all-gather", position.ranks, position.ranks)
     with pytest.MonkeyPatch.context() as few:
         few.setattr(rank_order, "MOST_ORDERS", 40)
         few.setattr(rank_order, "STARTS", 2)
-        order = best_order(schedule, place, 1e5, model=model)
-    assert sorted(order) == list(range(place.ranks))
-    found = cost(schedule, reordered(place, order), 1e5, model).seconds
-    assert found <= cost(schedule, place, 1e5, model).seconds
+        order = best_order(schedule, position, 1e5, model=model)
+    assert sorted(order) == list(range(position.ranks))
+    result = cost(schedule, reordered(position, order), 1e5, model).seconds
+    assert result <= cost(schedule, position, 1e5, model).seconds
 
 
 @given(st.permutations(range(12)))
@@ -94,8 +94,8 @@ def test_data_go_the_same_ways_whatever_the_order(order):
     for a in range(0, 12, 5):
         for b in range(12):
             if a != b:
-                ways = static_routes(other).nodes(a, b), static_routes(machine).nodes(order[a], order[b])
-                assert ways[0] == ways[1]
+                routes = static_routes(other).nodes(a, b), static_routes(machine).nodes(order[a], order[b])
+                assert routes[0] == routes[1]
     assert reordered(other, np.argsort(order).tolist()).gpus == machine.gpus
     drawn, known = positions(other), positions(machine)
     assert all(np.array_equal(drawn[g], known[g]) for g in machine.gpus)

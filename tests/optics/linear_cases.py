@@ -8,7 +8,7 @@ import numpy as np
 from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.linear_propagation import Sweeps
+from wavefabric.optics.propagation.linear_propagation import FusedSteps
 
 DOUBLE, SINGLE = np.complex128, np.complex64
 TOLERANCE = {DOUBLE: 4e-15, SINGLE: 3e-7}
@@ -31,7 +31,7 @@ def draw(rows, n, dtype):
     return (rng.standard_normal((rows, n, 2)).view(complex)[..., 0]).astype(dtype)
 
 
-def place(device, field):
+def to_device(device, field):
     A = device.empty(field.shape, field.dtype)
     A[...] = device.asarray(field)
     return A
@@ -48,5 +48,5 @@ def reference(field, length, rate=1.0, coefficients=COEFFICIENTS):
     return np.fft.ifft(spectrum)
 
 
-def sweeps_of(device, plan, rows):
-    return Sweeps(device, plan, COEFFICIENTS, np.array(ROWS[rows], np.int32), 1.0)
+def fused_of(device, plan, rows):
+    return FusedSteps(device, plan, COEFFICIENTS, np.array(ROWS[rows], np.int32), 1.0)

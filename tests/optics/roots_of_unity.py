@@ -23,10 +23,10 @@ def exact_root(turns: int, n: int) -> tuple[Fraction, Fraction]:
     return Fraction(sums[0], 2**_BITS), Fraction(sums[1], 2**_BITS)
 
 
-def worst_error(found, wanted):
+def worst_error(result, wanted):
     """Largest error of a part; ``wanted`` are pairs of fractions."""
     parts = [
         (Fraction(float(value.real)) - re, Fraction(float(value.imag)) - im)
-        for value, (re, im) in zip(found, wanted, strict=True)
+        for value, (re, im) in zip(result, wanted, strict=True)
     ]
     return float(max(abs(error) for pair in parts for error in pair))

@@ -29,8 +29,8 @@ def test_a_link_from_a_script(tmp_path, monkeypatch):
     names = {}
     exec(example("run-files.md", "From a script", 1), names)
     assert names["q_squared_db"].shape == (1, 3)
-    found = read_result(tmp_path / "script.h5")
-    np.testing.assert_allclose(found["signal/launch_power"], [[10**-2.9, 1e-3, 10**-2.9]])
+    result = read_result(tmp_path / "script.h5")
+    np.testing.assert_allclose(result["signal/launch_power"], [[10**-2.9, 1e-3, 10**-2.9]])
     # The same from a file: `load` is the other way to a RunFile.
     text = """
 seed = 1

@@ -48,13 +48,13 @@ def test_flipped_bytes_and_cut_files(tmp_path, result_file, kind):
     source, read = (
         (result_file, read_all_of_a_fibre) if kind == "fibre" else (OUTPUT, read_all_of_an_ultrasound)
     )
-    whole, places, random_numbers = source.read_bytes(), structure(source), random.Random(26)
+    whole, positions, random_numbers = source.read_bytes(), structure(source), random.Random(26)
     path, said = tmp_path / "bad.h5", []
     for k in range(30):
         data = bytearray(whole)
         if k % 10 == 0:
             del data[random_numbers.randrange(len(data)) :]
-        for at in random_numbers.choices(places, k=8):
+        for at in random_numbers.choices(positions, k=8):
             if at < len(data):
                 data[at] = random_numbers.choice((0, 1, 127, 128, 255, data[at] ^ 4))
         path.write_bytes(data)
@@ -109,7 +109,7 @@ def test_grids_that_no_run_can_have_had(tmp_path, name, value):
 
 
 @pytest.mark.parametrize(
-    ("place", "dataset", "value", "draw"),
+    ("position", "dataset", "value", "draw"),
     [
         ("span_2", "q_squared_db", np.full((15, 5), 1e300), q_squared_figure),
         ("span_2", "q_squared_db", np.zeros((15, 5, 2)), q_squared_figure),
@@ -119,10 +119,10 @@ def test_grids_that_no_run_can_have_had(tmp_path, name, value):
         ("span_2", "constellation", np.zeros((15, 5)), constellation_figure),
     ],
 )
-def test_arrays_that_no_link_can_have_given(tmp_path, payload, place, dataset, value, draw):
-    payload["received"][place][dataset] = Data(value, "", "")
+def test_arrays_that_no_link_can_have_given(tmp_path, payload, position, dataset, value, draw):
+    payload["received"][position][dataset] = Data(value, "", "")
     path = write_result(tmp_path / "r.h5", payload)
-    with pytest.raises(InputError, match=rf"r\.h5: 'received/{place}/{dataset}' has "):
+    with pytest.raises(InputError, match=rf"r\.h5: 'received/{position}/{dataset}' has "):
         draw(read_result(path))
 
 
@@ -139,10 +139,10 @@ def test_places_without_a_distance(tmp_path, payload, value):
         distance(result, "span_1")
 
 
-@pytest.mark.parametrize("place", ["an attribute", "a dataset"])
-def test_a_text_that_claims_two_gigabytes(tmp_path, payload, place):
+@pytest.mark.parametrize("position", ["an attribute", "a dataset"])
+def test_a_text_that_claims_two_gigabytes(tmp_path, payload, position):
     text, path = "x" * 12345, tmp_path / "r.h5"
-    payload["solver"] = {"attrs": {"note": text}} if place == "an attribute" else {"note": (text, "", "")}
+    payload["solver"] = {"attrs": {"note": text}} if position == "an attribute" else {"note": (text, "", "")}
     write_result(path, payload)
     data = path.read_bytes()
     assert data.count(struct.pack("<I", 12345)) >= 1

@@ -30,8 +30,8 @@ def owner(path, **changes):
 def test_taken_and_given_back(tmp_path):
     path = tmp_path / "a.h5"
     held = FileLock(path)
-    found = json.loads((tmp_path / "a.h5.lock").read_text())
-    assert found["process"] == os.getpid()
+    result = json.loads((tmp_path / "a.h5.lock").read_text())
+    assert result["process"] == os.getpid()
     held.check()
     held.release()
     assert os.listdir(tmp_path) == []
@@ -122,10 +122,10 @@ def test_a_lock_file_that_its_owner_removes_meanwhile(tmp_path, monkeypatch):
     path, flock = tmp_path / "a.h5", fcntl.flock
     first = FileLock(path)
 
-    def late(*given):
+    def late(*inputs):
         monkeypatch.undo()
         first.release()
-        flock(*given)
+        flock(*inputs)
 
     monkeypatch.setattr(fcntl, "flock", late)
     second = FileLock(path)

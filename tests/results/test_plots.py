@@ -46,9 +46,9 @@ def test_figure_5_is_relative_to_back_to_back(result_file, payload):
     figure = penalty_figure(read_result(result_file))
     assert figure is not None
     lines = {line.get_label(): line for line in figure.axes[0].lines}
-    places = payload["received"]
-    wanted = mean_db(places["span_1"]["q_squared_db"].value) - mean_db(
-        places["back_to_back"]["q_squared_db"].value
+    positions = payload["received"]
+    wanted = mean_db(positions["span_1"]["q_squared_db"].value) - mean_db(
+        positions["back_to_back"]["q_squared_db"].value
     )
     np.testing.assert_allclose(lines["80 km"].get_ydata(), wanted)
     assert "160 km" in lines
@@ -61,8 +61,8 @@ def test_groups_are_numbered_on_top(result_file):
 
 def test_only_what_is_there_is_drawn(tmp_path, payload):
     del payload["received"]["back_to_back"], payload["fibre"]
-    for place in payload["received"].values():
-        del place["constellation"]
+    for position in payload["received"].values():
+        del position["constellation"]
     path = write_result(tmp_path / "r.h5", payload)
     assert [figure.name for figure in plot_result(path)] == ["r-q2.png"]
     payload["received"] = {}
@@ -71,11 +71,11 @@ def test_only_what_is_there_is_drawn(tmp_path, payload):
 
 
 def test_one_mode_one_channel_and_lost_signals(tmp_path, payload):
-    for place in payload["received"].values():
+    for position in payload["received"].values():
         for key in ("q_squared_db", "evm", "constellation"):
-            place[key] = place[key]._replace(value=place[key].value[:1])
-        place["q_squared_db"] = place["q_squared_db"]._replace(value=np.array([[-np.inf]]))
-        place["constellation"] = place["constellation"]._replace(value=np.full((1, 9), np.nan + 0j))
+            position[key] = position[key]._replace(value=position[key].value[:1])
+        position["q_squared_db"] = position["q_squared_db"]._replace(value=np.array([[-np.inf]]))
+        position["constellation"] = position["constellation"]._replace(value=np.full((1, 9), np.nan + 0j))
     assert len(plot_result(write_result(tmp_path / "r.h5", payload))) == 3
 
 

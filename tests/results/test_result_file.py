@@ -144,8 +144,8 @@ def test_fingerprint_tells_versions_apart(monkeypatch):
     module = importlib.import_module("wavefabric.results.provenance")  # not the function of that name
     seen = {fingerprint("a")}
     for changed in NUMERICAL:
-        found = {name: "2" if name == changed else "1" for name in NUMERICAL}
-        monkeypatch.setattr(module, "versions", lambda names, found=found: {n: found[n] for n in names})
+        result = {name: "2" if name == changed else "1" for name in NUMERICAL}
+        monkeypatch.setattr(module, "versions", lambda names, result=result: {n: result[n] for n in names})
         seen.add(fingerprint("a"))
     monkeypatch.undo()
     assert set(module.versions(NUMERICAL)) >= {"numpy", "scipy"}
@@ -181,8 +181,8 @@ def test_commit_of_the_checkout_alone(monkeypatch, tmp_path):
 
 def test_when_a_run_began():
     module = importlib.import_module("wavefabric.results.provenance")
-    given = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=1)))
-    assert module.stamp(given) == "2020-01-02T02:04:05Z"
+    inputs = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=1)))
+    assert module.stamp(inputs) == "2020-01-02T02:04:05Z"
     assert provenance()["started_utc"] == module.stamp(module._STARTED)
 
 

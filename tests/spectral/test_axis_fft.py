@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Module
 
-from wavefabric.acoustics.fused.axis_passes_cuda import row_room, row_twiddles, twiddles
+from wavefabric.acoustics.fused.axis_kernels_cuda import row_space, row_twiddles, twiddles
 
 SOURCE = "".join(
     files("wavefabric.spectral").joinpath(name).read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ __device__ void real_back(const Complex *spectra, Complex *rows, const Complex *
     typedef typename R::L L;
     Complex v[R::values];
     const int row = L::transform();
-    Complex *mine = (Complex *)memory + row * L::room;
+    Complex *mine = (Complex *)memory + row * L::space;
     for (int k = L::lane(); k <= R::half; k += L::threads) mine[k] = spectra[row * (R::half + 1) + k];
     L::sync();
     R::back(v, (Complex *)memory, twiddle, [&](int k) { return mine[k]; });
@@ -96,7 +96,7 @@ class Configuration:
 
     def shared(self, dtype):
         """Bytes of shared memory, and not one more."""
-        words = row_room(self.points, self.threads) if self.layout == "Rows" else self.points
+        words = row_space(self.points, self.threads) if self.layout == "Rows" else self.points
         return words * self.tile * np.dtype(dtype).itemsize
 
 
@@ -184,10 +184,10 @@ class OnAGpu:
 
 
 @functools.cache
-def kernels(place, real):
+def kernels(device, real):
     """All of a place, compiled together."""
     lists = {"emulated": CONFIGURATIONS + ROWS, "more": MORE, "cuda": CONFIGURATIONS + ROWS + MORE}
-    return OnAGpu(real, lists[place]) if place == "cuda" else OnTheCpu(real, lists[place])
+    return OnAGpu(real, lists[device]) if device == "cuda" else OnTheCpu(real, lists[device])
 
 
 def launched(kernels, configuration, real, sent, shapes, suffix=""):
@@ -206,8 +206,8 @@ def noise(shape, dtype):
     return np.random.default_rng(shape[-1]).standard_normal((*shape, 2)).view(complex)[..., 0].astype(dtype)
 
 
-def near(found, wanted, tolerance):
-    assert abs(found - wanted).max() <= tolerance * abs(wanted).max()
+def near(result, wanted, tolerance):
+    assert abs(result - wanted).max() <= tolerance * abs(wanted).max()
 
 
 def check_complex(kernels, configuration, real):
@@ -223,22 +223,22 @@ def check_real(kernels, configuration, real):
     half, tile, dtype = configuration.points, configuration.tile, DTYPE[real]
     rows, spectra = noise((tile, half), dtype), noise((tile, half + 1), dtype)
     values = rows.view(PART[real]).astype(float)
-    (found,) = launched(kernels, configuration, real, rows, [spectra.shape], "_forth")
-    near(found, np.fft.rfft(values), TOLERANCE[real])
-    assert not found[:, [0, half]].imag.any()
+    (result,) = launched(kernels, configuration, real, rows, [spectra.shape], "_forth")
+    near(result, np.fft.rfft(values), TOLERANCE[real])
+    assert not result[:, [0, half]].imag.any()
     wanted = 2 * half * np.fft.irfft(spectra.astype(complex), 2 * half)
-    (found,) = launched(kernels, configuration, real, spectra, [rows.shape], "_back")
-    near(found.view(PART[real]), wanted, 2 * TOLERANCE[real])
+    (result,) = launched(kernels, configuration, real, spectra, [rows.shape], "_back")
+    near(result.view(PART[real]), wanted, 2 * TOLERANCE[real])
     spectra[:, [0, half]] += 1j * np.array([1e3, -7e4])
     (again,) = launched(kernels, configuration, real, spectra, [rows.shape], "_back")
-    assert (again == found).all()
+    assert (again == result).all()
 
 
 def check(kernels, configuration, real):
     (check_real if configuration.real else check_complex)(kernels, configuration, real)
 
 
-PLACES = [
+POSITIONS = [
     *(("emulated", configuration) for configuration in CONFIGURATIONS + ROWS),
     *(pytest.param("more", configuration, marks=pytest.mark.slow) for configuration in MORE),
     *(
@@ -249,9 +249,11 @@ PLACES = [
 
 
 @pytest.mark.parametrize("real", ["float", "double"])
-@pytest.mark.parametrize(("place", "configuration"), PLACES, ids=lambda value: getattr(value, "name", value))
-def test_transforms(place, configuration, real):
-    check(kernels(place, real), configuration, real)
+@pytest.mark.parametrize(
+    ("device", "configuration"), POSITIONS, ids=lambda value: getattr(value, "name", value)
+)
+def test_transforms(device, configuration, real):
+    check(kernels(device, real), configuration, real)
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
@@ -266,8 +268,8 @@ def test_the_configurations_meet_everything():
     assert {c.radices[0] for c in CONFIGURATIONS + ROWS} == every
     assert {c.radices[-1] for c in CONFIGURATIONS + ROWS if len(c.radices) > 1} == every
     for group in (CONFIGURATIONS, ROWS):
-        shares = [(c.points // r, c.threads) for c in group for r in c.radices]
-        assert any(butterflies % threads == 0 and butterflies > threads for butterflies, threads in shares)
-        assert any(butterflies % threads for butterflies, threads in shares)
-        assert any(butterflies < threads for butterflies, threads in shares)
+        fractions = [(c.points // r, c.threads) for c in group for r in c.radices]
+        assert any(butterflies % threads == 0 and butterflies > threads for butterflies, threads in fractions)
+        assert any(butterflies % threads for butterflies, threads in fractions)
+        assert any(butterflies < threads for butterflies, threads in fractions)
     assert {32 % c.threads == 0 for c in ROWS if c.tile > 1} == {False, True}

@@ -20,11 +20,11 @@ from wavefabric.spectral.distributed import (
 
 @given(n=st.integers(1, 300), blocks=st.integers(1, 20))
 def test_cuts_tile(n, blocks):
-    found = cuts(n, min(n, blocks))
-    assert found[0][0] == 0
-    assert found[-1][1] == n
-    assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
-    lengths = [stop - start for start, stop in found]
+    result = cuts(n, min(n, blocks))
+    assert result[0][0] == 0
+    assert result[-1][1] == n
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(result))
+    lengths = [stop - start for start, stop in result]
     assert max(lengths) - min(lengths) <= 1
     assert min(lengths) >= 1
 
@@ -90,15 +90,15 @@ def test_transform_of_one_axis(device, monkeypatch, dtype, axis, without):
 
         monkeypatch.setattr(fftw, "pyfftw", None)
     rng = np.random.default_rng(2)
-    given = (rng.standard_normal((6, 10, 7)) + 1j * rng.standard_normal((6, 10, 7))).astype(dtype)
-    fft, array = device.axis_fft(given.shape, dtype, axis), device.empty(given.shape, dtype)
-    array[...] = device.asarray(given)
+    inputs = (rng.standard_normal((6, 10, 7)) + 1j * rng.standard_normal((6, 10, 7))).astype(dtype)
+    fft, array = device.axis_fft(inputs.shape, dtype, axis), device.empty(inputs.shape, dtype)
+    array[...] = device.asarray(inputs)
     fft.forward(array)
     tolerance = 10 * np.finfo(dtype).eps
-    wanted = np.fft.fft(given.astype(complex), axis=axis)
+    wanted = np.fft.fft(inputs.astype(complex), axis=axis)
     assert abs(device.to_host(array) - wanted).max() < tolerance * abs(wanted).max()
     fft.backward(array)
-    assert abs(device.to_host(array) / given.shape[axis] - given).max() < tolerance * abs(given).max()
+    assert abs(device.to_host(array) / inputs.shape[axis] - inputs).max() < tolerance * abs(inputs).max()
 
 
 @pytest.mark.parametrize("axes", [(2,), (1, 2)])

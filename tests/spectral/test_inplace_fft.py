@@ -179,11 +179,11 @@ class OnAGpu:
 
 
 @functools.cache
-def kernels(place, real, layout):
+def kernels(device, real, layout):
     """Those of one layout, compiled together."""
     lists = {"emulated": CONFIGURATIONS, "more": MORE, "cuda": CONFIGURATIONS + MORE}
-    chosen = [configuration for configuration in lists[place] if configuration.layout == layout]
-    return OnAGpu(real, chosen) if place == "cuda" else OnTheCpu(real, chosen)
+    chosen = [configuration for configuration in lists[device] if configuration.layout == layout]
+    return OnAGpu(real, chosen) if device == "cuda" else OnTheCpu(real, chosen)
 
 
 def check(kernels, configuration, real):
@@ -203,7 +203,7 @@ def check(kernels, configuration, real):
     assert abs(kernels.fetch(again) / n - sent).max() <= 2 * tolerance * abs(sent).max()
 
 
-PLACES = [
+POSITIONS = [
     *(("emulated", configuration) for configuration in CONFIGURATIONS),
     *(pytest.param("more", configuration, marks=pytest.mark.slow) for configuration in MORE),
     *(pytest.param("cuda", configuration, marks=pytest.mark.gpu) for configuration in CONFIGURATIONS + MORE),
@@ -211,9 +211,11 @@ PLACES = [
 
 
 @pytest.mark.parametrize("real", ["float", "double"])
-@pytest.mark.parametrize(("place", "configuration"), PLACES, ids=lambda value: getattr(value, "name", value))
-def test_transforms(place, configuration, real):
-    check(kernels(place, real, configuration.layout), configuration, real)
+@pytest.mark.parametrize(
+    ("device", "configuration"), POSITIONS, ids=lambda value: getattr(value, "name", value)
+)
+def test_transforms(device, configuration, real):
+    check(kernels(device, real, configuration.layout), configuration, real)
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
@@ -235,10 +237,10 @@ def test_the_configurations_meet_everything():
     for layout in ("Row", "Column"):
         assert {bool(c.gap) for c in several if c.layout == layout} == {False, True}
         assert {c.value for c in CONFIGURATIONS if c.layout == layout} == {"Complex", "Twin"}
-    shares = [(c.n // r, c.threads) for c in several for r in c.radices]
-    assert any(butterflies % threads == 0 and butterflies > threads for butterflies, threads in shares)
-    assert any(butterflies % threads for butterflies, threads in shares)
-    assert any(butterflies < threads for butterflies, threads in shares)
+    fractions = [(c.n // r, c.threads) for c in several for r in c.radices]
+    assert any(butterflies % threads == 0 and butterflies > threads for butterflies, threads in fractions)
+    assert any(butterflies % threads for butterflies, threads in fractions)
+    assert any(butterflies < threads for butterflies, threads in fractions)
 
 
 # --- Parts ------------------------------------------------------------------------------------------------
@@ -302,9 +304,9 @@ def test_butterflies(seed):
     rng = np.random.default_rng(seed)
     for real, tolerance in TOLERANCE.items():
         sent = (rng.standard_normal((sum(RADICES), 2)).view(complex)[:, 0]).astype(DTYPE[real])
-        found = sent.copy()
-        parts(real).kernel("butterflies")((1,), (1,), (found,))
-        for (_, before), (_, after) in zip(each_radix(sent), each_radix(found), strict=True):
+        result = sent.copy()
+        parts(real).kernel("butterflies")((1,), (1,), (result,))
+        for (_, before), (_, after) in zip(each_radix(sent), each_radix(result), strict=True):
             wanted = np.fft.fft(before.astype(complex))
             assert abs(after - wanted).max() <= tolerance * abs(wanted).max()
 
@@ -312,15 +314,15 @@ def test_butterflies(seed):
 @pytest.mark.parametrize(("real", "allowed"), [("float", 8e-8), ("double", 1.6e-16)])
 def test_numbers_in_butterflies(real, allowed):
     """Of one value that is not 0, the transform is a root of unity, to a rounding or two."""
-    for place in range(max(RADICES)):
-        v = np.concatenate([np.arange(radix) == place % radix for radix in RADICES]).astype(DTYPE[real])
+    for position in range(max(RADICES)):
+        v = np.concatenate([np.arange(radix) == position % radix for radix in RADICES]).astype(DTYPE[real])
         parts(real).kernel("butterflies")((1,), (1,), (v,))
         for radix, values in each_radix(v):
-            wanted = roots(radix)[place * np.arange(radix) % radix]
+            wanted = roots(radix)[position * np.arange(radix) % radix]
             assert abs(values - wanted).max() < allowed
 
 
-PLACES_IN_MEMORY = """
+ADDRESSES_IN_MEMORY = """
 template <class L>
 __device__ void note(int *out, int line) {
     for (int n = L::lane(); n < L::points; n += L::threads) out[line * L::points + n] = L::at(n);
@@ -335,7 +337,7 @@ extern "C" __global__ void rows(int *out) { note<Rows>(out, Rows::row()); }
 @pytest.mark.parametrize("gap", [0, 4])
 def test_places_in_shared_memory(gap):
     """Columns side by side, rows one after another, and an empty place after so many points."""
-    module = Module(SOURCE + PLACES_IN_MEMORY, ("-DREAL=float", f"-DEMPTY={gap}"))
+    module = Module(SOURCE + ADDRESSES_IN_MEMORY, ("-DREAL=float", f"-DEMPTY={gap}"))
     n, line = np.arange(12), np.arange(3)[:, None]
     within, words = (n + n // gap, 15) if gap else (n, 12)
     for name, wanted in (("columns", within * 3 + line), ("rows", words * line + within)):

@@ -23,12 +23,12 @@ def test_the_examples():
 
 @given(smooth)
 def test_radices_multiply_back(n):
-    found = radices(n)
-    assert math.prod(found) == n
-    assert set(found) <= {2, 3, 4, 5, 7, 8, 16}
-    assert list(found) == sorted(found, reverse=True)
+    result = radices(n)
+    assert math.prod(result) == n
+    assert set(result) <= {2, 3, 4, 5, 7, 8, 16}
+    assert list(result) == sorted(result, reverse=True)
     # As few stages as there can be.
-    assert sum(r in (2, 4, 8) for r in found) <= 1
+    assert sum(r in (2, 4, 8) for r in result) <= 1
 
 
 @given(st.integers(1, 400), st.sampled_from([11, 13, 17, 101]))
@@ -64,28 +64,28 @@ def test_unit_roots_of_any_number_of_turns(turns, n):
 def test_leg_factors(dtype):
     """w^(k m) of stages of radices 8, 5, 3 of 120 points: transforms of 120, 15 and 3 points remain."""
     assert radices(120) == (8, 5, 3)
-    found, at = leg_factors((8, 5, 3), dtype), 0
-    assert found.dtype == dtype
+    result, at = leg_factors((8, 5, 3), dtype), 0
+    assert result.dtype == dtype
     for left, radix in ((120, 8), (15, 5), (3, 3)):
         wanted = [exact_root(k * m, left) for k in range(radix) for m in range(left // radix)]
         # In single precision a part is rounded up or down, whichever keeps moduli at 1 in the mean.
         rounding = ROUNDED if dtype == np.complex128 else 6e-8
-        assert worst_error(found[at : at + left], wanted) < rounding
+        assert worst_error(result[at : at + left], wanted) < rounding
         at += left
-    assert at == found.size
+    assert at == result.size
 
 
 @pytest.mark.parametrize("n", [120, 686, 4096])
 def test_balanced(n):
     """Parts are neighbours in single precision of the exact ones; moduli are 1 in the mean."""
     exact = unit_roots(np.arange(5)[:, None] * np.arange(n // 5), n)
-    found = balanced(exact)
-    assert found.dtype == np.complex64
-    assert (found[0] == 1).all()
-    for part, rounded in ((exact.real, found.real), (exact.imag, found.imag)):
+    result = balanced(exact)
+    assert result.dtype == np.complex64
+    assert (result[0] == 1).all()
+    for part, rounded in ((exact.real, result.real), (exact.imag, result.imag)):
         spacing = np.spacing(np.maximum(abs(part), abs(rounded)).astype(np.float32))
         assert (abs(part - rounded) <= spacing).all()
-    wide = found.astype(complex)
+    wide = result.astype(complex)
     excess = np.cumsum((wide * wide.conj()).real - 1, axis=1)
     nearest = exact.astype(np.complex64).astype(complex)
     assert abs(excess).max() < 6e-8

@@ -142,7 +142,9 @@ def test_along_z(shape, dtype):
 
 def test_kinds():
     """Four for each of three axes, in the order of the rows of the addresses."""
-    names = [f"{axis}_{way}" for axis in "XYZ" for way in ("FORTH", "BACK", "BACK_BY_UP", "BACK_BY_DOWN")]
+    names = [
+        f"{axis}_{variant}" for axis in "XYZ" for variant in ("FORTH", "BACK", "BACK_BY_UP", "BACK_BY_DOWN")
+    ]
     assert [getattr(vector_axes, name) for name in names] == list(range(12))
     grid = Grid((4, 6, 10), np.float64)
     assert grid.addresses.shape == (12, 2)

@@ -83,9 +83,9 @@ class Case:
 
 @sized
 @given(LENGTHS, PRECISIONS, SIGNS, st.sampled_from([4, 8, 12, 16]), st.integers(0, 5), st.integers(0, 5))
-def test_out_of_place(points, dtype, sign, count, more, room):
+def test_out_of_place(points, dtype, sign, count, more, space):
     """Rows longer than the columns: what lies beside these is neither read nor written."""
-    Case(ComplexColumns(points, count, count + more, count + room, sign), dtype).check()
+    Case(ComplexColumns(points, count, count + more, count + space, sign), dtype).check()
 
 
 @sized
@@ -238,8 +238,8 @@ def test_lengths_that_are_refused(points):
             make(np.float32)
 
 
-@pytest.mark.parametrize(("plan", "given"), [(True, 7), (True, 9), (True, None), (False, 8)])
-def test_another_number_of_factors_is_refused(plan, given):
-    factors = None if given is None else np.ones(given)
+@pytest.mark.parametrize(("plan", "inputs"), [(True, 7), (True, 9), (True, None), (False, 8)])
+def test_another_number_of_factors_is_refused(plan, inputs):
+    factors = None if inputs is None else np.ones(inputs)
     with pytest.raises(ValueError, match="factors: shape"):
         ComplexColumns(8, 4, 4, 4, -1, factors=plan).table(np.float32, factors)

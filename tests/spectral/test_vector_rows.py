@@ -245,8 +245,8 @@ def test_lengths_that_are_refused(points):
             make(np.float32)
 
 
-@pytest.mark.parametrize(("plan", "given"), [(True, 8), (True, 10), (True, None), (False, 9)])
-def test_another_number_of_factors_is_refused(plan, given):
-    factors = None if given is None else np.ones(given)
+@pytest.mark.parametrize(("plan", "inputs"), [(True, 8), (True, 10), (True, None), (False, 9)])
+def test_another_number_of_factors_is_refused(plan, inputs):
+    factors = None if inputs is None else np.ones(inputs)
     with pytest.raises(ValueError, match="factors: shape"):
         RealRows(16, 4, 9, 1, plan).table(np.float32, factors)

@@ -32,12 +32,12 @@ def test_derivative_is_exact_for_plane_waves(n, shift):
 def test_translation_is_exact_for_band_limited_data(n, shift):
     rng = np.random.default_rng(n)
     x = D * np.arange(n)
-    given, wanted = np.zeros(n), np.zeros(n)
+    inputs, wanted = np.zeros(n), np.zeros(n)
     for m in waves(n):
         k, amplitude, phase = 2 * np.pi * m / (n * D), *rng.random(2)
-        given += amplitude * np.cos(k * x + phase)
+        inputs += amplitude * np.cos(k * x + phase)
         wanted += amplitude * np.cos(k * (x + shift * D) + phase)
-    got = np.fft.ifft(translation(n, D, shift * D) * np.fft.fft(given))
+    got = np.fft.ifft(translation(n, D, shift * D) * np.fft.fft(inputs))
     np.testing.assert_allclose(got.real, wanted, atol=1e-14 * n)
     assert abs(got.imag).max() < 1e-14 * n
 

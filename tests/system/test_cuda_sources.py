@@ -19,7 +19,7 @@ def test_any_change_of_a_kernel_or_a_launch_changes_it(tmp_path, monkeypatch):
     assert cuda_source_hash.__wrapped__() == here
     seen = {here}
     kernels = "optics/propagation/kernels"
-    for name in (f"{kernels}/linear_sweeps.cu", f"{kernels}/sweep_plan.py", f"{kernels}/kerr_cuda.py"):
+    for name in (f"{kernels}/fused_linear.cu", f"{kernels}/fused_plan.py", f"{kernels}/kerr_cuda.py"):
         with (tmp_path / name).open("a") as file:
             file.write("\n")
         seen.add(cuda_source_hash.__wrapped__())

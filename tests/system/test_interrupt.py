@@ -17,9 +17,9 @@ def test_the_first_is_deferred():
     before = signal.getsignal(signal.SIGINT)
     with DeferredInterrupt() as interrupt:
         interrupt.check()
-        assert not interrupt.asked
+        assert not interrupt.requested
         press()
-        assert interrupt.asked
+        assert interrupt.requested
         with pytest.raises(KeyboardInterrupt):
             interrupt.check()
         with pytest.raises(KeyboardInterrupt):
@@ -32,7 +32,7 @@ def test_the_second_is_not():
         press()
         with pytest.raises(KeyboardInterrupt):
             press()
-        assert interrupt.asked
+        assert interrupt.requested
 
 
 def terminate():
@@ -43,7 +43,7 @@ def test_sigterm_is_deferred_too_and_may_come_again():
     with DeferredInterrupt() as interrupt:
         terminate()
         terminate()
-        assert interrupt.asked
+        assert interrupt.requested
         with pytest.raises(Terminated):
             interrupt.check()
         press()
@@ -70,7 +70,7 @@ def test_a_handler_of_others_is_left_alone():
     try:
         with terminable(), DeferredInterrupt() as interrupt:
             terminate()
-            assert not interrupt.asked
+            assert not interrupt.requested
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     assert seen == [1]

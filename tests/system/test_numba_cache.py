@@ -97,7 +97,7 @@ def test_all_kernels_are_counted():
 
     So are those that emit vector code, and what they take from their own folder.
     """
-    found = set()
+    result = set()
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
         names = {
@@ -113,13 +113,13 @@ def test_all_kernels_are_counted():
             ("wavefabric.device.vector_code", "VectorCode"),
             ("wavefabric.device.vector_code", "Function"),
         }:
-            found.add(relative)
+            result.add(relative)
         if relative.startswith("spectral/vector_"):
             folder = {f"{module.replace('.', '/')}.py" for module, _ in names if module}
-            found |= {relative, *(one[len("wavefabric/") :] for one in folder if "/spectral/" in one)}
+            result |= {relative, *(one[len("wavefabric/") :] for one in folder if "/spectral/" in one)}
         assert not names & {("numba", "njit"), ("numba", "jit"), ("numba", "vectorize")}, relative
     # A cached kernel names the module of its arguments' types.
-    assert found | {"system/numba_cache.py", "acoustics/solver/split_density.py"} == set(numba_cache.SOURCES)
+    assert result | {"system/numba_cache.py", "acoustics/solver/split_density.py"} == set(numba_cache.SOURCES)
 
 
 def test_kernels_take_no_fastmath():
@@ -143,8 +143,8 @@ def test_versions_that_nobody_uses_go(tmp_path, monkeypatch):
         os.utime(folder, (0, 0))
     numba_cache.directory.cache_clear()
     try:
-        found = numba_cache.directory()
+        result = numba_cache.directory()
     finally:
         numba_cache.directory.cache_clear()
-    assert found == tmp_path / numba_cache.source_hash()
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([young.name, other.name, found.name])
+    assert result == tmp_path / numba_cache.source_hash()
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([young.name, other.name, result.name])

@@ -93,10 +93,10 @@ def test_what_others_could_write_is_not_taken(monkeypatch, tmp_path, trap):
         usual.chmod(0o777)
     else:
         usual.write_text("")
-    found = cache_directory()
-    assert found != usual
-    assert found.parent == tmp_path / "tmp"
-    assert found.stat().st_mode & 0o777 == 0o700
+    result = cache_directory()
+    assert result != usual
+    assert result.parent == tmp_path / "tmp"
+    assert result.stat().st_mode & 0o777 == 0o700
 
 
 @posix

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from wavefabric.acoustics.decomposition.decompose import Options, decompose, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose, halo_messages
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.spectral.distributed import boxes, transpose_messages
@@ -36,10 +36,10 @@ def test_one_gpu_takes_what_was_measured():
 
 @pytest.mark.parametrize(("groups", "rows"), [(None, 240), (34, 34)])
 def test_powers_of_a_fibre(groups, rows):
-    """Two rounds in each of two sweeps, each of all powers: what `RankOperators` sends."""
-    found = calls(fibre_step(120, 2**18, 8, H200, groups=groups))
-    assert {call.collective for call in found} == {"all-gather"}
-    assert sum(call.bytes for call in found) == pytest.approx(4 * rows * 2**18 * 8)
+    """Two rounds in each of two Kerr kernels, each of all powers: what `RankOperators` sends."""
+    result = calls(fibre_step(120, 2**18, 8, H200, groups=groups))
+    assert {call.collective for call in result} == {"all-gather"}
+    assert sum(call.bytes for call in result) == pytest.approx(4 * rows * 2**18 * 8)
 
 
 def test_chunks_of_time_travel_while_others_are_worked_on():
@@ -51,7 +51,7 @@ def test_chunks_of_time_travel_while_others_are_worked_on():
 
 def test_halos_are_those_of_the_solver():
     graph = ultrasound_step((64, 48, 256), 8, H200, decomposition="local", overlap=8)
-    cut = decompose((64, 48, 256), 8, Options(kind="local", overlap=8))
+    cut = decompose((64, 48, 256), 8, Decomposition(kind="local", overlap=8))
     points = sum(math.prod(s.stop - s.start for s in m.src_box) for m in halo_messages(cut))
     sent = sum(call.bytes * sum(size for *_, size in call.messages) for call in calls(graph))
     assert sent == pytest.approx((1 + 3 + 2) * 4 * points)
@@ -60,9 +60,9 @@ def test_halos_are_those_of_the_solver():
 @pytest.mark.parametrize(("shape", "gpus", "a_transform"), [((32, 32, 32), 4, 1), ((32, 32, 32), 64, 2)])
 def test_transposes_are_all_to_alls(shape, gpus, a_transform):
     """Of slabs among all; of pencils in rows, then in columns; every GPU sends its part of the spectrum."""
-    found = calls(ultrasound_step(shape, gpus, H200, heterogeneous=False))
-    assert len(found) == 10 * a_transform
-    for call in found:
+    result = calls(ultrasound_step(shape, gpus, H200, heterogeneous=False))
+    assert len(result) == 10 * a_transform
+    for call in result:
         assert call.collective in ("all-to-all", "messages")
         assert sorted(gpu for group in call.groups for gpu in group) == list(range(gpus))
 

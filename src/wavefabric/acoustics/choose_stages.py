@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.acoustics.fused.axis_passes_cuda import longest_axes
+from wavefabric.acoustics.decomposition.decompose import Partition, decompose
+from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.materials.find import find_materials
@@ -32,7 +32,7 @@ class Form(NamedTuple):
     stages: type[Any]
     layout: type[FieldLayout]
 
-    def supports(self, decomposition: Decomposition, dtype: np.dtype) -> bool:
+    def supports(self, decomposition: Partition, dtype: np.dtype) -> bool:
         bases = {subdomain.basis for subdomain in decomposition.subdomains}
         served = self.stages.supports(decomposition.shape, bases, dtype)
         return served and self.layout.supports(decomposition, dtype)
@@ -58,7 +58,7 @@ def make_stages(
     dtype,
     plain: bool = False,
     comm: Communicator | None = None,
-    decomposition: Decomposition | None = None,
+    decomposition: Partition | None = None,
 ) -> Stages:
     """The fastest stages that this device has for a problem of the whole grid, or the ``plain`` ones.
 
@@ -79,7 +79,7 @@ def make_stages(
     return stages
 
 
-def _form(device, dtype, decomposition: Decomposition, plain: bool = False, one_sided: bool = False) -> Form:
+def _form(device, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False) -> Form:
     """The same on all ranks; ``one_sided``: whether kernels store in other ranks' memory."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     fused = CUDA[sharing]
@@ -91,7 +91,7 @@ def _form(device, dtype, decomposition: Decomposition, plain: bool = False, one_
     return _ONE_SIDED if one_sided and form is CUDA["global"] else form
 
 
-def advice(device, problem: Problem, dtype, decomposition: Decomposition | None = None) -> list[str]:
+def advice(device, problem: Problem, dtype, decomposition: Partition | None = None) -> list[str]:
     """What a user may want to know of how his problem is solved, a sentence each.
 
     That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
@@ -112,7 +112,7 @@ def advice(device, problem: Problem, dtype, decomposition: Decomposition | None 
         longest = " x ".join(map(str, longest_axes(dtype)))
         fused = f"grids{slabs} of prime factors up to 7, even along x, of at most {longest} points"
     return [
-        f"transforms of whole arrays of {sizes} points; passes that fuse them with all other work, twice as "
+        f"transforms of whole arrays of {sizes} points; kernels that fuse them with all other work, twice as "
         f"fast, take {fused}"
     ]
 
@@ -122,7 +122,7 @@ def needed_bytes(
     recording: Recording,
     dtype,
     device,
-    decomposition: Decomposition | None = None,
+    decomposition: Partition | None = None,
     one_sided: bool = False,
 ) -> int:
     """Bytes that a run allocates on its device, within a few per cent; on the rank with most.

@@ -85,9 +85,9 @@ class Grid:
         require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
         for points, number in zip(self.shape, sizes, strict=True):
             if self.pml_inside and number and 2 * number >= points:
-                given = f"{number} points on each side leave nothing of {points}"
+                actual = f"{number} points on each side leave nothing of {points}"
                 allowed = f"at most {(points - 1) // 2}, or pml_inside=False"
-                raise InputError(f"grid.pml_size: {given}; allowed: {allowed}")
+                raise InputError(f"grid.pml_size: {actual}; allowed: {allowed}")
         return tuple(int(number) for number in sizes)
 
     @property

@@ -104,8 +104,8 @@ class Medium:
                 raise InputError(f"medium.alpha_power: {show(y)} with Stokes absorption; allowed: 2")
             return 2.0
         if y is None or not 0 <= y < 3 or (y == 1 and self.dispersion):
-            given = "is missing" if y is None else show(y)
-            raise InputError(f"medium.alpha_power: {given}; allowed: {_POWERS}")
+            actual = "is missing" if y is None else show(y)
+            raise InputError(f"medium.alpha_power: {actual}; allowed: {_POWERS}")
         return y
 
     @cached_property
@@ -113,8 +113,8 @@ class Medium:
         """Smallest and largest sound speed, m/s."""
         low, high = float(np.min(self.sound_speed)), float(np.max(self.sound_speed))
         if not (low > 0 and high < math.inf):
-            given = "has values that are not above 0 and finite"
-            raise InputError(f"medium.sound_speed: {given}; allowed: m/s, above 0")
+            actual = "has values that are not above 0 and finite"
+            raise InputError(f"medium.sound_speed: {actual}; allowed: m/s, above 0")
         return low, high
 
     def on(self, grid: FieldOrder) -> dict[str, Any]:

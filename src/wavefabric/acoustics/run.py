@@ -133,8 +133,8 @@ class _Run:
 
     def _allocate(self, sink: Sink | None) -> None:
         comm, device, shared = self._comm, self._device, self._decomposition
-        given = self._problem, self._recording, self._dtype, device, shared
-        needed = choose_stages.needed_bytes(*given, comm.one_sided)
+        inputs = self._problem, self._recording, self._dtype, device, shared
+        needed = choose_stages.needed_bytes(*inputs, comm.one_sided)
         advice = "use a smaller grid, single precision or fewer recorded points"
         check_memory(comm, device, needed, "this run", advice)
         self._stages = choose_stages.make_stages(
@@ -253,7 +253,7 @@ class _Run:
         self._comm.check()  # whose data did not come, before what came of it is looked at
         (done, then), now = self._last_status, time.perf_counter()
         pace = max((now - then) / max(1, self._done - done), 1e-9)
-        status = combine(self._comm, Status(interrupt.asked, save_due, peak, energy, pace))
+        status = combine(self._comm, Status(interrupt.requested, save_due, peak, energy, pace))
         # In steps, not seconds: clocks of ranks differ.
         steps = int(_STATUS_SECONDS / status.seconds_per_step)
         self._next_status = self._done + max(1, min(self._look, steps))

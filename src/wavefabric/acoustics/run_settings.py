@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from wavefabric.acoustics.arguments import check_choice, is_whole, require
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.device import get_device
 from wavefabric.exchange.communicator import Communicator, world
@@ -56,7 +56,7 @@ class RunSettings:
     comm : Communicator, optional
         Ranks that share the grid; by default all that were started together. Give `exchange.solo()` to let
         each rank run a simulation of its own.
-    decomposition : Options, optional
+    decomposition : Decomposition, optional
         How they share it; a global decomposition by default.
 
     Raises
@@ -72,7 +72,7 @@ class RunSettings:
     checkpoint: str | Path | Checkpoints | None = None
     check_stability: bool = True
     comm: Communicator | None = None
-    decomposition: Options | None = None
+    decomposition: Decomposition | None = None
 
     def __post_init__(self) -> None:
         device, threads = self.device, self.threads
@@ -84,7 +84,7 @@ class RunSettings:
         if not isinstance(self.checkpoint, Checkpoints):
             self._require_files("checkpoint")
         self._require_flags("check_stability")
-        for key, kind in (("progress", Progress), ("comm", Communicator), ("decomposition", Options)):
+        for key, kind in (("progress", Progress), ("comm", Communicator), ("decomposition", Decomposition)):
             value = getattr(self, key)
             require(value is None or isinstance(value, kind), key, value, f"a {kind.__name__}")
 
@@ -137,8 +137,8 @@ def _communicator(device: Any, threads: int | None, shape: tuple[int, int, int] 
 def _world(device: Any, threads: int | None) -> Communicator:
     """Kept: MPI has few thousand communicators, and a script may simulate often."""
     if threads is not None and device == "auto":
-        place = get_device("auto", threads)
-        device = place if place.name == "cpu" else device
+        position = get_device("auto", threads)
+        device = position if position.name == "cpu" else device
     elif device == "cpu":
         device = get_device("cpu", threads or environment.threads() or 1)
     return world(device=device)

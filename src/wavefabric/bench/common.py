@@ -19,9 +19,9 @@ def silent(line: str) -> None:
     """Progress that nobody sees."""
 
 
-def check_words(key: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+def check_words(key: str, inputs: Iterable[str], allowed: Iterable[str]) -> None:
     """Refuse a word that is not one of those allowed."""
-    for word in given:
+    for word in inputs:
         choice(key, word, tuple(allowed))
 
 
@@ -71,6 +71,6 @@ def grouped(cases: Sequence[dict[str, Any]], *keys: str) -> dict[Any, list[dict[
     return groups
 
 
-def percent(share: float | None) -> str:
+def percent(fraction: float | None) -> str:
     """A share as a whole percentage."""
-    return "-" if share is None else f"{share * 100:.0f} %"
+    return "-" if fraction is None else f"{fraction * 100:.0f} %"

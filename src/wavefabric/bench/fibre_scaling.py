@@ -20,7 +20,7 @@ from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.operators_one_sided import rank_operators
-from wavefabric.optics.propagation.operators_ranks import RankOperators
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.results.plots import BLUE, GREY, ORANGE
@@ -66,7 +66,7 @@ def run(
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
         options = PropagationOptions("rk4ip", step=step, exchange=form)
-        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.share)
+        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.local_modes)
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:
@@ -95,14 +95,14 @@ class _Bench:
         self.ranks, self.device = ranks, ranks.device
         self.n, self.steps, self.h, self.repeats = n, steps, h, repeats
         self.fibre, self.own = first_modes(modes * ranks.size), first_modes(modes)
-        self.share = RankModes(tuple(range(0, modes * ranks.size + 1, modes)), ranks.rank)
+        self.local_modes = RankModes(tuple(range(0, modes * ranks.size + 1, modes)), ranks.rank)
         self.only_own = RankModes((0, modes))
 
     def form(self, form: str) -> dict[str, Any]:
         kerr = "dense" if form == "dense" else "auto"
         one = self.time(FibreOperators(self.device, self.own, self.n, _SAMPLE_RATE, np.complex128, kerr))
         split = self.time(self.split(solo(self.device), self.own, self.only_own, form))
-        none = self.time(self.split(without_transfers(self.ranks.base), self.fibre, self.share, form))
+        none = self.time(self.split(without_transfers(self.ranks.base), self.fibre, self.local_modes, form))
         return {
             "exchange": form,
             "one_rank": one,
@@ -112,13 +112,13 @@ class _Bench:
 
     def case(self, comm: Communicator, form: str, alone: dict[str, Any]) -> dict[str, Any]:
         one = alone["one_rank"]["ms"]
-        operators = self.split(comm, self.fibre, self.share, form)
+        operators = self.split(comm, self.fibre, self.local_modes, form)
         exchanged = 4 * operators.exchange_bytes / comm.size
         ours = self.time(operators)
-        bare = self.time(self.split(comm, self.fibre, self.share, form, others=False))
+        bare = self.time(self.split(comm, self.fibre, self.local_modes, form, others=False))
         none = alone["no_exchange"]
         if comm.one_sided:  # other kernels, which do the same work in another order
-            none = self.time(self.split(without_transfers(comm), self.fibre, self.share, form))
+            none = self.time(self.split(without_transfers(comm), self.fibre, self.local_modes, form))
         return ours | {
             "transport": comm.label,
             "exchange": form,
@@ -128,9 +128,12 @@ class _Bench:
             "bytes_received_a_step": exchanged,
         }
 
-    def split(self, comm, fibre: Fibre, share: RankModes, form: str, others: bool = True) -> RankOperators:
-        shape = (self.device, fibre, self.n, _SAMPLE_RATE, np.complex128)
-        return rank_operators(*shape, comm=comm, share=share, exchange=form, use_received=others)
+    def split(
+        self, comm, fibre: Fibre, local_modes: RankModes, form: str, others: bool = True
+    ) -> RankOperators:
+        exchange = ExchangeOptions(form, use_received=others)
+        shape = (fibre, self.n, _SAMPLE_RATE, np.complex128)
+        return rank_operators(comm, *shape, local_modes, "auto", exchange)
 
     def time(self, operators: FibreOperators) -> dict[str, Any]:
         """ms a step, as a propagation takes it: on a GPU a captured graph where no rank waits for another."""

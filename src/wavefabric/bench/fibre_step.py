@@ -70,19 +70,19 @@ def run(
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``eight_ffts``, ``plain`` and ``integrators``
     (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
     """
-    asked = FibreStepOptions(**options)
+    request = FibreStepOptions(**options)
     device = get_device(device, threads) if isinstance(device, str) else device
     progress("copy bandwidth")
     bandwidth = timing.copy_bandwidth(device)
     cases = []
-    for field_rows, log2_n in asked.cases or CASES["cpu" if device.name == "cpu" else "cuda"]:
-        for precision in asked.precisions:
+    for field_rows, log2_n in request.cases or CASES["cpu" if device.name == "cpu" else "cuda"]:
+        for precision in request.precisions:
             shape = field_rows, 1 << log2_n, np.dtype(DTYPES[precision])
-            cases.append(_Case(device, shape, asked, bandwidth, progress).run())
+            cases.append(_Case(device, shape, request, bandwidth, progress).run())
     return {
         "benchmark": "fibre-step",
-        "step_m": asked.step,
-        "repeats": asked.repeats,
+        "step_m": request.step,
+        "repeats": request.repeats,
         "copy_bytes_per_second": bandwidth,
         "cases": cases,
         "machine": timing.machine(device),

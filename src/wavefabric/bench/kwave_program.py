@@ -29,7 +29,7 @@ _SIMULATION, _MEMORY = "simulation_phase_execution_time", "total_memory_in_use"
 _RUNS = 3
 #: k-Wave reports its ``ru_maxrss``, into which Linux takes over the peak of whoever called exec: of this
 #: whole process, were it started from here. A shell of 2 MB starts it in a child of its own. The `exit` keeps
-#: the shell from replacing itself by the program.
+#: this shell from replacing itself by the program.
 _LAUNCHER = ("/bin/sh", "-c", '"$@"; exit $?', "sh") if os.name == "posix" else ()
 _SECONDS = 2.0  # k-Wave gives its time to 10 ms
 
@@ -76,12 +76,12 @@ class KWaveProgram:
         ours = timing.milliseconds(self._device, step, 1)[0]
         steps = min(2000, max(20, math.ceil(_SECONDS * 1e3 / ours)))
         with tempfile.TemporaryDirectory() as folder:
-            given = Path(folder) / "in.h5"
-            write_input(given, problem(medium, shape, steps), points(shape))
+            actual = Path(folder) / "in.h5"
+            write_input(actual, problem(medium, shape, steps), points(shape))
             times, ratios, memory = [], [], 0
             for _ in range(_RUNS):
                 mine = timing.milliseconds(self._device, step, 1, max(1, steps // 4))[0]
-                theirs, memory = self._once(given, steps)
+                theirs, memory = self._once(actual, steps)
                 times.append(theirs)
                 ratios.append(theirs / mine)
         return {
@@ -92,11 +92,11 @@ class KWaveProgram:
             "memory_bytes": memory,
         }
 
-    def _once(self, given: Path, steps: int) -> tuple[float, int]:
+    def _once(self, inputs: Path, steps: int) -> tuple[float, int]:
         """One run: ms a step, and bytes."""
-        out = given.with_name("out.h5")
+        out = inputs.with_name("out.h5")
         out.unlink(missing_ok=True)
-        words = [str(self.path.resolve()), "-i", str(given), "-o", str(out), "-p", "--benchmark", str(steps)]
+        words = [str(self.path.resolve()), "-i", str(inputs), "-o", str(out), "-p", "--benchmark", str(steps)]
         if not os.access(self.path, os.X_OK):
             raise InputError(f"--peer: {self.path} cannot be run ({os.strerror(errno.EACCES)})")
         command = [*_LAUNCHER, *words, *self._options]

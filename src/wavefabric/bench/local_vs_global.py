@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.bench.common import Triple, grouped, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps
 from wavefabric.execution import report
@@ -36,7 +36,7 @@ def run(
     """
     sizes = sizes or SIZES["cuda" if ranks.on_gpu else "cpu"]
     steps = RankSteps(ranks, sizes, media, precision, repeats)
-    forms = {"global": Options(), "local": Options("local", grid, overlap)}
+    forms = {"global": Decomposition(), "local": Decomposition("local", grid, overlap)}
     plans = [(medium, shape) for medium in media for shape in sizes]
     for plan, options in itertools.product(plans, forms.values()):
         steps.check_memory(*plan, options)

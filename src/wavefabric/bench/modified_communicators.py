@@ -51,9 +51,9 @@ class _NoTransport(Transport):
         return SymmetricArray(own, self._device.asarray(addresses))
 
     def timeout(self, name: str):
-        found = self._transport.timeout(name)
-        found.waits = False
-        return found
+        result = self._transport.timeout(name)
+        result.waits = False
+        return result
 
 
 def without_transfers(comm: Communicator) -> Communicator:
@@ -111,9 +111,9 @@ def permuted(schedule: Schedule, order: list[int]) -> Schedule:
     """A schedule in which rank ``order[r]`` does what rank r did."""
     if order == list(range(schedule.ranks)):
         return schedule
-    places, transfers = np.array(order), schedule.transfers.copy()
+    positions, transfers = np.array(order), schedule.transfers.copy()
     for end in ("src", "dst"):
-        transfers[end] = places[transfers[end]]
+        transfers[end] = positions[transfers[end]]
 
     def holdings(conditions):
         return {
@@ -125,7 +125,7 @@ def permuted(schedule: Schedule, order: list[int]) -> Schedule:
     return replace(
         schedule,
         name=f"{schedule.name}, renumbered",
-        sizes=tuple(sizes[np.argsort(places)] for sizes in schedule.sizes),
+        sizes=tuple(sizes[np.argsort(positions)] for sizes in schedule.sizes),
         transfers=transfers,
         pre=holdings(schedule.pre),
         post=holdings(schedule.post),

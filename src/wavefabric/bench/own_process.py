@@ -134,9 +134,12 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     chip = get_device(device, int(threads))
 
     def whole_run(shape) -> None:
-        given = problem(medium, shape, _STEPS, precision, chip)
+        inputs = problem(medium, shape, _STEPS, precision, chip)
         run(
-            given, Recording(where=points(shape)), MemorySink(), RunSettings(device=chip, precision=precision)
+            inputs,
+            Recording(where=points(shape)),
+            MemorySink(),
+            RunSettings(device=chip, precision=precision),
         )
 
     whole_run(_TINY)

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import NoExchange, without_transfers
@@ -50,7 +50,7 @@ def run(
     chosen = list(grids) or list(dict.fromkeys([(1, 1, ranks.size), even_grid(ranks.size)]))
     plans, left_out = [], []
     for medium, grid, overlap in product(media, chosen, overlaps):
-        options = Options("local", grid, overlap)
+        options = Decomposition("local", grid, overlap)
         if why := _misfit(shape, ranks.size, options):
             left_out.append(why)
             continue
@@ -69,7 +69,7 @@ def run(
     return result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
 
 
-def _misfit(shape, ranks: int, options: Options) -> str:
+def _misfit(shape, ranks: int, options: Decomposition) -> str:
     """Why a grid cannot be cut so, for what is measured in a row; bad numbers of blocks are an error."""
     try:
         decompose(shape, ranks, options)
@@ -107,7 +107,9 @@ class _Counted:
 class _Case:
     """One medium, cut and transport."""
 
-    def __init__(self, steps: RankSteps, comm: Communicator, medium: str, shape: Triple, options: Options):
+    def __init__(
+        self, steps: RankSteps, comm: Communicator, medium: str, shape: Triple, options: Decomposition
+    ):
         self.steps, self.comm = steps, comm
         self.medium, self.shape, self.options = medium, shape, options
 

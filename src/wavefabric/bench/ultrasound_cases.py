@@ -22,7 +22,8 @@ _SPACING = 0.1e-3
 #: Of the homogeneous medium, and how much of it is added in the middle of the heterogeneous one: m/s, kg/m³,
 #: B/A, dB/(MHz^y cm).
 _SMOOTH = {"speed": (1500.0, 0.1), "density": (1000.0, 0.2), "ratio": (6.0, 0.3), "alpha": (0.5, 0.5)}
-#: Water, scalp, skull, cerebrospinal fluid, brain, about; each is a shell from the radius before to its own.
+#: Water, scalp, skull, cerebrospinal fluid, brain, about; each is a spherical layer from the radius before
+#: to its own.
 _TISSUES = {
     "speed": (1500.0, 1620.0, 2800.0, 1505.0, 1550.0),
     "density": (1000.0, 1110.0, 1850.0, 1007.0, 1045.0),
@@ -44,7 +45,7 @@ def problem(
 
     The homogeneous medium is uniform and lossless. In the heterogeneous one sound speed, density (also at
     the staggered points), B/A and absorption differ from point to point, power law y = 1.5. Of tissues they
-    differ from shell to shell: five materials. Arrays are NumPy's, made plane by plane on a device, so that
+    differ from layer to layer: five materials. Arrays are NumPy's, made plane by plane on a device, so that
     they are all that memory holds.
     """
     dtype, device = np.float32 if precision == "single" else np.float64, device or get_device("cpu", 1)
@@ -83,7 +84,7 @@ def problem(
 def outline(medium: str, shape: tuple[int, int, int]) -> Problem:
     """The same with arrays that take no memory, to ask what a run would need: tissues of one material.
 
-    Arrays of the heterogeneous medium hold more sets of values than an index has room for.
+    Arrays of the heterogeneous medium hold more sets of values than an index has space for.
     """
     small = problem(medium, (8, 8, 8), 1)
 
@@ -118,8 +119,8 @@ def _planes(device, shape, dtype, along, vector: Callable, join: Callable, value
     """value(join(z, join(y, x))) plane by plane, of ``vector(points, n)`` along each axis."""
     x, y, z = (vector(np.arange(n) + (0.5 if axis == along else 0.0), n) for axis, n in enumerate(shape))
     out, plane = np.empty(shape[::-1], dtype), join(device.asarray(y)[:, None], device.asarray(x))
-    for place, here in enumerate(z):
-        out[place] = device.to_host(value(join(here, plane)).astype(dtype))
+    for position, here in enumerate(z):
+        out[position] = device.to_host(value(join(here, plane)).astype(dtype))
     return out
 
 
@@ -133,7 +134,7 @@ def _grid(device, shape, dtype, along, value) -> np.ndarray:
 
 
 def _tissue_grid(device, shape, dtype, along, values) -> np.ndarray:
-    """Values of shells around the middle, the outermost first."""
+    """Values of spherical layers around the middle, the outermost first."""
     xp = device.xp
     inward, squares = xp.asarray(np.array(values[::-1], dtype)), xp.asarray(np.square(_RADII[::-1]))
     return _planes(

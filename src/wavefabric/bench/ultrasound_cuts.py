@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition.decompose import Options, block_grids, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids, decompose
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.bench.ultrasound_breakdown import SIZES
@@ -44,7 +44,7 @@ def run(
     orders = orders_of(placements, ranks.size)
     plans, left_out = [], []
     for grid in block_grids(ranks.size):
-        options = Options("local", grid, overlap)
+        options = Decomposition("local", grid, overlap)
         try:
             cut = decompose(shape, ranks.size, options)
         except InputError as error:
@@ -121,7 +121,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
     with report.figure(path, (max(6.0, 1.5 + 1.1 * len(grids)), 4.2), "y") as figure:
         axes = figure.subplots()
         for number, (transport, placement) in enumerate(kinds):
-            shade = [place for other, place in kinds if other == transport].index(placement)
+            shade = [position for other, position in kinds if other == transport].index(placement)
             mine = [c for c in cases if (c["transport"], c["placement"]) == (transport, placement)]
             axes.bar(
                 [grids.index(report.shape_words(case["grid"])) + width * number for case in mine],

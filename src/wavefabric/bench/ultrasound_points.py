@@ -19,12 +19,12 @@ QUANTITIES = ("p_raw", "p_max")
 _PERIOD, _MASS, _VELOCITY = 64, 1e-9, 1e-12
 
 
-def with_sources(given: Problem, count: int) -> Problem:
+def with_sources(inputs: Problem, count: int) -> Problem:
     """The problem with values added to pressure and velocity at so many points, in all steps."""
-    index = points(given.shape, count)
-    signal = np.sin(2 * np.pi / _PERIOD * (np.arange(given.steps) % _PERIOD))[:, None]
+    index = points(inputs.shape, count)
+    signal = np.sin(2 * np.pi / _PERIOD * (np.arange(inputs.steps) % _PERIOD))[:, None]
     return replace(
-        given,
+        inputs,
         pressure_source=PressureSource(index, _MASS * signal, "additive_no_correction"),
         velocity_source=VelocitySource(index, (_VELOCITY * signal,) * 3, "additive_no_correction"),
     )

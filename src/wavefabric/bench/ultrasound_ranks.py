@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Options, block_grids, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
@@ -89,7 +89,7 @@ class RankSteps:
         check(shapes, media, precision, repeats, 16384)
         self.ranks, self.dtype, self.repeats = ranks, np.dtype(PRECISIONS[precision]), repeats
 
-    def check_memory(self, medium: str, shape: Triple, options: Options | None, ranks: int = 0) -> None:
+    def check_memory(self, medium: str, shape: Triple, options: Decomposition | None, ranks: int = 0) -> None:
         """Refuse what does not fit, or cannot be divided so, before anything is allocated."""
         cut = decompose(shape, ranks or self.ranks.size, options)
         problem = light_problem(medium, shape)
@@ -104,7 +104,9 @@ class RankSteps:
             return False
         return True
 
-    def stepper(self, comm: Communicator, medium: str, shape: Triple, options: Options | None) -> Stepper:
+    def stepper(
+        self, comm: Communicator, medium: str, shape: Triple, options: Decomposition | None
+    ) -> Stepper:
         """A problem ready for its steps on all ranks; on one with a communicator of one. Collective."""
         self.ranks.control.barrier()  # nobody frees what another still reads
         gc.collect()
@@ -112,7 +114,7 @@ class RankSteps:
         return Stepper(make_stages(comm.device, problem, self.dtype, comm=comm, decomposition=cut))
 
     def time(
-        self, comm: Communicator, medium: str, shape: Triple, options: Options | None = None
+        self, comm: Communicator, medium: str, shape: Triple, options: Decomposition | None = None
     ) -> dict[str, Any]:
         """Time of a step in ms on the slowest rank; collective."""
         stepper = self.stepper(comm, medium, shape, options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.bench.common import Triple, check_words, grouped, percent, result_of, rows, silent
 from wavefabric.bench.ultrasound_ranks import RankSteps, even_grid
 from wavefabric.errors import InputError
@@ -51,20 +51,20 @@ def run(ranks: Ranks, progress: Callable[[str], object] = silent, **options: Any
     overlaps not counted), and ``efficiency``: T₁/T_K (weak) or T₁/(K T_K) (strong), with T₁ of the undivided
     code on one device, measured in the same job; None if the grid does not fit there.
     """
-    asked = ScalingOptions(**options)
+    request = ScalingOptions(**options)
     kind_of = "cuda" if ranks.on_gpu else "cpu"
-    block, total = asked.block or BLOCKS[kind_of], asked.total or TOTALS[kind_of]
-    kinds, media, grid = asked.kinds, asked.media, asked.grid
+    block, total = request.block or BLOCKS[kind_of], request.total or TOTALS[kind_of]
+    kinds, media, grid = request.kinds, request.media, request.grid
     check_words("kinds", kinds, ("weak", "strong"))
-    check_words("forms", asked.forms, FORMS)
-    before = [case for path in asked.earlier for case in _read(path)]
+    check_words("forms", request.forms, FORMS)
+    before = [case for path in request.earlier for case in _read(path)]
     if grid is not None and math.prod(grid) != ranks.size:
         raise InputError(f"grid: {report.shape_words(grid)} given; allowed: {ranks.size} blocks, one a rank")
     x, y, z = grid or even_grid(ranks.size)
     shapes = {"weak": (block * x, block * y, block * z), "strong": (total, total, total)}
-    steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, asked.precision, asked.repeats)
-    cuts = {"local": Options("local", grid, asked.overlap), "global": Options()}
-    plans = list(itertools.product(kinds, media, asked.forms))
+    steps = RankSteps(ranks, [shapes[kind] for kind in kinds], media, request.precision, request.repeats)
+    cuts = {"local": Decomposition("local", grid, request.overlap), "global": Decomposition()}
+    plans = list(itertools.product(kinds, media, request.forms))
     for kind, medium, form in plans if ranks.size > 1 else ():
         steps.check_memory(medium, shapes[kind], cuts[form])
     alone: dict[tuple[str, str], Any] = {}
@@ -88,7 +88,7 @@ def run(ranks: Ranks, progress: Callable[[str], object] = silent, **options: Any
             times["blocks"] = list(decompose(shapes[kind], ranks.size, cuts[form]).grid)
             cases.append(_case(ranks, comm.label, plan, shapes[kind], times, alone[kind, medium]))
     facts = {"block": block, "total": total, "earlier": before}
-    facts |= {key: getattr(asked, key) for key in ("overlap", "precision", "repeats")}
+    facts |= {key: getattr(request, key) for key in ("overlap", "precision", "repeats")}
     return result_of(ranks, "ultrasound-scaling", cases, **facts)
 
 

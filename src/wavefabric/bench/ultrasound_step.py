@@ -62,14 +62,14 @@ def run(
     ``points`` times each medium once more with sources of pressure and velocity and a sensor at so many.
 
     Gives ``copy_bytes_per_second`` and ``cases``, each with ``bare`` and ``media`` (times in ms,
-    ``transforms``, ``ratio``, ``passes``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
+    ``transforms``, ``ratio``, ``kernels``, ``memory``, ``plain``, ``kwave``, …), and ``machine``.
     """
-    asked = UltrasoundStepOptions(**options)
-    precision, peer = asked.precision, asked.peer
+    request = UltrasoundStepOptions(**options)
+    precision, peer = request.precision, request.peer
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
-    check(chosen, media, precision, asked.repeats, 4096)
-    check_range("points", asked.points, 0)
+    check(chosen, media, precision, request.repeats, 4096)
+    check_range("points", request.points, 0)
     program = KWaveProgram(peer, device, precision) if peer is not None else None
     plans = list(itertools.product(chosen, media))
     for shape, name in plans:
@@ -84,7 +84,7 @@ def run(
     bandwidth = timing.copy_bandwidth(device)
     cases = []
     for shape in chosen:
-        bench = _Case(device, shape, asked, bandwidth, progress)
+        bench = _Case(device, shape, request, bandwidth, progress)
         case = bench.run(media)
         for line in case["media"]:
             name = line["name"]
@@ -97,7 +97,7 @@ def run(
     return {
         "benchmark": "ultrasound-step",
         "precision": precision,
-        "repeats": asked.repeats,
+        "repeats": request.repeats,
         "copy_bytes_per_second": bandwidth,
         "cases": cases,
         "machine": machine,
@@ -106,11 +106,11 @@ def run(
 
 def _check_memory(device: Device, name: str, shape, precision: str) -> None:
     """Before any array is made: a system that promises more memory than it has would only kill us."""
-    given, dtype = outline(name, shape), np.dtype(PRECISIONS[precision])
-    needed = needed_bytes(given, NO_SENSOR, dtype, device)
+    inputs, dtype = outline(name, shape), np.dtype(PRECISIONS[precision])
+    needed = needed_bytes(inputs, NO_SENSOR, dtype, device)
     if device.name == "cpu":
-        arrays = [given.sound_speed, given.density, *given.density_staggered, given.nonlinearity]
-        arrays += [given.alpha_coeff, given.initial_pressure]
+        arrays = [inputs.sound_speed, inputs.density, *inputs.density_staggered, inputs.nonlinearity]
+        arrays += [inputs.alpha_coeff, inputs.initial_pressure]
         needed += sum(map(np.size, filter(np.ndim, arrays))) * dtype.itemsize
     what = f"a run of {name}, {report.shape_words(shape)},"
     check_memory(None, device, needed, what, "allowed: a smaller --size")
@@ -155,20 +155,20 @@ class _Case:
             "dtype": str(self.dtype),
             "field_bytes": self.bytes,
             "bare": summary
-            | {"passes": self.passes(summary["ms"]), "scatter": summary["ms"] / summary["ms_best"]},
+            | {"passes": self.kernels(summary["ms"]), "scatter": summary["ms"] / summary["ms_best"]},
             "media": lines,
         }
 
-    def passes(self, ms: float) -> float:
+    def kernels(self, ms: float) -> float:
         """Reads or writes of one real field that the memory could do in the same time."""
         return ms * 1e-3 * self.bandwidth / self.bytes
 
     def stepper(self, name: str, kind: str = _FUSED) -> Stepper:
-        given = problem(name, self.shape, 1 << 20, self.options.precision, self.device)
+        inputs = problem(name, self.shape, 1 << 20, self.options.precision, self.device)
         if kind == _POINTS:
-            stages = make_stages(self.device, with_sources(given, self.options.points), self.dtype)
+            stages = make_stages(self.device, with_sources(inputs, self.options.points), self.dtype)
             return RecordingStepper(stages, self.options.points, 2)
-        return Stepper(make_stages(self.device, given, self.dtype, kind == _PLAIN), 2)
+        return Stepper(make_stages(self.device, inputs, self.dtype, kind == _PLAIN), 2)
 
     def _rounds(
         self, media: list[str], bare_time: Callable[[], float]
@@ -222,7 +222,7 @@ class _Case:
             "ratio": statistics.median(ratios),
             "ratios": ratios,
             "bare_ms": transforms * statistics.median(around),
-            "passes": self.passes(summary["ms"]),
+            "passes": self.kernels(summary["ms"]),
             "stages": type(stepper.stages).__name__,
             "finite": stepper.finite(),
         }

@@ -31,8 +31,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(options: bool) -> None:
+    if options:
         typer.echo(f"wavefabric {wavefabric.__version__}")
         raise typer.Exit
 

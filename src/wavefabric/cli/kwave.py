@@ -72,8 +72,8 @@ class CheckpointOptions:
         return Checkpoints(path, interval=math.inf if interval is None else interval, every=steps, stop=True)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(options: bool) -> None:
+    if options:
         import wavefabric
 
         typer.echo(f"wavefabric {wavefabric.__version__} (k-Wave input files 1.0 to 1.2)")
@@ -110,24 +110,24 @@ class KWaveOptions:
 def command(
     input: Annotated[Path, typer.Option("-i", help="Input file (HDF5).")],
     output: Annotated[Path, typer.Option("-o", help="Output file (HDF5).")],
-    asked: KWaveOptions,
+    options: KWaveOptions,
     quantities: Quantities,  # type: ignore[valid-type]
     checkpoint: CheckpointOptions,
     ranks: RankOptions,
     decomposition: DecompositionOptions,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
-    device, threads = asked.device, asked.threads
-    if asked.gpu is not None:
+    device, threads = options.device, options.threads
+    if options.gpu is not None:
         if device is not None:
-            raise InputError(f"--device: {device} with -g {asked.gpu}; allowed: one of them")
-        device = f"cuda:{asked.gpu}"
+            raise InputError(f"--device: {device} with -g {options.gpu}; allowed: one of them")
+        device = f"cuda:{options.gpu}"
     if threads is not None:
         # k-Wave's scripts name the threads of the machine they were written on.
         threads = min(threads, usable_threads())
     ranks = replace(ranks, device=device, threads=threads)
     ranks.check()
-    verbose = asked.verbose if is_rank_zero() else 0
+    verbose = options.verbose if is_rank_zero() else 0
     names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]
     saved = checkpoint.checkpoints(input, output)
     report = run_on_ranks(
@@ -137,17 +137,17 @@ def command(
         decomposition,
         not verbose,
         checkpoint=saved,
-        progress=make_progress(not verbose, asked.percent),
+        progress=make_progress(not verbose, options.percent),
         record=[name.removesuffix("_raw") for name in names],
-        start=asked.start,
-        steps=asked.benchmark,
-        precision=asked.precision,
-        compression=asked.compression,
-        copy_sensor_mask=asked.copy_sensor_mask,
-        force=asked.force,
-        check_stability=not asked.allow_unstable,
+        start=options.start,
+        steps=options.benchmark,
+        precision=options.precision,
+        compression=options.compression,
+        copy_sensor_mask=options.copy_sensor_mask,
+        force=options.force,
+        check_stability=not options.allow_unstable,
         names=_NAMES,
-        started=lambda given: _introduce(given, names, asked.start, verbose),
+        started=lambda inputs: _introduce(inputs, names, options.start, verbose),
     )
     if not is_rank_zero():
         return
@@ -158,8 +158,8 @@ def command(
         _conclude(output, report, verbose)
 
 
-def _introduce(given: KWaveInput, quantities: list[str], start: int, verbose: int) -> None:
-    problem = given.problem
+def _introduce(inputs: KWaveInput, quantities: list[str], start: int, verbose: int) -> None:
+    problem = inputs.problem
     uniform = not any(hasattr(value, "shape") for value in (problem.sound_speed, problem.density))
     sources = {
         "initial pressure": problem.initial_pressure,
@@ -174,7 +174,7 @@ def _introduce(given: KWaveInput, quantities: list[str], start: int, verbose: in
     if verbose > 1:
         _print(
             {
-                "File format": f"{given.version[0]}.{given.version[1]}",
+                "File format": f"{inputs.version[0]}.{inputs.version[1]}",
                 "Medium": f"{medium}, {'linear' if problem.nonlinearity is None else 'nonlinear'}",
                 "Absorption": problem.absorption.replace("_", " "),
                 "Sources": ", ".join(name for name, each in sources.items() if each is not None) or "none",

@@ -67,31 +67,31 @@ def is_hdf5(file: Path) -> bool:
 
 
 def run_and_show(
-    file: Path, asked: RunOptions, ranks: RankOptions, decomposition: DecompositionOptions
+    file: Path, options: RunOptions, ranks: RankOptions, decomposition: DecompositionOptions
 ) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
     check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
     from wavefabric.lifecycle.checkpoint.file import checkpoint_path
     from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
-    target = asked.output or file.with_name(file.stem + "_out.h5")
+    target = options.output or file.with_name(file.stem + "_out.h5")
     report = run_on_ranks(
         file,
         target,
         ranks,
         decomposition,
-        asked.silent,
-        checkpoint=Checkpoints(checkpoint_path(target), resume=not asked.no_resume),
-        progress=make_progress(asked.silent),
-        force=asked.force,
+        options.silent,
+        checkpoint=Checkpoints(checkpoint_path(target), resume=not options.no_resume),
+        progress=make_progress(options.silent),
+        force=options.force,
         names={"check_stability=False": ""},  # this command has no such option
     )
     if not is_rank_zero():
         return
     facts = summary(target, report)
-    if asked.as_json:
+    if options.as_json:
         print_json(facts)
-    elif not asked.quiet:
+    elif not options.quiet:
         show(facts)
 
 

@@ -48,7 +48,7 @@ def command(
         Path,
         typer.Argument(help="Result file (HDF5) of a run: of a fibre, of `simulate`, or k-Wave's output."),
     ],
-    asked: PlotOptions,
+    options: PlotOptions,
 ) -> None:
     """Draw what a result file holds.
 
@@ -60,26 +60,26 @@ def command(
     recorded = open_recorded(file)
     if recorded is not None:
         with recorded:
-            _ultrasound(recorded, asked)
+            _ultrasound(recorded, options)
     else:
         from wavefabric.results import read_result
         from wavefabric.results.plots import plot_result
 
         read_result(file)
-        given = {name: values[0] for name, values in changed(asked, "quantity", "slice").items() if values}
-        refuse(given, "with a result of a fibre", "with results of ultrasound")
-        print_written(plot_result(file, asked.output, (asked.format or Format.png).value))
+        inputs = {name: values[0] for name, values in changed(options, "quantity", "slice").items() if values}
+        refuse(inputs, "with a result of a fibre", "with results of ultrasound")
+        print_written(plot_result(file, options.output, (options.format or Format.png).value))
 
 
-def _ultrasound(recorded: RecordedFile, asked: PlotOptions) -> None:
+def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
     from wavefabric.acoustics.pictures.plot_recorded import plot_recorded, select_quantities
 
-    names = select_quantities(recorded, asked.quantity or [])
-    positions = _positions(asked.slice or [], len(recorded.shape))
-    targets = _targets(recorded.path, names, asked.output, asked.format)
+    names = select_quantities(recorded, options.quantity or [])
+    positions = _positions(options.slice or [], len(recorded.shape))
+    targets = _targets(recorded.path, names, options.output, options.format)
     folder = next(iter(targets.values())).parent
     for target in targets.values() if folder.is_dir() else ():
-        check_output(target, asked.force, "--output", inputs=[recorded.path])
+        check_output(target, options.force, "--output", inputs=[recorded.path])
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

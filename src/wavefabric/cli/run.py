@@ -21,7 +21,7 @@ def command(
     file: Annotated[
         Path, typer.Argument(help="Run file (TOML; see docs/run-files.md) or k-Wave input file (HDF5).")
     ],
-    asked: RunOptions,
+    options: RunOptions,
     ranks: RankOptions,
     decomposition: DecompositionOptions,
 ) -> None:
@@ -29,14 +29,14 @@ def command(
 
     The same command again goes on where a killed one stopped.
     """
-    ranks = replace(ranks, device=asked.device, threads=asked.threads)
+    ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
     with naming_no_resume():
         if is_hdf5(file):
-            refuse(changed(asked, "exchange"), "with a k-Wave file", "with run files")
-            run_and_show(file, asked, ranks, decomposition)
+            refuse(changed(options, "exchange"), "with a k-Wave file", "with run files")
+            run_and_show(file, options, ranks, decomposition)
             return
         refuse(changed(decomposition), "with a run file", "with k-Wave files")
         if ranks.count == 1:
-            refuse(changed(asked, "exchange"), "for one rank", "with --ranks 2 or more")
-        run_link_file(file, asked, ranks)
+            refuse(changed(options, "exchange"), "for one rank", "with --ranks 2 or more")
+        run_link_file(file, options, ranks)

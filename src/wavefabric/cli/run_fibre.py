@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from wavefabric.collectives import Schedule
 
 
-def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
+def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     from wavefabric.lifecycle.checkpoint.file import checkpoint_path
     from wavefabric.optics.run_file.load import load
 
     settings = load(file)
-    if solver := changed(asked, "device", "threads", "exchange"):
+    if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
     ranks.check()
-    target = asked.output or settings.output_path()
+    target = options.output or settings.output_path()
     checkpoint = checkpoint_path(target)
 
     def traffic() -> Schedule:
@@ -42,23 +42,23 @@ def run_link_file(file: Path, asked: RunOptions, ranks: RankOptions) -> None:
     if must_start(ranks):
         from wavefabric.optics.link.build import check_start
 
-        check_start(settings, ranks.count, target, asked.force)
-        start(ranks, checkpoint, traffic, asked.silent)
-    comm = open_ranks(ranks, traffic, asked.silent)
+        check_start(settings, ranks.count, target, options.force)
+        start(ranks, checkpoint, traffic, options.silent)
+    comm = open_ranks(ranks, traffic, options.silent)
 
     from wavefabric.optics.link.run import run_link
 
-    progress = make_progress(asked.silent)
-    announce_compiling(asked.silent)
-    command = "without --no-resume it" if asked.no_resume else "the same command"
+    progress = make_progress(options.silent)
+    announce_compiling(options.silent)
+    command = "without --no-resume it" if options.no_resume else "the same command"
     with guarded(progress, checkpoint, command=command):
-        how = {"output": target, "force": asked.force, "resume": not asked.no_resume}
+        how = {"output": target, "force": options.force, "resume": not options.no_resume}
         done = run_link(settings, **how, progress=progress, comm=comm)
     if is_rank_zero():
-        _conclude(done.path, settings.title, settings.output.figures, asked)
+        _conclude(done.path, settings.title, settings.output.figures, options)
 
 
-def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
+def _conclude(path: Path, title: str, draw: bool, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
     from wavefabric.optics.link.result import group_rows
     from wavefabric.results import read_result
@@ -68,7 +68,7 @@ def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
     result = read_result(path)
     rows = group_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
-    if asked.as_json:
+    if options.as_json:
         print_json(
             {
                 "output": str(path),
@@ -78,7 +78,7 @@ def _conclude(path: Path, title: str, draw: bool, asked: RunOptions) -> None:
                 "groups": rows,
             }
         )
-    elif not asked.quiet:
+    elif not options.quiet:
         show(rows, solver, title, [path, *figures])
 
 

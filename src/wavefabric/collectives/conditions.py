@@ -13,22 +13,22 @@ from wavefabric.collectives.schedule import Holdings, Schedule, cached
 from wavefabric.errors import InputError
 
 #: Where the array lies: a share on each rank, whole on each, or whole on the root.
-_SHARE, _EACH, _ROOT = range(3)
+_PART, _EACH, _ROOT = range(3)
 _WHERE = {
-    "all-gather": (_SHARE, _EACH),
-    "reduce-scatter": (_EACH, _SHARE),
+    "all-gather": (_PART, _EACH),
+    "reduce-scatter": (_EACH, _PART),
     "all-reduce": (_EACH, _EACH),
     "all-to-all": (_EACH, _EACH),
     "broadcast": (_ROOT, _EACH),
     "reduce": (_EACH, _ROOT),
-    "gather": (_SHARE, _ROOT),
-    "scatter": (_ROOT, _SHARE),
+    "gather": (_PART, _ROOT),
+    "scatter": (_ROOT, _PART),
 }
 #: Collective operations by name; `layout` says what each means.
 COLLECTIVES = tuple(_WHERE)
 ROOTED = tuple(name for name, where in _WHERE.items() if _ROOT in where)
 #: Collectives whose array is cut into a share for each rank.
-CUT_BY_RANK = tuple(name for name, where in _WHERE.items() if _SHARE in where or name == "all-to-all")
+CUT_BY_RANK = tuple(name for name, where in _WHERE.items() if _PART in where or name == "all-to-all")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +81,8 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
             f"pieces: {pieces} given for {ranks} ranks; allowed: up to {MOST_RANKS} ranks "
             f"and {MOST_CHUNKS} chunks in all, so 1 to {most}"
         )
-    shares = elements if isinstance(elements, np.ndarray) else _split(elements, each)
-    counts = np.concatenate([_split(int(n), pieces) for n in shares])
+    parts = elements if isinstance(elements, np.ndarray) else _split(elements, each)
+    counts = np.concatenate([_split(int(n), pieces) for n in parts])
     everybody = (1 << ranks) - 1
     sizes, conditions = [np.tile(counts, (ranks, 1))], []
     for side in (0, 1):
@@ -131,7 +131,7 @@ def _expected(collective: str, side: int, n: int, chunks: int, pieces: int, root
     if at == _EACH:
         rank, chunk = np.repeat(np.arange(n), chunks), np.tile(chunk, n)
     else:
-        rank = chunk // pieces if at == _SHARE else np.full(chunks, root)
+        rank = chunk // pieces if at == _PART else np.full(chunks, root)
     if collective == "all-to-all":
         # What lies after at the place of rank r's share is r's chunk for this rank.
         who = chunk // pieces if side else rank
@@ -224,7 +224,7 @@ def _variants(collective: str, pre: _End, post: _End) -> Iterator[tuple[int, boo
             return
         root = int(ranks[0])
     yield root, False
-    if _SHARE in _WHERE[collective] and pre[0] != post[0]:
+    if _PART in _WHERE[collective] and pre[0] != post[0]:
         yield root, True
 
 
@@ -234,18 +234,18 @@ def _counts(
     """Elements of the chunks of the array, if conditions are those of this collective; else None."""
     n, where = schedule.ranks, _WHERE[collective]
     tables = [schedule.sizes[buffer or 0] for buffer, _ in ends]
-    chunks = min(table.shape[1] for table, at in zip(tables, where, strict=True) if at != _SHARE)
+    chunks = min(table.shape[1] for table, at in zip(tables, where, strict=True) if at != _PART)
     pieces, rest = divmod(chunks, n) if collective in CUT_BY_RANK else (chunks, 0)
     if rest or not pieces:
         return None
-    whole = 0 if where[0] != _SHARE else 1
+    whole = 0 if where[0] != _PART else 1
     counts = tables[whole][root if where[whole] == _ROOT else 0, :chunks]
     names, items = [], []
     for side, (table, (_, held), at) in enumerate(zip(tables, ends, where, strict=True)):
         if held.rank.size > (chunks if at != _EACH else n * chunks):
             return None
         expected = _expected(collective, side, n, chunks, pieces, root)
-        position = expected.chunk % pieces if at == _SHARE and compact else expected.chunk
+        position = expected.chunk % pieces if at == _PART and compact else expected.chunk
         if position.max() >= table.shape[1]:
             return None
         size = table[expected.rank, position]

@@ -194,8 +194,8 @@ def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radi
         return
     if not fits(1):
         chunks, moves = extent(algorithm, collective, ranks, 1, radix)
-        given = f"{ranks} given, {algorithm} {collective} has up to {chunks} chunks and moves {moves}"
-        raise InputError(f"ranks: {given}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
+        actual = f"{ranks} given, {algorithm} {collective} has up to {chunks} chunks and moves {moves}"
+        raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
     most = bisect(range(1, pieces), False, key=lambda p: not fits(p))
     allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
     raise InputError(f"pieces: {pieces} given; allowed: {allowed}")
@@ -213,9 +213,9 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     if not axes:
         raise InputError(f"grid: {grid!r} given; allowed: ranks along each axis")
     shape = tuple(whole(f"grid[{i}]", n, 1) for i, n in enumerate(axes))
-    given = f"grid: {'x'.join(map(str, shape))} given"
+    actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:
-        raise InputError(f"{given}; allowed: a product of {ranks}, the ranks")
+        raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
-        raise InputError(f"{given}; allowed: two powers of two from 2 (squares)")
+        raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")
     return shape

@@ -108,9 +108,9 @@ def check_structure(schedule: Schedule) -> None:
 checked_structure = cached(check_structure)
 
 
-def _refuse(schedule: Schedule, key: str, given, allowed: str):
+def _refuse(schedule: Schedule, key: str, actual, allowed: str):
     name = schedule.name if is_name(schedule.name) else "schedule"
-    raise ScheduleError(f"{name}: {key}: {given}; allowed: {allowed}")
+    raise ScheduleError(f"{name}: {key}: {actual}; allowed: {allowed}")
 
 
 def _check_buffers(schedule: Schedule) -> None:
@@ -127,8 +127,8 @@ def _check_buffers(schedule: Schedule) -> None:
     for name, sizes in zip(names, schedule.sizes, strict=True):
         key = f"sizes of {name}"
         if sizes.ndim != 2 or len(sizes) != schedule.ranks or sizes.dtype != np.int64:
-            given = f"{sizes.dtype} of shape {sizes.shape}"
-            _refuse(schedule, key, given, f"int64 of shape ({schedule.ranks}, chunks)")
+            actual = f"{sizes.dtype} of shape {sizes.shape}"
+            _refuse(schedule, key, actual, f"int64 of shape ({schedule.ranks}, chunks)")
         if sizes.size and sizes.min() < 0:
             _refuse(schedule, key, int(sizes.min()), "from 0")
         if sizes.sum(axis=1, dtype=np.float64).max() >= 2.0**63:
@@ -144,12 +144,12 @@ def _check_ranges(schedule: Schedule) -> None:
     width = np.array([s.shape[1] for s in schedule.sizes], np.int64)
 
     def check(key: str, low: int, high) -> None:
-        given, high = t[key], np.broadcast_to(high, t.size)
-        outside = (given < low) | (given > high)
+        actual, high = t[key], np.broadcast_to(high, t.size)
+        outside = (actual < low) | (actual > high)
         if outside.any():
             i = int(np.argmax(outside))
             allowed = f"{low} to {int(high[i])}" if high[i] >= low else "none, the buffer has no chunks"
-            _refuse(schedule, f"transfers[{i}].{key}", int(given[i]), allowed)
+            _refuse(schedule, f"transfers[{i}].{key}", int(actual[i]), allowed)
 
     for key, high in (("", schedule.ranks - 1), ("_buffer", len(schedule.buffers) - 1)):
         for end in ("src", "dst"):
@@ -180,14 +180,14 @@ def _check_holdings(schedule: Schedule, name: str, held: Holdings) -> None:
     ranks, widths = schedule.ranks, [s.shape[1] for s in schedule.sizes]
     for (rank, buffer, chunk), (item, origins) in held.items():
         if not (0 <= buffer < len(widths) and 0 <= rank < ranks and 0 <= chunk < widths[buffer]):
-            given = f"(rank {rank}, buffer {buffer}, chunk {chunk})"
-            _refuse(schedule, name, given, f"{ranks} ranks, {len(widths)} buffers, chunks {widths}")
-        given, allowed = "", ""
+            actual = f"(rank {rank}, buffer {buffer}, chunk {chunk})"
+            _refuse(schedule, name, actual, f"{ranks} ranks, {len(widths)} buffers, chunks {widths}")
+        actual, allowed = "", ""
         if not schedule.sizes[buffer][rank, chunk]:
-            given, allowed = " is empty (0 elements)", "chunks with elements"
+            actual, allowed = " is empty (0 elements)", "chunks with elements"
         elif not 0 <= item < 2**63:
-            given, allowed = f": item {item}", "from 0"
+            actual, allowed = f": item {item}", "from 0"
         elif origins <= 0 or origins >> ranks:
-            given, allowed = f": origins {origins:#x}", f"bits of ranks 0 to {ranks - 1}, at least one"
-        if given:
-            _refuse(schedule, name, chunk_name(schedule, rank, buffer, chunk) + given, allowed)
+            actual, allowed = f": origins {origins:#x}", f"bits of ranks 0 to {ranks - 1}, at least one"
+        if actual:
+            _refuse(schedule, name, chunk_name(schedule, rank, buffer, chunk) + actual, allowed)

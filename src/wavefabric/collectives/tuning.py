@@ -16,7 +16,7 @@ from wavefabric.files.input import naming, read_text
 from wavefabric.files.output import json_rows, write_text
 
 #: Ways to run a schedule that a choice may name: what a transport does by itself, copy engines, kernels.
-WAYS = ("auto", "copies", *PROTOCOLS)
+VARIANTS = ("auto", "copies", *PROTOCOLS)
 #: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
 SMALL = 256 << 10
 
@@ -36,7 +36,7 @@ _PREFERRED = {
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm of the registry and its options, and the protocol of `WAYS` that runs it."""
+    """An algorithm of the registry and its options, and the protocol of `VARIANTS` that runs it."""
 
     algorithm: str
     radix: int | None = None
@@ -122,15 +122,15 @@ class Tuning:
         for t, table in enumerate(self.tables):
             key = f"tables[{t}]"
             if (pair := (table.collective, table.transport)) in seen:
-                given = table.collective + (f" on {table.transport}" if table.transport else "")
-                raise InputError(f"{key}: {given} given twice; allowed: once")
+                actual = table.collective + (f" on {table.transport}" if table.transport else "")
+                raise InputError(f"{key}: {actual} given twice; allowed: once")
             seen.add(pair)
             self._check(table, key)
 
     def _check(self, table: TunedCollective, key: str) -> None:
         if table.collective not in COLLECTIVES:
-            given = show(table.collective)
-            raise InputError(f"{key}.collective: {given} given; allowed: {', '.join(COLLECTIVES)}")
+            actual = show(table.collective)
+            raise InputError(f"{key}.collective: {actual} given; allowed: {', '.join(COLLECTIVES)}")
         if not table.sizes:
             raise InputError(f"{key}.sizes: none given; allowed: one or more")
         least = 0
@@ -169,8 +169,8 @@ class Tuning:
 
 def refused(choice: Choice, collective: str, ranks: int) -> str | None:
     """Why a choice cannot be built or run between so many ranks, in one line; None if it can."""
-    if choice.protocol not in WAYS:
-        return f"protocol: {show(choice.protocol)} given; allowed: {', '.join(WAYS)}"
+    if choice.protocol not in VARIANTS:
+        return f"protocol: {show(choice.protocol)} given; allowed: {', '.join(VARIANTS)}"
     if choice.protocol in PROTOCOLS and ranks > MOST_PLANNED:
         return f"protocol: {choice.protocol} given for {ranks} ranks; allowed: up to {MOST_PLANNED}"
     return why_refused(choice.algorithm, collective, ranks, radix=choice.radix, pieces=choice.pieces)
@@ -278,12 +278,12 @@ def _times(each: TimedChoice) -> dict[str, float | None]:
 def _read_size(row: dict[str, Any]) -> TunedSize:
     """What a file says of a size: its choice first, with its times among the candidates if it is one."""
     chosen = Choice(**row["choice"])
-    found = [
+    result = [
         TimedChoice(Choice(**{key: each[key] for key in row["choice"]}), *_read_times(each))
         for each in row["candidates"]
     ]
-    best = next((each for each in found if each.choice == chosen), TimedChoice(chosen, *_read_times(row)))
-    return TunedSize(row["bytes"], (best, *(each for each in found if each.choice != chosen)))
+    best = next((each for each in result if each.choice == chosen), TimedChoice(chosen, *_read_times(row)))
+    return TunedSize(row["bytes"], (best, *(each for each in result if each.choice != chosen)))
 
 
 def _read_times(row: dict[str, Any]) -> tuple[float | None, float | None]:

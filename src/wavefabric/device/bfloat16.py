@@ -33,5 +33,5 @@ def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
     """What ``view`` makes of an array; PyTorch offers its tensors of bfloat16 to nobody, but their words."""
     if str(getattr(array, "dtype", "")) != f"torch.{NAME}":
         return view(array)
-    found = view(array.view(sys.modules["torch"].int16))
-    return None if found is None else found.view(bfloat16())
+    result = view(array.view(sys.modules["torch"].int16))
+    return None if result is None else result.view(bfloat16())

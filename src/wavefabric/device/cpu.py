@@ -69,13 +69,13 @@ class CpuDevice:
         return lambda: array
 
     def map_rows(self, rows: int, work) -> None:
-        def share(first: int) -> None:
+        def part(first: int) -> None:
             for row in range(first, rows, workers):
                 work(slice(row, row + 1))
 
         workers = min(self.threads, rows)
-        waiting = [self._pool.submit(share, first) for first in range(1, workers)]
-        share(0)
+        waiting = [self._pool.submit(part, first) for first in range(1, workers)]
+        part(0)
         for task in waiting:
             task.result()
 

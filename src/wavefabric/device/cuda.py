@@ -142,16 +142,16 @@ class CudaDevice:
 
     def _view(self, array, write: bool):
         if isinstance(array, cupy.ndarray):
-            found = array
+            result = array
         elif hasattr(array, "__cuda_array_interface__"):
             if write and array.__cuda_array_interface__["data"][1]:
                 raise ValueError("read-only")
-            found = cupy.asarray(array)
+            result = cupy.asarray(array)
         elif hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] in _DLPACK_CUDA:
-            found = cupy.from_dlpack(array)
+            result = cupy.from_dlpack(array)
         else:
             return None
-        return found if found.device.id == self.index else None
+        return result if result.device.id == self.index else None
 
     def address(self, array, /) -> int:
         return array.data.ptr

@@ -81,10 +81,10 @@ class VectorCode:
     # --- Numbers, loops, memory -------------------------------------------------------------------------
 
     def scratch(self, vectors: int):
-        """Room for so many vectors on the stack."""
-        room: Any = self.builder.alloca(ir.ArrayType(self.real, vectors * self.lanes))
-        room.align = 2 * VECTOR_BYTES
-        return self.builder.bitcast(room, self.real.as_pointer())
+        """Space for so many vectors on the stack."""
+        capacity: Any = self.builder.alloca(ir.ArrayType(self.real, vectors * self.lanes))
+        capacity.align = 2 * VECTOR_BYTES
+        return self.builder.bitcast(capacity, self.real.as_pointer())
 
     def index(self, *terms):
         """Sum of terms: whole numbers, values, or pairs (value, whole number) for their product."""

@@ -30,29 +30,29 @@ def view(array: Any, /, write: bool = False) -> np.ndarray | None:
 
 def _view(array: Any, write: bool) -> np.ndarray | None:
     if isinstance(array, np.generic):  # NumPy's numbers: what they offer is a copy
-        found = np.asarray(array)
-        found.flags.writeable = False
+        result = np.asarray(array)
+        result.flags.writeable = False
     elif isinstance(array, np.ndarray) or hasattr(array, "__array_interface__"):
-        found = np.asarray(array)
+        result = np.asarray(array)
     elif hasattr(array, "__dlpack__"):
-        found = _from_dlpack(array)
+        result = _from_dlpack(array)
     else:
         return None
-    if write and not found.flags.writeable:
+    if write and not result.flags.writeable:
         raise ValueError("read-only")
-    return found
+    return result
 
 
 def _from_dlpack(array: Any) -> np.ndarray:
-    found = np.from_dlpack(array)
-    if found.flags.writeable:
-        return found
+    result = np.from_dlpack(array)
+    if result.flags.writeable:
+        return result
     try:
         array.__dlpack__(max_version=(1, 0))
     except TypeError:
         # DLPack before 1.0 is for memory that may be written; NumPy does not rely on it.
-        return np.asarray(_Memory(found, found.shape, found.strides, keep=found))
-    return found
+        return np.asarray(_Memory(result, result.shape, result.strides, keep=result))
+    return result
 
 
 def address(array: np.ndarray, /) -> int:

@@ -73,9 +73,9 @@ class CollectiveCalls:
         """Sum over all ranks, in place; collective. Gives ``array`` back."""
         return self._call("all-reduce", array, array, **algorithm)
 
-    def all_gather(self, share, out=None, **algorithm: Unpack[CallOptions]):
+    def all_gather(self, part, out=None, **algorithm: Unpack[CallOptions]):
         """Everybody's share, shape (ranks, *share.shape), in ``out`` or a new array; collective."""
-        return self._call("all-gather", share, out, **algorithm)
+        return self._call("all-gather", part, out, **algorithm)
 
     def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):
         """Entry ``array[rank]`` of the sum over all ranks, in ``out`` or a new array; collective.
@@ -111,7 +111,7 @@ class CollectiveCalls:
 
     def _arrays(self, collective: str, array, out, root: int) -> tuple[Any, Any]:
         """Source and target, as arrays of the device; the same one in place."""
-        key = "share" if collective == "all-gather" else "array"
+        key = "part" if collective == "all-gather" else "array"
         in_place = collective in _IN_PLACE
         source = self._view(key, array, in_place and not (collective == "broadcast" and self.rank == root))
         if source.dtype not in DTYPES and source.dtype.name != bfloat16.NAME:
@@ -130,8 +130,8 @@ class CollectiveCalls:
             return source, self.device.empty(shape, source.dtype)
         target = self._view("out", out, True)
         if (target.shape, target.dtype) != (shape, source.dtype):
-            given = f"{target.dtype} of shape {target.shape}"
-            raise InputError(f"out: {given} given; allowed: {source.dtype} of shape {shape}")
+            actual = f"{target.dtype} of shape {target.shape}"
+            raise InputError(f"out: {actual} given; allowed: {source.dtype} of shape {shape}")
         if self.device.xp.may_share_memory(source, target):
             source = source.copy()
         return source, target

@@ -76,14 +76,14 @@ class Communicator(CollectiveCalls):
         for name, size in zip(schedule.buffers, program.sizes, strict=True):
             array = buffers.get(name)
             if array is None or array.ndim != 1 or array.size < size:
-                given = "nothing" if array is None else f"an array of shape {array.shape}"
-                raise InputError(f"buffers: {given} for {name!r}; allowed: {size} elements in a row")
+                actual = "nothing" if array is None else f"an array of shape {array.shape}"
+                raise InputError(f"buffers: {actual} for {name!r}; allowed: {size} elements in a row")
             if not array.flags.c_contiguous:
                 raise InputError(f"buffers: {name!r} has gaps; allowed: contiguous arrays")
             arrays.append(array)
         if len({array.dtype for array in arrays}) > 1:
-            given = ", ".join(str(array.dtype) for array in arrays)
-            raise InputError(f"buffers: {given} given; allowed: one dtype")
+            actual = ", ".join(str(array.dtype) for array in arrays)
+            raise InputError(f"buffers: {actual} given; allowed: one dtype")
         if plan:
             return self._transport.bind_plan(program, arrays, chosen, blocks)
         # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.

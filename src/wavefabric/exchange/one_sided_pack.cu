@@ -2,7 +2,7 @@
 
 struct Route {
     TYPE *at;         // where the message goes, or where it comes
-    long long room;   // from there to the same in the next call, and back in the one after it
+    long long stride;   // from there to the same in the next call, and back in the one after it
     unsigned *flag;   // in the receiver's memory: calls whose message is there; null: nothing is sent or awaited
     unsigned *calls;  // how often this rank has done it
     unsigned *done;   // blocks that have finished their share of this call
@@ -21,7 +21,7 @@ extern "C" __global__ void put(TYPE *const *fields, const Row *table, long long 
     const Row row = table[blockIdx.y];
     const Route route = routes[blockIdx.y];
     const unsigned call = *(volatile unsigned *)route.calls;
-    box_out(route.at + call % 2 * route.room + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx);
+    box_out(route.at + call % 2 * route.stride + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx);
     finish(route, call, true);
 }
 
@@ -34,6 +34,6 @@ extern "C" __global__ void take(TYPE *const *fields, const Row *table, long long
     Timeout timeout = {late, limit, false};
     if (route.flag && threadIdx.x == 0 && threadIdx.y == 0) timeout.wait(route.flag, call + 1, route.rank);
     if (__syncthreads_or(timeout.missed)) return;
-    box_in(route.at + call % 2 * route.room + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx, wz, wy, wx);
+    box_in(route.at + call % 2 * route.stride + blockIdx.z * volume(row), fields[blockIdx.z], row, ny, nx, wz, wy, wx);
     finish(route, call, false);
 }

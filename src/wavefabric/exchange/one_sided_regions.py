@@ -50,19 +50,19 @@ class OneSidedRegionExchange(RegionExchange):
 
         self._to, sent = routes("src", "dst")
         self._from, taken = routes("dst", "src")
-        self._under_way = False
+        self._in_progress = False
         # Kernels know addresses alone.
         self._kept = staging, flags, sent, taken
         device.synchronize()  # calls may be in other streams
 
     def _start(self, arrays: list[Any]) -> None:
-        if self._under_way:
+        if self._in_progress:
             raise RuntimeError("an exchange was started again before it was finished")
-        self._under_way = True
+        self._in_progress = True
         self._kernels.put(self._to, arrays, self._out)
 
     def _finish(self, arrays: list[Any], weights) -> None:
-        self._under_way = False
+        self._in_progress = False
         self._kernels.take(self._from, arrays, self._in, weights, self._timeout)
 
 

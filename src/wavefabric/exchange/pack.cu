@@ -29,11 +29,11 @@ template <class Value>
 __device__ __forceinline__ void box_in(TYPE *field, const Row &row, long long ny, long long nx, const WEIGHT *wz,
                                        const WEIGHT *wy, const WEIGHT *wx, Value value) {
     for_box(row, [&](unsigned z, unsigned y, unsigned x, long long at) {
-        TYPE found = value(z, y, x, at);
+        TYPE result = value(z, y, x, at);
 #if WEIGHTED
-        if (wz) found *= wz[row.first[0] + z] * wy[row.first[1] + y] * wx[row.first[2] + x];
+        if (wz) result *= wz[row.first[0] + z] * wy[row.first[1] + y] * wx[row.first[2] + x];
 #endif
-        field[offset(row, ny, nx, z, y, x)] = found;
+        field[offset(row, ny, nx, z, y, x)] = result;
     });
 }
 

@@ -23,7 +23,7 @@ _TYPES = {
 _THREADS = 256
 #: What is known of a message on its way, as ``one_sided_pack.cu`` reads it.
 ROUTE = np.dtype(
-    [("at", np.uint64), ("room", np.int64)]
+    [("at", np.uint64), ("stride", np.int64)]
     + [(name, np.uint64) for name in ("flag", "calls", "done")]
     + [("rank", np.int64)]
 )
@@ -65,8 +65,8 @@ class PackKernels:
 
     def copy_boxes(self, targets, sources, target_table, source_table, weights) -> None:
         _, ny, nx = sources[0].shape if sources else (0, 0, 0)
-        given = self._addresses(sources), source_table.array, np.int64(ny), np.int64(nx)
-        self._launch("copy", targets, target_table, *given, *_vectors(weights))
+        inputs = self._addresses(sources), source_table.array, np.int64(ny), np.int64(nx)
+        self._launch("copy", targets, target_table, *inputs, *_vectors(weights))
 
     def put(self, routes, arrays, table) -> None:
         """Boxes of ``arrays`` to the memory of other GPUs, one `ROUTE` (on the device) a message."""

@@ -291,10 +291,10 @@ def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: in
         wanted = collective + (f" from rank {request.root}" if performed.root is not None else "")
         raise InputError(f"algorithm: {name} does {performed.collective}{root}; allowed: {wanted}")
     counts = performed.counts
-    shares = counts.reshape(ranks, -1).sum(axis=1) if collective in CUT_BY_RANK else counts[:1]
-    if (shares != shares[0]).any():
-        given = ", ".join(map(str, shares.tolist()))
-        raise InputError(f"algorithm: {name} has shares of {given} elements; allowed: equal ones")
+    parts = counts.reshape(ranks, -1).sum(axis=1) if collective in CUT_BY_RANK else counts[:1]
+    if (parts != parts[0]).any():
+        actual = ", ".join(map(str, parts.tolist()))
+        raise InputError(f"algorithm: {name} has shares of {actual} elements; allowed: equal ones")
     least = int(counts.sum())
     if not least or elements % least:
         raise InputError(f"algorithm: {name} for {elements} elements; allowed: a multiple of its {least}")

@@ -252,7 +252,7 @@ def _own_bytes(schedule: Schedule) -> float:
     plan = compile_plan(schedule, "signals")
     elements = [
         sum(
-            each.size * (len(each.sources) + sum(place.rank == rank for place in each.targets))
+            each.size * (len(each.sources) + sum(position.rank == rank for position in each.targets))
             for each in code
             if isinstance(each, Move)
         )

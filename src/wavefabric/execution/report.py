@@ -58,7 +58,7 @@ def look(number: int) -> dict[str, Any]:
 
 
 def name_bars(axes: Any, names: Sequence[str]) -> None:
-    """Horizontal bars from the top down, with room for a number behind each."""
+    """Horizontal bars from the top down, with space for a number behind each."""
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.margins(x=0.14)
@@ -66,7 +66,7 @@ def name_bars(axes: Any, names: Sequence[str]) -> None:
 
 
 def step_bars(
-    path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], share: str
+    path: str | Path, panels: Sequence[tuple[str, list[tuple[str, float, float]]]], fraction: str
 ) -> None:
     """A panel for each (title, bars), a bar for each (name, ms of its transforms or 0, ms in all)."""
     heights = [1 + len(bars) for _, bars in panels]
@@ -81,7 +81,7 @@ def step_bars(
             name_bars(axes, [name for name, *_ in bars])
             axes.set_title(title)
         rows[-1].set_xlabel("time of one step (ms)")
-        for colour, label in ((BLUE, share), (ORANGE, "the rest"), (GREY, "not known apart")):
+        for colour, label in ((BLUE, fraction), (ORANGE, "the rest"), (GREY, "not known apart")):
             rows[0].barh(0, 0, color=colour, label=label)
         drawn.legend(loc="outside lower right", ncols=3, fontsize=9)
 

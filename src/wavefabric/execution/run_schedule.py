@@ -13,7 +13,7 @@ from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
-from wavefabric.collectives.tuning import WAYS
+from wavefabric.collectives.tuning import VARIANTS
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
@@ -171,10 +171,10 @@ def _measure(
 def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
     """Refuse protocols that are unknown or there twice, and blocks that no kernel has or can have."""
     if not protocols:
-        raise InputError(f"protocol: none given; allowed: {', '.join(WAYS)}")
+        raise InputError(f"protocol: none given; allowed: {', '.join(VARIANTS)}")
     for number, name in enumerate(protocols):
-        if name not in WAYS:
-            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(WAYS)}")
+        if name not in VARIANTS:
+            raise InputError(f"protocol: {name!r} given; allowed: {', '.join(VARIANTS)}")
         if name in protocols[:number]:
             raise InputError(f"protocol: {name} given twice; allowed: each once")
     if blocks is None:
@@ -275,7 +275,7 @@ def table(result: dict[str, Any]) -> list:
     return lines + report.unavailable(result)
 
 
-def _way(case: dict[str, Any]) -> str:
+def _variant(case: dict[str, Any]) -> str:
     """Transport, and protocol where it was chosen."""
     name = report.transport_name(case["transport"])
     return name if case["protocol"] == "auto" else f"{name}, {case['protocol']}"
@@ -301,7 +301,7 @@ def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
         ["-" if row.get(key) is None else words(row[key]) for key, words in columns.values()]
         for row in case["rows"]
     ]
-    title = f"{result['schedule']}, {_way(case)}, {result['ranks']} ranks"
+    title = f"{result['schedule']}, {_variant(case)}, {result['ranks']} ranks"
     return report.table(title, list(columns), rows, caption, plain=True)
 
 
@@ -314,7 +314,7 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
             axes.plot([row["bytes"] for row in rows], [row[key] for row in rows], markersize=5, **style)
 
         for number, case in enumerate(result["cases"]):
-            line(case["rows"], "us", label=_way(case), **report.look(number))
+            line(case["rows"], "us", label=_variant(case), **report.look(number))
         if result["own"]:
             label = f"NCCL's own {result['collective']}"
             line(result["own"], "us", color=GREY, marker="x", linewidth=1.2, linestyle="--", label=label)

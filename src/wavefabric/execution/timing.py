@@ -77,7 +77,7 @@ def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = 1 << 28) -> f
     source, target = device.zeros(shape, np.complex128), device.zeros(shape, np.complex128)
 
     def copy() -> None:
-        device.map_rows(rows, lambda share: device.xp.copyto(target[share], source[share]))
+        device.map_rows(rows, lambda part: device.xp.copyto(target[part], source[part]))
 
     times = milliseconds(device, copy, repeats)
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)

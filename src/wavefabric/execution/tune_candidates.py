@@ -101,7 +101,7 @@ def _traffic(schedule: Schedule) -> bytes:
 
 
 def predict(
-    found: Mapping[str, Iterator[tuple[Choice, Schedule]]],
+    result: Mapping[str, Iterator[tuple[Choice, Schedule]]],
     sizes: Sequence[int],
     fabric: AnyFabric | None,
     model: str,
@@ -110,10 +110,10 @@ def predict(
 
     Of the model of kernels a candidate for each of their protocols, of others one that names none.
     """
-    rows: Rows = {(collective, size): [] for collective in found for size in sizes}
+    rows: Rows = {(collective, size): [] for collective in result for size in sizes}
     # A fabric that says nothing of kernels is refused by the model.
     kernels = fabric.kernels if isinstance(fabric, Fabric) and model == "kernel" else None
-    for collective, schedules in found.items():
+    for collective, schedules in result.items():
         for choice, schedule in schedules:
             for protocol in PROTOCOLS if kernels else ("auto",):
                 times: Sequence[float | None] = [None] * len(sizes)

@@ -175,8 +175,8 @@ def _time_ticks(axes: Axes) -> None:
 
 def _series(each: TunedCollective, choice: Choice, key: str) -> list[float]:
     """Times of a choice by size, NaN where there is none."""
-    found = [next((o for o in size.candidates if o.choice == choice), None) for size in each.sizes]
-    times = [None if one is None else getattr(one, key) for one in found]
+    result = [next((o for o in size.candidates if o.choice == choice), None) for size in each.sizes]
+    times = [None if one is None else getattr(one, key) for one in result]
     return [math.nan if time is None else time for time in times]
 
 

@@ -1,7 +1,7 @@
 """Fabrics between GPUs, electrical and photonic, and what a collective schedule costs on them.
 
-Rooms: electrical, photonic (fabrics and routes); cost_models, bounds (time); io (files); draw (pictures).
-Imports collectives, results, files, system and units; of the rooms, draw imports all others.
+Packages: electrical, photonic (fabrics and routes); cost_models, bounds (time); io (files); draw (pictures).
+Imports collectives, results, files, system and units; of the packages, draw imports all others.
 """
 
 from wavefabric.lazy import lazy

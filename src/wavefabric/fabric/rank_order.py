@@ -115,8 +115,8 @@ def best_order(
     if not depends_on_pair(fabric) or not schedule.communication_rounds:
         return same
     if fabric.ranks > MOST_GPUS:
-        given = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
-        raise InputError(f"order: {given}; allowed: at most {MOST_GPUS}, or numbers")
+        actual = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
+        raise InputError(f"order: {actual}; allowed: at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
     least, best = cost(schedule, fabric, element_bytes, model).seconds, same
     for order in _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable)):

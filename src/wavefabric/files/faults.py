@@ -46,13 +46,13 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     # An unknown key explains a missing one, so it goes first.
     faults = sorted(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     first = faults[0]
-    path, kind, given, ctx = first["loc"], first["type"], first["input"], first.get("ctx", {})
+    path, kind, inputs, ctx = first["loc"], first["type"], first["input"], first.get("ctx", {})
     name = prefix + "".join(
         f"[{part}]" if isinstance(part, int) else f".{visible(cut(part))}" for part in path
     )
     message = str(ctx.get("error"))
     if kind == "extra_forbidden":
-        message = _unknown(str(path[-1]), given, _holder(model, path))
+        message = _unknown(str(path[-1]), inputs, _holder(model, path))
     elif kind == "missing":
         message = "missing; allowed: a value for it"
     elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
@@ -60,7 +60,7 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
         name += f".{key}"
     elif kind != "value_error":
         words = {key: str(value).replace("'", '"') for key, value in ctx.items()}
-        message = f"{show(given)} given; allowed: {_ALLOWED.get(kind, first['msg']).format(**words)}"
+        message = f"{show(inputs)} given; allowed: {_ALLOWED.get(kind, first['msg']).format(**words)}"
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return f"{name.removeprefix('.')}: {message}{more}"
 

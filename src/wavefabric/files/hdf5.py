@@ -92,13 +92,13 @@ def reading_text() -> Iterator[None]:
 
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
     """Attributes by name, without those that are large, or of a type that NumPy does not have."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with reading_text():
         for name in item.attrs:
             if item.attrs.get_id(name).get_storage_size() <= _SMALL:
                 with contextlib.suppress(TypeError):
-                    found[name] = item.attrs[name]
-    return found
+                    result[name] = item.attrs[name]
+    return result
 
 
 def check_inside(file: h5py.File, name: str) -> None:
@@ -150,7 +150,7 @@ def check_stored(dataset: h5py.Dataset) -> None:
 
 
 def check_memory(dataset: h5py.Dataset, free: int) -> None:
-    """Raise InputError for a dataset larger than ``free`` bytes; room that was never written counts too."""
+    """Raise InputError for a dataset larger than ``free`` bytes; space that was never written counts too."""
     size = bytes_of(dataset)
     if size > max(_SMALL, free):
         raise _fault(dataset, f"takes {size / 2**30:.1f} GiB of memory; {free / 2**30:.1f} GiB are free")

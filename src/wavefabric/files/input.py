@@ -116,8 +116,8 @@ def parse_json(text: str, what: str, numbers: str = "finite numbers") -> Any:
             json.dumps(content, ensure_ascii=False).encode()
         return content
     except UnicodeEncodeError as error:
-        given = f"half a character, \\u{ord(error.object[error.start]):04x}"
-        raise InputError(f"{what}: {given}; allowed: text in Unicode") from None
+        actual = f"half a character, \\u{ord(error.object[error.start]):04x}"
+        raise InputError(f"{what}: {actual}; allowed: text in Unicode") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InputError(f"{what}: not JSON ({error.msg} at {where}); allowed: a JSON object") from None

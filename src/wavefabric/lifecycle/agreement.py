@@ -88,9 +88,9 @@ def check_memory(comm: Communicator | None, device: Device, needed: int, what: s
     free, total = device.memory()
     ranks = 1
     if comm is not None and comm.size > 1:
-        place = (socket.gethostname(), os.environ.get("CUDA_VISIBLE_DEVICES", ""), device.name)
+        position = (socket.gethostname(), os.environ.get("CUDA_VISIBLE_DEVICES", ""), device.name)
         devices = defaultdict(list)
-        for key, *facts in comm.control.all_gather((place, needed, free, total)):
+        for key, *facts in comm.control.all_gather((position, needed, free, total)):
             devices[key].append(facts)
         sums = [
             (sum(n for n, _, _ in each), min(f for _, f, _ in each), each[0][2], len(each))

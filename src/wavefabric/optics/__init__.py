@@ -2,7 +2,8 @@
 
 >>> from wavefabric.optics import graded_index_62_5, propagate
 
-Rooms: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the fibre;
+Packages: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the
+fibre;
 ``run_file`` what a run file says; ``link`` puts all together. None imports acoustics, fabric, bench or cli.
 """
 

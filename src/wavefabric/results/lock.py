@@ -74,18 +74,18 @@ class FileLock:
 
     def check(self) -> None:
         """Raise InputError if the lock is not ours any more: removed, or given on by an NFS server."""
-        if (text := self._found()) != self._text:
+        if (text := self._held()) != self._text:
             whose = f"{_name(text)} has" if text else "somebody has removed its lock and may have"
             fault = f"{whose} taken over {self.path} while this process stood still"
             raise InputError(f"{self._key}: {fault}; nothing more is written to it")
 
     def release(self) -> None:
         """Give it up; a lock that is no longer ours stays."""
-        if self._found() == self._text:
+        if self._held() == self._text:
             self._lock.unlink(missing_ok=True)
         self._file.close()
 
-    def _found(self) -> str:
+    def _held(self) -> str:
         try:
             return self._lock.read_text("utf-8")
         except (OSError, ValueError):
@@ -120,8 +120,8 @@ def check_held() -> None:
 def _owner(text: str) -> dict[str, Any]:
     """What a lock file says of its owner; empty if it is none."""
     try:
-        found = json.loads(text)
-        return found if isinstance(found, dict) and {"process", "host"} <= found.keys() else {}
+        result = json.loads(text)
+        return result if isinstance(result, dict) and {"process", "host"} <= result.keys() else {}
     except ValueError:
         return {}
 

@@ -84,10 +84,10 @@ def received(result: Result) -> list[str]:
 
 def distance(result: Result, name: str) -> float:
     """Distance at which a signal was received, m."""
-    given = result.attrs(f"received/{name}").get("distance_m", 0.0)
-    if not (isinstance(given, (int, float, np.number)) and 0 <= given < 1e12):
-        raise InputError(f"{result.path}: 'received/{name}' has the distance {given}; allowed: from 0 m")
-    return float(given)
+    inputs = result.attrs(f"received/{name}").get("distance_m", 0.0)
+    if not (isinstance(inputs, (int, float, np.number)) and 0 <= inputs < 1e12):
+        raise InputError(f"{result.path}: 'received/{name}' has the distance {inputs}; allowed: from 0 m")
+    return float(inputs)
 
 
 def q_squared_figure(result: Result) -> Figure:
@@ -132,8 +132,8 @@ def penalty_figure(
     for k, name in enumerate(names[1:]):
         q = _q_squared_db(result, name)
         if len(q) != modes:
-            given = f"has {len(q)} modes; allowed: {modes}, those of back_to_back"
-            raise InputError(f"{result.path}: 'received/{name}/q_squared_db' {given}")
+            actual = f"has {len(q)} modes; allowed: {modes}, those of back_to_back"
+            raise InputError(f"{result.path}: 'received/{name}/q_squared_db' {actual}")
         with np.errstate(invalid="ignore"):  # Lost in both: no penalty can be told.
             penalty = mean_db(q) - reference
         marker, colour = MARKERS[k % len(MARKERS)], COLOURS[k % len(COLOURS)]
@@ -158,9 +158,9 @@ def constellation_figure(result: Result) -> Figure | None:
     q = _q_squared_db(result, name)
     mean, points = mean_db(q), np.asarray(result[key])
     if points.dtype.kind != "c" or not points.size or points.size % len(q):
-        given = f"has {points.size} values of type {points.dtype}"
+        actual = f"has {points.size} values of type {points.dtype}"
         allowed = f"complex symbols of each of {len(q)} modes"
-        raise InputError(f"{result.path}: '{key}' {given}; allowed: {allowed}")
+        raise InputError(f"{result.path}: '{key}' {actual}; allowed: {allowed}")
     points = points.reshape(len(q), -1)
     groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
     chosen = sorted({0, int(np.argmin(mean)), len(q) - 1})
@@ -214,12 +214,12 @@ def _q_squared_db(result: Result, name: str) -> np.ndarray:
     key = f"received/{name}/q_squared_db"
     q = np.atleast_2d(result[key])
     if q.dtype.kind not in "fiu" or q.ndim != 2 or not q.size:
-        given = f"has the shape {q.shape} and the type {q.dtype}; allowed: numbers, [mode, channel]"
+        actual = f"has the shape {q.shape} and the type {q.dtype}; allowed: numbers, [mode, channel]"
     elif not np.all((np.abs(q) < _MOST_DB) | ~np.isfinite(q)):  # -inf: a lost signal; NaN: none was sent
-        given = f"has values that are no Q² in dB; allowed: below {_MOST_DB}"
+        actual = f"has values that are no Q² in dB; allowed: below {_MOST_DB}"
     else:
         return q
-    raise InputError(f"{result.path}: '{key}' {given}")
+    raise InputError(f"{result.path}: '{key}' {actual}")
 
 
 def _where(result: Result, name: str) -> str:
@@ -229,9 +229,9 @@ def _where(result: Result, name: str) -> str:
 def _labels(result: Result, modes: int) -> list[str]:
     # LP0,1 and LP01a read better with the indices as a subscript.
     indices = re.compile(r"^LP(\d+,?\d*)(.*)$")
-    found = result.get("fibre/labels", [])
-    given = [plain_text(label) for label in found] if isinstance(found, list) else []
-    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", label) for label in given]
+    results = result.get("fibre/labels", [])
+    inputs = [plain_text(label) for label in results] if isinstance(results, list) else []
+    shown = [indices.sub(r"LP$_{\\mathrm{\1}}$\2", label) for label in inputs]
     return shown if len(shown) == modes else [f"mode {m + 1}" for m in range(modes)]
 
 
@@ -268,5 +268,5 @@ def _finish(axes: Axes, title: str) -> None:
         axes.set_title(title)
         if len(axes.get_legend_handles_labels()[0]) > 1 or "penalty" in title:
             # Right of the title, above the group numbers.
-            place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
-            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **place)
+            look = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.05), "borderaxespad": 0}
+            axes.legend(ncols=6, handletextpad=0.2, columnspacing=1.2, **look)

@@ -51,11 +51,11 @@ def fingerprint(identity: str, **more: str) -> str:
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Versions of the packages that are installed."""
-    found = {}
+    result = {}
     for name in packages:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            result[name] = version(name)
+    return result
 
 
 def git_commit() -> str:

@@ -20,7 +20,7 @@ struct Columns {
     static __device__ __forceinline__ void sync() { __syncthreads(); }
 };
 
-// TILE rows: threads of a warp work on neighbouring points. Places of 16 points are exchanged so that strides of 4 and 8
+// TILE rows: threads of a warp work on neighbouring points. Addresses of 16 points are exchanged so that strides of 4 and 8
 // and neighbours alike meet all banks (a stride of 16 half of them), and rows of few threads begin at different banks. Threads of a row that
 // lie in one warp need not wait for other rows.
 template <int N, int P, int TILE, bool LATE = false>
@@ -29,9 +29,9 @@ struct Rows {
     static constexpr bool late = LATE;
     static __device__ __forceinline__ int transform() { return threadIdx.x / P; }
     static __device__ __forceinline__ int lane() { return threadIdx.x % P; }
-    static constexpr int room = ceiling(N + 1, 16) * 16 + (P < 16 && P % 2 == 0 ? P : 0);  // of a row
+    static constexpr int space = ceiling(N + 1, 16) * 16 + (P < 16 && P % 2 == 0 ? P : 0);  // of a row
     static __device__ __forceinline__ int at(int n) {
-        return transform() * room + (n ^ (n >> 4 & 7 | n >> 3 & 8));
+        return transform() * space + (n ^ (n >> 4 & 7 | n >> 3 & 8));
     }
     static __device__ __forceinline__ void sync() {
         if constexpr (32 % P == 0) __syncwarp();

@@ -61,9 +61,9 @@ __device__ __forceinline__ void odd_butterfly(V *v, const Constant *cosine, cons
 #pragma unroll
         for (int j = 1; j < R / 2; ++j) {
             const int turn = (j + 1) * k % R;
-            const int place = turn <= R / 2 ? turn - 1 : R - 1 - turn;
-            a = a + even[j] * cosine[place];
-            b = b + odd[j] * Constant{turn <= R / 2 ? sine[place].value : -sine[place].value};
+            const int entry = turn <= R / 2 ? turn - 1 : R - 1 - turn;
+            a = a + even[j] * cosine[entry];
+            b = b + odd[j] * Constant{turn <= R / 2 ? sine[entry].value : -sine[entry].value};
         }
         v[k] = a + minus_i(b);
         v[R - k] = a - minus_i(b);

@@ -220,16 +220,17 @@ class Split(Complexes):
         return np.stack([np.real(factors).ravel(), np.imag(factors).ravel()], -1).astype(dtype).ravel()
 
 
-def emit_stages(complexes: Complexes, radices: Sequence[int], load, store, rooms, side: int = 1) -> None:
+def emit_stages(complexes: Complexes, radices: Sequence[int], load, store, buffers, side: int = 1) -> None:
     """Stockham's autosort transforms of ``side`` sets of values that are transformed alike: a stage a radix.
 
-    ``load(n, set)`` and ``store(k, value, set)`` reach the points and the spectra, ``rooms`` two places that
+    ``load(n, set)`` and ``store(k, value, set)`` reach the points and the spectra, ``buffers`` two places
+    that
     keep all of them in between, objects with the same two. Factors come first in the table: `stage_factors`.
     """
     n, before, first = math.prod(radices), 1, 0
     for number, radix in enumerate(radices):
-        source = load if number == 0 else rooms[(number - 1) % 2].load
-        target = store if number + 1 == len(radices) else rooms[number % 2].store
+        source = load if number == 0 else buffers[(number - 1) % 2].load
+        target = store if number + 1 == len(radices) else buffers[number % 2].store
         _emit_stage(complexes, n, before, radix, first, source, target, side)
         first += (radix - 1) * before if before > 1 else 0
         before *= radix

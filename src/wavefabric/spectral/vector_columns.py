@@ -63,7 +63,7 @@ class ComplexColumns:
         first_factor = len(stage_factors(order, self.sign, dtype))
         groups = self.count // width
         side = _LINE if groups % _LINE == 0 else 1
-        rooms = [_Room(code, self.points, side) for _ in order[1:3]]
+        buffers = [_Space(code, self.points, side) for _ in order[1:3]]
 
         def columns(first) -> None:
             def load(n, which):
@@ -85,23 +85,23 @@ class ComplexColumns:
                 group = code.index((first, side), which)
                 code.store(value, code.target, code.index((k, 2 * self.target), (group, code.lanes)))
 
-            emit_stages(complexes, order, load, store, rooms, side)
+            emit_stages(complexes, order, load, store, buffers, side)
 
         code.loop(groups // side, columns)
         return code.compiled()
 
 
-class _Room:
+class _Space:
     """Place for vectors of each point, ``side`` of them."""
 
     def __init__(self, code: VectorCode, points: int, side: int):
-        self._code, self._side, self._room = code, side, code.scratch(points * side)
+        self._code, self._side, self._space = code, side, code.scratch(points * side)
 
     def _at(self, n, which):
         return self._code.index((n, self._side * self._code.lanes), (which, self._code.lanes))
 
     def load(self, n, which):
-        return self._code.load(self._room, self._at(n, which))
+        return self._code.load(self._space, self._at(n, which))
 
     def store(self, n, value, which) -> None:
-        self._code.store(value, self._room, self._at(n, which))
+        self._code.store(value, self._space, self._at(n, which))

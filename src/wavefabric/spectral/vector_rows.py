@@ -78,12 +78,12 @@ class _Pairs:
     """Place for complex numbers as pairs of vectors, the parts side by side."""
 
     def __init__(self, code: VectorCode, points: int):
-        self.code, self.room, self.points = code, code.scratch(2 * points), points
+        self.code, self.capacity, self.points = code, code.scratch(2 * points), points
 
     def load(self, n, which=0):
         lanes = self.code.lanes
         return tuple(
-            self.code.load(self.room, self.code.index((n, 2 * lanes), part * lanes)) for part in (0, 1)
+            self.code.load(self.capacity, self.code.index((n, 2 * lanes), part * lanes)) for part in (0, 1)
         )
 
     def store(self, n, value, which=0) -> None:
@@ -92,11 +92,11 @@ class _Pairs:
 
     def put(self, number, vector) -> None:
         """One vector, by its number."""
-        self.code.store(vector, self.room, self.code.index((number, self.code.lanes)))
+        self.code.store(vector, self.capacity, self.code.index((number, self.code.lanes)))
 
     def get(self, number):
         """One vector, by its number."""
-        return self.code.load(self.room, self.code.index((number, self.code.lanes)))
+        return self.code.load(self.capacity, self.code.index((number, self.code.lanes)))
 
 
 class _Emitted:
@@ -106,12 +106,12 @@ class _Emitted:
         self.plan, self.code, self.order = plan, code, order
         self.half = plan.complex_points
         self.complexes = Split(code, plan.sign)
-        self.rooms = [_Pairs(code, max(self.half, plan.pitch)) for _ in range(2)]
+        self.buffers = [_Pairs(code, max(self.half, plan.pitch)) for _ in range(2)]
         self.first_root = len(stage_factors(order, plan.sign, dtype))
         self.first_factor = self.first_root + len(plan._roots(dtype))
         #: Where the complex transform starts; where it ends, and the place that is free then.
-        self.start, self.spare = self.rooms
-        self.result, self.free = self.rooms[:: -1 if len(order) % 2 else 1]
+        self.start, self.spare = self.buffers
+        self.result, self.free = self.buffers[:: -1 if len(order) % 2 else 1]
 
     # --- Rows to spectra ----------------------------------------------------------------------------------
 
@@ -210,8 +210,8 @@ class _Emitted:
 
     def _stages(self) -> None:
         """The complex transform, from one place to the other and back."""
-        rooms = [self.spare, self.start]
-        emit_stages(self.complexes, self.order, self.start.load, self.result.store, rooms)
+        buffers = [self.spare, self.start]
+        emit_stages(self.complexes, self.order, self.start.load, self.result.store, buffers)
 
     def _gather(self, array, length: int, apart: int, group, rows: int, put, stride: int) -> None:
         """put(stride · n, vector) for the n-th numbers of a group's rows; the last again where rows lack."""

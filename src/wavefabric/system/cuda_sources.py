@@ -9,7 +9,7 @@ from pathlib import Path
 import wavefabric
 
 #: Kernels, their launches, and how transforms are split for them.
-PATTERNS = ("*.cu", "*_cuda.py", "sweep_plan.py")
+PATTERNS = ("*.cu", "*_cuda.py", "fused_plan.py")
 
 
 @cache

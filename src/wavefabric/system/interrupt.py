@@ -27,14 +27,15 @@ def exit_code() -> int:
 
 
 class DeferredInterrupt:
-    """While inside, the first Ctrl-C or a SIGTERM only sets ``asked``; a second Ctrl-C interrupts at once.
+    """While inside, the first Ctrl-C or a SIGTERM only sets ``requested``; a second Ctrl-C interrupts at
+    once.
 
     A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGTERM is left to
     whoever has a handler for it. Does nothing outside the main thread, where Python delivers no signals.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._pressed = self._terminated = False
         self._before: dict[int, object] = {}
 
@@ -51,7 +52,7 @@ class DeferredInterrupt:
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if it was asked for."""
-        if self.asked:
+        if self.requested:
             self.stop()
 
     def stop(self) -> NoReturn:
@@ -65,7 +66,7 @@ class DeferredInterrupt:
             raise KeyboardInterrupt
         else:
             self._pressed = True
-        self.asked = True
+        self.requested = True
 
 
 def _raise(number: int, frame: object) -> None:

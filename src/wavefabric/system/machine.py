@@ -23,8 +23,8 @@ def nvidia_driver() -> str:
     """Version of NVIDIA's kernel driver, "" where there is none."""
     with contextlib.suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
-        if found := re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text):
-            return found[1]
+        if result := re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text):
+            return result[1]
     return ""
 
 

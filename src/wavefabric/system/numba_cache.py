@@ -29,7 +29,7 @@ from wavefabric.system.user_cache import cache_directory
 SOURCES = (
     "acoustics/materials/number_sets.py",
     "acoustics/solver/kernels.py",
-    "acoustics/fused/plane_passes.py",
+    "acoustics/fused/plane_kernels.py",
     "acoustics/solver/row_kernels.py",
     "acoustics/solver/split_density.py",
     "device/vector_code.py",

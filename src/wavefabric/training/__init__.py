@@ -1,6 +1,7 @@
 """Training of neural networks simulated on a fabric: one iteration, from layers to the time it takes.
 
-Rooms: models (layer graphs), gpu (time and memory of layers), strategies, communication (calls on fabrics),
+Packages: models (layer graphs), gpu (time and memory of layers), strategies, communication (calls on
+fabrics),
 iteration (tasks and the engine), search, traces, pytorch. Imports everything but cli and bench; optics and
 acoustics for their exchanges alone.
 """

@@ -119,19 +119,19 @@ def compare(
     progress = progress or Progress()
     check_lists(gpus, fabrics, collectives)
     built = {
-        (count, place): fabric_for(each, count) if isinstance(each, str) else check_size(each, count)
+        (count, position): fabric_for(each, count) if isinstance(each, str) else check_size(each, count)
         for count in gpus
-        for place, each in enumerate(fabrics)
+        for position, each in enumerate(fabrics)
     }
     if circuits and not any(isinstance(fabric, PhotonicFabric) for fabric in built.values()):
         name, value = next(iter(circuits.items()))
-        given = f"{show(value)} given with electrical fabrics alone"
-        raise InputError(f"{name}: {given}; allowed: with a photonic one")
+        actual = f"{show(value)} given with electrical fabrics alone"
+        raise InputError(f"{name}: {actual}; allowed: with a photonic one")
     rings: dict[tuple[int, float, float], CallTimes] = {}
     cases: list[Case] = []
     progress.start(len(built) * len(collectives), "simulations")
     try:
-        for (count, place), fabric in built.items():
+        for (count, position), fabric in built.items():
             switch = count, gpu_bandwidth(fabric), fabric.alpha
             ring = rings.setdefault(switch, Communication(ideal_switch(*switch), "ring"))
             references: list[tuple[Workload | TaskGraph, Iteration]] = []
@@ -146,7 +146,7 @@ def compare(
                 if reference is None:
                     reference = _simulate(work, ring, policy, True)
                     references.append((work, reference))
-                label = label_of(fabrics[place])
+                label = label_of(fabrics[position])
                 cases.append(Case(count, label, fabric, collective, iteration, reference))
                 progress.update(len(cases))
     finally:
@@ -157,11 +157,11 @@ def compare(
 def check_lists(gpus: Sequence[int], fabrics: Sequence[str | AnyFabric], collectives: Sequence[str]) -> None:
     """Refuse lists that are empty or have something twice, and what is unknown or too small."""
     labels = [label_of(each) for each in fabrics]
-    for key, given in (("gpus", gpus), ("fabric", labels), ("collective", collectives)):
-        if not given:
+    for key, inputs in (("gpus", gpus), ("fabric", labels), ("collective", collectives)):
+        if not inputs:
             raise InputError(f"{key}: none given; allowed: at least one")
-        for place, each in enumerate(given):
-            if each in given[:place]:
+        for position, each in enumerate(inputs):
+            if each in inputs[:position]:
                 raise InputError(f"{key}: {each} given twice; allowed: each once")
     for count in gpus:
         if count < 1:

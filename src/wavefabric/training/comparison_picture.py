@@ -58,9 +58,9 @@ def _bars(axes: Axes, cases: Sequence[Case], title: str) -> None:
     several = len({case.label for case in cases}) > 1
     names = [f"{case.collective}, {case.label}" if several else case.collective for case in cases]
     axes.barh(range(len(cases)), rates, color=[colours[case.collective] for case in cases], height=0.66)
-    for place, (case, rate) in enumerate(zip(cases, rates, strict=True)):
+    for position, (case, rate) in enumerate(zip(cases, rates, strict=True)):
         words = f" {amount(rate)}, {case.ratio_to_ring:.2f} x ring"
-        axes.text(rate, place, words, va="center", fontsize=9)
+        axes.text(rate, position, words, va="center", fontsize=9)
     axes.set_yticks(range(len(cases)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.22 * max(rates))
@@ -94,11 +94,11 @@ def _lines(above: Axes, below: Axes, series: dict[tuple[str, str], list[Case]]) 
     for (label, collective), some in series.items():
         if collective == "zero":
             continue  # that is the grey line
-        place = labels.index(label)
+        position = labels.index(label)
         look: Any = {
             "color": colours[collective],
-            "marker": MARKERS[place % len(MARKERS)],
-            "linestyle": _DASHES[place % len(_DASHES)],
+            "marker": MARKERS[position % len(MARKERS)],
+            "linestyle": _DASHES[position % len(_DASHES)],
             "linewidth": 1.6,
             "markersize": 5.5,
             "markeredgecolor": "white",

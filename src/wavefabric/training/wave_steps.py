@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Options, decompose, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose, halo_messages
 from wavefabric.errors import InputError, show
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.optics.propagation.operators_ranks import chunks_for
@@ -44,7 +44,7 @@ def fibre_step(
 ) -> TaskGraph:
     """An RK4IP step of light in a multimode fibre, its modes over GPUs.
 
-    Two sweeps exchange the powers of phase groups in two all-gathers each, in chunks of time: while one
+    Two Kerr kernels exchange the powers of phase groups in two all-gathers each, in chunks of time: while one
     travels, the next is worked on (`RankOperators`). Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018.
 
     Parameters
@@ -63,26 +63,26 @@ def fibre_step(
     split_modes(modes, gpus)
     groups = 2 * modes if groups is None else groups
     if groups < 1 or samples < 1 or itemsize not in (8, 16):
-        given = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
-        raise InputError(f"{given}; allowed: 1 or more, 1 or more, 8 or 16")
+        actual = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
+        raise InputError(f"{actual}; allowed: 1 or more, 1 or more, 8 or 16")
     field = 2 * -(-modes // gpus) * samples * itemsize
     _check_memory(_HELD_FIBRE * field, device)
     chunks = chunks_for(samples)
     step = _Step(gpus, device)
     powers = groups * samples / chunks * itemsize / 2
     gather = Call("all-gather", (tuple(range(gpus)),), powers, "layer-to-layer")
-    for sweep in ("middle", "last"):
-        step.compute(f"linear {sweep}", 2 * _LINEAR * field)
+    for kernel in ("middle", "last"):
+        step.compute(f"linear {kernel}", 2 * _LINEAR * field)
         first, second = [-1] * chunks, [-1] * chunks
         for turn in range(chunks + 2):
             if turn < chunks:
-                ready = step.compute(f"sums {sweep} {turn}", _SUMS * field / chunks)
-                first[turn] = step.call(f"powers {sweep} {turn}", gather, [ready])
+                ready = step.compute(f"sums {kernel} {turn}", _SUMS * field / chunks)
+                first[turn] = step.call(f"powers {kernel} {turn}", gather, [ready])
             if 0 <= turn - 1 < chunks:
-                ready = step.compute(f"couple {sweep} {turn - 1}", 0.0, [first[turn - 1]])
-                second[turn - 1] = step.call(f"second powers {sweep} {turn - 1}", gather, [ready])
+                ready = step.compute(f"couple {kernel} {turn - 1}", 0.0, [first[turn - 1]])
+                second[turn - 1] = step.call(f"second powers {kernel} {turn - 1}", gather, [ready])
             if turn >= 2:
-                step.compute(f"update {sweep} {turn - 2}", _UPDATE * field / chunks, [second[turn - 2]])
+                step.compute(f"update {kernel} {turn - 2}", _UPDATE * field / chunks, [second[turn - 2]])
     return step.graph
 
 
@@ -103,7 +103,7 @@ def ultrasound_step(
     ``heterogeneous``: absorbing and nonlinear, 14 transforms a step; else 10.
     """
     local = decomposition == "local"
-    options = Options(kind="local", overlap=overlap) if local else Options(kind="global")
+    options = Decomposition(kind="local", overlap=overlap) if local else Decomposition(kind="global")
     held = _HELD[heterogeneous] * itemsize
     _check_memory(held * math.prod(shape) / gpus, device)  # before a grid too large is divided
     cut = decompose(shape, gpus, options)
@@ -150,8 +150,8 @@ class _Step:
 def _check_memory(nbytes: float, device: DeviceModel) -> None:
     """Refuse what a GPU cannot hold."""
     if nbytes > device.memory:
-        given = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
-        raise InputError(f"memory: {given}; allowed: more GPUs, or a smaller grid")
+        actual = f"{three_digits(nbytes / 1e9)} GB needed a GPU at least, {device.memory / 1e9:g} GB there"
+        raise InputError(f"memory: {actual}; allowed: more GPUs, or a smaller grid")
 
 
 def _transpose(before: list[Box], after: list[Box], itemsize: int) -> Call:
@@ -183,8 +183,10 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
     if alike and (groups := _complete_groups(talks)):
         return Call("all-to-all", groups, float(sizes[0] * itemsize * len(groups[0])), "layer-to-layer")
     if sizes.size > _MOST_MESSAGES:
-        given = f"{gpus} given, between which an exchange has {sizes.size} messages"
-        raise InputError(f"gpus: {given}; allowed: up to {_MOST_MESSAGES}, or a number that divides the grid")
+        actual = f"{gpus} given, between which an exchange has {sizes.size} messages"
+        raise InputError(
+            f"gpus: {actual}; allowed: up to {_MOST_MESSAGES}, or a number that divides the grid"
+        )
     ends = tuple(np.union1d(src, dst).tolist())
     messages = tuple(zip(src.tolist(), dst.tolist(), sizes.tolist(), strict=True))
     return Call("messages", (ends,), float(itemsize), "layer-to-layer", messages)

@@ -37,12 +37,12 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
     with pytest.warns(
         UserWarning, match=r"alpha_power: .* 1 MHz travel at \d+ instead of 1540 m/s; dispersion="
     ):
-        found = simulate(
+        result = simulate(
             STRIP, medium, plane(), Sensor(points), dt=DT, steps=STEPS, precision="double", device="cpu"
         )
     # The last four periods.
-    turn = np.exp(-2j * np.pi * 1e6 * found.time[-400:])
-    first, second = found["p"][:, -400:] @ turn
+    turn = np.exp(-2j * np.pi * 1e6 * result.time[-400:])
+    first, second = result["p"][:, -400:] @ turn
     late = -np.angle(second / first) % (2 * np.pi) / (2 * np.pi * 1e6)
     distance = 30 * 1e-4
     late += round((distance / wanted - late) * 1e6) / 1e6
@@ -57,8 +57,8 @@ def test_a_small_shift_is_that_of_causality():
     problem = to_problem(STRIP, Medium(1540.0, 1000.0, 0.1, 1.3), plane(), Sensor(record="p_final"), DT, 2)[0]
     eta = absorption_factors(problem)[1] * 0.1 * 1540.0**1.3
     for frequency in (0.5e6, 3e6):
-        found = phase_speed(frequency, 1540.0, eta, 1.3)
-        assert found - 1540 == pytest.approx(
+        result = phase_speed(frequency, 1540.0, eta, 1.3)
+        assert result - 1540 == pytest.approx(
             closed_forms.phase_speed(frequency, 1540.0, 0.1, 1.3) - 1540, rel=0.01
         )
     assert phase_speed(1e6, 1540.0, 1e9, 0.5) == 0
@@ -100,11 +100,11 @@ def test_power_one_attenuates_as_its_law():
     points[[70, 110], 0] = True
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = simulate(
+        result = simulate(
             STRIP, medium, plane(), Sensor(points), dt=DT, steps=STEPS, precision="double", device="cpu"
         )
-    turn = np.exp(-2j * np.pi * 1e6 * found.time[-400:])
-    first, second = found["p"][:, -400:] @ turn
+    turn = np.exp(-2j * np.pi * 1e6 * result.time[-400:])
+    first, second = result["p"][:, -400:] @ turn
     assert np.log(abs(first / second)) / 40e-4 == pytest.approx(
         closed_forms.attenuation(1e6, 2.0, 1.0), rel=0.01
     )

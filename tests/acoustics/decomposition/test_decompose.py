@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wavefabric.acoustics.choose_stages import CUDA
 from wavefabric.acoustics.decomposition.decompose import (
-    Options,
+    Decomposition,
     decompose,
     even,
     halo_messages,
@@ -71,12 +71,12 @@ def test_widened_sizes_tile_the_axis(n, blocks, overlap):
 def test_widened_sizes_are_the_best(n, blocks, overlap):
     """Against all ways to cut: the shortest longest block among those of smooth sizes."""
     allowed = [size for size in range(overlap, n) if smooth(size + 2 * overlap)]
-    ways = (
+    variants = (
         [(a, n - a) for a in allowed]
         if blocks == 2
         else [(a, b, n - a - b) for a in allowed for b in allowed]
     )
-    longest = min((max(way) for way in ways if set(way) <= set(allowed)), default=None)
+    longest = min((max(variant) for variant in variants if set(variant) <= set(allowed)), default=None)
     sizes = widened(n, blocks, overlap)
     limit = int(1.15 * -(-(n + 2 * overlap * blocks) // blocks)) - 2 * overlap
     if longest is not None and longest <= limit:
@@ -115,11 +115,11 @@ def local_cases(draw):
 def test_halo_messages_fill_the_overlaps(case):
     """Every overlap point, once, from the rank that owns it; and nothing that is owned."""
     shape, grid, overlap = case
-    found = decompose(shape, math.prod(grid), Options("local", grid, overlap))
-    assert (owned_once(found) == 1).all()
+    result = decompose(shape, math.prod(grid), Decomposition("local", grid, overlap))
+    assert (owned_once(result) == 1).all()
     numbers = numbered_grid(shape)
     local, writes = [], []
-    for part in found.subdomains:
+    for part in result.subdomains:
         assert part.basis == part.size
         assert part.spectral == tuple((0, n) for n in (part.size[0] // 2 + 1, *part.size[1:]))
         field = np.full(part.array_shape, EMPTY)
@@ -127,14 +127,14 @@ def test_halo_messages_fill_the_overlaps(case):
         local.append(field)
         writes.append(np.zeros(part.array_shape, int))
     sent = [field.copy() for field in local]
-    for message in halo_messages(found):
+    for message in halo_messages(result):
         assert message.src != message.dst
-        part = found.subdomains[message.src]
+        part = result.subdomains[message.src]
         for box, inside in zip(message.src_box, part.owned, strict=True):
             assert inside.start <= box.start < box.stop <= inside.stop
         local[message.dst][message.dst_box] = sent[message.src][message.src_box]
         writes[message.dst][message.dst_box] += 1
-    for part, field, count in zip(found.subdomains, local, writes, strict=True):
+    for part, field, count in zip(result.subdomains, local, writes, strict=True):
         assert (field == local_view(numbers, part)).all()
         wanted = np.ones(part.array_shape, int)
         wanted[part.owned] = 0
@@ -143,16 +143,16 @@ def test_halo_messages_fill_the_overlaps(case):
 
 def test_one_message_a_neighbour():
     for grid, neighbours in [((1, 1, 2), 2), ((1, 2, 2), 8), ((2, 2, 2), 26), ((1, 1, 4), 2), ((3, 1, 3), 8)]:
-        found = decompose((24, 24, 24), math.prod(grid), Options("local", grid, 4))
-        messages = halo_messages(found)
-        assert len(messages) == neighbours * found.ranks
-        for rank in range(found.ranks):
+        result = decompose((24, 24, 24), math.prod(grid), Decomposition("local", grid, 4))
+        messages = halo_messages(result)
+        assert len(messages) == neighbours * result.ranks
+        for rank in range(result.ranks):
             assert sum(m.src == rank for m in messages) == sum(m.dst == rank for m in messages) == neighbours
 
 
 def test_default_local_grids():
     def grid(shape, ranks, overlap=8):
-        return decompose(shape, ranks, Options("local", overlap=overlap)).grid
+        return decompose(shape, ranks, Decomposition("local", overlap=overlap)).grid
 
     assert grid((64, 64, 64), 2) == (1, 1, 2)
     assert grid((64, 64, 1), 2) == (1, 2, 1)
@@ -171,29 +171,29 @@ def test_default_local_grids():
         ((640, 64, 64), (3, 1, 1)),
     ],
 )
-def test_blocks_along_x_suit_the_fused_passes(shape, grid):
+def test_blocks_along_x_suit_the_fused_kernels(shape, grid):
     """Rows of an even number of points where that is possible: one odd block would slow all ranks."""
-    found = decompose(shape, math.prod(grid), Options("local", grid))
-    assert CUDA["local"].supports(found, np.dtype(np.float32))
-    assert all(part.size[0] % 2 == 0 for part in found.subdomains)
-    odd = decompose((41, 64, 64), 2, Options("local", (2, 1, 1), 8))
+    result = decompose(shape, math.prod(grid), Decomposition("local", grid))
+    assert CUDA["local"].supports(result, np.dtype(np.float32))
+    assert all(part.size[0] % 2 == 0 for part in result.subdomains)
+    odd = decompose((41, 64, 64), 2, Decomposition("local", (2, 1, 1), 8))
     assert sum(part.owned_size[0] for part in odd.subdomains) == 41
 
 
 def test_notes_say_what_would_be_faster():
-    assert decompose((1920, 64, 1920), 4, Options("local", (1, 1, 4))).notes == []
-    (note,) = decompose((64, 64, 82), 2, Options("local", (1, 1, 2), 16)).notes
+    assert decompose((1920, 64, 1920), 4, Decomposition("local", (1, 1, 4))).notes == []
+    (note,) = decompose((64, 64, 82), 2, Decomposition("local", (1, 1, 2), 16)).notes
     assert note.startswith("transforms along z have 73 points, with prime factors above 7")
     assert note.endswith("an overlap of 17 would give 75")
-    (note,) = decompose((37, 64, 64), 2, Options("local", (1, 1, 2), 8)).notes
+    (note,) = decompose((37, 64, 64), 2, Decomposition("local", (1, 1, 2), 8)).notes
     assert note.startswith("transforms along x have 37 points")
 
 
 def test_of_one_rank():
-    found = decompose((13, 17, 11), 1, Options("local"))
-    assert found.grid == (1, 1, 1)
-    assert found.subdomains[0].is_whole
-    assert found.notes == []
+    result = decompose((13, 17, 11), 1, Decomposition("local"))
+    assert result.grid == (1, 1, 1)
+    assert result.subdomains[0].is_whole
+    assert result.notes == []
 
 
 # --- Global ------------------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ def test_of_one_rank():
 def test_global_parts_tile_grid_and_spectrum(by, bz, more, flat):
     nz = 1 if flat and bz == 1 else 2 * bz + more[2]
     shape = (2 * by + more[0], max(by, bz) + more[1], nz)
-    found = decompose(shape, by * bz, Options("global", (1, by, bz)))
-    assert (owned_once(found) == 1).all()
+    result = decompose(shape, by * bz, Decomposition("global", (1, by, bz)))
+    assert (owned_once(result) == 1).all()
     spectrum = np.zeros((shape[2], shape[1], shape[0] // 2 + 1), int)
-    for part in found.subdomains:
+    for part in result.subdomains:
         assert part.basis == shape
         assert part.first == part.owned_first
         assert part.size == part.owned_size
@@ -253,7 +253,7 @@ def test_default_global_grids():
 )  # fmt: skip
 def test_what_does_not_fit(shape, ranks, options, message):
     with pytest.raises(InputError) as caught:
-        decompose(shape, ranks, Options(**options))
+        decompose(shape, ranks, Decomposition(**options))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -272,7 +272,7 @@ def test_what_does_not_fit(shape, ranks, options, message):
 )
 def test_options_that_nothing_allows(options, message):
     with pytest.raises(InputError) as caught:
-        Options(**options)
+        Decomposition(**options)
     assert message in str(caught.value)
 
 
@@ -280,6 +280,6 @@ def test_describe():
     assert decompose((64, 64, 64), 2).describe() == {
         "decomposition": "global", "ranks": 2, "grid": "1x1x2",
     }  # fmt: skip
-    assert decompose((64, 64, 64), 2, Options("local", overlap=8)).describe() == {
+    assert decompose((64, 64, 64), 2, Decomposition("local", overlap=8)).describe() == {
         "decomposition": "local", "ranks": 2, "grid": "1x1x2", "overlap": 8, "bell": "nested-sine",
     }  # fmt: skip

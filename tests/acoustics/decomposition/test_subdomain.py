@@ -39,16 +39,16 @@ def test_local_arrays_hold_the_grid_around_the_block(part):
 def test_points_are_found_in_local_arrays(part):
     grid = numbered(part.shape)
     local = grid[np.ix_(*(part.indices(axis) for axis in (2, 1, 0)))]
-    asked = np.random.default_rng(1).permutation(grid.size)
-    mask, index = part.local_index(asked)
+    options = np.random.default_rng(1).permutation(grid.size)
+    mask, index = part.local_index(options)
     assert mask.sum() == np.prod(part.owned_size)
-    assert (local.reshape(-1)[index] == asked[mask]).all()
+    assert (local.reshape(-1)[index] == options[mask]).all()
     inside = np.zeros(local.shape, bool)
     inside[part.owned] = True
     assert inside.reshape(-1)[index].all()
     # Any shape may be asked for: corners of cells are rows of eight.
-    if asked.size % 2 == 0:
-        pairs, again = part.local_index(asked.reshape(-1, 2))
+    if options.size % 2 == 0:
+        pairs, again = part.local_index(options.reshape(-1, 2))
         assert (pairs.reshape(-1) == mask).all()
         assert (again == index).all()
 

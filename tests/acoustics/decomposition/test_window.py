@@ -14,19 +14,19 @@ FADING = [name for name in WINDOWS if name != "none"]
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize(("owned", "overlap"), [(10, 1), (12, 8), (33, 17), (20, 0)])
 def test_shape(name, owned, overlap):
-    found = window(name, owned, overlap)
-    assert found.shape == (owned + 2 * overlap,)
-    assert (found[overlap : overlap + owned] == 1).all()
-    assert (found == found[::-1]).all()
-    assert (found > 0).all()
-    assert (found <= 1).all()
+    result = window(name, owned, overlap)
+    assert result.shape == (owned + 2 * overlap,)
+    assert (result[overlap : overlap + owned] == 1).all()
+    assert (result == result[::-1]).all()
+    assert (result > 0).all()
+    assert (result <= 1).all()
 
 
 @pytest.mark.parametrize("name", FADING)
 @pytest.mark.parametrize("overlap", [2, 5, 16])
 def test_rise_and_fall_add_up_to_one(name, overlap):
-    found = window(name, 20, overlap)
-    rise, fall = found[:overlap], found[-overlap:]
+    result = window(name, 20, overlap)
+    rise, fall = result[:overlap], result[-overlap:]
     assert (np.diff(rise) > 0).all()
     np.testing.assert_allclose(rise + fall, 1, rtol=1e-15)
 

@@ -42,7 +42,7 @@ def test_own_objects_3d():
     case, wanted = cases()[name], answers(name)
     shape, spacing = case["grid"]
     steps, dt = case["time"]
-    given, mask = case["source"], case["source"]["u_mask"]
+    inputs, mask = case["source"], case["source"]["u_mask"]
     rank = np.zeros(shape, int)
     rank[mask] = np.arange(mask.sum())
     rows = rank.ravel(order="F")[mask.ravel(order="F")]
@@ -54,7 +54,7 @@ def test_own_objects_3d():
             case["medium"]["alpha_coeff"],
             case["medium"]["alpha_power"],
         ),
-        Source(u_mask=mask, ux=given["ux"][rows], uy=given["uy"][rows], uz=given["uz"][rows]),
+        Source(u_mask=mask, ux=inputs["ux"][rows], uy=inputs["uy"][rows], uz=inputs["uz"][rows]),
         Sensor(case["sensor"]["mask"], ["p", "u_non_staggered"]),
         dt=dt,
         steps=steps,

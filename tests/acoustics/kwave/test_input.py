@@ -204,12 +204,12 @@ def test_without_sensor(copy):
 
 @pytest.mark.parametrize("name", [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem])
 def test_reference_files_come_back(tmp_path, name):
-    given = read_input(DATA / f"{name}.h5")
-    write_input(tmp_path / "x.h5", given.problem, given.sensor, description="again")
+    inputs = read_input(DATA / f"{name}.h5")
+    write_input(tmp_path / "x.h5", inputs.problem, inputs.sensor, description="again")
     got = read_input(tmp_path / "x.h5")
-    assert same(got.problem, given.problem)
-    assert same(got.sensor, given.sensor)
-    assert got.copied_scalars == given.copied_scalars
+    assert same(got.problem, inputs.problem)
+    assert same(got.sensor, inputs.sensor)
+    assert got.copied_scalars == inputs.copied_scalars
     assert got.attributes["file_description"] == "again"
     # The datasets themselves, types included, are those of a file that k-Wave has read.
     with h5py.File(tmp_path / "x.h5") as ours, h5py.File(DATA / f"{name}.h5") as theirs:

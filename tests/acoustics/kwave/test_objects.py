@@ -83,12 +83,12 @@ def test_absorption_modes():
 
 
 @pytest.mark.parametrize(
-    ("given", "speed"), [("min", 1500), ("max", 1700), ("mean", 1600), (1650, 1650), (None, 1700)]
+    ("inputs", "speed"), [("min", 1500), ("max", 1700), ("mean", 1600), (1650, 1650), (None, 1700)]
 )
-def test_reference_speed(given, speed):
+def test_reference_speed(inputs, speed):
     c = np.full(SHAPE, 1500.0)
     c[4:] = 1700.0
-    assert problem_of(medium=medium(sound_speed=c, sound_speed_ref=given))[0].reference_speed == speed
+    assert problem_of(medium=medium(sound_speed=c, sound_speed_ref=inputs))[0].reference_speed == speed
 
 
 def test_rows_of_signals_go_from_the_order_of_c_to_that_of_fortran():
@@ -117,13 +117,13 @@ def focused(order):
     # Rows of a `Source` are in the order of Fortran.
     rank = np.zeros(grid.shape, int)
     rank.T[made.p_mask.T] = np.arange(np.count_nonzero(made.p_mask))
-    given = (
+    inputs = (
         kgrid(grid.shape, spacing=np.full(2, 2.5e-4), dt=4e-8, Nt=260),
         medium(),
         SimpleNamespace(p_mask=made.p_mask, p=made.p if order == "F" else made.p[rank[made.p_mask]]),
         SimpleNamespace(mask=None, record=["p_max_all", "p_final"]),
     )
-    return grid, made, given
+    return grid, made, inputs
 
 
 def test_either_order_of_a_distributed_signal_gives_the_focus():

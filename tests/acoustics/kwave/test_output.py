@@ -69,26 +69,26 @@ def write(path, name, **options):
 
 
 def datasets(path):
-    found = {}
+    result = {}
     with h5py.File(path) as file:
-        file.visititems(lambda name, item: found.__setitem__(name, item) or None)
+        file.visititems(lambda name, item: result.__setitem__(name, item) or None)
         return {
             name: None
             if isinstance(item, h5py.Group)
             else (item.shape, item.dtype.str, item.chunks, types(item), item[()].tobytes())
-            for name, item in found.items()
+            for name, item in result.items()
         }
 
 
 def types(item):
     """Value, size, padding, character set and rank of each attribute."""
-    found = {}
+    result = {}
     for name in item.attrs:
         attribute = h5py.h5a.open(item.id, name.encode())
         kind = attribute.get_type()
         shape = (kind.get_size(), kind.get_strpad(), kind.get_cset(), attribute.shape)
-        found[name] = (item.attrs[name], *shape)
-    return found
+        result[name] = (item.attrs[name], *shape)
+    return result
 
 
 @pytest.mark.parametrize("level", [0, 4])
@@ -122,7 +122,7 @@ def test_header(tmp_path):
         for name, (value, *shape) in mine.items():
             size = 16 if name.endswith(("_time", "_in_use")) else len(value) + 1
             assert shape == [size, h5py.h5t.STR_NULLTERM, h5py.h5t.CSET_ASCII, ()], name
-        values = {name: found[0].decode() for name, found in mine.items()}
+        values = {name: result[0].decode() for name, result in mine.items()}
         for name in (
             "file_description",
             "file_type",
@@ -146,10 +146,10 @@ def test_header(tmp_path):
 )
 def test_sensor_mask_is_copied(tmp_path, name, mask):
     write(tmp_path / "out.h5", name, copy_sensor_mask=True)
-    with h5py.File(tmp_path / "out.h5") as ours, h5py.File(DATA / f"{name}.h5") as given:
+    with h5py.File(tmp_path / "out.h5") as ours, h5py.File(DATA / f"{name}.h5") as inputs:
         for key in (mask, "sensor_mask_type"):
             assert ours[key].dtype == np.uint64
-            np.testing.assert_array_equal(ours[key][()], given[key][()])
+            np.testing.assert_array_equal(ours[key][()], inputs[key][()])
             assert ours[key].attrs["data_type"] == b"long"
 
 
@@ -171,8 +171,8 @@ def test_double_precision_is_stored_as_k_wave_stores(tmp_path):
 def test_killed_and_resumed(tmp_path, name, level):
     """The bytes on the disk at any moment after a flush, rows of the lost steps among them, are enough."""
     layout, series, others = results(name)
-    given = read_input(DATA / f"{name}.h5")
-    killed = KWaveOutput(tmp_path / "a.h5", given, compression=level)
+    inputs = read_input(DATA / f"{name}.h5")
+    killed = KWaveOutput(tmp_path / "a.h5", inputs, compression=level)
     killed.begin(layout, 0)
     feed(killed, series, last=60)
     killed.flush()
@@ -184,7 +184,7 @@ def test_killed_and_resumed(tmp_path, name, level):
     killed.abandon(keep=False)
     assert names(tmp_path) == ["b.h5.partial", "b.h5.partial.json"]
 
-    sink = KWaveOutput(tmp_path / "b.h5", given, compression=level)
+    sink = KWaveOutput(tmp_path / "b.h5", inputs, compression=level)
     sink.begin(layout, 60)
     feed(sink, series, first=60)
     sink.finish(others.items(), Report())
@@ -195,24 +195,24 @@ def test_killed_and_resumed(tmp_path, name, level):
 
 def test_abandoned(tmp_path):
     layout, series, _ = results("p0_homogeneous")
-    given = read_input(DATA / "p0_homogeneous.h5")
-    sink = KWaveOutput(tmp_path / "a.h5", given)
+    inputs = read_input(DATA / "p0_homogeneous.h5")
+    sink = KWaveOutput(tmp_path / "a.h5", inputs)
     sink.abandon(keep=False)
     sink.begin(layout, 0)
     feed(sink, series, last=14)
     sink.abandon(keep=True)
     assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
     # One that never began leaves alone what belongs to a checkpoint.
-    KWaveOutput(tmp_path / "a.h5", given).abandon(keep=False)
+    KWaveOutput(tmp_path / "a.h5", inputs).abandon(keep=False)
     assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
-    again = KWaveOutput(tmp_path / "a.h5", given)
+    again = KWaveOutput(tmp_path / "a.h5", inputs)
     again.begin(layout, 14)
     again.abandon(keep=False)
     assert os.listdir(tmp_path) == []
     assert not again.finished
 
 
-def test_interrupted_while_room_is_made(tmp_path, monkeypatch):
+def test_interrupted_while_space_is_made(tmp_path, monkeypatch):
     sink = KWaveOutput(tmp_path / "a.h5", read_input(DATA / "p0_homogeneous.h5"))
 
     def stop(*_):
@@ -227,10 +227,10 @@ def test_interrupted_while_room_is_made(tmp_path, monkeypatch):
 
 def test_unfit_for_resuming(tmp_path):
     layout, _, _ = results("p0_homogeneous")
-    given = read_input(DATA / "p0_homogeneous.h5")
+    inputs = read_input(DATA / "p0_homogeneous.h5")
 
     def resume(layout=layout, **options):
-        sink = KWaveOutput(tmp_path / "a.h5", given, **options)
+        sink = KWaveOutput(tmp_path / "a.h5", inputs, **options)
         try:
             sink.begin(layout, 5)
         finally:
@@ -241,7 +241,7 @@ def test_unfit_for_resuming(tmp_path):
     (tmp_path / "a.h5.partial").write_bytes(b"\x89HDF\r\n\x1a\nnot really")
     with pytest.raises(InputError, match="damaged"):
         resume()
-    sink = KWaveOutput(tmp_path / "a.h5", given)
+    sink = KWaveOutput(tmp_path / "a.h5", inputs)
     sink.begin(layout, 0)
     sink.abandon(keep=True)
     resume()
@@ -257,7 +257,7 @@ def test_unfit_for_resuming(tmp_path):
 
 def test_refused_at_once(tmp_path):
     shutil.copy(DATA / "p0_homogeneous.h5", tmp_path / "in.h5")
-    given = read_input(tmp_path / "in.h5")
+    inputs = read_input(tmp_path / "in.h5")
     (tmp_path / "there.h5").write_text("kept")
     before = sorted(os.listdir(tmp_path))
     for path, force, word in [
@@ -269,8 +269,8 @@ def test_refused_at_once(tmp_path):
         (tmp_path / "in.h5", True, "is the input"),
     ]:
         with pytest.raises(InputError, match=word):
-            KWaveOutput(path, given, force=force)
-    KWaveOutput(tmp_path / "there.h5", given, force=True)
+            KWaveOutput(path, inputs, force=force)
+    KWaveOutput(tmp_path / "there.h5", inputs, force=True)
     assert sorted(os.listdir(tmp_path)) == before
     assert (tmp_path / "there.h5").read_text() == "kept"
 
@@ -310,10 +310,10 @@ def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
     """Wherever the end is cut off, the same run goes on from what is there and gives the same file."""
     layout, series, others = results("p0_homogeneous")
     layout = replace(layout, run="token")
-    given = read_input(DATA / "p0_homogeneous.h5")
+    inputs = read_input(DATA / "p0_homogeneous.h5")
 
     def killed():
-        sink = KWaveOutput(tmp_path / "a.h5", given, compression=level)
+        sink = KWaveOutput(tmp_path / "a.h5", inputs, compression=level)
         sink.begin(layout, 0)
         feed(sink, series)
         sink.flush()
@@ -342,7 +342,7 @@ def test_killed_at_the_end_and_resumed(tmp_path, moment, level):
     if not (level and moment == "_sync"):  # a compressed copy is made without it
         assert os.WIFSIGNALED(status)
         assert "a.h5" not in names(tmp_path)
-        again = KWaveOutput(tmp_path / "a.h5", given, compression=level)
+        again = KWaveOutput(tmp_path / "a.h5", inputs, compression=level)
         again.begin(layout, 60)
         feed(again, series, first=60)
         again.finish(others.items(), Report())

@@ -20,10 +20,10 @@ CPU = {"device": "cpu", "threads": 1}
 
 
 def datasets(path):
-    found = {}
+    result = {}
     with h5py.File(path) as file:
-        file.visititems(found.__setitem__)
-        return {name: item[()] for name, item in found.items() if isinstance(item, h5py.Dataset)}
+        file.visititems(result.__setitem__)
+        return {name: item[()] for name, item in result.items() if isinstance(item, h5py.Dataset)}
 
 
 def assert_same(one, other):

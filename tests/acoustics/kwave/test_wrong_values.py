@@ -52,14 +52,14 @@ RUN = ["precision", "progress", "output", "checkpoint", "force", "check_stabilit
 
 
 def call(key, value):
-    given, options, (part, _, name) = parts(), dict(OPTIONS), key.partition(".")
+    inputs, options, (part, _, name) = parts(), dict(OPTIONS), key.partition(".")
     if name:
-        setattr(given[part], name, value)
-    elif part in given:
-        given[part] = value
+        setattr(inputs[part], name, value)
+    elif part in inputs:
+        inputs[part] = value
     else:
         options[part] = value
-    return simulate_kwave(*given.values(), **options)
+    return simulate_kwave(*inputs.values(), **options)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -116,16 +116,16 @@ def test_lines(key, value, line):
 
 @pytest.mark.parametrize("name", ["N", "spacing", "dt", "Nt"])
 def test_what_is_missing_is_named(name):
-    given = parts()
-    delattr(given["kgrid"], name)
+    inputs = parts()
+    delattr(inputs["kgrid"], name)
     with pytest.raises(InputError, match=rf"^kgrid.{name}: .*; allowed: that of a kWaveGrid"):
-        from_kwave(*given.values())
+        from_kwave(*inputs.values())
 
 
 def test_more_points_than_the_memory_holds_are_refused_in_one_line():
-    given = parts()
-    given["kgrid"].N = np.array([10**6, 10**7])
-    given["sensor"].mask = given["medium"].BonA = None
-    given["source"] = SimpleNamespace(p0=None)
+    inputs = parts()
+    inputs["kgrid"].N = np.array([10**6, 10**7])
+    inputs["sensor"].mask = inputs["medium"].BonA = None
+    inputs["source"] = SimpleNamespace(p0=None)
     with pytest.raises(InputError, match=r"^kgrid\.N: .*; allowed: as many points as the memory holds$"):
-        simulate_kwave(*given.values(), **OPTIONS)
+        simulate_kwave(*inputs.values(), **OPTIONS)

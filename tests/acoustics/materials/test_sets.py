@@ -15,8 +15,8 @@ def bits(arrays, dtype):
     return np.ascontiguousarray(flat).view(f"u{np.dtype(dtype).itemsize}")
 
 
-def numbered(found, arrays, kind=np.uint16):
-    return np.array([plane.copy() for plane in found.numbers(arrays, kind)])
+def numbered(result, arrays, kind=np.uint16):
+    return np.array([plane.copy() for plane in result.numbers(arrays, kind)])
 
 
 @st.composite
@@ -48,33 +48,33 @@ def test_points_of_equal_values_get_equal_numbers(arrays, dtype, block, limit):
     wanted = len(np.unique(rows, axis=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sets, "_BLOCK", block)
-        found = Sets(arrays, dtype, limit)
-        assert found.full == (wanted > limit)
-        if found.full:
+        result = Sets(arrays, dtype, limit)
+        assert result.full == (wanted > limit)
+        if result.full:
             return
-        assert len(found) == wanted
-        number = numbered(found, arrays).reshape(-1)
-    assert (found.values.view(rows.dtype)[number] == rows).all()
+        assert len(result) == wanted
+        number = numbered(result, arrays).reshape(-1)
+    assert (result.values.view(rows.dtype)[number] == rows).all()
     assert set(number.tolist()) == set(range(wanted))
 
 
 @pytest.mark.parametrize(("count", "limit", "full"), [(256, 256, False), (257, 256, True), (257, 257, False)])
 def test_the_limit(count, limit, full):
     values = (np.arange(20 * 19 * 18) % count).reshape(20, 19, 18).astype(float)
-    found = Sets([values], np.float32, limit)
-    assert found.full == full
-    assert len(found) == min(count, limit + 1)
+    result = Sets([values], np.float32, limit)
+    assert result.full == full
+    assert len(result) == min(count, limit + 1)
 
 
 @pytest.mark.parametrize(("count", "full"), [(1 << 16, False), ((1 << 16) + 1, True)])
 def test_the_numbers_of_16_bits(count, full):
     values = (np.arange(2 * 260 * 256) % count).reshape(2, 260, 256).astype(float)
-    found = Sets([values, -values], np.float64, 1 << 16)
-    assert found.full == full
+    result = Sets([values, -values], np.float64, 1 << 16)
+    assert result.full == full
     if not full:
-        number = numbered(found, [values, -values])
+        number = numbered(result, [values, -values])
         assert number.max() == 65535
-        assert (found.values[number][..., 1] == -values).all()
+        assert (result.values[number][..., 1] == -values).all()
 
 
 def test_a_medium_of_many_values_is_given_up_soon():
@@ -102,7 +102,7 @@ def test_all_planes_are_looked_at(count):
 
 def test_other_values_than_before_are_refused():
     values = np.zeros((4, 5, 6))
-    found = Sets([values], np.float32, 100)
+    result = Sets([values], np.float32, 100)
     values[2, 3, 4] = 1
     with pytest.raises(RuntimeError, match="have changed"):
-        list(found.numbers([values], np.uint8))
+        list(result.numbers([values], np.uint8))

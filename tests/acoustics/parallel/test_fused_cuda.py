@@ -13,7 +13,7 @@ import random_problems as random
 from rank_steps import CASES, alone, noise_problem, run_steps
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.materials.indexed import Indexed
@@ -37,12 +37,14 @@ def test_local(comm, absorption, nonlinear, seed, number):
     if number >= len(grids):
         pytest.skip("no such cut of so few ranks")
     problem = noise_problem((40, 40, 40), absorption, nonlinear, seed)
-    options = Options("local", grids[number], overlap=5)
-    fused, found = run_steps(comm, problem, np.float64, options, False)
+    options = Decomposition("local", grids[number], overlap=5)
+    fused, result = run_steps(comm, problem, np.float64, options, False)
     assert isinstance(fused.layout, FusedLocalLayout)
     _, wanted = run_steps(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
-        np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
+        np.testing.assert_allclose(
+            result[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name
+        )
 
 
 @pytest.mark.parametrize("cut", ["y", "z"])
@@ -52,8 +54,8 @@ def test_local_rows_of_overlaps_in_odd_planes(comm, cut):
         "y": ((18, 25 * comm.size, 27), (1, comm.size, 1)),
         "z": ((40, 35, 40), (1, 1, comm.size)),
     }[cut]
-    problem, options = noise_problem(shape, "power_law", True, 0), Options("local", grid, 5)
-    fused, found = run_steps(comm, problem, np.float64, options, False)
+    problem, options = noise_problem(shape, "power_law", True, 0), Decomposition("local", grid, 5)
+    fused, result = run_steps(comm, problem, np.float64, options, False)
     assert isinstance(fused.layout, FusedLocalLayout)
     rows = fused.layout._overlap_rows.tolist()
     nz, ny, _ = fused.coefficients.shape
@@ -61,14 +63,16 @@ def test_local_rows_of_overlaps_in_odd_planes(comm, cut):
     assert len(rows) == {"y": 10 * nz, "z": 10 * ny}[cut]
     _, wanted = run_steps(comm, problem, np.float64, options, True)
     for name, field in wanted.items():
-        np.testing.assert_allclose(found[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name)
+        np.testing.assert_allclose(
+            result[name], field, rtol=0, atol=1e-11 * np.abs(field).max(), err_msg=name
+        )
 
 
 @pytest.mark.parametrize("kind", ["local", "global"])
 def test_odd_rows_take_plain_stages(comm, kind):
     """Real rows are transformed as complex ones of half their length."""
     shape = (35, 20, 40)
-    options = Options(kind, overlap=5) if kind == "local" else Options(kind)
+    options = Decomposition(kind, overlap=5) if kind == "local" else Decomposition(kind)
     stages = make_stages(
         comm.device, random.problem(shape), np.float64, False, comm, decompose(shape, comm.size, options)
     )
@@ -79,12 +83,12 @@ def test_odd_rows_take_plain_stages(comm, kind):
 @pytest.mark.parametrize("shape", [(12, 10, 14), (10, 7, 5)])
 def test_global(comm, absorption, nonlinear, seed, shape):
     problem = noise_problem(shape, absorption, nonlinear, seed)
-    fused, found = run_steps(comm, problem, np.float64, Options("global"), False)
+    fused, result = run_steps(comm, problem, np.float64, Decomposition("global"), False)
     assert isinstance(fused.layout, FusedGlobalLayout)
     for name, field in alone(comm, problem, np.float64).items():
-        if name in found:
+        if name in result:
             np.testing.assert_allclose(
-                found[name], field, rtol=0, atol=1e-12 * np.abs(field).max(), err_msg=name
+                result[name], field, rtol=0, atol=1e-12 * np.abs(field).max(), err_msg=name
             )
 
 
@@ -107,19 +111,19 @@ def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
             **{name: getattr(problem, name) * noise for name in names},
             density_staggered=tuple(density * noise for density in problem.density_staggered),
         )
-    options = Options(kind, (1, 1, comm.size), overlap=5) if kind == "local" else Options(kind)
-    found, forms = [], []
+    options = Decomposition(kind, (1, 1, comm.size), overlap=5) if kind == "local" else Decomposition(kind)
+    result, forms = [], []
     for by_index in (True, False):
         monkeypatch.setattr(FusedCudaStages, "by_index", by_index)
         stages, fields = run_steps(comm, problem, np.float64, options, False)
         c = stages.coefficients
         indexed = [isinstance(parameter, Indexed) for parameter in (c.speed, c.density, c.tau, *c.staggered)]
         forms.append(comm.control.all_gather(set(indexed)))
-        found.append(fields)
+        result.append(fields)
     assert forms[0][0] == {True}
     assert forms[0][-1] == ({True} if everywhere else {False})
     assert forms[1] == [{False}] * comm.size
-    assert all(found[0][name].tobytes() == found[1][name].tobytes() for name in found[0])
+    assert all(result[0][name].tobytes() == result[1][name].tobytes() for name in result[0])
 
 
 @pytest.mark.parametrize("kind", ["local", "global"])
@@ -127,7 +131,7 @@ def test_translated_and_multiplied(comm, kind):
     from wavefabric.acoustics.solver.kspace import unstaggering
 
     problem = noise_problem((20, 24, 40), "none", False, 9)
-    options = Options(kind, overlap=5) if kind == "local" else Options(kind)
+    options = Decomposition(kind, overlap=5) if kind == "local" else Decomposition(kind)
     fused, _ = run_steps(comm, problem, np.float64, options, False)
     plain, _ = run_steps(comm, problem, np.float64, options, True)
     for axis in range(3):

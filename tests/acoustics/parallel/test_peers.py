@@ -10,7 +10,7 @@ from one_gpu import together_on_one_gpu
 from rank_steps import CASES, alone, noise_problem, run_steps
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout
 from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.problem import Recording
@@ -33,13 +33,13 @@ def fields_of(ranks, size, problem, options, kind):
     """Fields of the whole grid after some steps, which the ranks agree on."""
 
     def work(comm):
-        stages, found = run_steps(comm, problem, np.float64, options)
+        stages, result = run_steps(comm, problem, np.float64, options)
         assert isinstance(stages.layout, kind)
         stages.layout.finish_exchanges()
         comm.check()
         assert not getattr(comm.device, "loaded_late", ())
         if kind is OneSidedLayout:
-            # All that has come was waited for: what is put next finds room.
+            # All that has come was waited for: what is put next finds space.
             others = [rank for rank in range(comm.size) if rank != comm.rank]
             taken, came = (
                 comm.device.to_host(each) for each in (stages.layout._counts, stages.layout._flags.own)
@@ -47,15 +47,15 @@ def fields_of(ranks, size, problem, options, kind):
             taken = taken[..., 2:]
             np.testing.assert_array_equal(came[..., others], taken)
             assert (taken > 0).all()
-        return found
+        return result
 
-    found = ranks(size, work)
-    assert all((each[name] == found[0][name]).all() for each in found for name in each)
-    return found[0]
+    result = ranks(size, work)
+    assert all((each[name] == result[0][name]).all() for each in result for name in each)
+    return result[0]
 
 
-def agree(found, wanted, tolerance):
-    for name, field in found.items():
+def agree(result, wanted, tolerance):
+    for name, field in result.items():
         np.testing.assert_allclose(
             field, wanted[name], rtol=0, atol=tolerance * np.abs(wanted[name]).max(), err_msg=name
         )
@@ -67,9 +67,9 @@ def agree(found, wanted, tolerance):
 )
 def test_global(one_sided_ranks, cpu, shape, absorption, nonlinear, seed):
     problem = noise_problem(shape, absorption, nonlinear, seed)
-    found = fields_of(one_sided_ranks, 2, problem, Options("global"), OneSidedLayout)
+    result = fields_of(one_sided_ranks, 2, problem, Decomposition("global"), OneSidedLayout)
     wanted = alone(solo(cpu), problem, np.float64)
-    agree(found, wanted, 1e-12)
+    agree(result, wanted, 1e-12)
 
 
 @pytest.mark.slow
@@ -97,10 +97,10 @@ def test_memory_is_that_of_spectra_as_planes_and_columns(transports, monkeypatch
         ]
         return taken, estimated, more
 
-    (taken, *_), (_, least, _) = found = together(transports, "p2p", 2, work, make=EmulatedGpu)
-    assert found[0][1] == taken
+    (taken, *_), (_, least, _) = result = together(transports, "p2p", 2, work, make=EmulatedGpu)
+    assert result[0][1] == taken
     assert 0.8 * taken < least <= taken
-    assert all(more[0] < more[1] for _, _, more in found)
+    assert all(more[0] < more[1] for _, _, more in result)
 
 
 @pytest.mark.slow
@@ -118,11 +118,11 @@ def test_a_spectrum_is_waited_for(transports, monkeypatch):
         others = [rank for rank in range(3) if rank != comm.rank]
         for call in range(1, 4):
             flags[others] = call
-            stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._timeout)
+            stages.layout.column_kernels.await_ranks(flags, taken, comm.rank, stages.layout._timeout)
             comm.check()
             assert taken[0] == call
         flags[others[0]] = 4
-        stages.layout.column_passes.await_ranks(flags, taken, comm.rank, stages.layout._timeout)
+        stages.layout.column_kernels.await_ranks(flags, taken, comm.rank, stages.layout._timeout)
         with pytest.raises(LateRank, match=f"^transposes: rank {others[1]} did not come"):
             comm.check()
         return True
@@ -141,13 +141,13 @@ def test_local(one_sided_ranks, monkeypatch, absorption, nonlinear, seed, grid):
     """What copies between the ranks bring; on the same device to the bit."""
     problem, options = (
         noise_problem((20, 8, 20), absorption, nonlinear, seed),
-        Options("local", grid, overlap=4),
+        Decomposition("local", grid, overlap=4),
     )
     with monkeypatch.context() as patch, fake_cupy() as modules:
         patch.delenv("WAVEFABRIC_PROTOCOL", raising=False)
         wanted = fields_of(partial(by_threads, modules), 2, problem, options, FusedLocalLayout)
-    found = fields_of(one_sided_ranks, 2, problem, options, FusedLocalLayout)
+    result = fields_of(one_sided_ranks, 2, problem, options, FusedLocalLayout)
     if one_sided_ranks is together_on_one_gpu:
-        agree(found, wanted, 1e-11)
+        agree(result, wanted, 1e-11)
     else:
-        assert all((found[name] == wanted[name]).all() for name in wanted)
+        assert all((result[name] == wanted[name]).all() for name in wanted)

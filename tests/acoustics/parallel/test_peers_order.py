@@ -10,17 +10,17 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.solver.step import Step
 
-#: Spectra that a pass along z puts into planes, but for those that are told their number.
+#: Spectra that a kernel along z puts into planes, but for those that are told their number.
 _PUTS = {"z_gradient": (0, 1), "z_translate": (2,)}
-#: Where other passes are told the number, counted from the end of their arguments.
+#: Where other kernels are told the number, counted from the end of their arguments.
 _NUMBER = {"y_scatter": -4, "z_divergence": -3, "z_scale": -3}
 
 
 class _Recording(EmulatedGpu):
     """Keeps what is launched."""
 
-    def __init__(self, *given):
-        super().__init__(*given)
+    def __init__(self, *inputs):
+        super().__init__(*inputs)
         self.launched = []
 
     def launch(self, function, grid, block, arguments, shared=0):
@@ -40,46 +40,46 @@ def events_of(stages, launched, rank, ranks):
     others = [other for other in range(ranks) if other != rank]
 
     def touched(arguments):
-        given = [a for a in arguments if isinstance(a, np.ndarray)]
+        inputs = [a for a in arguments if isinstance(a, np.ndarray)]
         # Structures hold addresses.
-        words = [a.ctypes.data for a in given] + [
-            w for a in given if a.dtype == np.uint64 for w in a.tolist()
+        words = [a.ctypes.data for a in inputs] + [
+            w for a in inputs if a.dtype == np.uint64 for w in a.tolist()
         ]
         return {
-            place
-            for place, array in arrays.items()
+            position
+            for position, array in arrays.items()
             if any(array.ctypes.data <= word < array.ctypes.data + array.nbytes for word in words)
         }
 
     events = []
     for name, grid, arguments in launched:
         if name == "await_ranks":
-            place = flags[arguments[0].ctypes.data]
-            events.append(Event((set(), ()), waits=tuple((other, place) for other in others)))
+            position = flags[arguments[0].ctypes.data]
+            events.append(Event((set(), ()), waits=tuple((other, position) for other in others)))
             continue
         numbers = _PUTS.get(name, ())
         if name in _NUMBER:
             first = int(arguments[_NUMBER[name]])
             numbers = tuple(range(first, first + (1 if name == "y_scatter" else ([*grid, 1, 1])[2])))
-        way = int(name != "y_scatter")
-        puts = tuple((way, number) for number in numbers)
+        variant = int(name != "y_scatter")
+        puts = tuple((variant, number) for number in numbers)
         # A pass that puts reads the spectra of its numbers, but that of the gradient the first alone.
-        read = {(1 - way, number) for number in ((0,) if name == "z_gradient" else numbers)}
+        read = {(1 - variant, number) for number in ((0,) if name == "z_gradient" else numbers)}
         events.append(Event((read if puts else touched(arguments), puts), announces=puts))
     return events
 
 
 def races(programs):
     """Puts of a rank that are in no order with what another does with that spectrum."""
-    before, found = order(programs), []
+    before, result = order(programs), []
     for owner, own in enumerate(programs):
         for sender, sent in enumerate(programs):
             for i, (_, puts) in enumerate(event.what for event in sent if sender != owner):
                 for j, (here, _) in enumerate(event.what for event in own):
                     both = here.intersection(puts)
                     if both and not before(sender, i, owner, j) and not before(owner, j, sender, i):
-                        found.append((sender, i, owner, j, both))
-    return found
+                        result.append((sender, i, owner, j, both))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_spectra_are_put_where_nobody_works(transports, monkeypatch, shape, abso
     programs = together(transports, "p2p", 2, work, make=_Recording)
     assert not races(programs)
     puts = [put for event in programs[0] for put in event.what[1]]
-    assert all(puts.count((way, number)) >= 4 for way in range(2) for number in range(3))
+    assert all(puts.count((variant, number)) >= 4 for variant in range(2) for number in range(3))
     # One wait less, and there is a race.
     waits = [i for i, event in enumerate(programs[0]) if event.waits]
     assert any(races([[e for i, e in enumerate(programs[0]) if i != left], programs[1]]) for left in waits)

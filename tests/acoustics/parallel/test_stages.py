@@ -9,7 +9,7 @@ import pytest
 from random_problems import full_fields, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.parallel.restrict import restrict_array
@@ -81,27 +81,27 @@ def fields_of(stages, steps):
 
 @cache
 def alone(name, device, dtype=np.float64):
-    given = made_problem(name)
-    return fields_of(make_stages(device, given, dtype, plain=True), given.steps)
+    inputs = made_problem(name)
+    return fields_of(make_stages(device, inputs, dtype, plain=True), inputs.steps)
 
 
 def worst(got, wanted, part):
     """Largest difference in what a part owns, of the largest value of a vector's components."""
-    found = 0.0
+    result = 0.0
     for name, field in got.items():
         scale = max(abs(wanted[other]).max() for other in wanted if other.rstrip("xyz") == name.rstrip("xyz"))
         assert scale > 0
-        found = max(
-            found, abs(field[part.owned] - restrict_array(wanted[name], part)[part.owned]).max() / scale
+        result = max(
+            result, abs(field[part.owned] - restrict_array(wanted[name], part)[part.owned]).max() / scale
         )
-    return found
+    return result
 
 
 def check_global(comm, name, grid):
-    given, wanted = made_problem(name), alone(name, comm.device)
-    decomposition = decompose(given.shape, comm.size, Options("global", grid))
-    stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
-    got = fields_of(stages, given.steps)
+    inputs, wanted = made_problem(name), alone(name, comm.device)
+    decomposition = decompose(inputs.shape, comm.size, Decomposition("global", grid))
+    stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
+    got = fields_of(stages, inputs.steps)
     assert worst(got, wanted, decomposition.subdomains[comm.rank]) < 1e-12
 
 
@@ -127,19 +127,19 @@ def test_uneven_slabs_and_pencils_are_one_rank(comm, name):
 
 @pytest.mark.parallel(2)
 def test_global_in_single_precision(comm):
-    given, wanted = made_problem("everything"), alone("everything", comm.device)
-    stages = make_stages(comm.device, given, np.float32, comm=comm)
+    inputs, wanted = made_problem("everything"), alone("everything", comm.device)
+    stages = make_stages(comm.device, inputs, np.float32, comm=comm)
     assert stages.fields.p.dtype == np.float32
-    assert worst(fields_of(stages, given.steps), wanted, stages.coefficients.subdomain) < 2e-6
+    assert worst(fields_of(stages, inputs.steps), wanted, stages.coefficients.subdomain) < 2e-6
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("options", [Options("global"), Options("local", overlap=4)])
+@pytest.mark.parametrize("options", [Decomposition("global"), Decomposition("local", overlap=4)])
 def test_transforms_are_counted_alike(comm, options):
     for name, count in [("lossless", 10), ("everything", 14)]:
-        given = made_problem(name)
-        decomposition = decompose(given.shape, comm.size, options)
-        stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
+        inputs = made_problem(name)
+        decomposition = decompose(inputs.shape, comm.size, options)
+        stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
         step = Step(stages)
         step.take(0)
         before = stages.transforms
@@ -156,7 +156,7 @@ def test_transforms_are_counted_alike(comm, options):
 @pytest.mark.parametrize("shape", [EVEN, FLAT])
 def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     grid = (2, comm.size // 2, 1)
-    decomposition = decompose(shape, comm.size, Options("local", grid, 4, bell_name))
+    decomposition = decompose(shape, comm.size, Decomposition("local", grid, 4, bell_name))
     part, device = decomposition.subdomains[comm.rank], comm.device
     halo = HaloExchange(comm, decomposition, part.array_shape, np.float64, {1, 3})
     whole_fields = [np.random.default_rng(i).standard_normal(shape[::-1]) for i in range(3)]
@@ -166,21 +166,21 @@ def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     factor = bells[2][:, None, None] * bells[1][:, None] * bells[0]
     for count in (1, 3, 1):
         fields = [device.zeros(part.array_shape, np.float64) for _ in range(count)]
-        for field, given in zip(fields, whole_fields, strict=False):
-            field[part.owned] = device.asarray(restrict_array(given, part)[part.owned])
+        for field, inputs in zip(fields, whole_fields, strict=False):
+            field[part.owned] = device.asarray(restrict_array(inputs, part)[part.owned])
         halo.fill(fields)
-        for field, given in zip(fields, whole_fields, strict=False):
+        for field, inputs in zip(fields, whole_fields, strict=False):
             np.testing.assert_allclose(
-                device.to_host(field), restrict_array(given, part) * factor, rtol=1e-14
+                device.to_host(field), restrict_array(inputs, part) * factor, rtol=1e-14
             )
 
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("name", ["everything", "power law without dispersion", "additive sources", "Stokes"])
 def test_overlaps_are_filled_before_every_transform(comm, monkeypatch, name):
-    given = made_problem(name)
-    decomposition = decompose(given.shape, comm.size, Options("local", overlap=4))
-    stages = make_stages(comm.device, given, np.float64, plain=True, comm=comm, decomposition=decomposition)
+    inputs = made_problem(name)
+    decomposition = decompose(inputs.shape, comm.size, Decomposition("local", overlap=4))
+    stages = make_stages(comm.device, inputs, np.float64, plain=True, comm=comm, decomposition=decomposition)
     filled, fill, fft = [], stages.layout.fill_overlaps, stages.layout.fft
 
     def fill_overlaps(fields):
@@ -219,24 +219,24 @@ def smooth_problem(shape, steps, mixed=False, width=2.0, **more):
     )  # fmt: skip
 
 
-def pressure(comm, given, options):
+def pressure(comm, inputs, options):
     """The whole field after all steps, on all ranks."""
-    decomposition = decompose(given.shape, comm.size, options)
-    stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
+    decomposition = decompose(inputs.shape, comm.size, options)
+    stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
     parts = decomposition.subdomains
-    owned = fields_of(stages, given.steps)["p"][parts[comm.rank].owned]
-    found = np.empty(given.array_shape)
+    owned = fields_of(stages, inputs.steps)["p"][parts[comm.rank].owned]
+    result = np.empty(inputs.array_shape)
     for part, block in zip(parts, comm.control.all_gather(owned), strict=True):
         at = zip(part.owned_first[::-1], block.shape, strict=True)
-        found[tuple(slice(first, first + n) for first, n in at)] = block
-    return found
+        result[tuple(slice(first, first + n) for first, n in at)] = block
+    return result
 
 
-def local_errors(comm, given, grid, cases):
+def local_errors(comm, inputs, grid, cases):
     """Relative L2 error of each bell and overlap; the same ranks, with the global basis, know the answer."""
-    wanted = pressure(comm, given, Options("global"))
+    wanted = pressure(comm, inputs, Decomposition("global"))
     return [
-        np.linalg.norm(pressure(comm, given, Options("local", grid, overlap, name)) - wanted)
+        np.linalg.norm(pressure(comm, inputs, Decomposition("local", grid, overlap, name)) - wanted)
         / np.linalg.norm(wanted)
         for name, overlap in cases
     ]
@@ -255,10 +255,10 @@ PLANE = {
 
 @pytest.mark.parallel(4)
 def test_error_of_the_local_basis_in_a_plane(comm):
-    given = smooth_problem((96, 96, 1), 120)
-    for (name, overlap), found in zip(PLANE, local_errors(comm, given, (2, 2, 1), PLANE), strict=True):
+    inputs = smooth_problem((96, 96, 1), 120)
+    for (name, overlap), result in zip(PLANE, local_errors(comm, inputs, (2, 2, 1), PLANE), strict=True):
         wanted = PLANE[name, overlap]
-        assert found == pytest.approx(wanted, rel=0.05), f"{name} {overlap}: {found:.2e}"
+        assert result == pytest.approx(wanted, rel=0.05), f"{name} {overlap}: {result:.2e}"
 
 
 #: What the error falls to at overlaps of 4, 8 and 16 points. A fractional Laplacian reaches further than any.
@@ -277,26 +277,26 @@ SPACE = {
 )
 def test_error_of_the_local_basis_in_space(comm, medium):
     more, limits = SPACE[medium]
-    given = smooth_problem((24, 24, 48), 40, width=3.0, **more)
+    inputs = smooth_problem((24, 24, 48), 40, width=3.0, **more)
     cases = [("nested-sine", overlap) for overlap in (4, 8, 16)]
-    for found, limit in zip(local_errors(comm, given, (1, 1, 2), cases), limits, strict=True):
-        assert limit / 100 < found < limit, f"{limit}: {found:.1e}"
+    for result, limit in zip(local_errors(comm, inputs, (1, 1, 2), cases), limits, strict=True):
+        assert limit / 100 < result < limit, f"{limit}: {result:.1e}"
 
 
 def check_local(comm, name):
     shape = CASES[name][0]
-    given = made_problem(name)
+    inputs = made_problem(name)
     grid = (1, comm.size // 2, 2) if shape[2] > 1 else (1, comm.size, 1)
     wide = shape[1] // comm.size if shape[2] == 1 else min(shape[2], shape[1]) // 2
-    decomposition = decompose(shape, comm.size, Options("local", grid, min(8, wide)))
-    if given.initial_pressure is not None:
-        given = replace(given, initial_pressure=smooth_problem(shape, 1, width=2.5).initial_pressure)
-    reference = fields_of(make_stages(comm.device, given, np.float64, plain=True), given.steps)
-    stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
-    got = fields_of(stages, given.steps)
+    decomposition = decompose(shape, comm.size, Decomposition("local", grid, min(8, wide)))
+    if inputs.initial_pressure is not None:
+        inputs = replace(inputs, initial_pressure=smooth_problem(shape, 1, width=2.5).initial_pressure)
+    reference = fields_of(make_stages(comm.device, inputs, np.float64, plain=True), inputs.steps)
+    stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
+    got = fields_of(stages, inputs.steps)
     error = comm.control.max(worst(got, reference, decomposition.subdomains[comm.rank]))
     # Points that make noise make waves as short as the grid holds, which no overlap fits.
-    assert error < (0.1 if given.initial_pressure is None else 1e-2)
+    assert error < (0.1 if inputs.initial_pressure is None else 1e-2)
 
 
 @pytest.mark.parallel(2)
@@ -313,25 +313,25 @@ def test_local_blocks_cut_twice_come_close(comm, name):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("options", [Options("global"), Options("local", overlap=8)])
+@pytest.mark.parametrize("options", [Decomposition("global"), Decomposition("local", overlap=8)])
 @pytest.mark.parametrize("shape", [EVEN, FLAT])
 def test_velocity_at_the_points_of_the_pressure(comm, options, shape):
     """`translate`, as the recorder calls it, against one rank."""
-    given = smooth_problem(shape, 6, width=3.0)
+    inputs = smooth_problem(shape, 6, width=3.0)
     decomposition = decompose(shape, comm.size, options)
-    stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
-    one = make_stages(comm.device, given, np.float64, plain=True)
+    stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
+    one = make_stages(comm.device, inputs, np.float64, plain=True)
     fields_of(stages, 6)
     fields_of(one, 6)
     part, device = stages.coefficients.subdomain, comm.device
     for axis, (factor, basis) in enumerate(
-        zip(unstaggering(stages.coefficients.problem, part), unstaggering(given), strict=True)
+        zip(unstaggering(stages.coefficients.problem, part), unstaggering(inputs), strict=True)
     ):
         out = device.empty(stages.coefficients.shape, np.float64)
         if axis == 0:  # rows of spectra may be padded
             factor = np.pad(factor, (0, stages.coefficients.half_shape[2] - factor.size))
         stages.translate(stages.fields.u[axis], axis, device.asarray(factor, complex), out)
-        wanted = device.empty(given.array_shape, np.float64)
+        wanted = device.empty(inputs.array_shape, np.float64)
         one.translate(one.fields.u[axis], axis, device.asarray(basis, complex), wanted)
         error = abs(
             device.to_host(out)[part.owned] - restrict_array(device.to_host(wanted), part)[part.owned]
@@ -340,12 +340,12 @@ def test_velocity_at_the_points_of_the_pressure(comm, options, shape):
 
 
 @pytest.mark.parallel(4)
-@pytest.mark.parametrize("options", [Options("global"), Options("local", overlap=4)])
+@pytest.mark.parametrize("options", [Decomposition("global"), Decomposition("local", overlap=4)])
 def test_a_repeated_run_gives_the_same_bits(comm, options):
-    given = made_problem("everything")
-    decomposition = decompose(given.shape, comm.size, options)
+    inputs = made_problem("everything")
+    decomposition = decompose(inputs.shape, comm.size, options)
     runs = [
-        fields_of(make_stages(comm.device, given, np.float32, comm=comm, decomposition=decomposition), 6)
+        fields_of(make_stages(comm.device, inputs, np.float32, comm=comm, decomposition=decomposition), 6)
         for _ in range(2)
     ]
     part = decomposition.subdomains[comm.rank]
@@ -354,7 +354,7 @@ def test_a_repeated_run_gives_the_same_bits(comm, options):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("options", [Options("global"), Options("local", overlap=6)])
+@pytest.mark.parametrize("options", [Decomposition("global"), Decomposition("local", overlap=6)])
 @pytest.mark.parametrize("name", ["lossless", "everything", "additive sources", "power law 2-D"])
 def test_needed_bytes_of_ranks(comm, monkeypatch, name, options):
     """Within 15 % of what the rank with most allocates."""
@@ -365,7 +365,7 @@ def test_needed_bytes_of_ranks(comm, monkeypatch, name, options):
     for key, make in (("pressure_source", pressure_source), ("velocity_source", velocity_source)):
         if key in more:
             more[key] = make(shape, "additive")
-    given, held = problem(shape, **more), []
+    inputs, held = problem(shape, **more), []
     decomposition = decompose(shape, comm.size, options)
     empty, asarray = comm.device.empty, comm.device.asarray
 
@@ -375,11 +375,11 @@ def test_needed_bytes_of_ranks(comm, monkeypatch, name, options):
 
     monkeypatch.setattr(comm.device, "empty", lambda *a: count(empty(*a)))
     monkeypatch.setattr(comm.device, "asarray", lambda *a: count(asarray(*a)))
-    stages = make_stages(comm.device, given, np.float64, comm=comm, decomposition=decomposition)
+    stages = make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
     fields_of(stages, 2)
     monkeypatch.undo()
     most = comm.control.max(float(sum({a.ctypes.data: a.nbytes for a in held}.values())))
     needed = needed_bytes(
-        given, Recording(("p_rms",), np.zeros(0, np.int64)), np.float64, comm.device, decomposition
+        inputs, Recording(("p_rms",), np.zeros(0, np.int64)), np.float64, comm.device, decomposition
     )
     assert needed == pytest.approx(most, rel=0.15)

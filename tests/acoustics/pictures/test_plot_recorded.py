@@ -26,13 +26,13 @@ def ours(tmp_path_factory):
         "points": Sensor(x + y + z == 0, ("p", "u_rms", "p_final", "p_max_all", "I_avg"), start=3),
         "boxes": Sensor.boxes(((1, 2, 3), (5, 6, 3)), ((0, 0, 0), (3, 2, 1)), record=("p", "p_max")),
     }
-    folder, found = tmp_path_factory.mktemp("ours"), {}
+    folder, result = tmp_path_factory.mktemp("ours"), {}
     for name, sensor in sensors.items():
         path = folder / f"{name}.h5"
         medium, source = Medium(1500.0, 1000.0), Source(p0=p0)
         options = {"dt": DT, "steps": 20, "device": "cpu", "threads": 1, "output": path}
-        found[name] = path, simulate(grid, medium, source, sensor, **options)
-    return found
+        result[name] = path, simulate(grid, medium, source, sensor, **options)
+    return result
 
 
 def images(figure):

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.recording.delivery import Delivery, RankParts, broadcast
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 
@@ -32,22 +32,22 @@ def test_columns(comm, owners, dtype):
     here = mine(comm, owners)
     columns = RankParts.of_columns(comm, here, SAMPLES)
     for values in (whole[:, here], np.asfortranarray(whole[:, here]), whole[2, here]):
-        found = columns.gather(values)
+        result = columns.gather(values)
         if comm.rank:
-            assert found is None
+            assert result is None
         else:
-            assert found.dtype == dtype
-            np.testing.assert_array_equal(found, whole if values.ndim == 2 else whole[2])
+            assert result.dtype == dtype
+            np.testing.assert_array_equal(result, whole if values.ndim == 2 else whole[2])
 
 
 @pytest.mark.parallel(3)
 def test_shares_are_added_in_the_order_of_ranks(comm):
     """In double precision; a sum in another order would give 0, not 1."""
-    shares = np.array([1e17, -1e17, 1.0])
+    parts = np.array([1e17, -1e17, 1.0])
     columns = RankParts.of_columns(comm, np.array([4, 1]), 6)
-    found = columns.summed(np.array([shares[comm.rank], comm.rank], np.float64))
+    result = columns.summed(np.array([parts[comm.rank], comm.rank], np.float64))
     if comm.rank == 0:
-        np.testing.assert_array_equal(found, [0, 3, 0, 0, 1, 0])
+        np.testing.assert_array_equal(result, [0, 3, 0, 0, 1, 0])
     narrow = columns.summed(np.full(2, 0.1, np.float32))
     if comm.rank == 0:
         sum_of_three = 3 * float(np.float32(0.1))
@@ -56,15 +56,17 @@ def test_shares_are_added_in_the_order_of_ranks(comm):
 
 
 @pytest.mark.parallel(3)
-@pytest.mark.parametrize("options", [Options(), Options(grid=(1, 3, 1)), Options("local", (3, 1, 1), 2)])
+@pytest.mark.parametrize(
+    "options", [Decomposition(), Decomposition(grid=(1, 3, 1)), Decomposition("local", (3, 1, 1), 2)]
+)
 def test_blocks(comm, options):
     parts = decompose(SHAPE, comm.size, options).subdomains
     part, whole = parts[comm.rank], np.arange(np.prod(SHAPE), dtype=np.float32).reshape(SHAPE[::-1])
     local = whole[np.ix_(part.indices(2), part.indices(1), part.indices(0))]
-    found = RankParts.of_blocks(comm, parts).gather(local[part.owned])
-    assert (found is None) == (comm.rank > 0)
-    if found is not None:
-        np.testing.assert_array_equal(found, whole)
+    result = RankParts.of_blocks(comm, parts).gather(local[part.owned])
+    assert (result is None) == (comm.rank > 0)
+    if result is not None:
+        np.testing.assert_array_equal(result, whole)
 
 
 class Careful:
@@ -133,9 +135,9 @@ def test_a_sink_for_all_ranks(comm, delay):
 
 @pytest.mark.parallel(3)
 def test_broadcast(comm):
-    given = {"a": np.arange(12.0).reshape(3, 4).T, "b": np.zeros((0, 3), np.float32), "c": np.array(2)}
-    found = broadcast(comm, given if comm.rank == 0 else {})
-    assert found.keys() == given.keys()
-    for name, array in given.items():
-        assert (found[name].shape, found[name].dtype) == (array.shape, array.dtype)
-        np.testing.assert_array_equal(found[name], array)
+    inputs = {"a": np.arange(12.0).reshape(3, 4).T, "b": np.zeros((0, 3), np.float32), "c": np.array(2)}
+    result = broadcast(comm, inputs if comm.rank == 0 else {})
+    assert result.keys() == inputs.keys()
+    for name, array in inputs.items():
+        assert (result[name].shape, result[name].dtype) == (array.shape, array.dtype)
+        np.testing.assert_array_equal(result[name], array)

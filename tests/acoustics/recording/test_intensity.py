@@ -77,10 +77,10 @@ def test_fewer_steps_than_the_lag(cpu, steps):
         made.pressure(np.array([10.0 + step]))
         made.velocity(0, np.array([1.0]))
         assert made.advance(step + 1) == []
-    found = [float(product[0, 0]) for product in made.flush()]
+    result = [float(product[0, 0]) for product in made.flush()]
     # The third velocity before the start is missing, as in a run that starts from rest.
-    assert found == pytest.approx([10.0 + step for step in range(steps)], rel=0.02)
-    assert float(made.sums[0, 0]) == pytest.approx(sum(found))
+    assert result == pytest.approx([10.0 + step for step in range(steps)], rel=0.02)
+    assert float(made.sums[0, 0]) == pytest.approx(sum(result))
 
 
 def test_a_plane_wave_of_the_solver(cpu):
@@ -93,7 +93,7 @@ def test_a_plane_wave_of_the_solver(cpu):
     ramp = 0.5 * (1 - np.cos(np.pi * np.minimum(time * frequency / 4, 1)))
     wave = velocity * ramp * np.sin(2 * np.pi * frequency * time)
     plane = np.arange(4) * n + 40
-    given = Problem(
+    inputs = Problem(
         shape=(n, 4, 1), spacing=(dx, dx, dx), dt=dt, steps=steps, reference_speed=C, pml_size=(20, 0, 0),
         pml_alpha=(2.0, 0, 0), sound_speed=C, density=RHO, density_staggered=(RHO, RHO),
         velocity_source=VelocitySource(plane, (wave[:, None], None), "dirichlet"),
@@ -101,7 +101,7 @@ def test_a_plane_wave_of_the_solver(cpu):
     sink = MemorySink()
     where = np.array([100, n + 110, 3 * n + 120])
     recording = Recording(("I_avg", "p_rms"), where, start=steps - 8 * per_period)
-    run(given, recording, sink, RunSettings(device=cpu, precision="double"))
+    run(inputs, recording, sink, RunSettings(device=cpu, precision="double"))
     # P²/2 is the mean square.
     np.testing.assert_allclose(sink.arrays["Ix_avg"], sink.arrays["p_rms"] ** 2 / (RHO * C), rtol=1e-3)
     # A source one point thick is not quite a plane wave's velocity.

@@ -23,7 +23,7 @@ AXES = {3: "xyz", 2: "xy"}
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def place(request):
+def device(request):
     return get_device(request.param, threads=1)
 
 
@@ -32,33 +32,33 @@ def shape(request):
     return request.param
 
 
-def given(shape):
+def problem_of(shape):
     # A source until the end, so that nothing settles.
     source = velocity_source(shape, "additive", steps=STEPS)
     return problem(shape, steps=STEPS, mixed="c", velocity_source=source)
 
 
 @lru_cache
-def fields(place, shape, dtype=np.float32):
+def fields(device, shape, dtype=np.float32):
     """Fields after every step, and the velocities brought to the points of the pressure."""
-    found = history(place, given(shape), dtype)
-    solver = PlainSolver(given(shape))
-    for axis in range(given(shape).dimensions):
+    result = history(device, problem_of(shape), dtype)
+    solver = PlainSolver(problem_of(shape))
+    for axis in range(problem_of(shape).dimensions):
         name, moved = "u" + "xyz"[axis], []
-        for u in found[name]:
+        for u in result[name]:
             solver.u[axis] = u.astype(float)
             moved.append(solver.shifted(axis))
-        found[name + "_non_staggered"] = np.array(moved)
-    return found
+        result[name + "_non_staggered"] = np.array(moved)
+    return result
 
 
-def record(place, shape, quantities, where=None, start=0, sink=None, precision="single"):
+def record(device, shape, quantities, where=None, start=0, sink=None, precision="single"):
     sink = sink or MemorySink()
     run(
-        given(shape),
+        problem_of(shape),
         Recording(tuple(quantities), where, start),
         sink,
-        RunSettings(device=place, precision=precision),
+        RunSettings(device=device, precision=precision),
     )
     return sink.arrays
 
@@ -95,18 +95,18 @@ def sensors(shape):
 
 @pytest.mark.parametrize("kind", ["index", "cuboids", "interpolation"])
 @pytest.mark.parametrize("start", [0, 1, 7, STEPS - 1])
-def test_series_and_statistics(place, shape, kind, start):
+def test_series_and_statistics(device, shape, kind, start):
     where, read = sensors(shape)[kind]
     quantities = [q for q in QUANTITIES if not q.startswith("I")]
-    got, found = record(place, shape, quantities, where, start), fields(place, shape)
-    axes = AXES[given(shape).dimensions]
+    got, result = record(device, shape, quantities, where, start), fields(device, shape)
+    axes = AXES[problem_of(shape).dimensions]
     names = ["p", *("u" + a for a in axes)]
     statistics = [f"{n}_{s}" for n in names for s in ("rms", "max", "min", "max_all", "min_all", "final")]
     assert set(got) == {*names, *statistics, *(f"u{a}_non_staggered" for a in axes)}
     for name in names:
         series = got[name]
         assert series.dtype == np.float32
-        wanted = read(found[name][start:])
+        wanted = read(result[name][start:])
         if kind == "interpolation":
             np.testing.assert_allclose(series, wanted, rtol=1e-6, atol=1e-7 * abs(wanted).max())
         else:
@@ -117,29 +117,29 @@ def test_series_and_statistics(place, shape, kind, start):
         rms = np.sqrt((series.astype(float) ** 2).mean(axis=0))
         assert got[name + "_rms"].dtype == np.float32
         np.testing.assert_allclose(got[name + "_rms"], rms, rtol=1e-7)
-        assert (got[name + "_max_all"] == found[name][start:].max(axis=0)).all()
-        assert (got[name + "_min_all"] == found[name][start:].min(axis=0)).all()
-        assert (got[name + "_final"] == found[name][-1]).all()
+        assert (got[name + "_max_all"] == result[name][start:].max(axis=0)).all()
+        assert (got[name + "_min_all"] == result[name][start:].min(axis=0)).all()
+        assert (got[name + "_final"] == result[name][-1]).all()
     for a in axes:
         name = f"u{a}_non_staggered"
-        wanted = read(found[name][start:])
+        wanted = read(result[name][start:])
         assert got[name].shape == wanted.shape
         assert abs(got[name] - wanted).max() < 1e-6 * abs(wanted).max()
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 5, STEPS - 2])
 @pytest.mark.parametrize("kind", ["index", "interpolation"])
-def test_intensity(place, shape, kind, start):
+def test_intensity(device, shape, kind, start):
     where, read = sensors(shape)[kind]
-    got = record(place, shape, ["I_raw", "I_avg"], where, start, precision="double")
-    found = fields(place, shape, np.float64)
-    assert set(got) == {f"I{a}{end}" for a in AXES[given(shape).dimensions] for end in ("", "_avg")}
-    for a in AXES[given(shape).dimensions]:
+    got = record(device, shape, ["I_raw", "I_avg"], where, start, precision="double")
+    result = fields(device, shape, np.float64)
+    assert set(got) == {f"I{a}{end}" for a in AXES[problem_of(shape).dimensions] for end in ("", "_avg")}
+    for a in AXES[problem_of(shape).dimensions]:
         # Rest before the run; after its end the velocity goes on as it was.
-        u = read(found[f"u{a}_non_staggered"])
+        u = read(result[f"u{a}_non_staggered"])
         u = np.concatenate([np.zeros((2, u.shape[1])), u, np.repeat(u[-1:], 3, axis=0)])
         between = sum(w * u[i : i + STEPS] for i, w in enumerate(WEIGHTS))
-        wanted = (read(found["p"]) * between)[start:]
+        wanted = (read(result["p"]) * between)[start:]
         assert got["I" + a].shape == wanted.shape
         assert abs(got["I" + a] - wanted).max() < 1e-12 * abs(wanted).max()
         np.testing.assert_allclose(
@@ -162,15 +162,15 @@ class Calls(MemorySink):
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 8, STEPS - 1])
 @pytest.mark.parametrize("start", [0, 4])
-def test_blocks_of_rows(place, monkeypatch, rows, start):
+def test_blocks_of_rows(device, monkeypatch, rows, start):
     """However few rows fit, the series are the same; blocks come in order, on one other thread."""
     shape, quantities = SHAPES[0], ("p_raw", "p_max", "u_non_staggered_raw", "I_raw", "I_avg")
     where = sensors(shape)["index"][0]
-    whole = record(place, shape, quantities, where, start)
+    whole = record(device, shape, quantities, where, start)
     series, samples = 7, len(where)
     monkeypatch.setattr(recorder, "BLOCK_BYTES", rows * 2 * series * samples * 4)
     sink = Calls()
-    got = record(place, shape, quantities, where, start, sink)
+    got = record(device, shape, quantities, where, start, sink)
     for name in whole:
         assert (got[name] == whole[name]).all()
     for name in ("p", "uy_non_staggered", "Ix"):
@@ -185,12 +185,12 @@ def test_blocks_of_rows(place, monkeypatch, rows, start):
     assert not thread.is_alive()
 
 
-def test_a_row_larger_than_all_blocks(place, monkeypatch):
+def test_a_row_larger_than_all_blocks(device, monkeypatch):
     monkeypatch.setattr(recorder, "BLOCK_BYTES", 1)
     where, read = sensors(SHAPES[0])["index"]
     sink = Calls()
-    got = record(place, SHAPES[0], ("p_raw",), where, sink=sink)
-    assert (got["p"] == read(fields(place, SHAPES[0])["p"])).all()
+    got = record(device, SHAPES[0], ("p_raw",), where, sink=sink)
+    assert (got["p"] == read(fields(device, SHAPES[0])["p"])).all()
     assert [count for *_, count in sink.blocks] == [1] * STEPS
 
 
@@ -214,25 +214,25 @@ class Failing(MemorySink):
 
 @pytest.mark.parametrize("at", [0, 9, STEPS - 1])
 @pytest.mark.parametrize("rows", [1, 4, STEPS])
-def test_an_error_of_the_sink_ends_the_run(place, monkeypatch, at, rows):
+def test_an_error_of_the_sink_ends_the_run(device, monkeypatch, at, rows):
     """Also one in the very last block, which is written after the last step."""
     where = sensors(SHAPES[0])["index"][0]
     monkeypatch.setattr(recorder, "BLOCK_BYTES", rows * 2 * len(where) * 4)
     sink = Failing(at)
     with pytest.raises(OSError, match="No space left"):
-        record(place, SHAPES[0], ("p_raw",), where, sink=sink)
+        record(device, SHAPES[0], ("p_raw",), where, sink=sink)
     assert not sink.finished
     assert sink.abandoned == [False]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("wavefabric-writer")]
 
 
-def test_no_sensor(place):
-    got = record(place, SHAPES[0], ("p_final", "p_max_all"))
+def test_no_sensor(device):
+    got = record(device, SHAPES[0], ("p_final", "p_max_all"))
     assert set(got) == {"p_final", "p_max_all"}
 
 
-def test_an_empty_sensor(place):
-    got = record(place, SHAPES[0], ("p_raw", "p_max", "I_avg"), np.zeros(0, np.int64))
+def test_an_empty_sensor(device):
+    got = record(device, SHAPES[0], ("p_raw", "p_max", "I_avg"), np.zeros(0, np.int64))
     assert got["p"].shape == (STEPS, 0)
     assert got["p_max"].shape == got["Ix_avg"].shape == (0,)
 
@@ -240,14 +240,14 @@ def test_an_empty_sensor(place):
 def test_layout():
     shape = SHAPES[0]
     where = sensors(shape)["cuboids"][0]
-    found = recorder.layout_of(
-        given(shape), Recording(("p_raw", "u_max", "I_avg", "u_final"), where, 5), np.float64
+    result = recorder.layout_of(
+        problem_of(shape), Recording(("p_raw", "u_max", "I_avg", "u_final"), where, 5), np.float64
     )
     samples = 4 * 4 * 4 + 14 + 1
-    assert found.series == {"p": (STEPS - 5, samples)}
-    assert found.points == {n: samples for n in ("ux_max", "uy_max", "uz_max", "Ix_avg", "Iy_avg", "Iz_avg")}
-    assert found.fields == ("ux_final", "uy_final", "uz_final")
-    assert found.dtype == np.float64
+    assert result.series == {"p": (STEPS - 5, samples)}
+    assert result.points == {n: samples for n in ("ux_max", "uy_max", "uz_max", "Ix_avg", "Iy_avg", "Iz_avg")}
+    assert result.fields == ("ux_final", "uy_final", "uz_final")
+    assert result.dtype == np.float64
 
 
 def test_rms_of_a_long_run_keeps_its_digits():

@@ -9,7 +9,7 @@ from emulated_device import EmulatedDevice
 from random_problems import DX, C, problem
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.parallel.restrict import restrict_problem
@@ -57,13 +57,13 @@ def test_layer_of_any_size(size):
 
 
 def test_layers_of_a_problem():
-    given = problem((24, 20, 18))
+    inputs = problem((24, 20, 18))
     for staggered in (False, True):
-        factors = pml_factors(given, staggered)
+        factors = pml_factors(inputs, staggered)
         for axis, factor in enumerate(factors):
             wanted = pml(
-                given.shape[axis], given.pml_size[axis], given.pml_alpha[axis], given.reference_speed,
-                given.spacing[axis], given.dt, staggered=staggered,
+                inputs.shape[axis], inputs.pml_size[axis], inputs.pml_alpha[axis], inputs.reference_speed,
+                inputs.spacing[axis], inputs.dt, staggered=staggered,
             )  # fmt: skip
             assert (factor == wanted).all()
     assert len(pml_factors(problem((24, 20, 1)), False)) == 2
@@ -85,10 +85,10 @@ def test_absorption_factors_give_the_power_law(y):
     With p = c²(ρ + τ L1 ∂ρ/∂t·(−1) − η L2 ρ), ω² ρ = k² p: to first order in the loss the wavenumber is
     k = ω/c + i α₀ω^y + …: its imaginary part is the attenuation of Treeby & Cox 2010, eq. (6).
     """
-    given = problem((8, 8, 8), absorption="power_law", alpha_power=y)
+    inputs = problem((8, 8, 8), absorption="power_law", alpha_power=y)
     alpha0 = 1e-3
-    given = replace(given, alpha_coeff=alpha0)
-    a, b = absorption_factors(given)
+    inputs = replace(inputs, alpha_coeff=alpha0)
+    a, b = absorption_factors(inputs)
     tau, eta = a * alpha0 * C ** (y - 1), b * alpha0 * C**y
     k = 2 * math.pi * 1e6 / C
     # ρ ~ exp(−iωt + ikx): −iωρ = −ρ₀∇·u, so L1{ρ₀∇·u} = iω k^(y−2) ρ; and ω²ρ = k² p.
@@ -105,43 +105,43 @@ def test_absorption_factors_give_the_power_law(y):
 
 def test_absorption_without_dispersion_and_stokes():
     for more in (dict(absorption="power_law", dispersion=False), dict(absorption="stokes")):
-        given = problem((8, 8, 8), **more)
-        a, b = absorption_factors(given)
-        assert b == eta_factor(given) == 0.0
-        assert a == -2 * neper_coefficient(given.alpha_power)
+        inputs = problem((8, 8, 8), **more)
+        a, b = absorption_factors(inputs)
+        assert b == eta_factor(inputs) == 0.0
+        assert a == -2 * neper_coefficient(inputs.alpha_power)
 
 
 def test_absorption_coefficients_of_mixed_media(cpu):
     for mixed in ("", "c", "a", "ca"):
-        given = problem((9, 8, 7), absorption="power_law", mixed=mixed)
-        c = Coefficients(cpu, given, np.float64)
-        y, alpha = given.alpha_power, np.asarray(given.alpha_coeff, float)
+        inputs = problem((9, 8, 7), absorption="power_law", mixed=mixed)
+        c = Coefficients(cpu, inputs, np.float64)
+        y, alpha = inputs.alpha_power, np.asarray(inputs.alpha_coeff, float)
         nepers = alpha * neper_coefficient(y)
-        speed = np.asarray(given.sound_speed, float)
+        speed = np.asarray(inputs.sound_speed, float)
         assert c.tau.shape == (c.shape if mixed else (1, 1, 9))
         np.testing.assert_allclose(
             c.tau, np.broadcast_to(-2 * nepers * speed ** (y - 1), c.tau.shape), rtol=1e-14
         )
         eta = 2 * nepers * speed**y * math.tan(math.pi * y / 2)
-        found = float(c.eta_factor) * np.asarray(c.tau) * speed
-        np.testing.assert_allclose(found, np.broadcast_to(eta, found.shape), rtol=1e-14)
-        assert absorption_factors(given)[1] == pytest.approx(
-            eta_factor(given) * absorption_factors(given)[0], rel=1e-14
+        result = float(c.eta_factor) * np.asarray(c.tau) * speed
+        np.testing.assert_allclose(result, np.broadcast_to(eta, result.shape), rtol=1e-14)
+        assert absorption_factors(inputs)[1] == pytest.approx(
+            eta_factor(inputs) * absorption_factors(inputs)[0], rel=1e-14
         )
 
 
 @pytest.mark.parametrize("shape", [(24, 20, 18), (9, 7, 5), (9, 8, 1)])
 def test_operators_of_k(cpu, shape):
     """k-space correction, source correction and fractional Laplacians, with 1/N in each."""
-    given = problem(shape, absorption="power_law", alpha_power=1.3)
-    c = Coefficients(cpu, given, np.float64)
+    inputs = problem(shape, absorption="power_law", alpha_power=1.3)
+    c = Coefficients(cpu, inputs, np.float64)
     k = [
         2 * math.pi * np.fft.fftfreq(n, d) if n > 1 else np.zeros(1)
-        for n, d in zip(shape, given.spacing, strict=True)
+        for n, d in zip(shape, inputs.spacing, strict=True)
     ]
     half = shape[0] // 2 + 1
     k = np.sqrt(k[0][:half] ** 2 + k[1][:, None] ** 2 + k[2][:, None, None] ** 2)
-    n, phase = given.points, given.reference_speed * given.dt / 2 * k
+    n, phase = inputs.points, inputs.reference_speed * inputs.dt / 2 * k
     np.testing.assert_allclose(n * c.kappa, np.sinc(phase / math.pi), rtol=1e-14)
     np.testing.assert_allclose(n * c.source_kappa(), np.cos(phase), rtol=0, atol=1e-14)
     assert c.nabla1[0, 0, 0] == c.nabla2[0, 0, 0] == 0
@@ -171,10 +171,10 @@ def full_arrays(values):
 )
 def test_bytes_without_kappa(cpu, more):
     """κ is an array only if it is asked for: stages that do so count it."""
-    given = problem((10, 8, 6), **more)
-    c = Coefficients(cpu, given, np.float64)
+    inputs = problem((10, 8, 6), **more)
+    c = Coefficients(cpu, inputs, np.float64)
     held = full_arrays(vars(c).values())
-    needed = Coefficients.nbytes(given, c.subdomain, c.dtype, cpu)
+    needed = Coefficients.nbytes(inputs, c.subdomain, c.dtype, cpu)
     assert sum(array.nbytes for array in held.values()) == needed
     assert id(c.kappa) not in held
     assert c.kappa is c.kappa
@@ -184,20 +184,20 @@ def test_bytes_without_kappa(cpu, more):
 
 def test_stages_that_store_kappa_count_it(cpu):
     """Plain stages store it before a step is captured; the fused ones of a GPU compute it in each."""
-    given = problem((10, 8, 6))
-    whole, kappa = Subdomain.whole(given.shape), 8 * 6 * 8 * (10 // 2 + 1)
-    fields, spectra = 8 * given.points, 2 * kappa
-    assert PlainStages.nbytes(given, np.dtype(float), cpu, whole) == 3 * fields + 3 * spectra + kappa
-    assert FusedCudaStages.nbytes(given, np.dtype(float), EmulatedDevice(), whole) == 3 * spectra
-    assert "kappa" in vars(make_stages(cpu, given, np.float64, plain=True).coefficients)
+    inputs = problem((10, 8, 6))
+    whole, kappa = Subdomain.whole(inputs.shape), 8 * 6 * 8 * (10 // 2 + 1)
+    fields, spectra = 8 * inputs.points, 2 * kappa
+    assert PlainStages.nbytes(inputs, np.dtype(float), cpu, whole) == 3 * fields + 3 * spectra + kappa
+    assert FusedCudaStages.nbytes(inputs, np.dtype(float), EmulatedDevice(), whole) == 3 * spectra
+    assert "kappa" in vars(make_stages(cpu, inputs, np.float64, plain=True).coefficients)
 
 
 def test_derivatives_are_those_of_the_axes():
-    given = problem((8, 7, 6))
+    inputs = problem((8, 7, 6))
     for sign in (1, -1):
-        x, y, z = derivatives(given, sign)
+        x, y, z = derivatives(inputs, sign)
         assert (x.size, y.size, z.size) == (5, 7, 6)
-        for vector, n, spacing in zip((x, y, z), given.shape, given.spacing, strict=True):
+        for vector, n, spacing in zip((x, y, z), inputs.shape, inputs.spacing, strict=True):
             k = 2 * math.pi / (n * spacing)  # the lowest wave
             assert vector[1] == pytest.approx(1j * k * np.exp(sign * 1j * k * spacing / 2), rel=1e-14)
     assert len(derivatives(problem((8, 7, 1)), 1)) == 2
@@ -226,28 +226,32 @@ def test_fields_by_name(cpu):
 @pytest.mark.parametrize(("shape", "axes"), [((24, 20, 18), "xyz"), ((24, 20, 1), "xy")])
 def test_parts_of_the_density_are_kept_in_the_layers(cpu, shape, axes):
     """Of x within the layers at the ends of x, the whole length of y and z; and so on."""
-    given = problem(shape)
-    c = Coefficients(cpu, given, np.float32)
+    inputs = problem(shape)
+    c = Coefficients(cpu, inputs, np.float32)
     fields, total = Fields(c), math.prod(shape)
     named, count = fields.named(), 0
     assert [name for name in named if name.startswith("rho")] == ["rho", *(f"rho{axis}" for axis in axes)]
     for axis, name in enumerate(axes):
         wanted = list(shape[::-1])
-        wanted[2 - axis] = 2 * given.pml_size[axis]
+        wanted[2 - axis] = 2 * inputs.pml_size[axis]
         assert named[f"rho{name}"].shape == tuple(wanted)
         count += math.prod(wanted)
-    assert Fields.nbytes(given, c.subdomain, c.dtype) == 4 * ((2 + len(axes)) * total + count)
+    assert Fields.nbytes(inputs, c.subdomain, c.dtype) == 4 * ((2 + len(axes)) * total + count)
     assert sum(field.nbytes for field in named.values()) == 4 * ((2 + len(axes)) * total + count)
 
 
 def test_layers_of_a_block_are_those_of_the_grid(cpu):
     """A block whose overlap reaches around the grid has layers amid its points; one inside has none."""
-    given = problem((24, 20, 40))
-    around, inside = decompose(given.shape, 4, Options("local", (1, 1, 4), overlap=6)).subdomains[:2]
-    shell = Fields(Coefficients(cpu, restrict_problem(given, around), np.float64, None, around)).shell
-    assert shell.z.shape[0] == 8
-    assert (np.flatnonzero(shell.at_z >= 0) == 2 + np.arange(8)).all()
-    shell = Fields(Coefficients(cpu, restrict_problem(given, inside), np.float64, None, inside)).shell
-    assert shell.z.size == 0
-    assert (shell.at_z == -1).all()
-    assert shell.runs.tolist() == [[0, 3, 0], [21, 24, 3]]
+    inputs = problem((24, 20, 40))
+    around, inside = decompose(inputs.shape, 4, Decomposition("local", (1, 1, 4), overlap=6)).subdomains[:2]
+    split_layers = Fields(
+        Coefficients(cpu, restrict_problem(inputs, around), np.float64, None, around)
+    ).split_layers
+    assert split_layers.z.shape[0] == 8
+    assert (np.flatnonzero(split_layers.at_z >= 0) == 2 + np.arange(8)).all()
+    split_layers = Fields(
+        Coefficients(cpu, restrict_problem(inputs, inside), np.float64, None, inside)
+    ).split_layers
+    assert split_layers.z.size == 0
+    assert (split_layers.at_z == -1).all()
+    assert split_layers.runs.tolist() == [[0, 3, 0], [21, 24, 3]]

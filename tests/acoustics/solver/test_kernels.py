@@ -1,10 +1,10 @@
-"""Every sweep against plain NumPy in double precision: one test compares CPU and CUDA with one reference."""
+"""Every kernel against plain NumPy in double precision: one test compares CPU and CUDA with one reference."""
 
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
 
-from wavefabric.acoustics.solver.split_density import Shell, places, runs_along
+from wavefabric.acoustics.solver.split_density import SplitLayers, positions, runs_along
 from wavefabric.device import get_device
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -14,7 +14,7 @@ TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def place(request):
+def device(request):
     name, _, threads = request.param.partition(" ")
     if name == "emulated":
         return EmulatedDevice()
@@ -25,15 +25,15 @@ def place(request):
 
 
 @pytest.fixture
-def kernels(place):
-    return place.kernels("wavefabric.acoustics.solver.kernels")
+def kernels(device):
+    return device.kernels("wavefabric.acoustics.solver.kernels")
 
 
 class Case:
     """Random fields of one shape, as a device holds them and in double precision."""
 
-    def __init__(self, place, shape, dtype):
-        self.place, self.shape, self.dtype = place, shape, dtype
+    def __init__(self, device, shape, dtype):
+        self.device, self.shape, self.dtype = device, shape, dtype
         self.complex = np.result_type(dtype, np.complex64)
         self.half = (*shape[:2], shape[2] // 2 + 1)
         self.three = shape[0] > 1
@@ -41,8 +41,8 @@ class Case:
 
     def put(self, host):
         """A copy on the device."""
-        out = self.place.empty(host.shape, host.dtype)
-        out[...] = self.place.asarray(host)
+        out = self.device.empty(host.shape, host.dtype)
+        out[...] = self.device.asarray(host)
         return out
 
     def pair(self, host, dtype=None):
@@ -76,33 +76,37 @@ class Case:
             factor[:size], factor[n - size :] = self.rng.uniform(0.5, 0.9, (2, size))
             factors.append(self.pair(factor))
         parts = [self.rng.uniform(0.5, 1.5, self.shape).astype(self.dtype) for _ in range(2 + self.three)]
-        at = [places(factor) for _, factor in factors]
+        at = [positions(factor) for _, factor in factors]
         kept = [
             np.compress(a >= 0, part, 2 - axis) for axis, (a, part) in enumerate(zip(at, parts, strict=False))
         ]
         kept += [np.zeros((0, *self.shape[1:]), self.dtype)] * (3 - len(kept))
         total = sum(part.astype(float) for part in parts)
-        shell = Shell(*map(self.put, [*kept, *at]), *(device for device, _ in factors), runs_along(at[0]))
+        split_layers = SplitLayers(
+            *map(self.put, [*kept, *at]), *(device for device, _ in factors), runs_along(at[0])
+        )
         return (
             self.put(total.astype(self.dtype)),
-            shell,
+            split_layers,
             [part.astype(float) for part in parts],
             [f for _, f in factors],
         )
 
-    def check_split(self, total, shell, parts):
+    def check_split(self, total, split_layers, parts):
         """``parts`` are full grids."""
         self.check(total, sum(parts), 4 * TOLERANCE[self.dtype])
         kept = 0
-        for axis, (at, part, wanted) in enumerate(zip(shell[3:6], shell.parts, parts, strict=False)):
-            inside = self.place.to_host(at) >= 0
+        for axis, (at, part, wanted) in enumerate(
+            zip(split_layers[3:6], split_layers.parts, parts, strict=False)
+        ):
+            inside = self.device.to_host(at) >= 0
             kept += inside.sum()
             if inside.any():
                 self.check(part, np.compress(inside, wanted, 2 - axis), 2 * TOLERANCE[self.dtype])
         assert kept > 0
 
     def check(self, got, wanted, tolerance=None):
-        got = self.place.to_host(got)
+        got = self.device.to_host(got)
         assert got.dtype in (self.dtype, self.complex)
         assert got.shape == wanted.shape
         assert abs(got - wanted).max() <= (tolerance or TOLERANCE[self.dtype]) * abs(wanted).max()
@@ -123,8 +127,8 @@ def dtype(request):
 
 
 @pytest.fixture
-def case(place, shape, dtype):
-    return Case(place, shape, dtype)
+def case(device, shape, dtype):
+    return Case(device, shape, dtype)
 
 
 full = pytest.mark.parametrize("full", [True, False], ids=["full", "row"])
@@ -145,7 +149,7 @@ def test_fill_operator(case, kernels, kind, parameter, formula):
     nz, ny, nx = case.half
     # Small arguments: the rounding of a large one would be that of its cosine.
     kx, ky, kz = 5 * np.arange(nx) / nx, 3 * np.arange(ny) / ny, 4 * np.arange(nz) / nz
-    out = case.place.empty(case.half, case.dtype)
+    out = case.device.empty(case.half, case.dtype)
     kernels.fill_operator(out, *(case.put(k**2) for k in (kx, ky, kz)), kind, parameter, 0.25)
     k = np.sqrt(kz[:, None, None] ** 2 + ky[:, None] ** 2 + kx**2)
     case.check(out, 0.25 * formula(k))
@@ -154,7 +158,7 @@ def test_fill_operator(case, kernels, kind, parameter, formula):
 @pytest.mark.parametrize("which", [(True, True), (True, False), (False, True), (False, False)])
 def test_fill_absorption(case, kernels, which):
     (c, c_host), (alpha, alpha_host) = map(case.parameter, which)
-    out = case.place.empty(case.shape, case.dtype)
+    out = case.device.empty(case.shape, case.dtype)
     kernels.fill_absorption(out, c, alpha, -3e-7, 1.4)
     case.check(out, np.broadcast_to(-3e-7 * alpha_host * c_host**1.4, case.shape))
 
@@ -171,7 +175,7 @@ def _laid(x, y, z):
 def test_gradient_spectra(case, kernels):
     (kappa, kappa_host), vectors = case.real(case.half), _vectors(case)
     (s0, p), others = case.spectrum(), [case.spectrum()[0] for _ in range(2)]
-    kept = case.place.to_host(others[1]).copy()
+    kept = case.device.to_host(others[1]).copy()
     kernels.gradient_spectra(s0, *others, kappa, *split(vectors)[0], case.three)
     wanted = [p * kappa_host * d for d in _laid(*split(vectors)[1])]
     case.check(s0, wanted[0])
@@ -179,7 +183,7 @@ def test_gradient_spectra(case, kernels):
     if case.three:
         case.check(others[1], wanted[2])
     else:
-        assert (case.place.to_host(others[1]) == kept).all()
+        assert (case.device.to_host(others[1]) == kept).all()
 
 
 def test_divergence_spectra(case, kernels):
@@ -216,13 +220,13 @@ def test_update_velocity(case, kernels, full):
 @full
 @pytest.mark.parametrize("nonlinear", [True, False], ids=["nonlinear", "linear"])
 def test_update_density(case, kernels, full, nonlinear):
-    total, shell, before, layers = case.split()
+    total, split_layers, before, layers = case.split()
     slopes, g = split(case.several(case.real))
     (rho, rho_host), d = case.parameter(full), 3 if case.three else 2
-    kernels.update_density(total, shell, *slopes, rho, case.dtype(0.25), nonlinear, case.three)
+    kernels.update_density(total, split_layers, *slopes, rho, case.dtype(0.25), nonlinear, case.three)
     mass = rho_host + (2 * sum(before) if nonlinear else 0.0)
     after = [f * (f * before[axis] - 0.25 * mass * g[axis]) for axis, f in enumerate(_laid(*layers)[:d])]
-    case.check_split(total, shell, after)
+    case.check_split(total, split_layers, after)
 
 
 @full
@@ -272,10 +276,10 @@ def test_update_pressure_with_mixed_parameters(case, kernels, which):
 
 @full
 def test_split_density(case, kernels, full):
-    total, shell, parts, _ = case.split()
+    total, split_layers, parts, _ = case.split()
     (p, p_host), (c, c_host), d = case.real(), case.parameter(full), len(parts)
-    kernels.split_density(total, shell, p, c, case.dtype(d))
-    case.check_split(total, shell, [p_host / (d * c_host**2)] * d)
+    kernels.split_density(total, split_layers, p, c, case.dtype(d))
+    case.check_split(total, split_layers, [p_host / (d * c_host**2)] * d)
 
 
 # --- Sources -------------------------------------------------------------------------------------------
@@ -299,22 +303,22 @@ def test_set_points(case, kernels, replace, columns):
 @pytest.mark.parametrize("replace", [True, False], ids=["replace", "add"])
 @pytest.mark.parametrize("columns", [1, 31])
 def test_set_density_points(case, kernels, replace, columns):
-    total, shell, parts, _ = case.split()
+    total, split_layers, parts, _ = case.split()
     index, (wave, signal) = _points(case, 31), case.real((4, columns))
     clock, number = case.put(np.array([2])), case.dtype(len(parts))
-    kernels.set_density_points(total, shell, case.put(index), wave, clock, replace, number)
+    kernels.set_density_points(total, split_layers, case.put(index), wave, clock, replace, number)
     for part in parts:
         flat = part.reshape(-1)
         flat[index] = signal[2] + (0 if replace else flat[index])
-    case.check_split(total, shell, parts)
+    case.check_split(total, split_layers, parts)
 
 
 def test_add_density_pattern(case, kernels):
-    total, shell, parts, _ = case.split()
+    total, split_layers, parts, _ = case.split()
     (pattern, more), (wave, signal) = case.real(), case.real((4, 1))
     clock, number = case.put(np.array([3])), case.dtype(len(parts))
-    kernels.add_density_pattern(total, shell, pattern, wave, clock, number)
-    case.check_split(total, shell, [part + more * signal[3, 0] for part in parts])
+    kernels.add_density_pattern(total, split_layers, pattern, wave, clock, number)
+    case.check_split(total, split_layers, [part + more * signal[3, 0] for part in parts])
 
 
 def test_add_delayed(case, kernels):
@@ -353,9 +357,9 @@ def test_sample(case, kernels, each):
     count, target = 9, case.real((3, 9))[0]
     corners = np.random.default_rng(5).integers(0, host.size, (count, each))
     weights = np.random.default_rng(6).random((count, each)) if each > 1 else np.zeros((0, 1))
-    before = case.place.to_host(target).copy()
+    before = case.device.to_host(target).copy()
     kernels.sample(target, 1, field, case.put(corners), case.put(weights), each > 1)
-    got = case.place.to_host(target)
+    got = case.device.to_host(target)
     assert (got[[0, 2]] == before[[0, 2]]).all()
     values = host.reshape(-1)[corners]
     case.check(target[1], (values * (weights if each > 1 else 1.0)).sum(axis=1))
@@ -366,7 +370,7 @@ def test_accumulate(case, kernels, kind, combine):
     for shape in (case.shape, (23,)):
         (target, before), (values, host) = case.real(shape), case.real(shape)
         kernels.accumulate(target, kind, values)
-        assert (case.place.to_host(target) == combine(before, host)).all()
+        assert (case.device.to_host(target) == combine(before, host)).all()
 
 
 def test_accumulate_squares_in_double_precision(case, kernels):
@@ -374,18 +378,18 @@ def test_accumulate_squares_in_double_precision(case, kernels):
     target = case.put(np.full(23, 1e6))
     kernels.accumulate(target, 2, values)
     # Single precision sums would lose the last digits of 1e6 + 1.
-    np.testing.assert_allclose(case.place.to_host(target) - 1e6, host**2, rtol=0, atol=3e-10)
+    np.testing.assert_allclose(case.device.to_host(target) - 1e6, host**2, rtol=0, atol=3e-10)
 
 
-def test_tick(place, kernels):
-    clock = place.zeros(1, np.int64)
+def test_tick(device, kernels):
+    clock = device.zeros(1, np.int64)
     for _ in range(3):
         kernels.tick(clock)
-    assert place.to_host(clock).tolist() == [3]
+    assert device.to_host(clock).tolist() == [3]
 
 
 def test_one_answer_on_any_number_of_threads(dtype):
-    """No sweep sums over points, so sharing them among threads cannot change a bit."""
+    """No kernel sums over points, so sharing them among threads cannot change a bit."""
     answers = []
     for threads in (1, 2):
         try:
@@ -394,10 +398,10 @@ def test_one_answer_on_any_number_of_threads(dtype):
             pytest.skip("this machine has one core")
         kernels = cpu.kernels("wavefabric.acoustics.solver.kernels")
         case = Case(cpu, (5, 7, 9), dtype)
-        slopes, (total, shell, *_) = split(case.several(case.real))[0], case.split()
-        kernels.update_density(total, shell, *slopes, case.real()[0], dtype(0.1), True, True)
+        slopes, (total, split_layers, *_) = split(case.several(case.real))[0], case.split()
+        kernels.update_density(total, split_layers, *slopes, case.real()[0], dtype(0.1), True, True)
         p = case.real()[0]
         media = split([case.parameter(True) for _ in range(4)])[0]
         kernels.update_pressure(p, total, *media, dtype(-1.7), slopes[0], slopes[1], True, True, True)
-        answers.append(b"".join(field.tobytes() for field in (total, *shell.parts, p)))
+        answers.append(b"".join(field.tobytes() for field in (total, *split_layers.parts, p)))
     assert answers[0] == answers[1]

@@ -10,7 +10,7 @@ from plain_solver import PlainSolver
 from random_problems import C, pressure_source, problem, transducer, velocity_source
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.fused.axis_passes_cuda import medium_forms
+from wavefabric.acoustics.fused.axis_kernels_cuda import medium_forms
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import scaled_squares
 from wavefabric.acoustics.materials.find import AT_POINTS
@@ -39,20 +39,20 @@ def _both(shape, mode, rank_one=False):
     )
 
 
-def with_noise(given, *names):
+def with_noise(inputs, *names):
     """A problem with other values at each point; of ``"staggered"`` densities, that of ``"y"`` uniform."""
     rng = np.random.default_rng(11)
 
     def changed(value):
-        return (value * (1 + 0.01 * rng.uniform(-1, 1, given.array_shape))).astype(np.float32)
+        return (value * (1 + 0.01 * rng.uniform(-1, 1, inputs.array_shape))).astype(np.float32)
 
-    more = {name: changed(getattr(given, name)) for name in names if name not in ("staggered", "y")}
-    staggered = list(given.density_staggered)
+    more = {name: changed(getattr(inputs, name)) for name in names if name not in ("staggered", "y")}
+    staggered = list(inputs.density_staggered)
     if "staggered" in names:
         staggered = [*map(changed, staggered)]
     if "y" in names:
         staggered[1] = 1000.0
-    return replace(given, **more, density_staggered=tuple(staggered))
+    return replace(inputs, **more, density_staggered=tuple(staggered))
 
 
 #: Name to (grid, what it has).
@@ -189,7 +189,7 @@ def taken(device, name, dtype, plain=False):
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def place(request):
+def device(request):
     return get_device(request.param, threads=1)
 
 
@@ -210,14 +210,14 @@ def check(got, wanted, dtype):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_fused_stages(place, name, dtype):
-    got, stages = taken(place, name, dtype)
-    assert int(place.to_host(stages.fields.clock)[0]) == STEPS
+def test_fused_stages(device, name, dtype):
+    got, stages = taken(device, name, dtype)
+    assert int(device.to_host(stages.fields.clock)[0]) == STEPS
     check(got, expected(name), dtype)
 
 
 #: One for each way through the passes.
-WAYS = [
+VARIANTS = [
     "additive sources, odd",
     "dirichlet sources, power law",
     "rank-one sources with all loss",
@@ -229,8 +229,8 @@ WAYS = [
 
 #: Much of what these show others show too.
 RARE = ["dirichlet sources, power law", "transducer and additive velocity"]
-EMULATED = [pytest.param(name, np.float64, marks=[pytest.mark.slow] * (name in RARE)) for name in WAYS]
-EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in WAYS]
+EMULATED = [pytest.param(name, np.float64, marks=[pytest.mark.slow] * (name in RARE)) for name in VARIANTS]
+EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in VARIANTS]
 EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
 
 
@@ -305,11 +305,11 @@ def held(stages):
 
 def steps_by_index(device, name, dtype, monkeypatch):
     """Fields after some steps, of a medium by index and of the same as full grids; energies besides."""
-    *forms, given = BY_INDEX[name]
-    found = []
+    *forms, inputs = BY_INDEX[name]
+    result = []
     for by_index in (True, False):
         monkeypatch.setattr(FusedCudaStages, "by_index", by_index)
-        stages = make_stages(device, given, dtype)
+        stages = make_stages(device, inputs, dtype)
         assert type(stages) is FusedCudaStages
         assert not by_index or [*held(stages)] == forms
         assert by_index or held(stages)[1] == "full"
@@ -318,8 +318,8 @@ def steps_by_index(device, name, dtype, monkeypatch):
             step.take(number)
         device.synchronize()
         fields = {key: np.array(device.to_host(field)) for key, field in stages.fields.named().items()}
-        found.append(fields | {"energy": np.array(energy())})
-    return found
+        result.append(fields | {"energy": np.array(energy())})
+    return result
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -359,11 +359,11 @@ def test_a_medium_by_index_changes_round_off_alone(name, dtype, monkeypatch):
 def test_threads_that_share_a_transform_on_an_emulated_gpu(shape, mode, more):
     """Rows of some threads and of several warps, not all of them with values; long columns."""
     options: dict = dict(steps=4, pml=(2, 1, 2), **more, **_both(shape, mode))
-    given = problem(shape, **options)
-    stages, solver = make_stages(EmulatedDevice(), given, np.float64), PlainSolver(given)
+    inputs = problem(shape, **options)
+    stages, solver = make_stages(EmulatedDevice(), inputs, np.float64), PlainSolver(inputs)
     assert type(stages) is FusedCudaStages
     step = Step(stages)
-    for number in range(given.steps):
+    for number in range(inputs.steps):
         step.take(number)
         solver.step()
     check({key: np.array(field) for key, field in stages.fields.named().items()}, solver.fields(), np.float64)
@@ -372,8 +372,8 @@ def test_threads_that_share_a_transform_on_an_emulated_gpu(shape, mode, more):
 @pytest.mark.slow
 def test_long_time_steps_on_an_emulated_gpu():
     """(c_ref Δt/2)² k² beyond π²: κ by sin itself, no series."""
-    given = replace(problem(EVEN, steps=STEPS), dt=1.5e-4 / C)
-    stages, solver = make_stages(EmulatedDevice(), given, np.float64), PlainSolver(given)
+    inputs = replace(problem(EVEN, steps=STEPS), dt=1.5e-4 / C)
+    stages, solver = make_stages(EmulatedDevice(), inputs, np.float64), PlainSolver(inputs)
     assert type(stages) is FusedCudaStages
     assert sum(float(k2.max()) for k2 in scaled_squares(stages.coefficients)) > np.pi**2
     step = Step(stages)
@@ -384,17 +384,17 @@ def test_long_time_steps_on_an_emulated_gpu():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_plain_stages(place, name):
-    check_plain(place, name, np.float64)
+def test_plain_stages(device, name):
+    check_plain(device, name, np.float64)
 
 
-@pytest.mark.parametrize("name", [*WAYS, "everything", "power law 2-D", "additive sources, 2-D"])
-def test_plain_stages_in_single_precision(place, name):
-    check_plain(place, name, np.float32)
+@pytest.mark.parametrize("name", [*VARIANTS, "everything", "power law 2-D", "additive sources, 2-D"])
+def test_plain_stages_in_single_precision(device, name):
+    check_plain(device, name, np.float32)
 
 
-def check_plain(place, name, dtype):
-    got, stages = taken(place, name, dtype, plain=True)
+def check_plain(device, name, dtype):
+    got, stages = taken(device, name, dtype, plain=True)
     assert type(stages) is PlainStages
     check(got, expected(name), dtype)
 
@@ -403,12 +403,12 @@ def same_bits(one, other):
     return all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_a_repeated_run_gives_the_same_bits(place, name, dtype):
-    assert same_bits(taken(place, name, dtype)[0], taken(place, name, dtype)[0])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_repeated_run_gives_the_same_bits(device, name, dtype):
+    assert same_bits(taken(device, name, dtype)[0], taken(device, name, dtype)[0])
 
 
-@pytest.mark.parametrize("name", [*WAYS, "power law primes"])
+@pytest.mark.parametrize("name", [*VARIANTS, "power law primes"])
 def test_threads_change_no_bit(cpu, name, dtype):
     try:
         more = get_device("cpu", threads=2)
@@ -427,7 +427,7 @@ def test_plain_stages_with_two_threads(name, dtype):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_the_gpu_agrees_with_the_cpu(cpu, name, dtype):
     check(taken(get_device("cuda"), name, dtype)[0], taken(cpu, name, dtype)[0], dtype)
 
@@ -435,10 +435,10 @@ def test_the_gpu_agrees_with_the_cpu(cpu, name, dtype):
 @pytest.mark.parametrize(
     ("name", "wanted"), [("lossless", 10), ("power law", 14), ("Stokes", 10), ("rank-one sources", 10)]
 )
-def test_transforms_of_a_step(place, name, wanted):
+def test_transforms_of_a_step(device, name, wanted):
     """The counts of the literature, however the work is arranged."""
     for plain in (False, True):
-        stages = make_stages(place, made(name), np.float64, plain=plain)
+        stages = make_stages(device, made(name), np.float64, plain=plain)
         stages.velocity(active := stages.sources.active(0))
         stages.density(active)
         stages.pressure()
@@ -450,13 +450,13 @@ def test_transforms_of_a_step(place, name, wanted):
 
 
 @pytest.mark.parametrize("name", ["lossless", "power law", "Stokes", "power law 2-D", "power law primes"])
-def test_fields_set_from_outside(place, name, dtype):
+def test_fields_set_from_outside(device, name, dtype):
     """After `ready`, a step goes on from fields put there, to the bit: what a resumed run does."""
-    whole = make_stages(place, made(name), dtype)
+    whole = make_stages(device, made(name), dtype)
     step = Step(whole)
     for number in range(5):
         step.take(number)
-    other = make_stages(place, made(name), dtype)
+    other = make_stages(device, made(name), dtype)
     for key, field in other.fields.named().items():
         field[...] = whole.fields.named()[key]
     other.fields.clock[...] = 5
@@ -465,34 +465,34 @@ def test_fields_set_from_outside(place, name, dtype):
     for number in range(5, 9):
         step.take(number)
         resumed.take(number)
-    place.synchronize()
+    device.synchronize()
     one, two = (
-        {key: np.array(place.to_host(field)) for key, field in stages.fields.named().items()}
+        {key: np.array(device.to_host(field)) for key, field in stages.fields.named().items()}
         for stages in (whole, other)
     )
     assert same_bits(one, two)
 
 
-def test_velocity_at_the_points_of_the_pressure(place, dtype):
+def test_velocity_at_the_points_of_the_pressure(device, dtype):
     for name in ("lossless", "lossless odd", "lossless 2-D"):
-        got, stages = taken(place, name, dtype)
+        got, stages = taken(device, name, dtype)
         solver, c = PlainSolver(made(name)), stages.coefficients
         for axis, factor in enumerate(unstaggering(c.problem)):
             component = stages.fields.u[axis]
             solver.u[axis] = got["u" + "xyz"[axis]].astype(float)
-            out = place.empty(c.shape, dtype)
-            stages.translate(component, axis, place.asarray(factor, c.complex), out)
+            out = device.empty(c.shape, dtype)
+            stages.translate(component, axis, device.asarray(factor, c.complex), out)
             wanted = solver.shifted(axis)
-            assert abs(place.to_host(out) - wanted).max() < TOLERANCE[dtype] * abs(wanted).max()
+            assert abs(device.to_host(out) - wanted).max() < TOLERANCE[dtype] * abs(wanted).max()
             # What is kept between steps is still there.
-            assert (place.to_host(component) == got["u" + "xyz"[axis]]).all()
-        kept = place.to_host(stages.fields.p).copy()
+            assert (device.to_host(component) == got["u" + "xyz"[axis]]).all()
+        kept = device.to_host(stages.fields.p).copy()
         Step(stages).take(STEPS)
-        again = make_stages(place, made(name), dtype)
+        again = make_stages(device, made(name), dtype)
         for key, field in again.fields.named().items():
-            field[...] = place.asarray(got[key])
+            field[...] = device.asarray(got[key])
         again.fields.clock[...] = STEPS
         again.transform_pressure()
         Step(again).take(STEPS)
-        assert (place.to_host(again.fields.p) == place.to_host(stages.fields.p)).all()
-        assert not (place.to_host(stages.fields.p) == kept).all()
+        assert (device.to_host(again.fields.p) == device.to_host(stages.fields.p)).all()
+        assert not (device.to_host(stages.fields.p) == kept).all()

@@ -13,7 +13,7 @@ C, RHO, SPACING = 1540.0, 1060.0, (1e-4, 1.3e-4, 0.8e-4)
 
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def place(request):
+def device(request):
     return get_device(request.param, threads=1)
 
 
@@ -44,58 +44,58 @@ WAVES = [
 
 @pytest.mark.parametrize(("shape", "waves"), WAVES)
 @pytest.mark.parametrize("plain", [False, True], ids=["fused", "plain"])
-def test_a_standing_wave_is_exact(place, shape, waves, plain):
+def test_a_standing_wave_is_exact(device, shape, waves, plain):
     """p = cos(k·x) cos(ωt), ρ₀ c u = (k/|k|) sin(k·x) sin(ωt): to round-off, at any time step."""
     k = [2 * np.pi * m / (n * d) for m, n, d in zip(waves, shape, SPACING, strict=True)]
     size, axes = np.linalg.norm(k), coordinates(shape)
-    steps, given = (
+    steps, inputs = (
         60,
         closed_box(shape, 1e5 * np.cos(sum(a * b for a, b in zip(k, coordinates(shape), strict=True))), 60),
     )
-    stages = make_stages(place, given, np.float64, plain=plain)
+    stages = make_stages(device, inputs, np.float64, plain=plain)
     step = Step(stages)
     for number in range(steps):
         step.take(number)
         if number not in (0, 1, 17, 59):
             continue
-        time = number * given.dt
+        time = number * inputs.dt
         phase = sum(a * b for a, b in zip(k, axes, strict=True))
         wanted = 1e5 * np.cos(phase) * np.cos(size * C * time)
-        assert abs(place.to_host(stages.fields.p) - wanted).max() < 1e-7
+        assert abs(device.to_host(stages.fields.p) - wanted).max() < 1e-7
         for axis, u in enumerate(stages.fields.u):
             moved = phase + k[axis] * SPACING[axis] / 2
             amplitude = 1e5 * k[axis] / size / (RHO * C)
-            wanted = amplitude * np.sin(moved) * np.sin(size * C * (time - given.dt / 2))
-            assert abs(place.to_host(u) - wanted).max() < 1e-7 / (RHO * C)
+            wanted = amplitude * np.sin(moved) * np.sin(size * C * (time - inputs.dt / 2))
+            assert abs(device.to_host(u) - wanted).max() < 1e-7 / (RHO * C)
 
 
-def test_the_mean_pressure_stays(place):
+def test_the_mean_pressure_stays(device):
     """A closed box keeps its mass."""
     rng = np.random.default_rng(1)
-    given = closed_box((12, 10, 9), rng.random((9, 10, 12)), 40)
-    stages = make_stages(place, given, np.float64)
+    inputs = closed_box((12, 10, 9), rng.random((9, 10, 12)), 40)
+    stages = make_stages(device, inputs, np.float64)
     step = Step(stages)
     for number in range(40):
         step.take(number)
-    assert place.to_host(stages.fields.p).mean() == pytest.approx(given.initial_pressure.mean(), rel=1e-13)
+    assert device.to_host(stages.fields.p).mean() == pytest.approx(inputs.initial_pressure.mean(), rel=1e-13)
 
 
-def test_the_first_step_gives_the_initial_pressure(place):
+def test_the_first_step_gives_the_initial_pressure(device):
     """Whatever the sources did before, the first result is p0 and u is 0 half-way to the next."""
     shape = (24, 20, 18)
-    given = problem(
+    inputs = problem(
         shape,
         pressure_source=pressure_source(shape, "dirichlet"),
         velocity_source=velocity_source(shape, "additive"),
     )
-    stages = make_stages(place, given, np.float32)
+    stages = make_stages(device, inputs, np.float32)
     Step(stages).take(0)
-    assert (place.to_host(stages.fields.p) == given.initial_pressure).all()
-    assert int(place.to_host(stages.fields.clock)[0]) == 1
-    alone = make_stages(place, problem(shape), np.float32)
+    assert (device.to_host(stages.fields.p) == inputs.initial_pressure).all()
+    assert int(device.to_host(stages.fields.clock)[0]) == 1
+    alone = make_stages(device, problem(shape), np.float32)
     Step(alone).take(0)
     for name, field in stages.fields.named().items():
-        assert (place.to_host(field) == place.to_host(alone.fields.named()[name])).all()
+        assert (device.to_host(field) == device.to_host(alone.fields.named()[name])).all()
 
 
 def test_each_set_of_sources_is_captured_once():
@@ -108,12 +108,12 @@ def test_each_set_of_sources_is_captured_once():
             return work
 
     shape = (24, 20, 18)
-    given = problem(
+    inputs = problem(
         shape,
         pressure_source=pressure_source(shape, "dirichlet", steps=4),
         velocity_source=velocity_source(shape, "dirichlet", steps=7),
     )
-    step = Step(make_stages(Capturing(1), given, np.float32))
+    step = Step(make_stages(Capturing(1), inputs, np.float32))
     counts = []
     for number in range(12):
         step.take(number)

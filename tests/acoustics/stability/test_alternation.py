@@ -45,29 +45,29 @@ def test_it_keeps_what_alternates_and_little_of_a_wave(period, cpu):
     alternating, square = sums_of(np.array([(-1.0) ** n * field for n in steps]), cpu)
     assert alternating == pytest.approx(square)
     wave = np.array([np.cos(2 * np.pi * n / period) * field for n in steps])
-    share = sums_of(wave, cpu)[0] / np.sum(wave[0] ** 2)
-    assert share <= np.sin(np.pi / period) ** 16 * 1.001
+    fraction = sums_of(wave, cpu)[0] / np.sum(wave[0] ** 2)
+    assert fraction <= np.sin(np.pi / period) ** 16 * 1.001
 
 
 def test_no_sums_where_steps_were_missed(cpu):
     assert sums_of(np.zeros((5, 1, 8, 8)), cpu) is None
 
 
-def alarms(shares, every=32, square=1.0):
+def alarms(fractions, every=32, square=1.0):
     """Steps after which the watch finds growth."""
-    watch, found = AlternationWatch(), {}
-    for number, share in enumerate(shares, 1):
-        if growth := watch.growth(number * every, share * square, square):
-            found[number * every] = growth
-    return found
+    watch, result = AlternationWatch(), {}
+    for number, fraction in enumerate(fractions, 1):
+        if growth := watch.growth(number * every, fraction * square, square):
+            result[number * every] = growth
+    return result
 
 
 @pytest.mark.parametrize("growth", [1e-3, 5e-3, 0.05])
 def test_exponential_growth_is_found(growth):
     looks = np.arange(1, 4000)
-    found = alarms(1e-20 * np.exp(2 * growth * 32 * looks[looks < 23 / (growth * 32)]))
-    first = min(found)
-    assert found[first] == pytest.approx(growth, rel=1e-3)
+    result = alarms(1e-20 * np.exp(2 * growth * 32 * looks[looks < 23 / (growth * 32)]))
+    first = min(result)
+    assert result[first] == pytest.approx(growth, rel=1e-3)
     # Before it is a hundredth of the field.
     assert 1e-20 * np.exp(2 * growth * first) < (1e-4 if growth < 0.01 else 1)
 
@@ -86,15 +86,15 @@ def test_no_other_growth_is():
 def test_the_watch_goes_on_from_a_checkpoint():
     import json
 
-    shares = 1e-20 * np.exp(0.3 * np.arange(1, 140))
+    fractions = 1e-20 * np.exp(0.3 * np.arange(1, 140))
     first, number = AlternationWatch(), 40
     for at in range(number):
-        first.growth(at + 1, shares[at], 1.0)
+        first.growth(at + 1, fractions[at], 1.0)
     second = AlternationWatch()
     second.restore(json.loads(json.dumps(first.state())))
     for at in range(number, 139):
-        assert first.growth(at + 1, shares[at], 1.0) == second.growth(at + 1, shares[at], 1.0)
-    assert first.growth(140, shares[-1] * 1.4, 1.0) > 0
+        assert first.growth(at + 1, fractions[at], 1.0) == second.growth(at + 1, fractions[at], 1.0)
+    assert first.growth(140, fractions[-1] * 1.4, 1.0) > 0
 
 
 def bone(cfl):

@@ -9,7 +9,7 @@ from random_problems import problem as random_problem
 
 from papers.ultrasound.step_matrix import leapfrog_matrix, spectral_radius
 from wavefabric.acoustics import Grid, Medium
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.stability import eigenvalue
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.stable_time_step import stability
@@ -60,12 +60,14 @@ def test_it_is_that_of_the_dense_matrix(absorption, wanted, dtype, monkeypatch):
     # Few vectors, as on a large grid, bound it less closely than all of them.
     for bytes_held, closeness in ((eigenvalue._BYTES, LIMIT / 3.9), (0, 1.12)):
         monkeypatch.setattr(eigenvalue, "_BYTES", bytes_held)
-        found = LargestEigenvalue(problem, CPU, dtype)(dt)
+        result = LargestEigenvalue(problem, CPU, dtype)(dt)
         if true > LIMIT:
-            assert LIMIT < found <= true * 1.0001
+            assert LIMIT < result <= true * 1.0001
         else:
             # Far below the limit it ends early, with what it may still be.
-            assert true * (0.95 if true < 2 else 0.9999) <= found <= (LIMIT if true < 2 else true * closeness)
+            assert (
+                true * (0.95 if true < 2 else 0.9999) <= result <= (LIMIT if true < 2 else true * closeness)
+            )
 
 
 @pytest.mark.parametrize("shape", [(10, 2), (3, 3, 3), (12, 2), (6, 6)])
@@ -132,13 +134,15 @@ def test_a_layer_of_bone_has_the_limit_of_its_one_axis():
         limit *= 1.001
     assert 0.2 < 2800 * limit / 5e-4 < 0.35
     for part, stable in ((0.99, True), (1.002, False)):
-        found = stability(replace(problem, dt=part * limit), comm=CPU, dtype=np.float64)
-        assert (found.warning is None) == stable, part
-    assert 0.96 * limit < found.max_dt <= 1.001 * limit
+        result = stability(replace(problem, dt=part * limit), comm=CPU, dtype=np.float64)
+        assert (result.warning is None) == stable, part
+    assert 0.96 * limit < result.max_dt <= 1.001 * limit
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("options", [Options(), Options("local", overlap=8)], ids=["global", "local"])
+@pytest.mark.parametrize(
+    "options", [Decomposition(), Decomposition("local", overlap=8)], ids=["global", "local"]
+)
 def test_ranks_find_the_same(comm, options):
     problem = layered(shape=(24, 8, 40))
     one = LargestEigenvalue(problem, CPU, np.float64)(5e-8)
@@ -151,5 +155,5 @@ def test_kernels_of_a_gpu_find_the_same(kernel_device):
         (24, 20, 18), mixed="cra", initial=0, pml=False, absorption="stokes", materials=5
     )
     want = LargestEigenvalue(problem, CPU, np.float64)(4e-8)
-    found = LargestEigenvalue(problem, solo(kernel_device), np.float32)(4e-8)
-    assert found == pytest.approx(want, rel=1e-3)
+    result = LargestEigenvalue(problem, solo(kernel_device), np.float32)(4e-8)
+    assert result == pytest.approx(want, rel=1e-3)

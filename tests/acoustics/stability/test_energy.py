@@ -20,39 +20,39 @@ from wavefabric.exchange import solo
 CPU = solo(get_device("cpu", threads=1))
 
 
-def energies(given, steps=None):
+def energies(inputs, steps=None):
     """Energy after every step, by `Energy` and by its formula in NumPy."""
-    stages = make_stages(CPU.device, given, np.float64)
-    step, energy, found, plain = Step(stages), Energy(stages), [], []
+    stages = make_stages(CPU.device, inputs, np.float64)
+    step, energy, result, plain = Step(stages), Energy(stages), [], []
     f = stages.fields
-    for number in range(steps or given.steps):
+    for number in range(steps or inputs.steps):
         step.take(number)
-        found.append(energy())
-        squares = np.sum(f.p * f.rho / np.asarray(given.density))
+        result.append(energy())
+        squares = np.sum(f.p * f.rho / np.asarray(inputs.density))
         squares += sum(
-            np.sum(u**2 * np.asarray(rho)) for u, rho in zip(f.u, given.density_staggered, strict=True)
+            np.sum(u**2 * np.asarray(rho)) for u, rho in zip(f.u, inputs.density_staggered, strict=True)
         )
         plain.append(squares)
-    return np.array(found), np.array(plain)
+    return np.array(result), np.array(plain)
 
 
 @pytest.mark.parametrize("shape", [(12, 10, 1), (8, 6, 10)])
 def test_energy_is_its_formula_and_is_kept(shape):
-    given = problem(shape, steps=200, mixed="cr", initial=1e5, pml=False)
-    found, plain = energies(given)
-    np.testing.assert_allclose(found, plain, rtol=1e-12)
+    inputs = problem(shape, steps=200, mixed="cr", initial=1e5, pml=False)
+    result, plain = energies(inputs)
+    np.testing.assert_allclose(result, plain, rtol=1e-12)
     # p and u are half a step apart, so it is kept in the mean only.
-    assert found[100:].mean() == pytest.approx(found[:100].mean(), rel=0.02)
-    assert np.abs(found / found.mean() - 1).max() < 0.3
+    assert result[100:].mean() == pytest.approx(result[:100].mean(), rel=0.02)
+    assert np.abs(result / result.mean() - 1).max() < 0.3
 
 
 def test_energy_in_chunks(monkeypatch):
     from wavefabric.acoustics.stability import energy
 
-    given = problem((12, 10, 6), mixed="r", steps=3)
-    whole, _ = energies(given)
+    inputs = problem((12, 10, 6), mixed="r", steps=3)
+    whole, _ = energies(inputs)
     monkeypatch.setattr(energy, "_CHUNK_CPU", 31)
-    np.testing.assert_allclose(energies(given)[0], whole, rtol=1e-12)
+    np.testing.assert_allclose(energies(inputs)[0], whole, rtol=1e-12)
 
 
 SOURCES = {
@@ -73,32 +73,32 @@ SOURCES = {
 @pytest.mark.parametrize("mixed", ["", "cr"])
 def test_no_step_puts_in_more_than_the_strength_of_its_sources(name, mixed):
     shape, steps = (10, 8, 6), 12
-    given = problem(shape, steps=steps, mixed=mixed, initial=0, pml=False, **SOURCES[name](shape, steps))
-    found, _ = energies(given)
-    strength = source_strength(given)
+    inputs = problem(shape, steps=steps, mixed=mixed, initial=0, pml=False, **SOURCES[name](shape, steps))
+    result, _ = energies(inputs)
+    strength = source_strength(inputs)
     assert strength.shape == (steps,)
     assert strength[0] > 0
     # The first step's sources meet nothing: theirs is all there is.
-    assert np.sqrt(found[0]) <= strength[0] * (1.1 if name == "transducer" else 1.001)
+    assert np.sqrt(result[0]) <= strength[0] * (1.1 if name == "transducer" else 1.001)
     if name in ("one signal", "dirichlet") and not mixed:
-        assert np.sqrt(found[0]) == pytest.approx(strength[0], rel=1e-6)
-    assert np.all(np.sqrt(found) <= 1.2 * np.cumsum(strength))
+        assert np.sqrt(result[0]) == pytest.approx(strength[0], rel=1e-6)
+    assert np.all(np.sqrt(result) <= 1.2 * np.cumsum(strength))
 
 
 def test_the_account_of_a_watch():
     index = np.array([3])
-    given = replace(
+    inputs = replace(
         problem((8, 8, 1), steps=100, initial=0, pml=False),
         pressure_source=PressureSource(index, np.full((50, 1), 0.5), "dirichlet"),
     )
-    one = source_strength(given)[0]
-    watch = EnergyWatch(given, 10)
+    one = source_strength(inputs)[0]
+    watch = EnergyWatch(inputs, 10)
     assert [n for n in range(1, 101) if watch.due(n)] == [1, *range(10, 101, 10)]
     assert watch.excess(1, one**2) == 0
     assert watch.excess(10, (9 * one) ** 2) == 0
     # What has left does not come back: ten steps may add 10 to the 1, and 4 times that is tolerated.
     assert watch.excess(20, one**2) == 0
-    again = EnergyWatch(given, 10)
+    again = EnergyWatch(inputs, 10)
     again.restore(watch.state())
     assert again.state() == watch.state()
     assert watch.excess(30, (43 * one) ** 2) == 0
@@ -119,19 +119,19 @@ def test_a_field_that_grows_slowly_is_stopped():
     """Density jumps within the medium and c_ref = c₀: some 8 % a step, far from infinite at the end."""
     rho = np.full((1, 24, 24), 1000.0)
     rho[:, :, 12:] = 500.0
-    given = problem((24, 24, 1), steps=160, initial=0, pml=False)
+    inputs = problem((24, 24, 1), steps=160, initial=0, pml=False)
     p0 = np.zeros((1, 24, 24))
     p0[0, 12, 6] = 1e5
-    given = replace(
-        given, density=rho, density_staggered=(rho, rho), sound_speed=1500.0, reference_speed=1500.0,
+    inputs = replace(
+        inputs, density=rho, density_staggered=(rho, rho), sound_speed=1500.0, reference_speed=1500.0,
         dt=0.9 * 1e-4 / 1500, initial_pressure=p0,
     )  # fmt: skip
     sink = MemorySink()
     with pytest.raises(
         FieldLost, match=r"energy is [0-9.e+]+ times what .* after time step \d+ of 160"
     ) as caught:
-        run(given, Recording(("p_final",)), sink, RunSettings(comm=CPU, precision="double"))
+        run(inputs, Recording(("p_final",)), sink, RunSettings(comm=CPU, precision="double"))
     assert "density from 500 to 1000" in str(caught.value)
     assert not sink.arrays
-    steady = replace(given, dt=0.3 * 1e-4 / 1500)
+    steady = replace(inputs, dt=0.3 * 1e-4 / 1500)
     run(steady, Recording(("p_final",)), MemorySink(), RunSettings(comm=CPU, precision="double"))

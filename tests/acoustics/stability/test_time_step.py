@@ -109,13 +109,13 @@ def test_heterogeneous_media_take_their_extremes():
 
 def test_warning_and_cfl():
     problem = problem_of(sound_speed=1600.0, reference_speed=1500.0)
-    found = stability(problem)
-    assert found.warning is None
-    assert found.cfl == pytest.approx(1600 * 1e-8 / 1e-4)
-    late = stability(replace(problem, dt=1.01 * found.max_dt))
+    result = stability(problem)
+    assert result.warning is None
+    assert result.cfl == pytest.approx(1600 * 1e-8 / 1e-4)
+    late = stability(replace(problem, dt=1.01 * result.max_dt))
     assert late.warning is not None
     assert late.warning.startswith("dt: ")
-    assert f"{found.max_dt:.6g}" in late.warning
+    assert f"{result.max_dt:.6g}" in late.warning
 
 
 def test_max_frequency():

@@ -95,14 +95,14 @@ def uneven(pml=0, **more):
 def test_the_limit_found_parts_decay_from_growth(pml, more):
     problem = uneven(pml, **more)
     long = replace(problem, dt=1e-7)
-    found = stability(long, comm=CPU, dtype=np.float64)
-    assert found.warning is not None
+    result = stability(long, comm=CPU, dtype=np.float64)
+    assert result.warning is not None
     # In an uneven medium the split PML itself may grow, slowly and at any time step.
-    assert spectral_radius(problem, found.max_dt) < 1 + (5e-3 if pml else 1e-6)
-    assert spectral_radius(problem, 1.08 * found.max_dt) > 1 + 1e-3
+    assert spectral_radius(problem, result.max_dt) < 1 + (5e-3 if pml else 1e-6)
+    assert spectral_radius(problem, 1.08 * result.max_dt) > 1 + 1e-3
     # Every step the extremes prove stable is; they ask for far less than need be.
     proved = proved_limit(problem)
-    assert proved < found.max_dt / 2
+    assert proved < result.max_dt / 2
     for part in (0.3, 1.0):
         assert spectral_radius(problem, part * proved) < 1 + (5e-3 if pml else 1e-6)
 
@@ -125,13 +125,13 @@ def test_the_reference_is_the_time_step(more):
     step.take(0)
     before = state()
     step.take(1)
-    found = state()
-    want = (step_matrix(problem, problem.dt) @ before.reshape(-1)).reshape(found.shape)
+    result = state()
+    want = (step_matrix(problem, problem.dt) @ before.reshape(-1)).reshape(result.shape)
     # How the density is split matters in the layers alone.
-    for which in (found, want):
-        which[2:] = joined(which[2:], stages.fields.shell)
+    for which in (result, want):
+        which[2:] = joined(which[2:], stages.fields.split_layers)
     for half in (slice(0, 2), slice(2, 4)):
-        np.testing.assert_allclose(found[half], want[half], rtol=0, atol=1e-11 * np.abs(want[half]).max())
+        np.testing.assert_allclose(result[half], want[half], rtol=0, atol=1e-11 * np.abs(want[half]).max())
 
 
 def test_growth_is_that_of_the_largest_eigenvalue():
@@ -159,7 +159,7 @@ def test_absorption_may_grow_at_any_time_step():
 
 
 def test_noise_is_the_same_in_every_part():
-    from wavefabric.acoustics.decomposition.decompose import Options, decompose
+    from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
     from wavefabric.acoustics.decomposition.subdomain import Subdomain
 
     shape = (12, 8, 10)
@@ -169,7 +169,7 @@ def test_noise_is_the_same_in_every_part():
     assert field.std() == pytest.approx(1 / math.sqrt(3), rel=0.05)
     spectrum = np.abs(np.fft.fftn(field)) ** 2
     assert spectrum.max() < 15 * spectrum.mean()
-    for part in decompose(shape, 4, Options("local", overlap=2)).subdomains:
+    for part in decompose(shape, 4, Decomposition("local", overlap=2)).subdomains:
         here = np.empty(part.array_shape)
         fill_with_noise(here, part, np)
         x, y, z = (part.indices(axis) for axis in range(3))
@@ -179,9 +179,9 @@ def test_noise_is_the_same_in_every_part():
 @pytest.mark.slow
 def test_random_media():
     """A small sample of `wavefabric bench ultrasound-stability`."""
-    found = random_media(30, seed=3, steps=100, points=16)
-    assert found["refused"] >= 4
-    assert found["returned"] >= 15
-    assert found["grown"] == 0
-    assert found["too_short"] == 0
-    assert found["largest_energy"] < 4
+    result = random_media(30, seed=3, steps=100, points=16)
+    assert result["refused"] >= 4
+    assert result["returned"] >= 15
+    assert result["grown"] == 0
+    assert result["too_short"] == 0
+    assert result["largest_energy"] < 4

@@ -21,8 +21,8 @@ def free(shape, spacing):
 
 def coordinates(mask, grid):
     """Metres of a mask's points, (points, dimensions)."""
-    place = np.unravel_index(mask.index, grid.shape, order="F")
-    return np.stack([grid.coordinates[i][p] for i, p in enumerate(place)], axis=1)
+    position = np.unravel_index(mask.index, grid.shape, order="F")
+    return np.stack([grid.coordinates[i][p] for i, p in enumerate(position)], axis=1)
 
 
 def free_field(mask, grid, where, frequency, speed=1500.0):
@@ -50,35 +50,35 @@ def test_star_keeps_what_may_reach_the_tolerance():
     rng = np.random.default_rng(1)
     offsets = {tuple(o) for o in star(3, 0.05)}
     for _ in range(200):
-        place = rng.integers(-9, 10, 3)
-        d = np.maximum(np.abs(place - rng.uniform(-0.5, 0.5, 3)), 1 / np.pi)
+        position = rng.integers(-9, 10, 3)
+        d = np.maximum(np.abs(position - rng.uniform(-0.5, 0.5, 3)), 1 / np.pi)
         if np.prod(1 / (np.pi * d)) >= 0.05:
-            assert tuple(place) in offsets
+            assert tuple(position) in offsets
 
 
 @pytest.mark.parametrize("shape", [(16, 15), (10, 12, 9)])
 def test_whole_deltas_have_the_spectrum_of_points(shape):
     rng = np.random.default_rng(2)
-    places = rng.uniform(2, np.array(shape) - 3, (5, len(shape)))
-    index, weights = spread(places, 0.5, shape, 0)
+    positions = rng.uniform(2, np.array(shape) - 3, (5, len(shape)))
+    index, weights = spread(positions, 0.5, shape, 0)
     field = np.zeros(np.prod(shape))
     field[index] = weights
-    found = np.fft.fftn(field.reshape(shape, order="F"))
+    result = np.fft.fftn(field.reshape(shape, order="F"))
     k = np.meshgrid(*(2 * np.pi * np.fft.fftfreq(n) for n in shape), indexing="ij")
-    wanted = 0.5 * sum(np.exp(-1j * sum(ki * pi for ki, pi in zip(k, p, strict=True))) for p in places)
+    wanted = 0.5 * sum(np.exp(-1j * sum(ki * pi for ki, pi in zip(k, p, strict=True))) for p in positions)
     below = np.all([np.abs(ki) < np.pi * (1 - 1e-9) for ki in k], axis=0)
-    np.testing.assert_allclose(found[below], wanted[below], atol=1e-11)
+    np.testing.assert_allclose(result[below], wanted[below], atol=1e-11)
 
 
 def test_cut_deltas_tend_to_whole_ones():
-    places, shape = np.array([[20.3, 19.6], [21.7, 20.0]]), (40, 40)
+    positions, shape = np.array([[20.3, 19.6], [21.7, 20.0]]), (40, 40)
     whole = np.zeros(1600)
-    index, weights = spread(places, 1.0, shape, 0)
+    index, weights = spread(positions, 1.0, shape, 0)
     whole[index] = weights
     errors = []
     for tolerance in (0.1, 0.05, 0.01, 0.002):
         cut = np.zeros(1600)
-        index, weights = spread(places, 1.0, shape, tolerance)
+        index, weights = spread(positions, 1.0, shape, tolerance)
         cut[index] = weights
         assert np.abs(cut - whole).max() < 2.1 * tolerance
         errors.append(np.linalg.norm(cut - whole))
@@ -89,15 +89,15 @@ def test_cut_deltas_tend_to_whole_ones():
     st.lists(st.tuples(*[st.floats(0, 11)] * 3), min_size=1, max_size=4), st.sampled_from([0.0, 0.05, 0.2])
 )
 @settings(max_examples=40, deadline=None)
-def test_spread_is_a_sum_over_points_and_stays_in_the_grid(places, tolerance):
+def test_spread_is_a_sum_over_points_and_stays_in_the_grid(positions, tolerance):
     shape = (12, 12, 12)
     together = np.zeros(12**3)
-    index, weights = spread(np.array(places), 2.0, shape, tolerance)
+    index, weights = spread(np.array(positions), 2.0, shape, tolerance)
     assert np.all(np.diff(index) > 0)
     together[index] = weights
     alone = np.zeros(12**3)
-    for place in places:
-        index, weights = spread(np.array([place]), 2.0, shape, tolerance)
+    for position in positions:
+        index, weights = spread(np.array([position]), 2.0, shape, tolerance)
         alone[index] += weights
     np.testing.assert_allclose(together, alone, atol=1e-12)
 
@@ -117,9 +117,9 @@ def test_bowl_radiates_as_oneill_says():
     apex, f = -15e-3, 375e3  # 4 points per wavelength
     mask = bowl(grid, (0, 0, apex), "64 mm", "56 mm", (0, 0, 0))
     z = np.linspace(45e-3, 90e-3, 46)
-    found = free_field(mask, grid, np.stack([0 * z, 0 * z, z + apex], axis=1), f)
+    result = free_field(mask, grid, np.stack([0 * z, 0 * z, z + apex], axis=1), f)
     wanted = focused_bowl.bowl_on_axis(z, 64e-3, 56e-3, f, 1500.0)
-    assert np.linalg.norm(found - wanted) < 8e-3 * np.linalg.norm(wanted)
+    assert np.linalg.norm(result - wanted) < 8e-3 * np.linalg.norm(wanted)
 
 
 def test_tilted_bowl_on_a_stretched_grid_radiates_the_same():
@@ -127,9 +127,9 @@ def test_tilted_bowl_on_a_stretched_grid_radiates_the_same():
     apex, axis = np.array([-12e-3, 5e-3, -20e-3]), np.array([2.0, -1.0, 4.0]) / np.sqrt(21)
     mask = bowl(grid, tuple(apex), 64e-3, 44e-3, tuple(apex + 0.1 * axis))
     z, f = np.linspace(45e-3, 90e-3, 20), 340e3
-    found = free_field(mask, grid, apex + z[:, None] * axis, f)
+    result = free_field(mask, grid, apex + z[:, None] * axis, f)
     wanted = focused_bowl.bowl_on_axis(z, 64e-3, 44e-3, f, 1500.0)
-    assert np.linalg.norm(found - wanted) < 1e-2 * np.linalg.norm(wanted)
+    assert np.linalg.norm(result - wanted) < 1e-2 * np.linalg.norm(wanted)
 
 
 def test_disc_radiates_as_a_piston_on_and_off_its_axis():
@@ -239,10 +239,10 @@ def test_signals_are_delayed_by_parts_of_a_step():
         return np.exp(-(((t - 6e-6) / 1.2e-6) ** 2)) * np.sin(2 * np.pi * 5e5 * t)
 
     delays = np.array([0.0, 33.37 * dt])
-    found = mask.signals(burst(np.arange(140) * dt), delays, "0.1 us")
-    assert found.shape == (2, 174)
+    result = mask.signals(burst(np.arange(140) * dt), delays, "0.1 us")
+    assert result.shape == (2, 174)
     wanted = burst(np.arange(174) * dt - delays[:, None])
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
+    np.testing.assert_allclose(result, wanted, atol=1e-9)
 
 
 # --- Errors ------------------------------------------------------------------------------------------

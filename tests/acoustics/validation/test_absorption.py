@@ -22,7 +22,7 @@ def measured(power, coefficient, kind, precision="double", dispersion=True):
     pulse = np.exp(-(((grid.coordinates[0] + 30e-3) / 0.2e-3) ** 2))
     mask = np.zeros(grid.shape, bool)
     mask[[first, second], 0] = True
-    found = simulate(
+    result = simulate(
         grid,
         Medium(C, 1000.0, alpha_coeff=coefficient, alpha_power=power, absorption=kind, dispersion=dispersion),
         Source(p0=np.repeat(pulse[:, None], 2, axis=1), smooth=False),
@@ -33,8 +33,8 @@ def measured(power, coefficient, kind, precision="double", dispersion=True):
         device="cpu",
         threads=1,
     )
-    p = found["p"].astype(float)
-    turn = np.exp(-2j * np.pi * np.outer(found.time, FREQUENCIES))
+    p = result["p"].astype(float)
+    turn = np.exp(-2j * np.pi * np.outer(result.time, FREQUENCIES))
     ratio = (p[1] @ turn) / (p[0] @ turn)
     # Less the phase at the sound speed, what is left is small and needs no unwrapping.
     late = -np.angle(ratio * np.exp(2j * np.pi * FREQUENCIES * distance / C)) / (2 * np.pi * FREQUENCIES)
@@ -50,25 +50,25 @@ QUICK = [
 @pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("power", "coefficient", "kind"), QUICK)
 def test_attenuation_follows_the_power_law(power, coefficient, kind, precision):
-    found, _ = measured(power, coefficient, kind, precision)
-    np.testing.assert_allclose(found, closed_forms.attenuation(FREQUENCIES, coefficient, power), rtol=0.01)
+    result, _ = measured(power, coefficient, kind, precision)
+    np.testing.assert_allclose(result, closed_forms.attenuation(FREQUENCIES, coefficient, power), rtol=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("power", "coefficient", "kind"), CASES)
 def test_phase_speed_follows_from_it(power, coefficient, kind):
-    _, found = measured(power, coefficient, kind)
+    _, result = measured(power, coefficient, kind)
     wanted = closed_forms.phase_speed(FREQUENCIES, C, coefficient, power)
     # The scheme is of first order here: 0.25 m/s at this time step, of up to 3.8 m/s that are looked for.
-    np.testing.assert_allclose(found, wanted, atol=0.3)
+    np.testing.assert_allclose(result, wanted, atol=0.3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power", [1.1, 1.5])
 def test_without_dispersion_the_speed_is_the_same_at_all_frequencies(power):
-    found, speed = measured(power, 0.1, "power_law", dispersion=False)
+    result, speed = measured(power, 0.1, "power_law", dispersion=False)
     np.testing.assert_allclose(speed, C, atol=0.1)
-    np.testing.assert_allclose(found, closed_forms.attenuation(FREQUENCIES, 0.1, power), rtol=0.01)
+    np.testing.assert_allclose(result, closed_forms.attenuation(FREQUENCIES, 0.1, power), rtol=0.01)
 
 
 def test_stokes_is_the_power_two():

@@ -30,8 +30,8 @@ def test_bowl_matches_the_textbook_form_off_the_focus():
     k = 2 * np.pi * FREQUENCY / SPEED
     rim = np.hypot(z - focused_bowl.bowl_depth(RADIUS, DIAMETER), DIAMETER / 2)
     textbook = 2 / abs(1 - z / RADIUS) * abs(np.sin(k * (rim - z) / 2))
-    found = abs(focused_bowl.bowl_on_axis(z, RADIUS, DIAMETER, FREQUENCY, SPEED))
-    np.testing.assert_allclose(found, textbook, rtol=1e-12)
+    result = abs(focused_bowl.bowl_on_axis(z, RADIUS, DIAMETER, FREQUENCY, SPEED))
+    np.testing.assert_allclose(result, textbook, rtol=1e-12)
 
 
 def test_piston_on_axis_is_the_rayleigh_integral():
@@ -45,9 +45,9 @@ def test_piston_far_field_has_the_bessel_directivity():
 
     k, a, far = 2 * np.pi * FREQUENCY / SPEED, 5e-3, 50.0
     angle = np.array([0.05, 0.2, 0.5, 1.0])
-    found = abs(closed_forms.rayleigh(far * np.cos(angle), far * np.sin(angle), 2 * a, FREQUENCY, SPEED))
+    result = abs(closed_forms.rayleigh(far * np.cos(angle), far * np.sin(angle), 2 * a, FREQUENCY, SPEED))
     ka = k * a * np.sin(angle)
-    np.testing.assert_allclose(found, k * a**2 / (2 * far) * abs(2 * jv(1, ka) / ka), rtol=2e-5)
+    np.testing.assert_allclose(result, k * a**2 / (2 * far) * abs(2 * jv(1, ka) / ka), rtol=2e-5)
 
 
 def test_quadrature_of_the_rayleigh_integral_has_converged_off_axis():
@@ -63,8 +63,8 @@ def test_fubini_is_the_spectrum_of_the_inverted_poisson_solution(sigma):
     theta = 2 * np.pi * np.arange(4096) / 4096
     wave = [brentq(lambda p, t=t: p - np.sin(t + sigma * p), -1.1, 1.1, xtol=1e-14) for t in theta]
     spectrum = 2 * np.abs(np.fft.rfft(wave)) / theta.size
-    found = [float(closed_forms.fubini(sigma, n)) for n in range(1, 6)]
-    np.testing.assert_allclose(found, spectrum[1:6], atol=2e-7)
+    result = [float(closed_forms.fubini(sigma, n)) for n in range(1, 6)]
+    np.testing.assert_allclose(result, spectrum[1:6], atol=2e-7)
 
 
 def test_fubini_starts_from_the_fundamental_alone():
@@ -82,8 +82,8 @@ def test_shock_forms_where_the_poisson_solution_turns_vertical():
 
 @pytest.mark.parametrize("y", [0.7, 1.1, 1.5, 2.0])
 def test_attenuation_is_the_coefficient_at_one_megahertz(y):
-    found = closed_forms.attenuation(np.array([1e6, 3e6]), 0.75, y)  # Np/m
-    decibels = 20 * np.log10(np.exp(found * 0.01))  # over 1 cm
+    result = closed_forms.attenuation(np.array([1e6, 3e6]), 0.75, y)  # Np/m
+    decibels = 20 * np.log10(np.exp(result * 0.01))  # over 1 cm
     np.testing.assert_allclose(decibels, 0.75 * np.array([1, 3.0**y]), rtol=1e-12)
 
 

@@ -35,7 +35,7 @@ def through(plate, alpha_coeff):
     pulse = np.exp(-(((x + 20e-3) / 0.5e-3) ** 2))
     mask = np.zeros(grid.shape, bool)
     mask[356, 0] = True
-    found = simulate(
+    result = simulate(
         grid,
         Medium(
             *fields,
@@ -51,12 +51,12 @@ def through(plate, alpha_coeff):
         device="cpu",
         threads=1,
     )
-    return np.exp(-2j * np.pi * np.outer(FREQUENCIES, found.time)) @ found["p"][0]
+    return np.exp(-2j * np.pi * np.outer(FREQUENCIES, result.time)) @ result["p"][0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha_coeff", [0.0, 16.0])  # dB/(MHz² cm); 16 is 4 dB/cm at 500 kHz
 def test_transmission_of_a_plate(alpha_coeff):
-    found = through(True, alpha_coeff) / through(False, 0.0)
+    result = through(True, alpha_coeff) / through(False, 0.0)
     wanted = transmission(FREQUENCIES, alpha_coeff)
-    np.testing.assert_allclose(found, wanted, atol=0.01)
+    np.testing.assert_allclose(result, wanted, atol=0.01)

@@ -24,7 +24,7 @@ def test_harmonics_grow_as_fubini_says(precision):
     mask[sensors, 0] = True
     n = np.arange(4480)
     ramp = np.clip(n / (3 * period), 0, 1)
-    found = simulate(
+    result = simulate(
         grid,
         Medium(C, RHO, nonlinearity=B_OVER_A),
         Source(p_mask=sources, p=amplitude * ramp**2 * (3 - 2 * ramp) * np.sin(2 * np.pi * n / period)),
@@ -35,7 +35,7 @@ def test_harmonics_grow_as_fubini_says(precision):
         device="cpu",
         threads=1,
     )
-    harmonics = np.abs(np.fft.rfft(found["p"].astype(float), axis=1))[:, ::2] / period / amplitude
+    harmonics = np.abs(np.fft.rfft(result["p"].astype(float), axis=1))[:, ::2] / period / amplitude
     sigma = (sensors - 40) * spacing / shock
     for harmonic, tolerance in ((1, 5e-4), (2, 5e-3), (3, 1e-2), (4, 2e-2)):
         wanted = closed_forms.fubini(sigma, harmonic)

@@ -30,12 +30,12 @@ def test_plane_wave_is_dalemberts_in_any_direction(shape, precision):
     x = grid.coordinates[axis].reshape(lay)
     source = Source(p0=np.broadcast_to(pulse(x), shape), smooth=False)
     sensor = Sensor(mask=np.ones(shape, bool))
-    found = simulate(
+    result = simulate(
         grid, Medium(C, RHO), source, sensor, cfl=0.3, steps=150, precision=precision, device="cpu", threads=1
     )
     for row in (0, 1, 60, 149):
-        wanted = np.broadcast_to(closed_forms.dalembert(pulse, x, found.time[row], C), shape)
-        error = np.abs(found["p"][:, row] - wanted.ravel(order="F"))
+        wanted = np.broadcast_to(closed_forms.dalembert(pulse, x, result.time[row], C), shape)
+        error = np.abs(result["p"][:, row] - wanted.ravel(order="F"))
         assert error.max() < ROUND_OFF[precision]
 
 
@@ -76,15 +76,15 @@ def test_plane_source_radiates_the_signal_it_is_given(shape, kind, precision):
         return 1e5 * np.exp(-(((t - 30e-6) / 7e-6) ** 2)) * np.sin(2 * np.pi * 100e3 * (t - 30e-6))
 
     index = np.broadcast_to(np.arange(256).reshape(lay), shape)
-    given = signal(np.arange(500) * dt)
+    inputs = signal(np.arange(500) * dt)
     if kind == "p":
-        source = Source(p_mask=index == near, p=given)
+        source = Source(p_mask=index == near, p=inputs)
     else:
-        source = Source(u_mask=index == near, **{f"u{'xyz'[axis]}": given / (RHO * C)})
+        source = Source(u_mask=index == near, **{f"u{'xyz'[axis]}": inputs / (RHO * C)})
     mask = np.zeros(shape, bool)
     for seen in (near - 40, far):
         mask[tuple(seen if i == axis else 0 for i in range(len(shape)))] = True
-    found = simulate(
+    result = simulate(
         grid,
         Medium(C, RHO),
         source,
@@ -99,10 +99,10 @@ def test_plane_source_radiates_the_signal_it_is_given(shape, kind, precision):
     # whole one; these lie half a spacing further on.
     early, ahead, back = (dt / 2, 0.0, 1) if kind == "p" else (dt, DX / 2, -1)
     wanted = [
-        back * signal(found.time + early - (40 * DX + ahead) / C),
-        signal(found.time + early - ((far - near) * DX - ahead) / C),
+        back * signal(result.time + early - (40 * DX + ahead) / C),
+        signal(result.time + early - ((far - near) * DX - ahead) / C),
     ]
-    np.testing.assert_allclose(found["p"], wanted, rtol=0, atol=1e-4 * np.max(wanted))
+    np.testing.assert_allclose(result["p"], wanted, rtol=0, atol=1e-4 * np.max(wanted))
 
 
 @pytest.mark.parametrize(("precision", "drift"), [("double", 1e-13), ("single", 2e-6)])
@@ -118,7 +118,7 @@ def test_energy_of_a_closed_box_does_not_drift(shape, precision, drift):
     rho = np.broadcast_to((1000 + 150 * np.sin(b)).reshape(lay), shape)
     medium = Medium(c, rho)
     p0 = np.random.default_rng(0).normal(size=shape)
-    found = simulate(
+    result = simulate(
         grid,
         medium,
         Source(p0=p0, smooth=False),
@@ -129,12 +129,12 @@ def test_energy_of_a_closed_box_does_not_drift(shape, precision, drift):
         device="cpu",
         threads=1,
     )
-    p = found["p"].astype(float)
+    p = result["p"].astype(float)
     stiffness = (rho * c**2).ravel(order="F")
     potential = 0.5 * np.sum(p[:, :-1] ** 2 / stiffness[:, None], axis=0)
     energy = potential.copy()
     for axis, staggered in zip("xyz", medium.on(grid)["density_staggered"], strict=False):
-        u = found[f"u{axis}"].astype(float)
+        u = result[f"u{axis}"].astype(float)
         energy += 0.5 * np.sum(staggered.ravel()[:, None] * u[:, :-1] * u[:, 1:], axis=0)
     assert np.ptp(energy) < drift * energy[0]
     # It does go to and fro between the two kinds.

@@ -24,7 +24,7 @@ def on_axis(make, shape, per_wavelength, diameter):
     n = np.arange(steps)
     ramp = np.clip(n / (3 * period), 0, 1)
     signal = ramp**2 * (3 - 2 * ramp) * np.sin(2 * np.pi * n / period)
-    found = simulate(
+    result = simulate(
         grid,
         Medium(C, RHO),
         make(grid, apex).source(signal),
@@ -34,7 +34,7 @@ def on_axis(make, shape, per_wavelength, diameter):
         device="cpu",
         threads=1,
     )
-    amplitude = np.abs(np.fft.rfft(found["p"], axis=1))[:, 2] / period
+    amplitude = np.abs(np.fft.rfft(result["p"], axis=1))[:, 2] / period
     return amplitude, grid.coordinates[2][seen] - apex, frequency
 
 
@@ -43,7 +43,7 @@ def on_axis(make, shape, per_wavelength, diameter):
 )
 def test_focused_bowl_is_oneills(per_wavelength, tolerance):
     radius, diameter = 30e-3, 28e-3
-    found, z, frequency = on_axis(
+    result, z, frequency = on_axis(
         lambda grid, apex: bowl(grid, (0, 0, apex), radius, diameter, (0, 0, 0)),
         (48, 48, 72),
         per_wavelength,
@@ -51,19 +51,19 @@ def test_focused_bowl_is_oneills(per_wavelength, tolerance):
     )
     wanted = abs(focused_bowl.bowl_on_axis(z, radius, diameter, frequency, C))
     assert wanted.max() > 4  # It does focus.
-    assert np.linalg.norm(found - wanted) < tolerance * np.linalg.norm(wanted)
-    assert found.max() == pytest.approx(wanted.max(), rel=tolerance)
+    assert np.linalg.norm(result - wanted) < tolerance * np.linalg.norm(wanted)
+    assert result.max() == pytest.approx(wanted.max(), rel=tolerance)
 
 
 @pytest.mark.slow
 def test_circular_piston_is_within_half_a_percent():
-    found, z, frequency = on_axis(
+    result, z, frequency = on_axis(
         lambda grid, apex: disc(grid, (0, 0, apex), 16e-3, (0, 0, 1)), (40, 40, 60), 5, 16e-3
     )
     wanted = abs(closed_forms.piston_on_axis(z, 16e-3, frequency, C))
-    assert np.linalg.norm(found - wanted) < 5e-3 * np.linalg.norm(wanted)
+    assert np.linalg.norm(result - wanted) < 5e-3 * np.linalg.norm(wanted)
     far = z > 8e-3  # The nulls are nearer.
-    np.testing.assert_allclose(found[far], wanted[far], rtol=1e-2)
+    np.testing.assert_allclose(result[far], wanted[far], rtol=1e-2)
 
 
 def test_array_focuses_where_it_is_told():
@@ -74,7 +74,7 @@ def test_array_focuses_where_it_is_told():
     t = np.arange(200) * dt
     burst = np.exp(-(((t - 6e-6) / 2.5e-6) ** 2)) * np.sin(2 * np.pi * frequency * (t - 6e-6))
     signals = array.signals(burst, array.delays(C, focus=tuple(focus)), dt)
-    found = simulate(
+    result = simulate(
         grid,
         Medium(C, RHO),
         array.source(signals),
@@ -84,7 +84,7 @@ def test_array_focuses_where_it_is_told():
         device="cpu",
         threads=1,
     )["p_max_all"]
-    front = found * (grid.coordinates[0] > -8e-3)[:, None]
+    front = result * (grid.coordinates[0] > -8e-3)[:, None]
     peak = np.unravel_index(np.argmax(front), front.shape)
     at = np.array([grid.coordinates[i][p] for i, p in enumerate(peak)])
     # Sideways it is where it should be; diffraction draws a focus of this aperture towards the array.

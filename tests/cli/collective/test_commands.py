@@ -56,19 +56,19 @@ def test_make_writes_a_schedule_that_holds(command, tmp_path):
     verify(load(tmp_path / "r4.json"))
     assert os.listdir(tmp_path) == ["r4.json"]
     # A rank sends 2 (N - 1)/N of the array.
-    found = told(command, *words, "--force")
-    assert found["sent_elements"] / found["elements"] == 2 * 15 / 16
-    assert found["rounds"] == 4
-    assert found["verified"] is True
-    assert found["written"] == ["r4.json"]
+    result = told(command, *words, "--force")
+    assert result["sent_elements"] / result["elements"] == 2 * 15 / 16
+    assert result["rounds"] == 4
+    assert result["verified"] is True
+    assert result["written"] == ["r4.json"]
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_algorithm_is_made(command, name):
     known = ALGORITHMS[name]
     ranks = next(n for n in (4, 8) if why_refused(name, known.collectives[0], n) is None)
-    found = told(command, "make", name, known.collectives[-1], "--ranks", ranks)
-    assert found["collective"] == {"halo": "custom"}.get(known.collectives[-1], known.collectives[-1])
+    result = told(command, "make", name, known.collectives[-1], "--ranks", ranks)
+    assert result["collective"] == {"halo": "custom"}.get(known.collectives[-1], known.collectives[-1])
 
 
 def test_make_lists_all(command):
@@ -81,16 +81,16 @@ def test_make_lists_all(command):
 
 def test_make_greedy_from_messages(command, tmp_path):
     (tmp_path / "m.json").write_text("[[0, 1, 5], [0, 2, 5], [0, 3, 5], [3, 1, 2]]")
-    found = told(command, "make", "greedy", "--messages", "m.json", "--lasers", 2, "-o", "g.json")
-    assert (found["ranks"], found["rounds"], found["transfers"]) == (4, 2, 4)
+    result = told(command, "make", "greedy", "--messages", "m.json", "--lasers", 2, "-o", "g.json")
+    assert (result["ranks"], result["rounds"], result["transfers"]) == (4, 2, 4)
     assert load(tmp_path / "g.json").name == "greedy"
 
 
 def test_make_optimal_over_light(command, tmp_path):
     words = ["make", "optimal", "all-gather", "--fabric", "lightpath:2x2", "--lasers", 2, "-o", "best.json"]
-    found = told(command, *words)
-    assert (found["rounds"], found["lower_bound"], found["optimal"]) == (2, 2, True)
-    assert found["written"] == ["best.json", "best.circuits.json"]
+    result = told(command, *words)
+    assert (result["rounds"], result["lower_bound"], result["optimal"]) == (2, 2, True)
+    assert result["written"] == ["best.json", "best.circuits.json"]
     schedule = load(tmp_path / "best.json")
     verify(schedule)
     circuits = load_circuits(tmp_path / "best.circuits.json")
@@ -105,34 +105,34 @@ def test_make_optimal_over_light(command, tmp_path):
 @pytest.mark.parametrize(("fabric", "steps"), [("ring:8", 4), ("dgx-1", 2), ("hypercube:3", 3)])
 def test_make_optimal_over_wires(command, fabric, steps):
     # Least steps of an all-gather as SCCL publishes them (doi:10.1145/3437801.3441620).
-    found = told(command, "make", "optimal", "all-gather", "--fabric", fabric)
-    assert (found["rounds"], found["optimal"], found["fabric"]) == (steps, True, fabric)
+    result = told(command, "make", "optimal", "all-gather", "--fabric", fabric)
+    assert (result["rounds"], result["optimal"], result["fabric"]) == (steps, True, fabric)
 
 
 def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
     # As many pieces as GPUs: every rank adds up a part, and no algorithm of the registry is faster.
-    found = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "-o", "a.json")
-    assert (found["pieces"], found["rounds"], found["optimal"]) == (32, 4, True)
-    assert found["cost"]["bytes"] == 64 << 20
-    assert found["cost"]["ratio"] < 1.06
-    assert found["cost"]["ratio"] * found["cost"]["bound"]["seconds"] == pytest.approx(
-        found["cost"]["seconds"]
+    result = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "-o", "a.json")
+    assert (result["pieces"], result["rounds"], result["optimal"]) == (32, 4, True)
+    assert result["cost"]["bytes"] == 64 << 20
+    assert result["cost"]["ratio"] < 1.06
+    assert result["cost"]["ratio"] * result["cost"]["bound"]["seconds"] == pytest.approx(
+        result["cost"]["seconds"]
     )
     rows = told(command, "cost", "all-reduce", "--algorithms", "all,recursive:4", "--fabric", "lightpath:4x8")
-    assert all(row["seconds"] > found["cost"]["seconds"] for row in rows["costs"])
+    assert all(row["seconds"] > result["cost"]["seconds"] for row in rows["costs"])
     assert len(rows["costs"]) == 9
     same = told(command, "cost", "a.json", "--circuits", "a.circuits.json")["costs"][0]
-    assert same["seconds"] == pytest.approx(found["cost"]["seconds"])
+    assert same["seconds"] == pytest.approx(result["cost"]["seconds"])
     one = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "--pieces", 1)
-    assert one["cost"]["seconds"] > 20 * found["cost"]["seconds"]
+    assert one["cost"]["seconds"] > 20 * result["cost"]["seconds"]
 
 
 @pytest.mark.parametrize(
     ("collective", "pieces"), [("broadcast", 4), ("reduce", 4), ("all-gather", 1), ("scatter", 1)]
 )
 def test_pieces_of_best_schedules(command, collective, pieces):
-    found = told(command, "make", "optimal", collective, "--fabric", "lightpath:2x2", "--bytes", "1M")
-    assert (found["pieces"], found["cost"]["bytes"]) == (pieces, 1 << 20)
+    result = told(command, "make", "optimal", collective, "--fabric", "lightpath:2x2", "--bytes", "1M")
+    assert (result["pieces"], result["cost"]["bytes"]) == (pieces, 1 << 20)
 
 
 def test_best_schedules_say_what_is_optimal_and_what_it_takes(command):
@@ -150,13 +150,13 @@ def test_best_schedules_say_what_is_optimal_and_what_it_takes(command):
 def test_routes_of_best_schedules(command, monkeypatch, routes, most):
     from wavefabric.collectives import synthesis
 
-    given = []
+    inputs = []
     solve = synthesis.synthesise
     monkeypatch.setattr(
-        synthesis, "synthesise", lambda made, over, **more: given.append(over) or solve(made, over, **more)
+        synthesis, "synthesise", lambda made, over, **more: inputs.append(over) or solve(made, over, **more)
     )
     told(command, "make", "optimal", "all-gather", "--fabric", "lightpath:2x3", "--routes", routes)
-    assert max(len(ways) for ways in given[0].routes.values()) == most
+    assert max(len(paths) for paths in inputs[0].routes.values()) == most
 
 
 @pytest.mark.parametrize(("pieces", "steps", "rounds", "code"), [(2, 2, 3, 0), (3, 2, 4, 1), (1, 1, 1, 1)])
@@ -213,9 +213,9 @@ def test_verify_by_content(command, tmp_path):
     code, _, err = command("collective", "export", "a.json", "-o", "b.xml")
     assert (code, err) == (0, "")
     (tmp_path / "b.xml").rename(tmp_path / "plain.txt")
-    found = told(command, "verify", "a.json", "plain.txt")
-    assert [each["collective"] for each in found] == ["all-gather"] * 2
-    assert all(each["verified"] for each in found)
+    result = told(command, "verify", "a.json", "plain.txt")
+    assert [each["collective"] for each in result] == ["all-gather"] * 2
+    assert all(each["verified"] for each in result)
 
 
 def test_verify_what_is_expected(command, tmp_path):
@@ -233,12 +233,12 @@ def test_verify_what_is_expected(command, tmp_path):
 
 
 def test_verify_names_the_circuit_at_fault(command, tmp_path):
-    schedule, place = ring_all_gather([1] * 4), load_fabric("lightpath:2x2")
+    schedule, position = ring_all_gather([1] * 4), load_fabric("lightpath:2x2")
     save(tmp_path / "a.json", schedule)
-    found = plan_circuits(schedule, place)
-    first = found.rounds[0]
+    result = plan_circuits(schedule, position)
+    first = result.rounds[0]
     twice = replace(first, bundles=(*first.bundles, first.bundles[0]))
-    (tmp_path / "c.json").write_text(circuits_text(replace(found, rounds=(twice, *found.rounds[1:]))))
+    (tmp_path / "c.json").write_text(circuits_text(replace(result, rounds=(twice, *result.rounds[1:]))))
     code, out, err = command("collective", "verify", "a.json", "--circuits", "c.json")
     assert (code, out) == (2, "")
     assert err.startswith("wavefabric: error: c.json: ")
@@ -250,11 +250,11 @@ def test_verify_names_the_circuit_at_fault(command, tmp_path):
     ("collective", "fabric"), [("all-reduce", "lightpath:2x4"), ("all-to-all", "lightpath:3x3")]
 )
 def test_circuits_survive_their_file(tmp_path, collective, fabric):
-    place = load_fabric(fabric)
-    found = plan_circuits(build("direct", collective, place.ranks, place.ranks), place)
+    position = load_fabric(fabric)
+    result = plan_circuits(build("direct", collective, position.ranks, position.ranks), position)
     path = tmp_path / "c.json"
-    path.write_text(circuits_text(found))
-    assert load_circuits(path) == found
+    path.write_text(circuits_text(result))
+    assert load_circuits(path) == result
 
 
 @pytest.mark.parametrize(
@@ -297,12 +297,12 @@ def test_bad_circuits_are_named(tmp_path, change, words):
 
 def test_cost_of_a_ring_by_hand(command):
     # 2 (N - 1) rounds, each α and a chunk; 8 GPUs, every size of the array.
-    place = load_fabric("ring:8")
-    found = told(command, "cost", "ring", "all-reduce", "--fabric", "ring:8", "--bytes", "8K:128K")
-    assert [row["bytes"] for row in found["costs"]] == [8 << 10, 32 << 10, 128 << 10]
-    link = place.links[0]
-    for row in found["costs"]:
-        expected = 14 * (place.alpha + link.latency + row["bytes"] / 8 / link.bandwidth)
+    position = load_fabric("ring:8")
+    result = told(command, "cost", "ring", "all-reduce", "--fabric", "ring:8", "--bytes", "8K:128K")
+    assert [row["bytes"] for row in result["costs"]] == [8 << 10, 32 << 10, 128 << 10]
+    link = position.links[0]
+    for row in result["costs"]:
+        expected = 14 * (position.alpha + link.latency + row["bytes"] / 8 / link.bandwidth)
         assert row["seconds"] == pytest.approx(expected)
         assert row["seconds"] == pytest.approx(row["latency"] + row["reconfiguration"] + row["transfer"])
         assert row["ratio"] == pytest.approx(row["seconds"] / row["bound"]["seconds"])
@@ -322,9 +322,9 @@ def test_cost_of_light_shows_its_rounds(command):
 
 def test_costs_are_compared(command, tmp_path):
     words = ["cost", "all-reduce", "--algorithms", "ring,recursive:4,double-tree:8", "--fabric", "switch:16"]
-    found = told(command, *words, "--bytes", "1K,64M", "-o", "c.png")
+    result = told(command, *words, "--bytes", "1K,64M", "-o", "c.png")
     for size in (1 << 10, 64 << 20):
-        rows = {row["algorithm"]: row for row in found["costs"] if row["bytes"] == size}
+        rows = {row["algorithm"]: row for row in result["costs"] if row["bytes"] == size}
         assert list(rows) == ["ring", "recursive:4", "double-tree:8"]
         least = min(rows, key=lambda name: rows[name]["seconds"])
         assert [name for name in rows if rows[name]["best"]] == [least]
@@ -338,11 +338,11 @@ def test_costs_are_compared(command, tmp_path):
 
 def test_all_algorithms_are_compared(command):
     words = ["cost", "all-reduce", "--algorithms", "all", "--fabric", "switch:6"]
-    found = told(command, *words)
+    result = told(command, *words)
     known = [name for name, each in ALGORITHMS.items() if "all-reduce" in each.collectives]
-    assert {row["algorithm"] for row in found["costs"]} | set(found["left_out"]) == set(known)
-    assert set(found["left_out"]) == {"recursive", "recursive-exchange", "squares"}
-    assert "powers of two" in found["left_out"]["squares"]
+    assert {row["algorithm"] for row in result["costs"]} | set(result["left_out"]) == set(known)
+    assert set(result["left_out"]) == {"recursive", "recursive-exchange", "squares"}
+    assert "powers of two" in result["left_out"]["squares"]
     code, out, _ = command("collective", *words, "--radix", 3)
     assert code == 0
     assert "recursive" in out
@@ -359,9 +359,9 @@ def test_options_of_light_reach_the_cost(command):
         0
     ]
     # Around a ring circuits stay: only the first round sets them up.
-    place = load_fabric("lightpath:2x2")
-    assert plain["reconfiguration"] == pytest.approx(6 * place.reconfiguration)
-    assert kept["reconfiguration"] == pytest.approx(place.reconfiguration)
+    position = load_fabric("lightpath:2x2")
+    assert plain["reconfiguration"] == pytest.approx(6 * position.reconfiguration)
+    assert kept["reconfiguration"] == pytest.approx(position.reconfiguration)
     assert kept["transfer"] == pytest.approx(plain["transfer"])
 
 
@@ -412,8 +412,8 @@ def test_draw_writes_one_file(command, tmp_path, fabric, name, head):
 
 def test_export_there_and_back_with_circuits(command, tmp_path):
     save(tmp_path / "a.json", build("ring", "all-gather", 4, 8))
-    found = told(command, "export", "a.json", "-o", "a.xml", "--fabric", "lightpath:2x2")
-    assert found["written"] == ["a.xml", "a.circuits.json"]
+    result = told(command, "export", "a.json", "-o", "a.xml", "--fabric", "lightpath:2x2")
+    assert result["written"] == ["a.xml", "a.circuits.json"]
     assert told(command, "export", "a.xml", "-o", "b.json")["written"] == ["b.json"]
     back = from_json((tmp_path / "b.json").read_text())
     verify(back)
@@ -571,12 +571,12 @@ def test_costs_refuse_what_has_no_use(command, tmp_path, words, message):
 
 
 def test_circuits_keep_their_link_budget(tmp_path):
-    place = replace(load_fabric("lightpath:2x2"), budget=LinkBudget(launch_power=-3.0))
-    found = plan_circuits(ring_all_gather([1] * 4), place)
+    position = replace(load_fabric("lightpath:2x2"), budget=LinkBudget(launch_power=-3.0))
+    result = plan_circuits(ring_all_gather([1] * 4), position)
     path = tmp_path / "c.json"
-    path.write_text(circuits_text(found))
-    assert load_circuits(path) == found
-    path.write_text(circuits_text(found).replace('"switch_loss": 0.3', '"switch_loss": -1'))
+    path.write_text(circuits_text(result))
+    assert load_circuits(path) == result
+    path.write_text(circuits_text(result).replace('"switch_loss": 0.3', '"switch_loss": -1'))
     with pytest.raises(InputError, match=r"c.json: fabric.budget.switch_loss: -1 given; allowed: from 0"):
         load_circuits(path)
 

@@ -54,8 +54,8 @@ def test_the_largest_array_is_reported(command, tmp_path):
     assert "transfers; MSCCL: LL, 1 channel, arrays of any size" in out
     # Eight slots for two steps: four messages each, so eight chunks in 32 KiB, and 64 chunks.
     assert "transfers; MSCCL: LL, 1 channel, arrays up to 256 KiB" in out
-    found = json.loads(command("collective", "verify", "eager.xml", "--json")[1])
-    assert found[0]["msccl"]["most_bytes"] == 262144
+    result = json.loads(command("collective", "verify", "eager.xml", "--json")[1])
+    assert result[0]["msccl"]["most_bytes"] == 262144
     words = ("collective", "cost", "eager.xml", "--fabric", "switch:2", "--bytes")
     assert "hangs" not in command(*words, "256K")[1]
     assert "the MSCCL file hangs above 256 KiB: its buffers are full then" in command(*words, "64K,1M")[1]

@@ -25,7 +25,7 @@ RING = ["cost", "ring", "all-reduce", "--fabric", "dgx-1"]
 
 
 def test_an_order_by_hand_and_one_that_is_found(command):
-    plain, hand, found = (
+    plain, hand, result = (
         told(command, *RING, *more)["costs"][0]
         for more in ([], ["--order", "0,1,3,2,6,7,5,4"], ["--order", "auto", "--seed", "5"])
     )
@@ -33,8 +33,8 @@ def test_an_order_by_hand_and_one_that_is_found(command):
     assert hand["order"] == [0, 1, 3, 2, 6, 7, 5, 4]
     # Links of PCIe are left out: three times as fast.
     assert hand["seconds"] < plain["seconds"] / 3
-    assert found["seconds"] <= hand["seconds"] * (1 + 1e-9)
-    assert found["bound"] == plain["bound"]
+    assert result["seconds"] <= hand["seconds"] * (1 + 1e-9)
+    assert result["bound"] == plain["bound"]
 
 
 def test_each_algorithm_has_its_own_order(command):
@@ -76,13 +76,13 @@ def test_draw_in_an_order(command, tmp_path):
     ],
 )
 def test_grids_are_those_of_the_fabric(command, fabric, words, grid):
-    found = told(command, "cost", *words, "--fabric", fabric)["costs"][0]
-    assert found["grid"] == grid
+    result = told(command, "cost", *words, "--fabric", fabric)["costs"][0]
+    assert result["grid"] == grid
     by_hand = ["--grid", "x".join(map(str, grid))] if grid else []
-    given = told(command, "cost", *words, "--fabric", fabric, *by_hand)["costs"][0]
-    assert given["seconds"] == found["seconds"]
+    inputs = told(command, "cost", *words, "--fabric", fabric, *by_hand)["costs"][0]
+    assert inputs["seconds"] == result["seconds"]
     if grid:
-        assert given["grid"] is None
+        assert inputs["grid"] is None
         code, out, _ = command("collective", "cost", *words, "--fabric", fabric)
         assert code == 0
         assert f"grid: {'x'.join(map(str, grid))}, that of {fabric}" in out
@@ -90,10 +90,10 @@ def test_grids_are_those_of_the_fabric(command, fabric, words, grid):
 
 def test_a_halo_on_its_torus_goes_to_neighbours(command):
     # Every message over one link: alpha, latency and its bytes.
-    found = told(command, "cost", "torus", "halo", "--fabric", "torus:2x8", "--rounds")["costs"][0]
+    result = told(command, "cost", "torus", "halo", "--fabric", "torus:2x8", "--rounds")["costs"][0]
     other = told(command, "cost", "torus", "halo", "--fabric", "torus:2x8", "--grid", "4x4")["costs"][0]
-    assert len(found["rounds"]) == 1
-    assert found["transfer"] < other["transfer"]
+    assert len(result["rounds"]) == 1
+    assert result["transfer"] < other["transfer"]
 
 
 def test_one_rank_has_no_ratio(command):

@@ -91,11 +91,11 @@ def test_ranks_are_started(command, monkeypatch, tmp_path):
 def test_ranks_measure_and_one_of_them_writes(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(tune, "_SAMPLE", 1e-4)
     monkeypatch.chdir(tmp_path)
-    asked = TuneOptions(
+    options = TuneOptions(
         collective=["all-reduce"], sizes=["1K,4K"], dtype="float64", output=tmp_path / "mine.json"
     )
     who = TuneRankOptions(device="cpu", threads=1, repeats=1)
-    tune_command(asked, who)
+    tune_command(options, who)
     comm = who.invocation.comm
     rank, shown = comm.rank, capsys.readouterr()
     comm.control.barrier()

@@ -60,8 +60,8 @@ control.barrier()"""
 
 @pytest.mark.slow
 def test_all_fail_differently():
-    code, err = probe(2, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no room')")
-    assert (code, err) == (2, "wavefabric: error: rank 0 of 2: memory: no room\n")
+    code, err = probe(2, "raise InputError(f'gpu {rank}: busy') if rank else MemoryError('no space')")
+    assert (code, err) == (2, "wavefabric: error: rank 0 of 2: memory: no space\n")
 
 
 def test_highest_code_and_first_message():

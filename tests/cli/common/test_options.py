@@ -28,10 +28,10 @@ COMMANDS = {
 
 def options(command, name=""):
     """Options by name of the command."""
-    found = {name: {word for p in command.params for word in (*p.opts, *p.secondary_opts)}}
+    result = {name: {word for p in command.params for word in (*p.opts, *p.secondary_opts)}}
     for word, below in getattr(command, "commands", {}).items():
-        found |= options(below, f"{name} {word}".strip())
-    return found
+        result |= options(below, f"{name} {word}".strip())
+    return result
 
 
 def raised(path):
@@ -63,7 +63,7 @@ def test_options_of_a_command(path):
         check(path, [ALL[command] for command in COMMANDS[name]], all_of=True)
     else:  # shared by the commands of a group, or by all
         group = name.partition("/")[0]
-        shared = [found for command, found in ALL.items() if command.startswith(group)]
+        shared = [result for command, result in ALL.items() if command.startswith(group)]
         check(path, shared or list(ALL.values()), all_of=False)
 
 
@@ -78,7 +78,9 @@ def test_options_that_simulations_name():
 def test_options_of_benchmarks_and_fabrics():
     for package in ("bench", "fabric", "collectives"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            check(path, [found for name, found in ALL.items() if name not in ("run", "kwave")], all_of=False)
+            check(
+                path, [result for name, result in ALL.items() if name not in ("run", "kwave")], all_of=False
+            )
 
 
 def test_no_resume_is_named_where_it_is_an_option(command, run_text, tmp_path):

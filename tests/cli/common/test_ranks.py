@@ -139,9 +139,9 @@ def test_placement_without_gpus(command, files, jobs, monkeypatch):
 
 def test_traffic_of_a_local_decomposition():
     """Four blocks along x, on a ring: each neighbour gets an overlap of 5 planes of 36 x 32 points."""
-    from wavefabric.acoustics.decomposition.decompose import Options
+    from wavefabric.acoustics.decomposition.decompose import Decomposition
 
-    schedule = decomposition.traffic(KWAVE, 4, Options("local", (4, 1, 1), 5))
+    schedule = decomposition.traffic(KWAVE, 4, Decomposition("local", (4, 1, 1), 5))
     ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
     assert np.array_equal(message_counts(schedule), ring)
     assert np.array_equal(traffic(schedule), 5 * 36 * 32 * ring)
@@ -175,9 +175,9 @@ def test_run_file_on_two_ranks(command, files):
     assert (code, two.returncode, two.stderr) == (0, 0, said), two.stderr
     a, b = json.loads(one), json.loads(two.stdout)
     for x, y in zip(a["groups"], b["groups"], strict=True):
-        for place, found in x["received"].items():
-            assert y["received"][place]["q_squared_mean_db"] == pytest.approx(
-                found["q_squared_mean_db"], abs=1e-6
+        for position, result in x["received"].items():
+            assert y["received"][position]["q_squared_mean_db"] == pytest.approx(
+                result["q_squared_mean_db"], abs=1e-6
             )
 
 
@@ -205,11 +205,11 @@ def test_info_under_mpiexec(tmp_path):
     from wavefabric.exchange.launch import mpiexec
 
     starter, variables = mpiexec.command(2, "auto", {})
-    found = wavefabric(
+    result = wavefabric(
         tmp_path, "info", "--json", by=("env", *(f"{k}={v}" for k, v in variables.items()), *starter,
                                         sys.executable, "-m", "wavefabric"),
     )  # fmt: skip
-    facts = json.loads(found.stdout)
+    facts = json.loads(result.stdout)
     assert [(row["rank"], row["host"]) for row in facts["ranks"]] == [(0, 0), (1, 0)]
     assert facts["transports"]["mpi"]["available"]
 

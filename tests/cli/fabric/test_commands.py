@@ -61,11 +61,11 @@ def test_families_are_shown(command, name):
 
 def test_bounds_of_an_all_gather(command):
     # A rank receives (N - 1)/N of the array through its one link.
-    found = told(command, "show", "switch:8")
+    result = told(command, "show", "switch:8")
     link = load("switch:8").links[0]
-    bound = {each["collective"]: each for each in found["bounds"]}["all-gather"]
+    bound = {each["collective"]: each for each in result["bounds"]}["all-gather"]
     assert bound["algbw"] == pytest.approx(link.bandwidth * 8 / 7)
-    assert found["links"] == [
+    assert result["links"] == [
         {"kind": link.kind, "bandwidth": link.bandwidth, "latency": link.latency, "links": 16}
     ]
     light = told(command, "show", "lightpath:4x8")
@@ -94,20 +94,20 @@ def test_show_draws_and_saves(command, tmp_path):
 def test_imports(command, tmp_path, kind, by):
     (tmp_path / "given").write_text({"nccl": NCCL, "smi": SMI}[kind])
     words = ["given"] if by == "content" else [f"--import-{kind}", "given"]
-    found = told(command, "show", *words, "--save", "mine.toml")
-    assert found["ranks"] == 2
-    assert any(link["kind"] == "nvlink" for link in found["links"])
+    result = told(command, "show", *words, "--save", "mine.toml")
+    assert result["ranks"] == 2
+    assert any(link["kind"] == "nvlink" for link in result["links"])
     assert load(tmp_path / "mine.toml").ranks == 2
 
 
 def test_routes_of_recursive_doubling(command, tmp_path):
-    found = told(command, "routes", "lightpath:4x4", "-o", "r.png")
-    assert [row["pairs"] for row in found["routes"]] == [f"round {k}" for k in (1, 2, 3, 4)]
+    result = told(command, "routes", "lightpath:4x4", "-o", "r.png")
+    assert [row["pairs"] for row in result["routes"]] == [f"round {k}" for k in (1, 2, 3, 4)]
     # Distance 1 and 2 along rows, then along columns.
-    assert [row["overlap"] for row in found["routes"]] == [1, 2, 1, 2]
-    assert all(row["certified"] and row["overlap"] == row["bound"] for row in found["routes"])
-    assert [len(row["longest"]) for row in found["routes"]] == [2, 3, 2, 3]
-    budgets = [row["budget"] for row in found["routes"]]
+    assert [row["overlap"] for row in result["routes"]] == [1, 2, 1, 2]
+    assert all(row["certified"] and row["overlap"] == row["bound"] for row in result["routes"])
+    assert [len(row["longest"]) for row in result["routes"]] == [2, 3, 2, 3]
+    budgets = [row["budget"] for row in result["routes"]]
     assert budgets[1]["loss_db"] > budgets[0]["loss_db"] > 0
     assert (tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
     code, out, err = command("fabric", "routes", "lightpath:4x4", "--radix", 4)
@@ -129,9 +129,9 @@ def test_missing_nvlinks_are_named(command, tmp_path):
     # The fabric that is saved says so too, and one with NVLinks does not.
     assert command("fabric", "show", "vm.xml", "--save", "vm.toml")[0] == 0
     assert note in command("fabric", "show", "vm.toml")[1]
-    found = told(command, "show", "vm.xml", "--nvlinks", 12, "--sm", 80)
-    assert found["notes"] == []
-    assert {"kind": "nvlink", "bandwidth": 240e9, "latency": 0.0, "links": 4} in found["links"]
+    result = told(command, "show", "vm.xml", "--nvlinks", 12, "--sm", 80)
+    assert result["notes"] == []
+    assert {"kind": "nvlink", "bandwidth": 240e9, "latency": 0.0, "links": 4} in result["links"]
     (tmp_path / "given.xml").write_text(NCCL)
     assert told(command, "show", "given.xml")["notes"] == []
     code, _, err = command("fabric", "show", "given.xml", "--nvlinks", 12)
@@ -187,8 +187,8 @@ def test_speeds_in_words():
 
 def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatch):
     case = {"misfits": ["an addition: residual of 99.7 %", "rank 0 to rank 1: residual of 80.0 %"]}
-    found = {"fabric": to_toml(load("ring:2")), "cases": [case]}
-    asked = []
+    result = {"fabric": to_toml(load("ring:2")), "cases": [case]}
+    options = []
 
     class Job:
         def __init__(self, *_):
@@ -204,8 +204,8 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
             pass
 
     def run(ranks, sizes, repeats, name, say, residual):
-        asked.append(residual)
-        return found
+        options.append(residual)
+        return result
 
     monkeypatch.setattr("wavefabric.cli.fabric.measured_fabric.RankSession", Job)
     monkeypatch.setattr("wavefabric.execution.measure_fabric.run", run)
@@ -219,7 +219,7 @@ def test_a_fabric_that_does_not_fit_is_not_written(command, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
     case["misfits"] = []
     assert command(*words, "--residual", 90)[0] == 0
-    assert asked == [0.75, 0.9]
+    assert options == [0.75, 0.9]
     assert load("m.toml").name == "ring:2"
     code, _, err = command(*words, "--force", "--residual", 0)
     assert (code, err) == (2, "wavefabric: error: --residual: 0.0 given; allowed: percent above 0\n")

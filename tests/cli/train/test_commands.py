@@ -71,15 +71,19 @@ def test_options_may_stand_before_the_model(command):
 
 
 def test_numbers_are_those_of_the_library(command):
-    found = told(command, "bert-base", "--gpus", "4", "--collective", "zero", "--precision", "bf16")
+    result = told(command, "bert-base", "--gpus", "4", "--collective", "zero", "--precision", "bf16")
     model = load_model("bert-base")
     workload = Workload(model, uniform(model, 4), DEVICES["h200"], PRECISIONS["bf16"])
     expected = simulate(workload, FreeCommunication())
-    assert found["seconds"] == expected.seconds
-    assert found["samples_per_second"] == pytest.approx(4 * model.batch / expected.seconds)
-    assert found["model_flops_per_second_per_gpu"] == expected.model_flops_per_second
-    assert found["model_flops_utilisation"] == expected.model_flops_utilisation
-    assert (found["ratio_to_free"], found["exposed_seconds"], found["batch"]) == (1.0, 0.0, 4 * model.batch)
+    assert result["seconds"] == expected.seconds
+    assert result["samples_per_second"] == pytest.approx(4 * model.batch / expected.seconds)
+    assert result["model_flops_per_second_per_gpu"] == expected.model_flops_per_second
+    assert result["model_flops_utilisation"] == expected.model_flops_utilisation
+    assert (result["ratio_to_free"], result["exposed_seconds"], result["batch"]) == (
+        1.0,
+        0.0,
+        4 * model.batch,
+    )
 
 
 def test_gradients_are_all_the_parameters(command):
@@ -89,12 +93,12 @@ def test_gradients_are_all_the_parameters(command):
 
 
 def test_rings_on_the_ideal_switch_are_the_reference(command):
-    found = told(command, "bert-base", "--gpus", "8", "--fabric", "switch", "--collective", "ring")
-    assert found["ratio_to_ring"] == 1.0
-    assert found["seconds"] == found["ring_seconds"] >= found["free_seconds"]
+    result = told(command, "bert-base", "--gpus", "8", "--fabric", "switch", "--collective", "ring")
+    assert result["ratio_to_ring"] == 1.0
+    assert result["seconds"] == result["ring_seconds"] >= result["free_seconds"]
     # The fabric is busy for what is exposed and what is hidden.
-    busy = found["exposed_seconds"] + found["hidden_seconds"]
-    assert busy == pytest.approx(found["fabric_busy_seconds"])
+    busy = result["exposed_seconds"] + result["hidden_seconds"]
+    assert busy == pytest.approx(result["fabric_busy_seconds"])
 
 
 def test_batches_may_be_given_for_a_gpu_or_for_all(command):
@@ -106,9 +110,9 @@ def test_batches_may_be_given_for_a_gpu_or_for_all(command):
 
 def test_a_pipeline_has_a_bubble(command):
     words = ("bert-base", "--gpus", "4", "--strategy", "pipeline:2,data", "--microbatches", "2")
-    found = told(command, *words, "--collective", "zero")
-    assert (found["stages"], found["microbatches"]) == (2, 2)
-    assert 0.2 < found["bubble"] < 0.5  # 1/3 if all stages took as long
+    result = told(command, *words, "--collective", "zero")
+    assert (result["stages"], result["microbatches"]) == (2, 2)
+    assert 0.2 < result["bubble"] < 0.5  # 1/3 if all stages took as long
     assert "pipeline bubble" in command("train", *words)[1]
 
 
@@ -117,8 +121,8 @@ def test_a_strategy_is_saved_and_read(command):
     first = told(command, *words, "--save-strategy", "s.json")
     assert first.pop("written") == ["s.json"]
     again = told(command, "bert-base", "--gpus", "4", "--strategy", "s.json")
-    for found in (first, again):
-        del found["work"]
+    for result in (first, again):
+        del result["work"]
     again.pop("written")
     assert first == again
 
@@ -195,8 +199,8 @@ def test_models_are_listed(command):
     assert (code, err) == (0, "")
     for name in MODELS:
         assert name in out
-    found = told(command, "models")["models"]
-    assert found["bert-base"]["parameters"] == load_model("bert-base").parameters
+    result = told(command, "models")["models"]
+    assert result["bert-base"]["parameters"] == load_model("bert-base").parameters
 
 
 def test_a_json_graph_is_a_model(command, tmp_path):
@@ -226,11 +230,11 @@ def test_measured_operators_are_a_device(command, tmp_path):
     device = load_device(tmp_path / "mine.toml")
     assert device.measured
     # The whole iteration is of operators that were measured.
-    found = told(
+    result = told(
         command, "ncf", "--gpus", "1", "--batch", "4", "--device", "mine.toml", "--precision", "fp32"
     )
-    assert 0 < found["seconds"] < 60
-    assert found["work"].endswith("on mine, batched calls")
+    assert 0 < result["seconds"] < 60
+    assert result["work"].endswith("on mine, batched calls")
 
 
 def test_a_timeline_and_traces_are_written(command, tmp_path):
@@ -238,13 +242,13 @@ def test_a_timeline_and_traces_are_written(command, tmp_path):
     words = ("bert-base", "--gpus", "4", "--fabric", "lightpath", "--strategy", "pipeline:2,data")
     names = ["t.png", "t.json", "t.0.et", "t.1.et", "t.2.et", "t.3.et"]
     files = ("-o", "t.png", "--trace", "t.json", "--chakra", "t")
-    found = told(command, *words, *files)
-    assert found["written"] == names
+    result = told(command, *words, *files)
+    assert result["written"] == names
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     # The trace is a model: it takes as long, on any fabric.
     again = told(command, "t", "--fabric", "lightpath")
-    assert again["seconds"] == pytest.approx(found["seconds"], rel=1e-9)
-    assert again["calls"] == found["calls"]
+    assert again["seconds"] == pytest.approx(result["seconds"], rel=1e-9)
+    assert again["calls"] == result["calls"]
     assert told(command, "t.0.et", "--collective", "zero")["gpus"] == 4
     code, _, err = command("train", "t", "--gpus", "8")
     assert (code, err.count("\n")) == (2, 1)
@@ -265,10 +269,10 @@ def test_a_timeline_and_traces_are_written(command, tmp_path):
 def test_a_searched_strategy_is_no_slower_than_data_parallelism(command):
     words = ("ncf", "--gpus", "4", "--fabric", "ring")
     data = told(command, *words)
-    found = told(command, *words, "--strategy", "search", "--proposals", "8", "--save-strategy", "s.json")
-    assert found["seconds"] <= data["seconds"]
+    result = told(command, *words, "--strategy", "search", "--proposals", "8", "--save-strategy", "s.json")
+    assert result["seconds"] <= data["seconds"]
     again = told(command, *words, "--strategy", "s.json")
-    assert again["seconds"] == found["seconds"]
+    assert again["seconds"] == result["seconds"]
     chain = told(command, *words, "--strategy", "chain")
     assert chain["stages"] == 1
 
@@ -310,9 +314,9 @@ def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
 
 @pytest.mark.parametrize("name", ["fibre:8x1024", "ultrasound:64x64x64", "ultrasound:128x64x64:local"])
 def test_time_steps_of_our_own_simulations(command, name):
-    found = told(command, name, "--gpus", "4", "--fabric", "lightpath", "--collective", "lumorph-2")
-    assert list(found["calls"]) == ["layer-to-layer"]
-    assert found["seconds"] > found["free_seconds"] > 0
+    result = told(command, name, "--gpus", "4", "--fabric", "lightpath", "--collective", "lumorph-2")
+    assert list(result["calls"]) == ["layer-to-layer"]
+    assert result["seconds"] > result["free_seconds"] > 0
     code, out, _ = command("train", name, "--gpus", "2,4", "--compare")
     assert code == 0
     assert "iterations/s" in out

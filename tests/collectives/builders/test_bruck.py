@@ -15,11 +15,11 @@ def ceil_log(n, radix):
 
 
 def digits(number, radix):
-    found = []
+    result = []
     while number:
-        found.append(number % radix)
+        result.append(number % radix)
         number //= radix
-    return found
+    return result
 
 
 @pytest.mark.parametrize("radix", [2, 3, 4, 40])

@@ -22,9 +22,9 @@ RANK = st.integers(0, 5)
 def test_lasers_of_both_ends_are_enough(messages, lasers, seed):
     schedule = greedy(6, messages, lasers, seed)
     verify(schedule)
-    given_, t = point_to_point("p", 6, messages), schedule.transfers
-    assert (schedule.pre, schedule.post) == (given_.pre, given_.post)
-    assert t.size == given_.transfers.size
+    inputs, t = point_to_point("p", 6, messages), schedule.transfers
+    assert (schedule.pre, schedule.post) == (inputs.pre, inputs.post)
+    assert t.size == inputs.transfers.size
     degree = 0
     for end in ("src", "dst"):
         remote = t[t["src"] != t["dst"]]

@@ -16,18 +16,18 @@ CASES = [(n, r) for n in (2, 3, 4, 6, 8, 9, 12, 16, 18, 27, 32) for r in (2, 3, 
 @pytest.mark.parametrize("radix", [2, 3, 4, 5, 8, 16])
 def test_factors_are_as_few_as_possible(radix):
     for ranks in range(1, 60):
-        found = factors(ranks, radix)
+        result = factors(ranks, radix)
         # All products of up to five numbers from 2 to the radix, shortest and least sum first.
-        ways = [
+        variants = [
             f[::-1]
             for count in range(6)
             for f in combinations_with_replacement(range(2, radix + 1), count)
             if prod(f) == ranks
         ]
-        assert (found is None) == (not ways)
-        if ways:
-            assert (len(found), sum(found)) == min((len(f), sum(f)) for f in ways)
-            assert found in ways
+        assert (result is None) == (not variants)
+        if variants:
+            assert (len(result), sum(result)) == min((len(f), sum(f)) for f in variants)
+            assert result in variants
 
 
 def test_factors_of_the_paper():
@@ -51,7 +51,7 @@ def test_rounds_and_volumes(ranks, radix):
         remote = t[t["src"] != t["dst"]]
         # One block to each peer.
         assert remote.size == both * ranks * sum(f - 1 for f in groups)
-        # Sums of two ranks need no room.
+        # Sums of two ranks need no space.
         assert (len(schedule.buffers) == 1) == (max(groups) == 2 or collective == "all-gather")
     whole = build("recursive-exchange", "all-reduce", ranks, elements, radix=radix)
     assert whole.communication_rounds == len(groups)

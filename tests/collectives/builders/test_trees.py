@@ -19,36 +19,36 @@ def plain_children(parent):
     return {p: np.flatnonzero(parent[1:] == p) + 1 for p in range(1, parent.size)}
 
 
-@pytest.mark.parametrize("places", range(1, 70))
-def test_the_tree_is_a_search_tree_of_least_depth(places):
-    parent = in_order_tree(places)
+@pytest.mark.parametrize("positions", range(1, 70))
+def test_the_tree_is_a_search_tree_of_least_depth(positions):
+    parent = in_order_tree(positions)
     children = plain_children(parent)
 
-    def walk(place, depth):
-        below = children[place]
+    def walk(position, depth):
+        below = children[position]
         assert len(below) <= 2
-        assert depth <= log2(places)
-        left = [x for c in below if c < place for x in walk(c, depth + 1)]
-        right = [x for c in below if c > place for x in walk(c, depth + 1)]
-        found.append((place, depth))
-        return [*left, place, *right]
+        assert depth <= log2(positions)
+        left = [x for c in below if c < position for x in walk(c, depth + 1)]
+        right = [x for c in below if c > position for x in walk(c, depth + 1)]
+        result.append((position, depth))
+        return [*left, position, *right]
 
-    found = []
+    result = []
     roots = np.flatnonzero(parent[1:] == 0) + 1
     assert len(roots) == 1
-    assert walk(int(roots[0]), 0) == list(range(1, places + 1))
-    assert depths(parent)[1:].tolist() == [d for _, d in sorted(found)]
+    assert walk(int(roots[0]), 0) == list(range(1, positions + 1))
+    assert depths(parent)[1:].tolist() == [d for _, d in sorted(result)]
 
 
-@pytest.mark.parametrize("places", range(1, 70))
-def test_no_place_is_inside_both_of_two_trees(places):
-    first, second = complementary_trees(places)
+@pytest.mark.parametrize("positions", range(1, 70))
+def test_no_place_is_inside_both_of_two_trees(positions):
+    first, second = complementary_trees(positions)
     inside = [set(parent[1:].tolist()) - {0} for parent in (first, second)]
     assert not inside[0] & inside[1]
     for parent in (first, second):
         assert max(map(len, plain_children(parent).values())) <= 2
         assert depths(parent)[1:].min() == 0
-        assert depths(parent).max() == log2(places)
+        assert depths(parent).max() == log2(positions)
         assert np.count_nonzero(parent[1:] == 0) == 1
 
 
@@ -120,14 +120,14 @@ def test_rings_both_ways(ranks, pieces):
     elements = 6 * ranks
     for collective in ("all-gather", "reduce-scatter", "all-reduce"):
         both = 1 + (collective == "all-reduce")
-        one_way = build("ring", collective, ranks, elements, pieces=pieces)
-        two_ways = build("bidirectional-ring", collective, ranks, elements, pieces=pieces)
-        assert one_way.communication_rounds == both * (ranks - 1)
-        assert two_ways.communication_rounds == both * (ranks // 2)
-        assert set((one_way.transfers["dst"] - one_way.transfers["src"]) % ranks) <= {1 % ranks}
-        t = two_ways.transfers[two_ways.transfers["src"] != two_ways.transfers["dst"]]
+        one_direction = build("ring", collective, ranks, elements, pieces=pieces)
+        two_directions = build("bidirectional-ring", collective, ranks, elements, pieces=pieces)
+        assert one_direction.communication_rounds == both * (ranks - 1)
+        assert two_directions.communication_rounds == both * (ranks // 2)
+        assert set((one_direction.transfers["dst"] - one_direction.transfers["src"]) % ranks) <= {1 % ranks}
+        t = two_directions.transfers[two_directions.transfers["src"] != two_directions.transfers["dst"]]
         assert set((t["dst"] - t["src"]) % ranks) <= {1 % ranks, (ranks - 1) % ranks}
-        for schedule in (one_way, two_ways):
+        for schedule in (one_direction, two_directions):
             assert sent(schedule) == [both * (elements - 6)] * ranks
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import CASES, WAYS, everything, wrong_of_calls
+from plan_cases import CASES, VARIANTS, everything, wrong_of_calls
 from plan_mutants import dropped, misplaced, renumbered, swapped, with_code
 
 from wavefabric.collectives import ScheduleError, build
@@ -27,13 +27,15 @@ KINDS = [
     ("tree", "all-reduce", 4, {"pieces": 2}),
 ]
 PLANS = [
-    pytest.param(kind, way, id=f"{kind[0]}-{kind[1]}-{way[0]}-{way[1]}") for kind in KINDS for way in WAYS
+    pytest.param(kind, variant, id=f"{kind[0]}-{kind[1]}-{variant[0]}-{variant[1]}")
+    for kind in KINDS
+    for variant in VARIANTS
 ]
 
 
-def plan_of(kind, way):
+def plan_of(kind, variant):
     name, collective, ranks, options = kind
-    return compile_plan(build(name, collective, ranks, 3 * ranks + 2, **options), *way)
+    return compile_plan(build(name, collective, ranks, 3 * ranks + 2, **options), *variant)
 
 
 def verdict(plan):
@@ -48,36 +50,36 @@ def verdict(plan):
 @pytest.mark.parametrize("ranks", range(1, 9))
 def test_every_plan_of_the_registry_is_accepted(ranks):
     for number, schedule in enumerate(everything(ranks)):
-        for way in WAYS if ranks < 6 else (WAYS[number % len(WAYS)],):
-            check_execution_plan(compile_plan(schedule, *way))
+        for variant in VARIANTS if ranks < 6 else (VARIANTS[number % len(VARIANTS)],):
+            check_execution_plan(compile_plan(schedule, *variant))
 
 
 @settings(max_examples=100, deadline=None)
-@given(schedule=CASES, way=st.sampled_from(WAYS))
-def test_every_plan_is_accepted(schedule, way):
-    check_execution_plan(compile_plan(schedule, *way))
+@given(schedule=CASES, variant=st.sampled_from(VARIANTS))
+def test_every_plan_is_accepted(schedule, variant):
+    check_execution_plan(compile_plan(schedule, *variant))
 
 
 # --- Faults -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "way"), PLANS)
-def test_nothing_can_be_left_out(kind, way):
+@pytest.mark.parametrize(("kind", "variant"), PLANS)
+def test_nothing_can_be_left_out(kind, variant):
     """No signal, wait or barrier is there without need."""
-    for _, plan in dropped(plan_of(kind, way)):
+    for _, plan in dropped(plan_of(kind, variant)):
         assert verdict(plan) == "refused"
 
 
-@pytest.mark.parametrize(("kind", "way"), PLANS)
-def test_waits_for_earlier_signals_are_refused(kind, way):
-    for plan in renumbered(plan_of(kind, way), -1):
+@pytest.mark.parametrize(("kind", "variant"), PLANS)
+def test_waits_for_earlier_signals_are_refused(kind, variant):
+    for plan in renumbered(plan_of(kind, variant), -1):
         assert verdict(plan) == "refused"
 
 
-@pytest.mark.parametrize(("kind", "way"), PLANS)
-def test_waits_for_later_signals_are_for_ever_or_merely_late(kind, way):
+@pytest.mark.parametrize(("kind", "variant"), PLANS)
+def test_waits_for_later_signals_are_for_ever_or_merely_late(kind, variant):
     """A later signal of the same rank says at least as much, if it comes."""
-    for plan in renumbered(plan_of(kind, way), 1):
+    for plan in renumbered(plan_of(kind, variant), 1):
         assert verdict(plan) in ("refused", "right")
 
 
@@ -93,35 +95,35 @@ HARMLESS_SWAPS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "way"), PLANS)
-def test_swapped_neighbours_are_refused_or_harmless(kind, way):
-    found = Counter()
-    for what, plan in swapped(plan_of(kind, way)):
-        found[what, verdict(plan)] += 1
-    for (what, result), _ in found.items():
+@pytest.mark.parametrize(("kind", "variant"), PLANS)
+def test_swapped_neighbours_are_refused_or_harmless(kind, variant):
+    results = Counter()
+    for what, plan in swapped(plan_of(kind, variant)):
+        results[what, verdict(plan)] += 1
+    for (what, result), _ in results.items():
         assert result == "refused" or (result == "right" and what in HARMLESS_SWAPS)
         if what == ("Move", "Move"):
             assert result == "right"
 
 
-@pytest.mark.parametrize(("kind", "way"), PLANS)
-def test_wrong_places_are_refused(kind, way):
+@pytest.mark.parametrize(("kind", "variant"), PLANS)
+def test_wrong_places_are_refused(kind, variant):
     """Without harm only: a target that is written again before it is read, or is never promised."""
-    found = Counter((end, verdict(plan)) for end, plan in misplaced(plan_of(kind, way)))
-    assert found["targets", "refused"] > 0
-    assert found["targets", "right"] * 10 <= found["targets", "refused"]
-    assert {result for end, result in found if end == "sources"} <= {"refused"}
-    assert {result for _, result in found} <= {"refused", "right"}
+    results = Counter((end, verdict(plan)) for end, plan in misplaced(plan_of(kind, variant)))
+    assert results["targets", "refused"] > 0
+    assert results["targets", "right"] * 10 <= results["targets", "refused"]
+    assert {result for end, result in results if end == "sources"} <= {"refused"}
+    assert {result for _, result in results} <= {"refused", "right"}
 
 
 def test_waits_that_are_merely_cautious():
-    """In two rooms a rank ends when it knows that receivers have begun; here the next call would tell it."""
+    """In two slots a rank ends when it knows that receivers have begun; here the next call would tell it."""
     schedule = build("double-tree", "reduce", 3, 11)
-    found = Counter((what, verdict(plan)) for what, plan in dropped(compile_plan(schedule, "signals", 2)))
-    assert found.pop(("Wait", "right")) == 2
-    assert {result for _, result in found} == {"refused"}
-    found = Counter((what, verdict(plan)) for what, plan in dropped(compile_plan(schedule, "signals", 1)))
-    assert {result for _, result in found} == {"refused"}
+    results = Counter((what, verdict(plan)) for what, plan in dropped(compile_plan(schedule, "signals", 2)))
+    assert results.pop(("Wait", "right")) == 2
+    assert {result for _, result in results} == {"refused"}
+    results = Counter((what, verdict(plan)) for what, plan in dropped(compile_plan(schedule, "signals", 1)))
+    assert {result for _, result in results} == {"refused"}
 
 
 # --- Messages -----------------------------------------------------------------------------------------

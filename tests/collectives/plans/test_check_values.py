@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import WAYS, messages, verified, wrong_of_calls
+from plan_cases import VARIANTS, messages, verified, wrong_of_calls
 from plan_mutants import misplaced, with_code
 
 from wavefabric.collectives import ScheduleError, build
@@ -24,9 +24,9 @@ def refusal(plan):
 
 
 @settings(max_examples=60, deadline=None)
-@given(schedule=verified(), way=st.sampled_from(WAYS), data=st.data())
-def test_a_wrong_place_is_refused_where_it_gives_wrong_data(schedule, way, data):
-    plan = compile_plan(schedule, *way)
+@given(schedule=verified(), variant=st.sampled_from(VARIANTS), data=st.data())
+def test_a_wrong_place_is_refused_where_it_gives_wrong_data(schedule, variant, data):
+    plan = compile_plan(schedule, *variant)
     check_execution_plan(plan)
     faulty = [each for _, each in misplaced(plan)]
     if not faulty:
@@ -65,9 +65,9 @@ def sum_of(plan, rank=0):
     )
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_sums_in_another_order_are_refused(way):
-    plan = compile_plan(build("direct", "all-reduce", 3, 6), *way)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sums_in_another_order_are_refused(variant):
+    plan = compile_plan(build("direct", "all-reduce", 3, 6), *variant)
     at, move = sum_of(plan)
 
     def reordered(*order):
@@ -81,12 +81,12 @@ def test_sums_in_another_order_are_refused(way):
     check_execution_plan(reordered(1, 0, 2))  # a + b is b + a
 
 
-@pytest.mark.parametrize("way", WAYS[:3])
-def test_places_must_be_those_of_the_schedule(way):
+@pytest.mark.parametrize("variant", VARIANTS[:3])
+def test_places_must_be_those_of_the_schedule(variant):
     """Their key, and where they lie, and how long they are."""
-    plan = compile_plan(build("direct", "all-reduce", 3, 6), *way)
+    plan = compile_plan(build("direct", "all-reduce", 3, 6), *variant)
     at, move = sum_of(plan)
-    staging_buffer = next(place for place in move.sources if place.buffer == STAGING)
+    staging_buffer = next(address for address in move.sources if address.buffer == STAGING)
     own = move.sources[0]
     faulty = [
         replace(move, sources=(own._replace(first=1), *move.sources[1:])),
@@ -98,7 +98,7 @@ def test_places_must_be_those_of_the_schedule(way):
     for each in faulty:
         code = plan.instructions[0]
         with pytest.raises(
-            ScheduleError, match=r"^direct all-reduce: Place\(.* is none of the schedule's places$"
+            ScheduleError, match=r"^direct all-reduce: Address\(.* is none of the schedule's addresses$"
         ):
             check_values(with_code(plan, 0, (*code[:at], each, *code[at + 1 :])))
 

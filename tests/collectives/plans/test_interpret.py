@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import CASES, CHOICES, WAYS, everything, noise, verified, wrong_of_calls
+from plan_cases import CASES, CHOICES, VARIANTS, everything, noise, verified, wrong_of_calls
 from plan_mutants import dropped, with_code
 
 from wavefabric.collectives import ScheduleError, build
@@ -19,15 +19,15 @@ from wavefabric.collectives.plans.plan import compile_plan
 @settings(max_examples=100, deadline=None)
 @given(
     schedule=st.one_of(CASES, verified()),
-    way=st.sampled_from(WAYS),
+    variant=st.sampled_from(VARIANTS),
     choose=CHOICES,
     dtype=st.sampled_from(["f4", "c8"]),
     blocks=st.integers(1, 3),
     unit=st.integers(1, 3),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_any_interleaving_gives_the_same_bits(schedule, way, choose, dtype, blocks, unit, seed):
-    plan = compile_plan(schedule, *way)
+def test_any_interleaving_gives_the_same_bits(schedule, variant, choose, dtype, blocks, unit, seed):
+    plan = compile_plan(schedule, *variant)
     check_execution_plan(plan)
     assert wrong_of_calls(plan, choose, dtype, calls=3, blocks=blocks, unit=unit, seed=seed) == []
 
@@ -36,24 +36,24 @@ def test_any_interleaving_gives_the_same_bits(schedule, way, choose, dtype, bloc
 def test_everything_of_the_registry(ranks):
     """In all ways up to 4 ranks, then each schedule in one of them."""
     for number, schedule in enumerate(everything(ranks)):
-        for way in WAYS if ranks < 5 else (WAYS[number % len(WAYS)],):
+        for variant in VARIANTS if ranks < 5 else (VARIANTS[number % len(VARIANTS)],):
             choose = random.Random(number).randrange
-            assert wrong_of_calls(compile_plan(schedule, *way), choose, seed=number) == []
+            assert wrong_of_calls(compile_plan(schedule, *variant), choose, seed=number) == []
 
 
 @settings(max_examples=25, deadline=None)
-@given(data=st.data(), way=st.sampled_from(WAYS), seed=st.integers(0, 2**32 - 1))
-def test_interleavings_chosen_one_by_one(data, way, seed):
+@given(data=st.data(), variant=st.sampled_from(VARIANTS), seed=st.integers(0, 2**32 - 1))
+def test_interleavings_chosen_one_by_one(data, variant, seed):
     """Few steps, so that every choice is hypothesis' own."""
     name = data.draw(st.sampled_from(["ring", "direct", "recursive"]))
-    plan = compile_plan(build(name, "all-reduce", 2, 4), *way)
+    plan = compile_plan(build(name, "all-reduce", 2, 4), *variant)
     assert (
         wrong_of_calls(plan, lambda n: data.draw(st.integers(0, n - 1)), calls=2, blocks=1, seed=seed) == []
     )
 
 
 def test_ranks_are_in_different_calls():
-    """The root of a broadcast goes on to the next call, no further: then its room is not free."""
+    """The root of a broadcast goes on to the next call, no further: then its slot is not free."""
     plan = compile_plan(build("direct", "broadcast", 2, 4), "packets")
     begun, ahead = [0, 0], []
 
@@ -79,11 +79,11 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "collective", "way"), SMALL, ids=lambda v: str(v))
-def test_a_missing_wait_shows(name, collective, way):
+@pytest.mark.parametrize(("name", "collective", "variant"), SMALL, ids=lambda v: str(v))
+def test_a_missing_wait_shows(name, collective, variant):
     """What the checker refuses is wrong indeed: some interleaving gives wrong data, or never ends."""
     choices = [lambda n: 0, lambda n: n - 1, *(random.Random(seed).randrange for seed in range(200))]
-    plan = compile_plan(build(name, collective, 2, 4), *way)
+    plan = compile_plan(build(name, collective, 2, 4), *variant)
     faulty = [each for what, each in dropped(plan) if what == "Wait"]
     assert faulty
 
@@ -105,9 +105,9 @@ def test_ranks_that_wait_for_ever():
             wrong_of_calls(with_code(plan, 1, stuck), lambda n: 0)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_whole_numbers(way):
-    plan = compile_plan(build("recursive", "all-reduce", 4, 30), *way)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_whole_numbers(variant):
+    plan = compile_plan(build("recursive", "all-reduce", 4, 30), *variant)
     assert wrong_of_calls(plan, random.Random(0).randrange, "i4", blocks=3, unit=1) == []
 
 

@@ -13,23 +13,23 @@ from wavefabric.collectives.plans import moves as module
 from wavefabric.collectives.plans.moves import MOST, STAGING, joined, moves
 
 
-def carried_out(schedule, made, staging, given):
+def carried_out(schedule, made, staging, inputs):
     """What moves leave in the buffers, in the order given."""
-    buffers = [[array.copy() for array in rank] for rank in given]
-    rooms = [np.full(staging_buffer.size, np.nan, given[0][0].dtype) for staging_buffer in staging]
+    buffers = [[array.copy() for array in rank] for rank in inputs]
+    slots = [np.full(staging_buffer.size, np.nan, inputs[0][0].dtype) for staging_buffer in staging]
 
-    def part(place, size):
-        if place.buffer == STAGING:
-            assert (place.rank, size) == (staging[-1 - place.key].rank, staging[-1 - place.key].size)
-            return rooms[-1 - place.key]
-        return buffers[place.rank][place.buffer][place.first : place.first + size]
+    def part(address, size):
+        if address.buffer == STAGING:
+            assert (address.rank, size) == (staging[-1 - address.key].rank, staging[-1 - address.key].size)
+            return slots[-1 - address.key]
+        return buffers[address.rank][address.buffer][address.first : address.first + size]
 
     for move in made:
         total = part(move.sources[0], move.size).copy()
-        for place in move.sources[1:]:
-            total += part(place, move.size)
-        for place in move.targets:
-            part(place, move.size)[...] = total
+        for address in move.sources[1:]:
+            total += part(address, move.size)
+        for address in move.targets:
+            part(address, move.size)[...] = total
     return buffers
 
 
@@ -52,14 +52,14 @@ def any_order(made, rng):
 def test_moves_give_what_the_schedule_gives(schedule, packets, seed, most):
     verify(schedule)
     rng = np.random.default_rng(seed)
-    given = noise(schedule, "f4", rng)
+    inputs = noise(schedule, "f4", rng)
     made, staging = moves(schedule, packets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST", most)
         fewer = joined(made)
     for some in (made, fewer):
         for order in (some, any_order(some, rng)):
-            assert wrong(schedule, carried_out(schedule, order, staging, given), given) == []
+            assert wrong(schedule, carried_out(schedule, order, staging, inputs), inputs) == []
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,19 +68,19 @@ def test_sources_are_the_ranks_own_and_each_staging_buffer_comes_and_is_read_onc
     made, staging = moves(schedule, packets)
     for some in (made, joined(made)):
         assert [(m.level, m.phase) for m in some] == sorted((m.level, m.phase) for m in some)
-        read = [place for move in some for place in move.sources if place.buffer == STAGING]
-        came = [(place, move) for move in some for place in move.targets if place.buffer == STAGING]
+        read = [address for move in some for address in move.sources if address.buffer == STAGING]
+        came = [(address, move) for move in some for address in move.targets if address.buffer == STAGING]
         numbers = list(range(len(staging)))
-        assert sorted(-1 - place.key for place in read) == numbers
-        assert sorted(-1 - place.key for place, _ in came) == numbers
-        assert all(staging[-1 - place.key].sender == move.rank for place, move in came)
+        assert sorted(-1 - address.key for address in read) == numbers
+        assert sorted(-1 - address.key for address, _ in came) == numbers
+        assert all(staging[-1 - address.key].sender == move.rank for address, move in came)
         for move in some:
-            assert all(place.rank == move.rank for place in move.sources)
+            assert all(address.rank == move.rank for address in move.sources)
             assert 1 <= len(move.sources) <= MOST
             assert 1 <= len(move.targets) <= MOST
             if packets:
-                away = [place for place in move.targets if place.rank != move.rank]
-                assert all(place.buffer == STAGING for place in away)
+                away = [address for address in move.targets if address.rank != move.rank]
+                assert all(address.buffer == STAGING for address in away)
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (1, 0)])
@@ -94,20 +94,20 @@ def test_what_another_rank_overwrites_in_the_same_level_is_read_before(ranks):
     ]
     for order in (rows, [rows[0], rows[2], rows[1]]):
         schedule = messages(order)
-        given = noise(schedule, "f4", np.random.default_rng(1))
+        inputs = noise(schedule, "f4", np.random.default_rng(1))
         made, staging = moves(schedule, False)
         for seed in range(4):
             some = any_order(joined(made), np.random.default_rng(seed))
-            assert wrong(schedule, carried_out(schedule, some, staging, given), given) == []
+            assert wrong(schedule, carried_out(schedule, some, staging, inputs), inputs) == []
 
 
 def test_a_copy_beside_another_does_not_overtake():
     """c goes to rank 1 and over a in one round, in which the copy of a that was made before travels too."""
     rows = [(0, "0a", "0b"), (0, "1e", "0c"), (1, "0c", "1c"), (1, "0b", "1d"), (1, "0c", "0a")]
     schedule = messages(rows)
-    given = noise(schedule, "f4", np.random.default_rng(1))
+    inputs = noise(schedule, "f4", np.random.default_rng(1))
     made, staging = moves(schedule, False)
-    assert wrong(schedule, carried_out(schedule, joined(made), staging, given), given) == []
+    assert wrong(schedule, carried_out(schedule, joined(made), staging, inputs), inputs) == []
 
 
 # --- What is joined ----------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_a_chunk_goes_to_all_and_all_that_come_are_added_in_one_pass():
     for packets in (False, True):
         assert shapes(direct, packets) == [(1, 3), (4, 1)]
         made = joined(moves(direct, packets)[0])
-        assert all(place.buffer in (0, STAGING) for m in made for place in (*m.sources, *m.targets))
+        assert all(address.buffer in (0, STAGING) for m in made for address in (*m.sources, *m.targets))
 
 
 def test_a_pass_has_so_many_sources_and_targets_at_most():
@@ -144,15 +144,15 @@ def test_sums_are_taken_in_the_order_of_the_schedule():
     """A pass that adds them backwards gives other bits."""
     schedule = build("direct", "all-reduce", 4, 8)
     made, staging = moves(schedule, False)
-    given = noise(schedule, "f4", np.random.default_rng(0))
+    inputs = noise(schedule, "f4", np.random.default_rng(0))
     backwards = [replace(m, sources=m.sources[::-1]) for m in joined(made)]
-    assert wrong(schedule, carried_out(schedule, backwards, staging, given), given)
+    assert wrong(schedule, carried_out(schedule, backwards, staging, inputs), inputs)
 
 
 def test_what_is_overwritten_in_between_is_read_before():
     """b, a copy of a, travels on two levels later; a is overwritten in the level between."""
     rows = [(0, "0a", "0b"), (0, "0e", "1c"), (1, "0f", "1c"), (1, "1d", "0a"), (2, "0b", "1c")]
     schedule = messages(rows)
-    given = noise(schedule, "f4", np.random.default_rng(1))
+    inputs = noise(schedule, "f4", np.random.default_rng(1))
     made, staging = moves(schedule, False)
-    assert wrong(schedule, carried_out(schedule, joined(made), staging, given), given) == []
+    assert wrong(schedule, carried_out(schedule, joined(made), staging, inputs), inputs) == []

@@ -41,36 +41,36 @@ def plain_pieces(schedule):
 
 
 def cut(schedule):
-    """What `pieces` finds, as rows, and its places as {key: (rank, buffer, first, size)}."""
-    found = pieces(schedule)
-    columns = (found.transfer, found.size, found.src_first, found.dst_first)
+    """What `pieces` finds, as rows, and its addresses as {key: (rank, buffer, first, size)}."""
+    result = pieces(schedule)
+    columns = (result.transfer, result.size, result.src_first, result.dst_first)
     rows = list(zip(*(c.tolist() for c in columns), strict=True))
-    t, places = schedule.transfers[found.transfer], {}
+    t, addresses = schedule.transfers[result.transfer], {}
     for end in ("src", "dst"):
-        keys, first = getattr(found, f"{end}_key").tolist(), getattr(found, f"{end}_first").tolist()
-        where = zip(t[end].tolist(), t[f"{end}_buffer"].tolist(), first, found.size.tolist(), strict=True)
-        for key, place in zip(keys, where, strict=True):
-            assert places.setdefault(key, place) == place
-    return rows, places
+        keys, first = getattr(result, f"{end}_key").tolist(), getattr(result, f"{end}_first").tolist()
+        where = zip(t[end].tolist(), t[f"{end}_buffer"].tolist(), first, result.size.tolist(), strict=True)
+        for key, address in zip(keys, where, strict=True):
+            assert addresses.setdefault(key, address) == address
+    return rows, addresses
 
 
 @settings(max_examples=150, deadline=None)
 @given(schedule=st.one_of(CASES, arbitrary()), join=st.booleans())
 def test_pieces_are_the_longest_that_always_move_together(schedule, join):
     schedule = joined(schedule) if join else schedule
-    rows, places = cut(schedule)
+    rows, addresses = cut(schedule)
     assert rows == plain_pieces(schedule)
-    assert len(set(places.values())) == len(places)
-    ordered = sorted(places.values())
+    assert len(set(addresses.values())) == len(addresses)
+    ordered = sorted(addresses.values())
     for (rank, buffer, first, size), after in pairwise(ordered):
         assert (rank, buffer) != after[:2] or first + size <= after[2]
 
 
 def test_uneven_chunks():
     schedule = build("ring", "all-reduce", 3, 11)  # chunks of 4, 4 and 3
-    rows, places = cut(schedule)
+    rows, addresses = cut(schedule)
     assert {size for _, size, _, _ in rows} == {4, 3}
-    assert sorted(set(places.values())) == [
+    assert sorted(set(addresses.values())) == [
         (r, 0, f, s) for r in range(3) for f, s in ((0, 4), (4, 4), (8, 3))
     ]
 
@@ -89,6 +89,6 @@ def test_the_same_transfer_more_often_than_a_byte_counts():
     schedule = point_to_point("message", 2, [(0, 1, 4)])
     many = replace(schedule, transfers=np.repeat(schedule.transfers, 256))
     many.transfers["round"] = np.arange(256)
-    rows, places = cut(many)
+    rows, addresses = cut(many)
     assert len(rows) == 256
-    assert len(places) == 2
+    assert len(addresses) == 2

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import CASES, WAYS
+from plan_cases import CASES, VARIANTS
 
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans.moves import STAGING, Move, joined, moves
@@ -16,13 +16,13 @@ from wavefabric.errors import InputError
 
 
 @settings(max_examples=60, deadline=None)
-@given(schedule=CASES, way=st.sampled_from(WAYS))
-def test_a_plan_holds_all_moves_and_counts_its_signals(schedule, way):
-    protocol, rooms = way
-    plan = compile_plan(schedule, protocol, rooms)
+@given(schedule=CASES, variant=st.sampled_from(VARIANTS))
+def test_a_plan_holds_all_moves_and_counts_its_signals(schedule, variant):
+    protocol, slots = variant
+    plan = compile_plan(schedule, protocol, slots)
     made, staging = moves(schedule, plan.packets)
     assert plan.staging == tuple(staging)
-    assert plan.rooms in ({rooms} if rooms else {1, 2})
+    assert plan.slots in ({slots} if slots else {1, 2})
     assert len(plan.instructions) == schedule.ranks
     sent, most = {}, {}
     for rank, code in enumerate(plan.instructions):
@@ -41,29 +41,29 @@ def test_a_plan_holds_all_moves_and_counts_its_signals(schedule, way):
     assert all(number <= sent[pair] for pair, number in most.items())
 
 
-def test_packets_in_two_rooms_may_need_no_signal():
+def test_packets_in_two_slots_may_need_no_signal():
     for name in ("recursive", "recursive-exchange", "direct"):
         plan = compile_plan(build(name, "all-reduce", 4, 64), "packets")
-        assert (plan.signals, plan.rooms) == ({}, 2)
+        assert (plan.signals, plan.slots) == ({}, 2)
     # In a ring nothing comes from the rank to which one sends: it says that it has begun.
     plan = compile_plan(build("ring", "all-reduce", 4, 64), "packets")
     assert plan.signals == {(rank, (rank - 1) % 4): 1 for rank in range(4)}
 
 
-def test_one_room_where_nobody_has_to_wait_for_it():
+def test_one_slot_where_nobody_has_to_wait_for_it():
     chosen = {
-        (name, kind): compile_plan(build(name, kind, 4, 64)).rooms
+        (name, kind): compile_plan(build(name, kind, 4, 64)).slots
         for name, kind in (("ring", "all-reduce"), ("direct", "all-reduce"), ("direct", "all-gather"))
     }
     assert chosen == {("ring", "all-reduce"): 1, ("direct", "all-reduce"): 2, ("direct", "all-gather"): 1}
-    with_one = compile_plan(build("direct", "all-reduce", 4, 64), rooms=1)
+    with_one = compile_plan(build("direct", "all-reduce", 4, 64), slots=1)
     assert sum(with_one.signals.values()) > sum(compile_plan(with_one.schedule).signals.values())
 
 
 def test_one_rank_and_nothing_to_move():
     for schedule in (build("direct", "all-reduce", 1, 8), build("ring", "all-reduce", 3, 0)):
-        for protocol, rooms in WAYS:
-            plan = compile_plan(schedule, protocol, rooms)
+        for protocol, slots in VARIANTS:
+            plan = compile_plan(schedule, protocol, slots)
             assert not any(isinstance(each, Move) for code in plan.instructions for each in code)
             assert (plan.staging, plan.signals) == ((), {})
 
@@ -71,10 +71,10 @@ def test_one_rank_and_nothing_to_move():
 def test_staging_buffers_lie_where_they_are_read():
     plan = compile_plan(build("direct", "all-reduce", 3, 9), "packets")
     read = [p for code in plan.instructions for m in code if isinstance(m, Move) for p in m.sources]
-    for place in (place for place in read if place.buffer == STAGING):
-        staging_buffer = plan.staging[-1 - place.key]
+    for address in (address for address in read if address.buffer == STAGING):
+        staging_buffer = plan.staging[-1 - address.key]
         assert (staging_buffer.rank, staging_buffer.size, staging_buffer.first) == (
-            place.rank,
+            address.rank,
             9,
             0,
         )  # in line with the numbers that it is added to

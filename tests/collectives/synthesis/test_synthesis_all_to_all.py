@@ -7,7 +7,7 @@ import pytest
 import synthesis_cases as cases
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from synthesis_cases import both_ways, check_links, fewest_steps
+from synthesis_cases import both_directions, check_links, fewest_steps
 
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import Links, least_steps, link_search
@@ -26,7 +26,7 @@ def grid(sizes, around):
             if at[axis] + 1 < size or (around and size > 2):
                 to = (*at[:axis], (at[axis] + 1) % size, *at[axis + 1 :])
                 pairs[n, number[to]] = 1
-    return Links(len(number), both_ways(pairs))
+    return Links(len(number), both_directions(pairs))
 
 
 def all_to_all(ranks, pieces=1):
@@ -60,16 +60,16 @@ KNOWN = [
 @pytest.mark.parametrize(("links", "steps"), KNOWN)
 def test_least_steps_without_a_solver(links, steps, monkeypatch):
     monkeypatch.setattr(link_search, "decide", None)
-    found = least_steps(all_to_all(links.ranks), links)
-    assert (found.rounds, found.lower_bound, found.optimal) == (steps, steps, True)
-    check_links(found, links)
+    result = least_steps(all_to_all(links.ranks), links)
+    assert (result.rounds, result.lower_bound, result.optimal) == (steps, steps, True)
+    check_links(result, links)
 
 
 def test_wide_links():
     wide = Links(16, dict.fromkeys(grid((4, 4), True).capacity, 2))
-    found = least_steps(all_to_all(16), wide)
-    assert (found.rounds, found.optimal) == (4, True)
-    check_links(found, wide)
+    result = least_steps(all_to_all(16), wide)
+    assert (result.rounds, result.optimal) == (4, True)
+    check_links(result, wide)
 
 
 @settings(max_examples=25, deadline=None)

@@ -25,11 +25,11 @@ def test_two_by_four_tiles(lasers, waveguides, rounds):
     # ⌈7/L⌉ rounds: the bound by photodiodes is met, which holds whatever the routes.
     network = grid(2, 4, lasers, waveguides)
     begun = time.process_time()
-    found = synthesise(all_gather(8), network)
+    result = synthesise(all_gather(8), network)
     assert time.process_time() - begun < 60
-    assert (found.rounds, found.lower_bound, found.optimal) == (rounds, rounds, True)
-    assert "routes given" not in found.why
-    check_circuits(found, network)
+    assert (result.rounds, result.lower_bound, result.optimal) == (rounds, rounds, True)
+    assert "routes given" not in result.why
+    check_circuits(result, network)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_two_by_four_tiles(lasers, waveguides, rounds):
 def test_larger_grids(rows, columns, lasers, k, rounds, seconds):
     network = grid(rows, columns, lasers, 20, k)
     begun = time.process_time()
-    found = synthesise(all_gather(rows * columns), network)
+    result = synthesise(all_gather(rows * columns), network)
     assert time.process_time() - begun < seconds
-    assert (found.rounds, found.optimal) == (rounds, True)
-    check_circuits(found, network)
+    assert (result.rounds, result.optimal) == (rounds, True)
+    check_circuits(result, network)
 
 
 @pytest.mark.slow
@@ -50,27 +50,27 @@ def test_one_waveguide_for_both_directions():
     # Counting both directions of an edge together, two rounds of four lasers are not enough on 2 × 4 tiles,
     # though nothing shows it until wavelengths are told apart.
     network = grid(2, 4, 4, 1, 2, shared=True)
-    found = synthesise(all_gather(8), network)
-    assert (found.rounds, found.optimal) == (3, True)
-    assert dict(found.status)[2].startswith("infeasible: proved by")
-    assert "with wavelengths, for the routes given" in found.why
-    check_circuits(found, network)
+    result = synthesise(all_gather(8), network)
+    assert (result.rounds, result.optimal) == (3, True)
+    assert dict(result.status)[2].startswith("infeasible: proved by")
+    assert "with wavelengths, for the routes given" in result.why
+    check_circuits(result, network)
 
 
 def test_without_wavelengths_suffices():
     network = grid(2, 4, 8, 1, 2, shared=True)
-    found = synthesise(all_gather(8), network)
-    assert (found.rounds, found.optimal) == (2, True)
-    assert "without wavelengths, for the routes given" in found.why or "cross the edges" in found.why
-    check_circuits(found, network)
+    result = synthesise(all_gather(8), network)
+    assert (result.rounds, result.optimal) == (2, True)
+    assert "without wavelengths, for the routes given" in result.why or "cross the edges" in result.why
+    check_circuits(result, network)
 
 
 def test_edges_that_run_out():
     # A line: the middle edge carries one chunk a round and wavelength, and two have to cross it either way.
     network = grid(1, 4, 2, 1)
-    found = synthesise(all_gather(4), network)
-    assert (found.rounds, found.optimal) == (2, True)
-    check_circuits(found, network)
+    result = synthesise(all_gather(4), network)
+    assert (result.rounds, result.optimal) == (2, True)
+    check_circuits(result, network)
     dark = replace(network, capacity={(1, 2): 0})
     with pytest.raises(InputError, match="some rank cannot get what it needs"):
         synthesise(all_gather(4), dark)
@@ -80,24 +80,24 @@ def test_edges_that_run_out():
 def test_every_collective(collective):
     network = grid(2, 3, 2, 1, 3)
     for pieces in (1, 6 if collective == "all-reduce" else 2):
-        found = synthesise(layout(collective, 6, 90, pieces), network, time_limit=20)
-        assert kind(found.schedule)[0] == collective
-        check_circuits(found, network)
-        assert found.lower_bound <= found.rounds
-        if found.optimal:
-            assert found.rounds == found.lower_bound
+        result = synthesise(layout(collective, 6, 90, pieces), network, time_limit=20)
+        assert kind(result.schedule)[0] == collective
+        check_circuits(result, network)
+        assert result.lower_bound <= result.rounds
+        if result.optimal:
+            assert result.rounds == result.lower_bound
 
 
 def test_all_reduce_is_two_halves():
     network = grid(2, 4, 4, 20)
-    found = synthesise(layout("all-reduce", 8, 803, 8), network)
+    result = synthesise(layout("all-reduce", 8, 803, 8), network)
     half = synthesise(layout("reduce-scatter", 8, 803), network)
-    assert (found.rounds, half.rounds) == (4, 2)
-    assert found.optimal
+    assert (result.rounds, half.rounds) == (4, 2)
+    assert result.optimal
     assert half.optimal
-    assert "reduce-scatter: " in found.why
-    assert "all-gather: " in found.why
-    for each in (found, half):
+    assert "reduce-scatter: " in result.why
+    assert "all-gather: " in result.why
+    for each in (result, half):
         check_circuits(each, network)
 
 
@@ -105,35 +105,35 @@ def test_all_reduce_is_two_halves():
 def test_a_root_scatters_pieces_and_all_gather_them(collective, monkeypatch):
     monkeypatch.setattr(CircuitSearch, "decide_over", None)
     network = grid(4, 4, 16, 20, 2)
-    found = synthesise(layout(collective, 16, 32, 16), network)
-    assert (found.rounds, found.lower_bound, found.optimal) == (2, 2, True)
-    check_circuits(found, network)
+    result = synthesise(layout(collective, 16, 32, 16), network)
+    assert (result.rounds, result.lower_bound, result.optimal) == (2, 2, True)
+    check_circuits(result, network)
 
 
 def test_sums_in_one_direction_only():
     # Light goes round one way; a sum must therefore be gathered along the routes, not against them.
-    ways = {(a, (a + 1) % 3): ((a, (a + 1) % 3),) for a in range(3)}
-    network = OpticalNetwork(3, 1, 1, None, ways)
+    paths = {(a, (a + 1) % 3): ((a, (a + 1) % 3),) for a in range(3)}
+    network = OpticalNetwork(3, 1, 1, None, paths)
     for collective, rounds in (("reduce-scatter", 2), ("all-reduce", 4), ("reduce", 2), ("broadcast", 2)):
-        found = synthesise(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), network)
-        assert (found.rounds, found.optimal) == (rounds, True)
-        check_circuits(found, network)
+        result = synthesise(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), network)
+        assert (result.rounds, result.optimal) == (rounds, True)
+        check_circuits(result, network)
 
 
 @pytest.mark.parametrize(("ports", "rounds"), [(None, 1), (8, 1), (4, 2), (1, 7)])
 def test_ports(ports, rounds):
     network = grid(2, 4, 8, 20, ports=ports)
-    found = synthesise(layout("all-to-all", 8, 8), network)
-    assert (found.rounds, found.optimal) == (rounds, True)
-    check_circuits(found, network)
+    result = synthesise(layout("all-to-all", 8, 8), network)
+    assert (result.rounds, result.optimal) == (rounds, True)
+    check_circuits(result, network)
 
 
 def test_nothing_to_do():
     for made in (layout("all-gather", 1, 5), layout("all-gather", 4, 0)):
-        found = synthesise(
+        result = synthesise(
             made, grid(1, made.ranks, 1, 1) if made.ranks > 1 else OpticalNetwork(1, 1, 1, None, {})
         )
-        assert (found.rounds, found.optimal, found.circuits) == (0, True, ())
+        assert (result.rounds, result.optimal, result.circuits) == (0, True, ())
 
 
 @st.composite
@@ -147,19 +147,19 @@ def small(draw):
     }
     routes = {}
     for s in range(ranks):
-        for way in (
+        for path in (
             (s,),
             *((s, a) for a in range(ranks)),
             *((s, a, b) for a in range(ranks) for b in range(ranks)),
         ):
-            long = len(set(way)) == len(way) > 1
-            if long and all((a, b) in edges for a, b in pairwise(way)):
-                routes.setdefault((s, way[-1]), []).append(way)
+            long = len(set(path)) == len(path) > 1
+            if long and all((a, b) in edges for a, b in pairwise(path)):
+                routes.setdefault((s, path[-1]), []).append(path)
     lasers = draw(st.integers(1, 2))
     ports = draw(st.sampled_from([None, 1]))
     capacity = {e: 2 for e in edges if draw(st.booleans())}
-    ways = {pair: tuple(w) for pair, w in routes.items()}
-    network = OpticalNetwork(ranks, lasers, 1, ports, ways, capacity, capacity == {} and draw(st.booleans()))
+    paths = {pair: tuple(w) for pair, w in routes.items()}
+    network = OpticalNetwork(ranks, lasers, 1, ports, paths, capacity, capacity == {} and draw(st.booleans()))
     one = ["broadcast", "reduce"]
     collective = draw(st.sampled_from(one if ranks == 4 else [*one, "all-gather", "reduce-scatter"]))
     return network, collective, draw(st.integers(1, 2)) if collective in one and ranks < 4 else 1
@@ -180,22 +180,22 @@ def test_against_trying_everything(case):
     have = [{r} for r in owners]
     least = fewest_rounds(mirrored, have, [everybody] * len(owners), 6)
     try:
-        found = synthesise(made, network, time_limit=20)
+        result = synthesise(made, network, time_limit=20)
     except InputError:
         assert least is None
         return
-    check_circuits(found, network)
-    assert found.optimal
-    assert least is None or found.rounds == least
+    check_circuits(result, network)
+    assert result.optimal
+    assert least is None or result.rounds == least
 
 
 def test_time_runs_out():
     network = grid(2, 4, 4, 1, 2, shared=True)
-    found = synthesise(all_gather(8), network, time_limit=0.6)
-    assert (found.rounds, found.lower_bound, found.optimal) == (3, 2, False)
-    assert (2, "unknown: out of time") in found.status
-    assert "2 not decided" in found.why
-    check_circuits(found, network)
+    result = synthesise(all_gather(8), network, time_limit=0.6)
+    assert (result.rounds, result.lower_bound, result.optimal) == (3, 2, False)
+    assert (2, "unknown: out of time") in result.status
+    assert "2 not decided" in result.why
+    check_circuits(result, network)
     with pytest.raises(Undecided, match="time_limit: over before 2 to 2 rounds were decided"):
         synthesise(all_gather(8), network, time_limit=0.3, max_rounds=2)
 
@@ -230,9 +230,9 @@ def test_what_is_impossible_is_so_in_fewer_rounds(monkeypatch):
     monkeypatch.setattr(
         CircuitSearch, "decide_over", lambda s, n, r, *rest: None if r == 5 else decided(s, n, r, *rest)
     )
-    found = synthesise(all_gather(5), grid(1, 5, 1, 1, 1, shared=True))
-    assert (found.rounds, found.lower_bound, found.optimal) == (7, 7, True)
-    verdicts = dict(found.status)
+    result = synthesise(all_gather(5), grid(1, 5, 1, 1, 1, shared=True))
+    assert (result.rounds, result.lower_bound, result.optimal) == (7, 7, True)
+    verdicts = dict(result.status)
     assert verdicts[5] == f"{verdicts[6]}, of 6 rounds"
     assert verdicts[6].startswith("infeasible: proved by")
 
@@ -275,8 +275,8 @@ def test_bad_arguments():
 @pytest.mark.parametrize("change", ["wavelength", "route", "dst"])
 def test_the_check_finds_errors(change):
     network = grid(2, 4, 2, 1, 2)
-    found = synthesise(all_gather(8), network)
-    first, second = found.circuits[:2]
+    result = synthesise(all_gather(8), network)
+    first, second = result.circuits[:2]
     assert (first.round, first.src) == (second.round, second.src)
     bad = {
         "wavelength": replace(first, wavelength=second.wavelength),
@@ -284,4 +284,4 @@ def test_the_check_finds_errors(change):
         "dst": replace(first, dst=(first.dst + 1) % 8),
     }[change]
     with pytest.raises(AssertionError):
-        check_circuits(replace(found, circuits=(bad, *found.circuits[1:])), network)
+        check_circuits(replace(result, circuits=(bad, *result.circuits[1:])), network)

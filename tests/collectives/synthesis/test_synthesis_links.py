@@ -30,9 +30,9 @@ def all_gather(ranks, pieces=1):
     ids=["ring", "fully connected", "hub and spoke", "line", "hypercube", "DGX-1", "mesh 4×4", "mesh 6×6"],
 )
 def test_least_steps(links, steps):
-    found = least_steps(all_gather(links.ranks), links)
-    assert (found.rounds, found.lower_bound, found.optimal) == (steps, steps, True)
-    check_links(found, links)
+    result = least_steps(all_gather(links.ranks), links)
+    assert (result.rounds, result.lower_bound, result.optimal) == (steps, steps, True)
+    check_links(result, links)
 
 
 def test_dgx1_has_six_links_a_gpu():
@@ -43,11 +43,11 @@ def test_dgx1_has_six_links_a_gpu():
 @pytest.mark.parametrize(("chunks", "steps", "rounds"), [(1, 2, 2), (2, 2, 3), (6, 3, 7)])
 def test_sccl_feasible(chunks, steps, rounds):
     links = cases.dgx1()
-    found = synthesise_links(all_gather(8, chunks), links, steps, rounds=rounds)
-    assert found is not None
-    assert (len(found.rounds_of_steps), sum(found.rounds_of_steps)) == (steps, rounds)
-    assert found.schedule.communication_rounds == steps
-    check_links(found, links)
+    result = synthesise_links(all_gather(8, chunks), links, steps, rounds=rounds)
+    assert result is not None
+    assert (len(result.rounds_of_steps), sum(result.rounds_of_steps)) == (steps, rounds)
+    assert result.schedule.communication_rounds == steps
+    check_links(result, links)
 
 
 @pytest.mark.parametrize(("chunks", "steps", "rounds"), [(3, 2, 4), (2, 2, 2), (1, 1, 5)])
@@ -56,11 +56,11 @@ def test_sccl_infeasible(chunks, steps, rounds):
 
 
 def test_optimal_is_meant_of_the_steps_asked_for():
-    found = synthesise_links(all_gather(8), cases.ring(8), 6)
-    assert found is not None
-    assert (found.rounds, found.lower_bound, found.optimal) == (6, 6, True)
-    assert "6 rounds in exactly 6 steps, which need at least 6" in found.why
-    assert "fewer steps may need fewer" in found.why
+    result = synthesise_links(all_gather(8), cases.ring(8), 6)
+    assert result is not None
+    assert (result.rounds, result.lower_bound, result.optimal) == (6, 6, True)
+    assert "6 rounds in exactly 6 steps, which need at least 6" in result.why
+    assert "fewer steps may need fewer" in result.why
     least = synthesise_links(all_gather(8), cases.ring(8), 4)
     assert least is not None
     assert least.rounds == 4
@@ -71,42 +71,42 @@ def test_uneven_steps():
     # A line of three with two chunks each: the second step has to carry more than the first.
     links = cases.line(3)
     assert synthesise_links(all_gather(3, 2), links, 2, rounds=3) is None
-    found = synthesise_links(all_gather(3, 2), links, 2, rounds=4)
-    assert found is not None
-    assert found.rounds_of_steps == (2, 2)
-    check_links(found, links)
+    result = synthesise_links(all_gather(3, 2), links, 2, rounds=4)
+    assert result is not None
+    assert result.rounds_of_steps == (2, 2)
+    check_links(result, links)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_collective(collective):
     links = cases.ring(5)
-    found = least_steps(layout(collective, 5, 50, 5 if collective == "all-reduce" else 1), links)
-    assert kind(found.schedule)[0] == collective
-    assert found.optimal
-    check_links(found, links)
+    result = least_steps(layout(collective, 5, 50, 5 if collective == "all-reduce" else 1), links)
+    assert kind(result.schedule)[0] == collective
+    assert result.optimal
+    check_links(result, links)
     # Two in-links a rank bring four chunks; what is two links away takes two steps; 12 of an all-to-all's
     # chunks use 30 links of 10 a step: 3 steps.
-    assert found.rounds == {"all-reduce": 4, "all-to-all": 3}.get(collective, 2)
+    assert result.rounds == {"all-reduce": 4, "all-to-all": 3}.get(collective, 2)
 
 
 def test_forwarding_through_others():
     # Rank 1 neither has nor needs the chunk that it passes on.
     links = cases.line(3)
-    found = least_steps(layout("scatter", 3, 3), links)
-    assert (found.rounds, found.optimal) == (2, True)
-    assert "scratch" in found.schedule.buffers
-    check_links(found, links)
+    result = least_steps(layout("scatter", 3, 3), links)
+    assert (result.rounds, result.optimal) == (2, True)
+    assert "scratch" in result.schedule.buffers
+    check_links(result, links)
 
 
 def test_one_way_links():
     links = Links(3, {(0, 1): 1, (1, 2): 1, (2, 0): 1})
     for collective, steps in (("reduce-scatter", 2), ("all-reduce", 4), ("reduce", 2)):
-        found = least_steps(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), links)
-        assert (found.rounds, found.optimal) == (steps, True)
-        check_links(found, links)
-    found = synthesise_links(layout("all-reduce", 3, 3, 3), links, 4)
-    assert found is not None
-    check_links(found, links)
+        result = least_steps(layout(collective, 3, 3, 3 if collective == "all-reduce" else 1), links)
+        assert (result.rounds, result.optimal) == (steps, True)
+        check_links(result, links)
+    result = synthesise_links(layout("all-reduce", 3, 3, 3), links, 4)
+    assert result is not None
+    check_links(result, links)
 
 
 @st.composite
@@ -129,13 +129,13 @@ def test_against_trying_everything(case):
     need = [{r for r, _, c in made.post if c == chunk} for chunk in range(3)]
     least = fewest_steps(links, have, need, 5)
     try:
-        found = least_steps(made, links, time_limit=20)
+        result = least_steps(made, links, time_limit=20)
     except InputError:
         assert least is None
         return
-    check_links(found, links)
-    assert found.optimal
-    assert least is None or found.rounds == least
+    check_links(result, links)
+    assert result.optimal
+    assert least is None or result.rounds == least
 
 
 def test_refused():

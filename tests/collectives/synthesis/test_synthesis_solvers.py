@@ -26,11 +26,11 @@ from wavefabric.errors import InputError, MissingExtra
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=60))
 def test_colours(edges):
-    found = colours(edges, 6, 7, Deadline())
+    result = colours(edges, 6, 7, Deadline())
     degrees = np.bincount([u for u, _ in edges] + [6 + v for _, v in edges], minlength=1)
-    assert len(set(found)) <= degrees.max()
+    assert len(set(result)) <= degrees.max()
     for end in (0, 1):
-        assert len({(e[end], c) for e, c in zip(edges, found, strict=True)}) == len(edges)
+        assert len({(e[end], c) for e, c in zip(edges, result, strict=True)}) == len(edges)
 
 
 def pigeons(birds, holes):
@@ -158,5 +158,5 @@ def test_copies_within_a_rank():
     # Rank 1 must hold the chunk twice, rank 0 once more than it does.
     made = custom({(0, 0, 0): (0, 1)}, {(0, 0, 1): (0, 1), (1, 0, 0): (0, 1), (1, 0, 1): (0, 1)})
     network = OpticalNetwork(2, 1, 1, None, {(0, 1): ((0, 1),)})
-    found = synthesise(made, network)
-    assert (found.rounds, found.optimal, found.schedule.rounds) == (1, True, 2)
+    result = synthesise(made, network)
+    assert (result.rounds, result.optimal, result.schedule.rounds) == (1, True, 2)

@@ -54,9 +54,9 @@ def test_large_questions_end_in_time():
     made = all_gather(32, 6)
     begun = time.process_time()
     with contextlib.suppress(Undecided):
-        found = synthesise(made, network, time_limit=0.8)
-        check_circuits(found, network)
-        assert found.lower_bound <= found.rounds
+        result = synthesise(made, network, time_limit=0.8)
+        check_circuits(result, network)
+        assert result.lower_bound <= result.rounds
     assert time.process_time() - begun < 10
 
 
@@ -64,8 +64,8 @@ def test_large_links_end_in_time():
     # 4032 chunks over 224 links: greedy steps alone would take minutes.
     begun = time.process_time()
     with contextlib.suppress(Undecided):
-        found = least_steps(layout("all-to-all", 64, 64 * 4, 4), cases.wound_mesh(8), time_limit=0.8)
-        cases.check_links(found, cases.wound_mesh(8))
+        result = least_steps(layout("all-to-all", 64, 64 * 4, 4), cases.wound_mesh(8), time_limit=0.8)
+        cases.check_links(result, cases.wound_mesh(8))
     assert time.process_time() - begun < 10
 
 

@@ -35,7 +35,7 @@ def test_sums_look_at_no_place_twice(ranks, monkeypatch):
 
 
 def test_scratch_is_used_again_but_not_while_it_is_needed():
-    # Two sums of equal size pass through rank 1 on their way to rank 0, which has arrivals in two rounds.
+    # Two sums of equal size pass through rank 1 on their way to rank 0, which has sums in two rounds.
     writer = ScheduleWriter(task(layout("reduce", 4, 8, 2)))
     writer.sums(
         [(r, c, s, d) for c in range(2) for r, s, d in ((0, 2, 0), (0, 3, 1), (1, 1, 0))],

@@ -58,11 +58,11 @@ ALONE = {
 def variables(monkeypatch):
     """Only these variables of starters are set."""
 
-    def apply(found):
+    def apply(result):
         kept = environment.without_ranks(dict(environment.os.environ))
         for name in set(environment.os.environ) - set(kept):
             monkeypatch.delenv(name)
-        for name, value in found.items():
+        for name, value in result.items():
             monkeypatch.setenv(name, value)
 
     return apply
@@ -70,8 +70,8 @@ def variables(monkeypatch):
 
 @pytest.mark.parametrize("starter", list(STARTERS))
 def test_ranks(variables, starter):
-    found, local_rank, local_size = STARTERS[starter]
-    variables(found)
+    result, local_rank, local_size = STARTERS[starter]
+    variables(result)
     assert (environment.ranks(), environment.rank()) == (8, 5)
     assert (environment.local_rank(), environment.local_size()) == (local_rank, local_size)
 
@@ -93,8 +93,8 @@ def test_expected_ranks(variables, monkeypatch):
 
 @pytest.mark.parametrize("starter", list(STARTERS))
 def test_nothing_of_an_older_mpiexec_is_left(starter):
-    found, *_ = STARTERS[starter]
-    left = environment.without_ranks({**found, "PATH": "/bin", "SLURM_JOB_ID": "7"})
+    result, *_ = STARTERS[starter]
+    left = environment.without_ranks({**result, "PATH": "/bin", "SLURM_JOB_ID": "7"})
     assert left["PATH"] == "/bin"
     assert left["SLURM_JOB_ID"] == "7"
     assert not {"PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"} & left.keys()

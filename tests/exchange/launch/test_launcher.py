@@ -62,12 +62,12 @@ def start_ranks(ranks, body, *more, **options):
 
 def pids(process, ranks):
     """Processes of the ranks, once all have said theirs."""
-    found = {}
-    while len(found) < ranks:
+    result = {}
+    while len(result) < ranks:
         word, rank, pid = process.stdout.readline().split()
         assert word == "pid"
-        found[int(rank)] = int(pid)
-    return found
+        result[int(rank)] = int(pid)
+    return result
 
 
 def alive(pid):
@@ -116,8 +116,8 @@ def test_a_killed_rank_is_named(tmp_path, victim):
     saved = tmp_path / "run.h5.checkpoint"
     saved.touch()
     process = start_ranks(4, WAIT, saved)
-    found = pids(process, 4)
-    os.kill(found[victim], signal.SIGKILL)
+    result = pids(process, 4)
+    os.kill(result[victim], signal.SIGKILL)
     out, err = process.communicate(timeout=10)
     assert process.returncode == 128 + signal.SIGKILL
     assert err == (
@@ -125,7 +125,7 @@ def test_a_killed_rank_is_named(tmp_path, victim):
         f"the same command goes on from {saved}\n"
     )
     assert out == ""
-    assert gone(found.values())
+    assert gone(result.values())
 
 
 def test_a_crash_says_so():
@@ -158,7 +158,7 @@ sys.exit(130)
 
 def test_third_interrupt_kills():
     process = start_ranks(2, "signal.signal(signal.SIGINT, lambda *_: say(f'int {rank}'))\n" + WAIT)
-    found = pids(process, 2)
+    result = pids(process, 2)
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         assert {process.stdout.readline(), process.stdout.readline()} == {"int 0\n", "int 1\n"}
@@ -166,16 +166,16 @@ def test_third_interrupt_kills():
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err == "wavefabric: interrupted\n"
-    assert gone(found.values())
+    assert gone(result.values())
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_ranks_go_with_their_launcher(how):
     process = start_ranks(2, WAIT)
-    found = pids(process, 2)
+    result = pids(process, 2)
     process.send_signal(how)
     process.wait(20)
-    assert gone(found.values())
+    assert gone(result.values())
     assert process.returncode == (143 if how == signal.SIGTERM else -9)
     process.communicate()
 
@@ -234,9 +234,9 @@ def test_a_launcher_that_nobody_waits_for_ends():
         text=True,
     )
     started.append(driver)
-    found = pids(driver, 3)
+    result = pids(driver, 3)
     driver.kill()
-    assert gone(found.values())
+    assert gone(result.values())
 
 
 @pytest.mark.slow

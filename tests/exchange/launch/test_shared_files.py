@@ -1,4 +1,4 @@
-"""What MPI keeps in /dev/shm: gone after a kill, and said in one line when there is no room."""
+"""What MPI keeps in /dev/shm: gone after a kill, and said in one line when there is no space."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import dev_shm
-from wavefabric.exchange.launch.dev_shm import check_room, mapped, remove
+from wavefabric.exchange.launch.dev_shm import check_space, mapped, remove
 
 needs_mpi = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm and /proc")
@@ -72,12 +72,12 @@ def test_mapped_files_of_a_process():
     assert mapped(1 << 30) == set()  # no such process
 
 
-def test_no_room_is_said_before_anything_starts(monkeypatch):
+def test_no_space_is_said_before_anything_starts(monkeypatch):
     monkeypatch.setattr(dev_shm, "free_bytes", lambda: 3_000_000)
-    check_room(2)
+    check_space(2)
     with pytest.raises(InputError, match=r"/dev/shm: 3\.0 MB are free, 4 ranks need 4\.4 MB; remove"):
-        check_room(4)
+        check_space(4)
     monkeypatch.setattr(dev_shm, "free_bytes", lambda: None)  # another system
-    check_room(1000)
+    check_space(1000)
     monkeypatch.undo()
     assert dev_shm.free_bytes() is None or Path("/dev/shm").is_dir()

@@ -49,8 +49,8 @@ def test_every_algorithm_moves_and_adds_the_right_data(transports, transport, pr
     assert len({schedule.name for schedule in schedules}) > 20
 
     def work(comm):
-        found = [(schedule.name, _wrong(comm, schedule, protocol)) for schedule in schedules]
-        return [each for each in found if each[1]]
+        result = [(schedule.name, _wrong(comm, schedule, protocol)) for schedule in schedules]
+        return [each for each in result if each[1]]
 
     assert together(transports, transport, size, work) == [[]] * size
 
@@ -66,19 +66,19 @@ def test_calls_on_anybodys_arrays(transports, transport, size):
             return array.copy()
 
         def ours(array):
-            room = comm.allocate((array.size + 1,), array.dtype)
-            room[1:] = array.ravel()
-            return room[1:].reshape(array.shape)  # not its beginning
+            space = comm.allocate((array.size + 1,), array.dtype)
+            space[1:] = array.ravel()
+            return space[1:].reshape(array.shape)  # not its beginning
 
         def every_other(array):
             return np.repeat(array, 2).reshape(*array.shape, 2)[..., 0]
 
-        found, buffers = [], []
+        result, buffers = [], []
         for made in (ours, anybodys, every_other):
             # Once more with what was made ready, and other memory.
             for _ in range(2):
                 mine = values[comm.rank]
-                found += [
+                result += [
                     comm.all_reduce(made(mine)),
                     comm.all_gather(made(mine), made(np.zeros((size, *mine.shape), mine.dtype))),
                     comm.reduce_scatter(made(mine), made(mine[0])),
@@ -86,11 +86,11 @@ def test_calls_on_anybodys_arrays(transports, transport, size):
                     comm.broadcast(made(mine), size - 1),
                 ]
             buffers.append(comm._prepared.buffers.nbytes)
-        return found, buffers
+        return result, buffers
 
-    for rank, (found, buffers) in enumerate(together(transports, transport, size, work)):
+    for rank, (result, buffers) in enumerate(together(transports, transport, size, work)):
         expected = [total, values, total[rank], values[:, rank], values[-1]] * 6
-        for one, wanted in zip(found, expected, strict=True):
+        for one, wanted in zip(result, expected, strict=True):
             np.testing.assert_array_equal(one, wanted)
         # Memory that is not ours takes buffers with P2P; what is not contiguous does with any.
         assert (buffers[0] < buffers[1]) == (transport == "p2p")
@@ -147,7 +147,7 @@ def test_nccls_own_operations_do_what_ours_do(transports, collective):
 
 def test_what_nccl_has_no_operation_for_is_refused(transports):
     def work(comm):
-        found = []
+        result = []
         for collective, elements, dtype in (
             ("all-gather", 7, "float32"),
             ("all-reduce", 8, "complex64"),
@@ -155,8 +155,8 @@ def test_what_nccl_has_no_operation_for_is_refused(transports):
         ):
             with pytest.raises(InputError) as refused:
                 comm.own_collective(collective, [comm.allocate((elements,), dtype)])
-            found.append(str(refused.value))
-        return found
+            result.append(str(refused.value))
+        return result
 
     uneven, complex_, halo = together(transports, "nccl", 2, work)[1]
     assert uneven == "elements: 7 on 2 ranks; allowed for NCCL: equal shares"

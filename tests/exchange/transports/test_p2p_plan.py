@@ -43,20 +43,20 @@ def test_complex_numbers_of_noise(transports):
     """Sums to the bit as the schedule orders them, the same on all ranks."""
     schedule = ring_all_reduce(3, 100)
     rng = np.random.default_rng(3)
-    given = (rng.standard_normal((3, 100, 2)) @ [1, 1j]).astype(np.complex64)
+    inputs = (rng.standard_normal((3, 100, 2)) @ [1, 1j]).astype(np.complex64)
 
     def work(comm):
-        found = []
+        result = []
         for protocol in ("copies", "signals", "packets"):
             buffers = buffers_of(comm, schedule, "complex64")
-            buffers["data"][...] = given[comm.rank]
+            buffers["data"][...] = inputs[comm.rank]
             comm.bind(schedule, buffers, protocol).run()
-            found.append(buffers["data"].tobytes())
-        return found
+            result.append(buffers["data"].tobytes())
+        return result
 
-    found = together(transports, "p2p", 3, work)
-    assert len({each for rank in found for each in rank}) == 1
-    np.testing.assert_allclose(np.frombuffer(found[0][0], np.complex64), given.sum(0), rtol=1e-5)
+    result = together(transports, "p2p", 3, work)
+    assert len({each for rank in result for each in rank}) == 1
+    np.testing.assert_allclose(np.frombuffer(result[0][0], np.complex64), inputs.sum(0), rtol=1e-5)
 
 
 def test_what_cannot_be_is_refused_on_all_ranks(transports):
@@ -224,8 +224,8 @@ def test_blocks_follow_from_the_largest_piece(transports):
 
 @pytest.mark.parametrize(
     ("elements", "protocol", "wanted"),
-    # Of an all-reduce of two halves one arrives, to be added, in one room; with packets both, twice as large,
-    # in two rooms.
+    # Of an all-reduce of two halves one arrives, to be added, in one slot; with packets both, twice as large,
+    # in two slots.
     [
         (1 << 12, "signals", 1 << 13),
         (1 << 12, "packets", 1 << 16),
@@ -285,13 +285,13 @@ def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypat
 
     def work(comm):
         buffers = buffers_of(comm, schedule, "int32")
-        found = [comm.bind(schedule, buffers, *asked) for asked in ((), ("packets",), ("copies",))]
+        result = [comm.bind(schedule, buffers, *options) for options in ((), ("packets",), ("copies",))]
         fill(comm, schedule, buffers, "int32")
-        found[0].run()
+        result[0].run()
         assert count_wrong(comm, schedule, buffers, "int32") == 0
         assert (comm.all_reduce(np.full(3, comm.rank + 1, "int32")) == 3).all()
-        found += [bound.exchange for bound in comm._prepared._bound.values()]
-        return [each._plan.protocol if hasattr(each, "_plan") else "copies" for each in found]
+        result += [bound.exchange for bound in comm._prepared._bound.values()]
+        return [each._plan.protocol if hasattr(each, "_plan") else "copies" for each in result]
 
     for value, wanted in (("signals", "signals"), ("copies", "copies"), ("auto", "copies")):
         monkeypatch.setenv("WAVEFABRIC_PROTOCOL", value)

@@ -41,7 +41,7 @@ def memory_of(plan):
 @pytest.mark.parametrize("name", ["ring", "direct", "recursive-exchange"])
 def test_every_number(protocol, dtype, numbers, name):
     plan, itemsize = compile_plan(build(name, "all-reduce", 4, 13), protocol), np.dtype(dtype).itemsize
-    memory, rooms = memory_of(plan), [StagingLayout(plan, rank, itemsize) for rank in range(4)]
+    memory, memories = memory_of(plan), [StagingLayout(plan, rank, itemsize) for rank in range(4)]
     for rank, instructions in enumerate(plan.instructions):
         code = encode(plan, rank, dtype, memory)
         assert (code.instructions.dtype, code.operands.dtype, code.marks.dtype) == (
@@ -58,20 +58,20 @@ def test_every_number(protocol, dtype, numbers, name):
                 assert (one["sources"], one["targets"]) == (len(each.sources), len(each.targets))
                 assert one["size"] == numbers * each.size
                 packed = [
-                    sum(1 << k for k, place in enumerate(places) if place.buffer == STAGING)
-                    for places in (each.sources, each.targets)
+                    sum(1 << k for k, address in enumerate(addresses) if address.buffer == STAGING)
+                    for addresses in (each.sources, each.targets)
                 ]
                 wanted = packed if protocol == "packets" else [0, 0]
                 assert [one["packed_sources"], one["packed_targets"]] == wanted
-                for place in (*each.sources, *each.targets):
-                    at, room, sender = code.operands[operands]
-                    if place.buffer == STAGING:
-                        here, number = rooms[place.rank], -1 - place.key
-                        assert at == memory[place.rank].staging + here.offsets[number]
-                        assert (room, sender) == (here.nbytes, plan.staging[number].sender)
+                for address in (*each.sources, *each.targets):
+                    at, stride, sender = code.operands[operands]
+                    if address.buffer == STAGING:
+                        here, number = memories[address.rank], -1 - address.key
+                        assert at == memory[address.rank].staging + here.offsets[number]
+                        assert (stride, sender) == (here.nbytes, plan.staging[number].sender)
                     else:
-                        assert at == memory[place.rank].buffers[place.buffer] + itemsize * place.first
-                        assert room == 0
+                        assert at == memory[address.rank].buffers[address.buffer] + itemsize * address.first
+                        assert stride == 0
                     operands += 1
                 continue
             ends = []
@@ -83,9 +83,9 @@ def test_every_number(protocol, dtype, numbers, name):
                 ends = [(p, n, memory[rank].counters + 4 * MOST_BLOCKS * p) for p, n in each.signals]
             assert one["sources"] == len(ends)
             for peer, number, counters in ends:
-                way = (rank, peer) if isinstance(each, Signal) else (peer, rank)
+                variant = (rank, peer) if isinstance(each, Signal) else (peer, rank)
                 assert one["first"] <= marks < one["first"] + one["sources"]
-                assert tuple(code.marks[marks]) == (counters, plan.signals[way], number, peer)
+                assert tuple(code.marks[marks]) == (counters, plan.signals[variant], number, peer)
                 marks += 1
         assert (operands, marks) == (len(code.operands), len(code.marks))
 
@@ -105,12 +105,12 @@ def test_structures_are_those_of_the_kernel():
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
-def test_staging_buffers_have_room_of_their_own(protocol, itemsize):
+def test_staging_buffers_have_memory_of_their_own(protocol, itemsize):
     plan = compile_plan(build("recursive", "all-reduce", 4, 37, radix=4), protocol)
     for rank in range(4):
-        room, end = StagingLayout(plan, rank, itemsize), 0
-        assert sorted(room.offsets) == [n for n, a in enumerate(plan.staging) if a.rank == rank]
-        for number, at in sorted(room.offsets.items(), key=lambda item: item[1]):
+        memory, end = StagingLayout(plan, rank, itemsize), 0
+        assert sorted(memory.offsets) == [n for n, a in enumerate(plan.staging) if a.rank == rank]
+        for number, at in sorted(memory.offsets.items(), key=lambda item: item[1]):
             nbytes = plan.staging[number].size * itemsize
             if protocol == "packets":
                 assert at % 16 == 0
@@ -119,8 +119,8 @@ def test_staging_buffers_have_room_of_their_own(protocol, itemsize):
                 assert at % 16 == plan.staging[number].first * itemsize % 16
             assert end <= at < end + 32
             end = at + nbytes
-        assert end <= room.nbytes < end + 128
-        assert room.nbytes % 128 == 0
+        assert end <= memory.nbytes < end + 128
+        assert memory.nbytes % 128 == 0
 
 
 @pytest.mark.parametrize("name", ["ring", "direct", "recursive", "recursive-exchange"])
@@ -128,15 +128,15 @@ def test_staging_buffers_have_room_of_their_own(protocol, itemsize):
 def test_sums_are_taken_in_vectors_whatever_the_size(name, elements):
     """All places of a pass begin alike in a vector, so that it can be read and written as vectors."""
     plan = compile_plan(build(name, "all-reduce", 4, elements))
-    rooms = [StagingLayout(plan, rank, 4) for rank in range(4)]
+    memories = [StagingLayout(plan, rank, 4) for rank in range(4)]
 
-    def begins(place):
-        if place.buffer == STAGING:
-            return rooms[place.rank].offsets[-1 - place.key] % 16
-        return 4 * place.first % 16
+    def begins(address):
+        if address.buffer == STAGING:
+            return memories[address.rank].offsets[-1 - address.key] % 16
+        return 4 * address.first % 16
 
     for each in (each for code in plan.instructions for each in code if isinstance(each, Move)):
-        assert len({begins(place) for place in (*each.sources, *each.targets)}) == 1
+        assert len({begins(address) for address in (*each.sources, *each.targets)}) == 1
 
 
 def test_memory_that_a_rank_does_not_reach_is_not_needed():

@@ -6,7 +6,7 @@ from emulated_cuda import find_compiler
 from emulated_plan import OnOneGpu, Ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import CASES, WAYS, everything, noise, verified, wrong
+from plan_cases import CASES, VARIANTS, everything, noise, verified, wrong
 
 from wavefabric.collectives import build
 from wavefabric.collectives.plans.plan import compile_plan
@@ -24,8 +24,8 @@ def wrong_on_noise(plan, dtype, calls=2, seed=0, **options):
     """(call, rank, buffer, chunk) that is wrong to the bit, on new noise in every call."""
     rng, schedule = np.random.default_rng(seed), plan.schedule
 
-    def compare(found, data):
-        return wrong(schedule, found, data)
+    def compare(result, data):
+        return wrong(schedule, result, data)
 
     ranks = Ranks(plan, dtype, **options)
     return ranks.wrong_after(calls, compare, lambda call: noise(schedule, dtype, rng), seed)
@@ -37,8 +37,8 @@ def test_every_algorithm(ranks, protocol):
     """Types, blocks, threads and shifts in turn: each algorithm meets some of them."""
     shifts = [(0,), (1, 0, 3), (0, 2), (1,), (3, 1, 2, 0)]
     for n, schedule in enumerate(everything(ranks)):
-        rooms = 1 if protocol == "signals" and n % 3 == 0 else None
-        plan = compile_plan(schedule, protocol, rooms)
+        slots = 1 if protocol == "signals" and n % 3 == 0 else None
+        plan = compile_plan(schedule, protocol, slots)
         size = {"blocks": 1 + n % 4, "threads": (32, 64)[n // 4 % 2], "shifts": shifts[n % len(shifts)]}
         size["keep"] = n % 3 > 0
         assert wrong_on_noise(plan, DTYPES[n % len(DTYPES)], 2, n, **size) == []
@@ -56,14 +56,14 @@ def test_eight_ranks(name, collective, protocol):
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     schedule=st.one_of(CASES.filter(lambda s: s.ranks <= 8), verified()),
-    way=st.sampled_from(WAYS),
+    variant=st.sampled_from(VARIANTS),
     dtype=st.sampled_from(DTYPES),
     blocks=st.integers(1, 4),
     shifts=st.lists(st.integers(0, 3), min_size=1, max_size=3),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_any_schedule(schedule, way, dtype, blocks, shifts, seed):
-    plan = compile_plan(schedule, *way)
+def test_any_schedule(schedule, variant, dtype, blocks, shifts, seed):
+    plan = compile_plan(schedule, *variant)
     assert wrong_on_noise(plan, dtype, 3, seed, blocks=blocks, shifts=shifts) == []
 
 
@@ -95,18 +95,18 @@ def test_what_is_only_copied_keeps_its_bits(dtype, protocol):
             return drawn
 
         ranks = Ranks(plan, dtype, blocks=2, shifts=(0, 3, 1))
-        found = ranks.wrong_after(2, lambda out, data, s=schedule: wrong(s, out, data), bits)
-        assert found == []
+        result = ranks.wrong_after(2, lambda out, data, s=schedule: wrong(s, out, data), bits)
+        assert result == []
 
 
 def test_a_program_is_kept_whole():
     """In as much shared memory as it takes, and not in less."""
     plan = compile_plan(build("ring", "all-reduce", 3, 50))
-    given = noise(plan.schedule, "f4", np.random.default_rng(0))
+    inputs = noise(plan.schedule, "f4", np.random.default_rng(0))
     ranks = Ranks(plan, "f4", blocks=2)
     ranks._shared -= 8
     with pytest.raises(AssertionError, match="outside dynamic shared memory"):
-        ranks.run(given)
+        ranks.run(inputs)
     short, apart = (
         encode(plan, 0, "f4", [RankMemory([0], 0, 0)] * 3).arguments(np.zeros(24), n) for n in (8, 192)
     )
@@ -121,7 +121,7 @@ def test_every_algorithm_on_one_gpu(ranks, protocol):
     for n, schedule in enumerate(everything(ranks)):
         plan = compile_plan(schedule, protocol)
         size = {"blocks": 1 + n % 4, "threads": (64, 512)[n % 2], "shifts": [(0,), (1, 0, 3)][n % 2]}
-        assert wrong_on_noise(plan, DTYPES[n % len(DTYPES)], 3, n, **size, place=OnOneGpu) == []
+        assert wrong_on_noise(plan, DTYPES[n % len(DTYPES)], 3, n, **size, backend=OnOneGpu) == []
 
 
 @pytest.mark.gpu
@@ -166,8 +166,8 @@ def test_sums_of_bfloat16(name, protocol):
         return [[bfloat16(a).view(np.float16) for a in rank] for rank in noise(schedule, "f8", rng)]
 
     ranks = Ranks(plan, "f2", blocks=2, shifts=(0, 1), element="bfloat16")
-    found = ranks.wrong_after(2, lambda out, data: wrong(schedule, out, data, add_bfloat16), numbers)
-    assert found == []
+    result = ranks.wrong_after(2, lambda out, data: wrong(schedule, out, data, add_bfloat16), numbers)
+    assert result == []
 
 
 def pair_sums(bits, element):
@@ -187,14 +187,14 @@ def test_bfloat16_at_its_ends():
     )
     large = np.array([0x7F7F, 0xFF7F, 0x7B00, 0x7780, 0x7F80, 0xFF80, 0x7FC0, 0x7F81], np.uint16)
     random = np.random.default_rng(0).integers(0, 2**16, 40).astype(np.uint16)
-    a, b, found = pair_sums(np.concatenate([ends, ends ^ 0x8000, large, random]), "bfloat16")
+    a, b, result = pair_sums(np.concatenate([ends, ends ^ 0x8000, large, random]), "bfloat16")
     with np.errstate(invalid="ignore"):
         exact = of_bfloat16(a) + of_bfloat16(b)
-    none, got = np.isnan(exact), of_bfloat16(found)
-    assert (found[none] == 0x7FC0).all()
+    none, got = np.isnan(exact), of_bfloat16(result)
+    assert (result[none] == 0x7FC0).all()
     small = np.abs(exact) < 2.0**-126
     normal = ~none & ~small
-    assert np.array_equal(found[normal], bfloat16(exact[normal]))
+    assert np.array_equal(result[normal], bfloat16(exact[normal]))
     assert np.array_equal(got[small], exact[small])  # subnormal numbers add up exactly
 
 
@@ -204,9 +204,9 @@ def test_float16_at_its_ends():
     )
     large = np.array([0xFBFF, 0x7000, 0x4C00, 0x4BFF, 0x7C00, 0xFC00, 0x7E00], np.uint16)
     random = np.random.default_rng(0).integers(0, 2**16, 40).astype(np.uint16)
-    a, b, found = pair_sums(np.concatenate([ends, ends ^ 0x8000, large, random]), "float16")
+    a, b, result = pair_sums(np.concatenate([ends, ends ^ 0x8000, large, random]), "float16")
     with np.errstate(all="ignore"):
         exact = (a.view(np.float16).astype(np.float64) + b.view(np.float16)).astype(np.float16)
     none = np.isnan(exact)
-    assert np.isnan(found.view(np.float16)[none]).all()
-    assert np.array_equal(found[~none], exact.view(np.uint16)[~none])
+    assert np.isnan(result.view(np.float16)[none]).all()
+    assert np.array_equal(result[~none], exact.view(np.uint16)[~none])

@@ -28,7 +28,7 @@ def wrong_on_noise(plan, calls=2, seed=0, **options):
     ranks = Ranks(plan, "f4", **options)
     return ranks.wrong_after(
         calls,
-        lambda found, data: wrong(schedule, found, data),
+        lambda result, data: wrong(schedule, result, data),
         lambda call: noise(schedule, "f4", rng),
         seed,
     )
@@ -44,13 +44,13 @@ def shows(plan):
 )
 def test_a_missing_wait_shows(name, collective):
     """Each that is there for what the next move reads; all ranks have begun, and end before the next call."""
-    plan, found = compile_plan(build(name, collective, 2, 96), "signals", 2), 0
+    plan, result = compile_plan(build(name, collective, 2, 96), "signals", 2), 0
     for rank, code in enumerate(plan.instructions):
         for at, (wait, move) in enumerate(pairwise(code)):
             if isinstance(wait, Wait) and isinstance(move, Move) and len(move.sources) > 1:
                 assert shows(with_code(plan, rank, code[:at] + code[at + 1 :]))
-                found += 1
-    assert found
+                result += 1
+    assert result
     assert not shows(plan)
 
 
@@ -71,10 +71,10 @@ def test_fewer_threads_than_ranks_that_are_waited_for(protocol):
         assert not any(wrong_on_noise(each, 2, seed, blocks=2, threads=3) for seed in range(5))
 
 
-@pytest.mark.parametrize(("protocol", "rooms"), [("signals", 1), ("signals", 2), ("packets", 2)])
-def test_counts_of_calls_go_round(protocol, rooms):
+@pytest.mark.parametrize(("protocol", "slots"), [("signals", 1), ("signals", 2), ("packets", 2)])
+def test_counts_of_calls_go_round(protocol, slots):
     for name in ("ring", "direct"):
-        plan = compile_plan(build(name, "all-reduce", 3, 50), protocol, rooms)
+        plan = compile_plan(build(name, "all-reduce", 3, 50), protocol, slots)
         for seed in range(3):
             assert not wrong_on_noise(plan, 5, seed, blocks=2, before=2**32 - 3)
 
@@ -85,15 +85,15 @@ def run_without(plan, absent, seed=0, blocks=2, calls=1):
     data = noise(plan.schedule, "f4", np.random.default_rng(0))
     here = [rank for rank in range(plan.schedule.ranks) if rank != absent]
     for call in range(calls):
-        found = ranks.run(data, seed + call, here)
-    return ranks, found, data
+        result = ranks.run(data, seed + call, here)
+    return ranks, result, data
 
 
-@pytest.mark.parametrize(("protocol", "rooms"), [("signals", 1), ("signals", 2), ("packets", 2)])
+@pytest.mark.parametrize(("protocol", "slots"), [("signals", 1), ("signals", 2), ("packets", 2)])
 @pytest.mark.parametrize("absent", [0, 1, 2])
-def test_a_rank_that_does_not_come_is_named(protocol, rooms, absent):
+def test_a_rank_that_does_not_come_is_named(protocol, slots, absent):
     """All others end, and their calls do not count."""
-    plan = compile_plan(build("direct", "all-reduce", 3, 70), protocol, rooms)
+    plan = compile_plan(build("direct", "all-reduce", 3, 70), protocol, slots)
     for seed in range(3):
         ranks, _, _ = run_without(plan, absent, seed)
         for rank in range(3):
@@ -101,15 +101,15 @@ def test_a_rank_that_does_not_come_is_named(protocol, rooms, absent):
             assert not ranks.calls[rank].any()
 
 
-@pytest.mark.parametrize(("protocol", "rooms"), [("signals", 2), ("packets", 2)])
+@pytest.mark.parametrize(("protocol", "slots"), [("signals", 2), ("packets", 2)])
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_what_has_not_come_is_not_passed_on(protocol, rooms, pieces):
+def test_what_has_not_come_is_not_passed_on(protocol, slots, pieces):
     """Along a chain each rank that waits in vain names the one before it; none takes anything for data."""
-    plan = compile_plan(build("ring", "broadcast", 4, 60, pieces=pieces), protocol, rooms)
+    plan = compile_plan(build("ring", "broadcast", 4, 60, pieces=pieces), protocol, slots)
     for seed in range(5):
-        ranks, found, data = run_without(plan, 0, seed)
+        ranks, result, data = run_without(plan, 0, seed)
         assert [int(late[0]) for late in ranks.late] == [0, 1, 2, 3]
-        assert np.array_equal(found[3][0], data[3][0])
+        assert np.array_equal(result[3][0], data[3][0])
 
 
 def test_a_rank_that_is_told_to_stop_does():
@@ -135,21 +135,21 @@ def test_nobody_gives_up_before_time(protocol):
 
 
 def packets_of(ranks, rank):
-    """(room, packet, word) of a rank's staging buffers: data, flag, data, flag."""
+    """(slot, packet, word) of a rank's staging buffers: data, flag, data, flag."""
     return ranks.staging[rank].view(np.uint32).reshape(2, -1, 4)
 
 
-def test_rooms_take_turns():
+def test_slots_take_turns():
     """A packet is 8 bytes of data between flags that say of which call it is."""
     plan = compile_plan(build("direct", "broadcast", 2, 6), "packets")
-    ranks, given = Ranks(plan, "f4"), {}
+    ranks, inputs = Ranks(plan, "f4"), {}
     for call in (1, 2, 3):
-        given[call] = noise(plan.schedule, "f4", np.random.default_rng(call))
-        ranks.run(given[call])
-    room = packets_of(ranks, 1)[:, :3]
+        inputs[call] = noise(plan.schedule, "f4", np.random.default_rng(call))
+        ranks.run(inputs[call])
+    stride = packets_of(ranks, 1)[:, :3]
     for which, call in ((1, 3), (0, 2)):
-        assert (room[which][:, [1, 3]] == call).all()
-        assert room[which][:, [0, 2]].ravel().view(np.float32).tolist() == given[call][0][0].tolist()
+        assert (stride[which][:, [1, 3]] == call).all()
+        assert stride[which][:, [0, 2]].ravel().view(np.float32).tolist() == inputs[call][0][0].tolist()
 
 
 @pytest.mark.parametrize("flags", [(1, 1), (0, 1), (1, 0), (2, 2)])
@@ -159,7 +159,7 @@ def test_half_a_packet_is_not_taken(flags):
     ranks = Ranks(plan, "f4", timeout=SHORT)
     packets_of(ranks, 1)[1, :2] = np.array([7, flags[0], 8, flags[1]], np.uint32)
     zeros = [[np.zeros(4, np.float32)] for _ in range(2)]
-    found = ranks.run(zeros, ranks=[1])[1][0].view(np.uint32).tolist()
+    result = ranks.run(zeros, ranks=[1])[1][0].view(np.uint32).tolist()
     come = flags == (1, 1)
-    assert found == ([7, 8, 7, 8] if come else [0, 0, 0, 0])
+    assert result == ([7, 8, 7, 8] if come else [0, 0, 0, 0])
     assert int(ranks.late[1][0]) == (0 if come else 1)

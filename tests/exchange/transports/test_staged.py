@@ -48,7 +48,7 @@ class _Stream:
 
 
 class _Pinned(bytearray):
-    """Room with an address, which numpy.frombuffer takes."""
+    """Space with an address, which numpy.frombuffer takes."""
 
     @property
     def ptr(self):

@@ -68,9 +68,9 @@ def subsets(ranks):
 @given(fabrics(), st.booleans())
 def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     ratios = {s: len(s) / flow_out(fabric, s, reverse) for s in subsets(fabric.ranks)}
-    found = bottleneck(fabric, reverse)
-    assert len(found.gpus) / found.capacity == pytest.approx(max(ratios.values()), rel=1e-6)
-    assert found.capacity == pytest.approx(flow_out(fabric, found.gpus, reverse), rel=1e-6)
+    result = bottleneck(fabric, reverse)
+    assert len(result.gpus) / result.capacity == pytest.approx(max(ratios.values()), rel=1e-6)
+    assert result.capacity == pytest.approx(flow_out(fabric, result.gpus, reverse), rel=1e-6)
     root = bottleneck(fabric, reverse, (0,))
     assert 1 / root.capacity == pytest.approx(
         max(1 / flow_out(fabric, s, reverse) for s in ratios if 0 in s), rel=1e-6
@@ -93,8 +93,8 @@ def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
         "reduce-scatter": max(*volume, *(len(s) * size / n / into[s] for s in into)),
     }
     for collective, transfer in expected.items():
-        found = bound(collective, fabric, size, root=root).transfer
-        assert found == pytest.approx(transfer, rel=1e-6), collective
+        result = bound(collective, fabric, size, root=root).transfer
+        assert result == pytest.approx(transfer, rel=1e-6), collective
 
 
 @settings(max_examples=15, deadline=None)
@@ -128,9 +128,9 @@ def test_forestcoll_finds_slow_links_between_fast_groups():
 @pytest.mark.parametrize("ranks", [2, 5, 8])
 def test_bounds_of_thakur_rabenseifner_and_gropp(ranks):
     fabric, size = load(f"switch:{ranks}"), 2.0**30
-    share, whole = (ranks - 1) / ranks * size / (300 * GIB), size / (300 * GIB)
-    expected = dict.fromkeys(("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"), share)
-    expected |= {"all-reduce": 2 * share, "broadcast": whole, "reduce": whole}
+    part, whole = (ranks - 1) / ranks * size / (300 * GIB), size / (300 * GIB)
+    expected = dict.fromkeys(("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"), part)
+    expected |= {"all-reduce": 2 * part, "broadcast": whole, "reduce": whole}
     for collective in COLLECTIVES:
         assert bound(collective, fabric, size).transfer == pytest.approx(expected[collective]), collective
 

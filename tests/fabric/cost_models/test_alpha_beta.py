@@ -26,12 +26,12 @@ def seconds(algorithm, collective, ranks, size, fabric=None, **options):
 @pytest.mark.parametrize("ranks", [4, 32])
 @pytest.mark.parametrize("size", [2.0**12, 2.0**26])
 def test_formulas_of_the_paper_on_an_ideal_switch(ranks, size):
-    steps, share = log(ranks, 2), (ranks - 1) / ranks * size / RATE
-    ring = 2 * (ranks - 1) * ALPHA + 2 * share
+    steps, fraction = log(ranks, 2), (ranks - 1) / ranks * size / RATE
+    ring = 2 * (ranks - 1) * ALPHA + 2 * fraction
     assert seconds("ring", "all-reduce", ranks, size) == pytest.approx(ring)
-    assert seconds("recursive", "all-reduce", ranks, size) == pytest.approx(2 * steps * ALPHA + 2 * share)
-    assert seconds("direct", "all-to-all", ranks, size) == pytest.approx(ALPHA + share)
-    assert seconds("pairwise", "all-to-all", ranks, size) == pytest.approx((ranks - 1) * ALPHA + share)
+    assert seconds("recursive", "all-reduce", ranks, size) == pytest.approx(2 * steps * ALPHA + 2 * fraction)
+    assert seconds("direct", "all-to-all", ranks, size) == pytest.approx(ALPHA + fraction)
+    assert seconds("pairwise", "all-to-all", ranks, size) == pytest.approx((ranks - 1) * ALPHA + fraction)
     assert seconds("binomial", "broadcast", ranks, size) == pytest.approx(steps * (ALPHA + size / RATE))
     # Bruck's index algorithm sends half of all blocks in each of its rounds.
     bruck = ceil(steps) * (ALPHA + size / 2 / RATE)
@@ -112,9 +112,9 @@ def plainly(schedule, fabric, element_bytes):
         for t, size in zip(schedule.transfers, transfer_bytes(schedule, element_bytes), strict=True):
             if t["round"] != number or t["src"] == t["dst"]:
                 continue
-            way = routes.wires_of(np.array([t["src"]]), np.array([t["dst"]]))[1].tolist()
-            latency = max(latency or 0.0, sum(w.latency[k] for k in way))
-            for k in way:
+            route = routes.wires_of(np.array([t["src"]]), np.array([t["dst"]]))[1].tolist()
+            latency = max(latency or 0.0, sum(w.latency[k] for k in route))
+            for k in route:
                 load_of[k] = load_of.get(k, 0) + size / w.bandwidth[k]
             for end in ("src", "dst"):
                 if fabric.copy_bandwidth:

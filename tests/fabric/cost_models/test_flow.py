@@ -121,7 +121,7 @@ def test_nothing_that_moves_takes_no_time():
 # Fair shares.
 
 
-def shares(routes, capacity, most=np.inf):
+def fractions(routes, capacity, most=np.inf):
     first = np.cumsum([0, *map(len, routes)])
     rate = np.zeros(len(routes))
     resource = np.array([r for route in routes for r in route], np.int64)
@@ -158,8 +158,10 @@ def by_linear_programs(routes, capacity, most):
 
 def test_the_textbook_example_of_fair_shares():
     # Bertsekas & Gallager, section 6.5.2: one flow over all links, others over one each.
-    assert shares([(0, 1, 2), (0,), (1,), (2,)], [1, 2, 4]).tolist() == pytest.approx([0.5, 0.5, 1.5, 3.5])
-    assert shares([(0, 1), (0,), (1,), (1,)], [1, 1]).tolist() == pytest.approx([1 / 3, 2 / 3, 1 / 3, 1 / 3])
+    assert fractions([(0, 1, 2), (0,), (1,), (2,)], [1, 2, 4]).tolist() == pytest.approx([0.5, 0.5, 1.5, 3.5])
+    assert fractions([(0, 1), (0,), (1,), (1,)], [1, 1]).tolist() == pytest.approx(
+        [1 / 3, 2 / 3, 1 / 3, 1 / 3]
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -171,7 +173,7 @@ def test_fair_shares_are_those_of_linear_programs(data):
     routes = data.draw(st.lists(route, min_size=1, max_size=5))
     most = data.draw(st.sampled_from([2.5, 100.0]))
     np.testing.assert_allclose(
-        shares(routes, capacity, most), by_linear_programs(routes, capacity, most), 1e-6
+        fractions(routes, capacity, most), by_linear_programs(routes, capacity, most), 1e-6
     )
 
 

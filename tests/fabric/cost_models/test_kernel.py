@@ -155,9 +155,9 @@ def test_events_of_a_rank_follow_one_another(protocol):
         assert own[0].begin == 0
         for before, after in pairwise(own):
             assert before.end == pytest.approx(after.begin)
-        ways = [event for event in events if event.rank == rank and event.peer >= 0]
-        assert {event.kind for event in ways} == {"signal" if protocol == "signals" else "packets"}
-        assert all(event.end > event.begin for event in ways)
+        routes = [event for event in events if event.rank == rank and event.peer >= 0]
+        assert {event.kind for event in routes} == {"signal" if protocol == "signals" else "packets"}
+        assert all(event.end > event.begin for event in routes)
     put = next(event for event in events if event.kind == "put")
     assert put.nbytes == 32e4
     assert "add and put" in {event.kind for event in events}

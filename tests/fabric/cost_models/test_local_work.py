@@ -41,15 +41,15 @@ def test_what_arrives_is_added_before_it_goes_on(model):
 
 @pytest.mark.parametrize("model", ["alpha-beta", "flow"])
 def test_sums_in_rounds_of_their_own(model):
-    # Three arrivals of 1 MB each are added one after the other.
+    # Three sums of 1 MB each are added one after the other.
     direct = build("direct", "reduce-scatter", 4, 4)
-    found = cost(direct, SUMS, MB, model=model)
-    assert found.seconds == pytest.approx(1001e-6 + 3 * 252e-6)
+    result = cost(direct, SUMS, MB, model=model)
+    assert result.seconds == pytest.approx(1001e-6 + 3 * 252e-6)
     if model == "alpha-beta":
-        assert [r.limit for r in found.rounds[1:]] == ["GPU0 adds"] * 3
-        assert sum(r.seconds for r in found.rounds) == pytest.approx(found.seconds)
-        assert [r.bytes for r in found.rounds] == [12e6, 0, 0, 0]
-        np.testing.assert_allclose(found.times[-1], [1001e-6 + 2 * 252e-6, found.seconds])
+        assert [r.limit for r in result.rounds[1:]] == ["GPU0 adds"] * 3
+        assert sum(r.seconds for r in result.rounds) == pytest.approx(result.seconds)
+        assert [r.bytes for r in result.rounds] == [12e6, 0, 0, 0]
+        np.testing.assert_allclose(result.times[-1], [1001e-6 + 2 * 252e-6, result.seconds])
         assert len(cost(direct, PLAIN, MB).rounds) == 1
 
 
@@ -64,9 +64,9 @@ def test_the_gpu_that_adds_most_counts():
 @pytest.mark.parametrize("model", ["alpha-beta", "flow"])
 def test_no_schedule_is_done_before_it_is_issued(model):
     ring = build("ring", "all-reduce", 4, 4)
-    found = cost(ring, HOSTS, 4, model=model)
-    assert found.seconds == pytest.approx(6 * 100e-6 + 3 * 1e-6)
-    assert found.busiest == "host of GPU0"
+    result = cost(ring, HOSTS, 4, model=model)
+    assert result.seconds == pytest.approx(6 * 100e-6 + 3 * 1e-6)
+    assert result.busiest == "host of GPU0"
     # Hosts run ahead of GPUs that are long busy.
     assert cost(ring, HOSTS, MB, model=model).seconds == cost(ring, PLAIN, MB, model=model).seconds
 

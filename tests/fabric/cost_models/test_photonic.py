@@ -45,11 +45,11 @@ def near(value):
 )
 def test_halving_and_doubling_take_what_the_paper_s_formula_says(ranks, nbytes):
     schedule = build("recursive", "all-reduce", ranks, ranks)
-    found = photonic(schedule, wafer(*GRIDS[ranks]), nbytes / ranks)
+    result = photonic(schedule, wafer(*GRIDS[ranks]), nbytes / ranks)
     rounds = 2 * log2(ranks)
-    assert found.seconds == near(rounds * (ALPHA + RHO) + 2 * nbytes * (ranks - 1) / (ranks * BANDWIDTH))
-    assert len(found.rounds) == rounds
-    assert all(r.parts == 1 for r in found.rounds)
+    assert result.seconds == near(rounds * (ALPHA + RHO) + 2 * nbytes * (ranks - 1) / (ranks * BANDWIDTH))
+    assert len(result.rounds) == rounds
+    assert all(r.parts == 1 for r in result.rounds)
 
 
 @pytest.mark.parametrize("ranks", [4, 16, 64])
@@ -57,9 +57,9 @@ def test_halving_and_doubling_take_what_the_paper_s_formula_says(ranks, nbytes):
 def test_quartering_and_quadrupling_take_what_the_paper_s_formula_says(ranks, sharing, factor):
     schedule = build("recursive", "all-reduce", ranks, ranks, radix=4)
     nbytes = 64 * MIB
-    found = photonic(schedule, wafer(*GRIDS[ranks]), nbytes / ranks, sharing=sharing)
+    result = photonic(schedule, wafer(*GRIDS[ranks]), nbytes / ranks, sharing=sharing)
     beta = 2 * nbytes * (ranks - 1) / (ranks * BANDWIDTH)
-    assert found.seconds == near(log2(ranks) * (ALPHA + RHO) + factor * beta)
+    assert result.seconds == near(log2(ranks) * (ALPHA + RHO) + factor * beta)
 
 
 def test_figure_7_of_the_paper_at_256_tiles_and_64_mib():
@@ -78,10 +78,10 @@ def test_divide_and_conquer_pays_for_three_peers_in_its_first_round(ranks):
     nbytes = 8 * MIB
     rows, columns = GRIDS[ranks]
     schedule = build("squares", "all-reduce", ranks, ranks, grid=(rows, columns))
-    found = photonic(schedule, wafer(rows, columns), nbytes / ranks)
+    result = photonic(schedule, wafer(rows, columns), nbytes / ranks)
     paper = (log2(ranks) - 1) * (ALPHA + RHO + nbytes / BANDWIDTH)
     # The formula has the whole bandwidth for each of the three; there are five lasers of sixteen.
-    assert found.seconds == near(paper + (16 / 5 - 1) * nbytes / BANDWIDTH)
+    assert result.seconds == near(paper + (16 / 5 - 1) * nbytes / BANDWIDTH)
 
 
 def test_a_ring_keeps_its_circuits_if_asked_to():
@@ -104,8 +104,8 @@ def test_circuits_that_changed_are_paid_for_again():
 
 def test_a_round_in_parts_pays_for_each():
     schedule = point_to_point("messages", 32, [(t, t ^ 8, 1) for t in range(32)])
-    found = photonic(schedule, wafer(2, 16, waveguides=2), 1e6)
-    (only,) = found.rounds
+    result = photonic(schedule, wafer(2, 16, waveguides=2), 1e6)
+    (only,) = result.rounds
     assert only.parts == 4
     assert (only.latency, only.reconfiguration) == (near(4 * ALPHA), near(4 * RHO))
     assert only.transfer == near(4 * 1e6 / BANDWIDTH)
@@ -116,35 +116,35 @@ def test_a_round_in_parts_pays_for_each():
 
 def test_parts_are_as_slow_as_their_slowest_pair():
     schedule = point_to_point("messages", 4, [(0, 1, 6), (2, 3, 2), (3, 2, 1)])
-    found = photonic(schedule, wafer(2, 2), 1e6)
-    assert found.seconds == near(ALPHA + RHO + 6e6 / BANDWIDTH)
-    assert found.rounds[0].bytes == 9e6
-    assert found.rounds[0].limit == "circuit 0 -> 1, 16 wavelengths"
-    assert found.busiest == "tile 0 sends"
-    assert np.allclose(found.times[:, 0], ALPHA + RHO, rtol=1e-12)
-    assert np.allclose(found.times[:, 1] - ALPHA - RHO, [6e6 / BANDWIDTH, 2e6 / BANDWIDTH, 1e6 / BANDWIDTH])
+    result = photonic(schedule, wafer(2, 2), 1e6)
+    assert result.seconds == near(ALPHA + RHO + 6e6 / BANDWIDTH)
+    assert result.rounds[0].bytes == 9e6
+    assert result.rounds[0].limit == "circuit 0 -> 1, 16 wavelengths"
+    assert result.busiest == "tile 0 sends"
+    assert np.allclose(result.times[:, 0], ALPHA + RHO, rtol=1e-12)
+    assert np.allclose(result.times[:, 1] - ALPHA - RHO, [6e6 / BANDWIDTH, 2e6 / BANDWIDTH, 1e6 / BANDWIDTH])
 
 
 def test_times_of_transfers_lie_within_their_rounds_and_follow_the_data():
     schedule = build("recursive", "all-reduce", 16, 16, radix=4)
     verify(schedule)
-    found = photonic(schedule, wafer(4, 4), 1e5)
-    ends = np.cumsum([r.seconds for r in found.rounds])
-    numbers = [r.round for r in found.rounds]
+    result = photonic(schedule, wafer(4, 4), 1e5)
+    ends = np.cumsum([r.seconds for r in result.rounds])
+    numbers = [r.round for r in result.rounds]
     t = schedule.transfers
     for i, number in enumerate(numbers):
-        mine = found.times[(t["round"] == number) & (t["src"] != t["dst"])]
+        mine = result.times[(t["round"] == number) & (t["src"] != t["dst"])]
         assert mine[:, 1].max() == near(ends[i])
         assert mine[:, 0].min() >= (ends[i - 1] if i else 0) + ALPHA + RHO - 1e-15
-    local = found.times[t["src"] == t["dst"]]
+    local = result.times[t["src"] == t["dst"]]
     assert (local[:, 0] == local[:, 1]).all()
-    assert found.seconds == near(ends[-1])
+    assert result.seconds == near(ends[-1])
 
 
 def test_rounds_within_ranks_are_free():
     schedule = point_to_point("messages", 4, [(0, 0, 5), (1, 1, 2)])
-    found = photonic(schedule, wafer(2, 2), 1e6)
-    assert (found.seconds, found.rounds, found.busiest) == (0.0, (), "nothing")
+    result = photonic(schedule, wafer(2, 2), 1e6)
+    assert (result.seconds, result.rounds, result.busiest) == (0.0, (), "nothing")
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_rounds_within_ranks_are_free():
 def test_no_schedule_beats_the_bound(algorithm, collective, incremental):
     schedule = build(algorithm, collective, 16, 256)
     for waveguides in (1, 40):
-        found = photonic(schedule, wafer(4, 4, waveguides=waveguides), 1e3, incremental=incremental)
-        assert found.bound.seconds <= found.seconds * (1 + 1e-12)
+        result = photonic(schedule, wafer(4, 4, waveguides=waveguides), 1e3, incremental=incremental)
+        assert result.bound.seconds <= result.seconds * (1 + 1e-12)
 
 
 def test_a_plan_that_is_given_is_used_and_checked():

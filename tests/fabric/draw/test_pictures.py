@@ -32,12 +32,12 @@ from wavefabric.units import time_words
 def small():
     """A ring on 2 x 2 tiles, its circuits, and a cost."""
     schedule = ring_all_reduce(4, 8)
-    found = plan_circuits(schedule, load("lightpath:2x2"))
+    result = plan_circuits(schedule, load("lightpath:2x2"))
     rounds = tuple(RoundCost(r, 1, 2e-6, 1e-6, 0.0, 1e-6, 8.0, "tile0 sends") for r in range(6))
     cost = Cost(
         schedule.name, "lightpath:2x2", "photonic", 12e-6, rounds, LowerBound(1e-6, 1e-6, 2e-6, "why")
     )
-    return schedule, found, cost
+    return schedule, result, cost
 
 
 # --- What is shown ------------------------------------------------------------------------------------
@@ -78,9 +78,9 @@ def test_rounds_left_out_change_nothing():
     ("fabric", "ranks"), [("lightpath:2x3", 6), ("lightpath:4x4", 16), ("lightpath:8x8", 64)]
 )
 def test_no_two_lights_of_a_round_coincide(fabric, ranks):
-    place = load(fabric)
+    position = load(fabric)
     schedule = build("direct" if ranks < 16 else "recursive", "all-gather", ranks, ranks)
-    shown = scene(schedule, plan_circuits(schedule, place))
+    shown = scene(schedule, plan_circuits(schedule, position))
     for now in shown.frames:
         # Straight pieces, as (axis, place across, from, to).
         pieces = []
@@ -99,8 +99,8 @@ def test_no_two_lights_of_a_round_coincide(fabric, ranks):
 
 
 def test_lines_begin_and_end_at_their_tiles_and_cross_none(small):
-    schedule, found, cost = small
-    shown = scene(schedule, found, cost)
+    schedule, result, cost = small
+    shown = scene(schedule, result, cost)
     for now in shown.frames:
         assert len(now.circuits) == 4
         for circuit in now.circuits:
@@ -120,28 +120,28 @@ def test_shares_are_of_the_whole_array():
 
 
 def test_times_and_titles(small):
-    schedule, found, cost = small
-    shown = scene(schedule, found, cost)
+    schedule, result, cost = small
+    shown = scene(schedule, result, cost)
     assert [f.title for f in shown.frames[:2]] == ["round 1 of 6", "round 2 of 6"]
     assert [f.begin for f in shown.frames] == pytest.approx([2e-6 * k for k in range(6)])
     assert shown.frames[-1].end == pytest.approx(12e-6)
     assert "12 µs" in shown.subtitle
-    assert np.isnan(scene(schedule, found).frames[0].begin)
+    assert np.isnan(scene(schedule, result).frames[0].begin)
     assert np.allclose(shown.frames[-1].after, 1)
     for one, other in pairwise(shown.frames):
         assert np.allclose(one.after, other.before)
 
 
 def test_parts_of_a_round_share_its_time_and_its_levels():
-    place = replace(load("lightpath:2x3"), lasers=2, waveguides=1, fibres=1)
+    position = replace(load("lightpath:2x3"), lasers=2, waveguides=1, fibres=1)
     schedule = build("direct", "all-gather", 6, 6)
-    found = plan_circuits(schedule, place)
-    parts = len(found.rounds)
+    result = plan_circuits(schedule, position)
+    parts = len(result.rounds)
     assert parts > 1
     cost = Cost(
         "s", "f", "photonic", 1.0, (RoundCost(0, parts, 1.0, 0, 0, 1.0, 1, ""),), LowerBound(0, 0, 0, "")
     )
-    shown = scene(schedule, found, cost)
+    shown = scene(schedule, result, cost)
     assert shown.frames[0].title == f"round 1 of 1, part 1 of {parts}"
     assert [f.end for f in shown.frames] == pytest.approx([(k + 1) / parts for k in range(parts)])
     assert np.allclose(shown.frames[0].before, 1 / 6)
@@ -150,8 +150,8 @@ def test_parts_of_a_round_share_its_time_and_its_levels():
 
 def test_tiles_left_over_are_drawn_empty():
     schedule = ring_all_gather([1, 1, 1])
-    place = load("lightpath:2x2")
-    shown = scene(schedule, plan_circuits(schedule, place))
+    position = load("lightpath:2x2")
+    shown = scene(schedule, plan_circuits(schedule, position))
     assert np.isnan(shown.frames[0].after[3])
     assert shown.tiles.shape == (4, 2)
 
@@ -159,11 +159,11 @@ def test_tiles_left_over_are_drawn_empty():
 @given(st.integers(1, 300), st.integers(1, 40))
 @settings(max_examples=40, deadline=None)
 def test_rounds_are_chosen_evenly(count, most):
-    found = evenly(count, most)
-    assert len(found) == min(count, most)
-    assert found[0] == 0
-    assert most == 1 or found[-1] == count - 1
-    assert len(found) < 3 or np.ptp(np.diff(found)) <= 1
+    result = evenly(count, most)
+    assert len(result) == min(count, most)
+    assert result[0] == 0
+    assert most == 1 or result[-1] == count - 1
+    assert len(result) < 3 or np.ptp(np.diff(result)) <= 1
 
 
 def test_words_of_times():
@@ -175,8 +175,8 @@ def test_words_of_times():
 def test_colours_tell_all_from_nearly_all():
     assert style.level_colour(1.0) != style.level_colour(0.999)
     assert len({style.wavelength_colour(k / 15) for k in range(16)}) == 16
-    for share in (-1, 0, 0.3, 1, 2):
-        assert re.fullmatch("#[0-9a-f]{6}", style.wavelength_colour(share))
+    for fraction in (-1, 0, 0.3, 1, 2):
+        assert re.fullmatch("#[0-9a-f]{6}", style.wavelength_colour(fraction))
 
 
 @pytest.mark.parametrize(
@@ -185,21 +185,21 @@ def test_colours_tell_all_from_nearly_all():
 )  # fmt: skip
 def test_nodes_lie_apart(name):
     fabric = load(name)
-    place = graph.positions(fabric)
-    assert set(place) == {*fabric.gpus, *fabric.switches}
-    at = np.array([place[n] for n in (*fabric.gpus, *fabric.switches)])
+    position = graph.positions(fabric)
+    assert set(position) == {*fabric.gpus, *fabric.switches}
+    at = np.array([position[n] for n in (*fabric.gpus, *fabric.switches)])
     apart = np.hypot(*(at[:, None] - at[None]).transpose(2, 0, 1)) + 9 * np.eye(len(at))
     assert apart.min() > 0.54  # two halves of a node
 
 
 def test_grids_are_drawn_as_grids():
-    place = graph.positions(load("torus:3x5"))
-    assert place["GPU7"].tolist() == [2, 1]
+    position = graph.positions(load("torus:3x5"))
+    assert position["GPU7"].tolist() == [2, 1]
     # A hypercube of four dimensions: neighbours in a row or a column, ends joined around.
-    place = graph.positions(load("hypercube:4"))
+    position = graph.positions(load("hypercube:4"))
     for rank in range(16):
         for bit in range(4):
-            step = np.abs(place[f"GPU{rank}"] - place[f"GPU{rank ^ 1 << bit}"])
+            step = np.abs(position[f"GPU{rank}"] - position[f"GPU{rank ^ 1 << bit}"])
             assert sorted(step.tolist()) in ([0, 1], [0, 3])
 
 
@@ -220,16 +220,16 @@ def test_bars_of_a_lane_do_not_overlap(bars):
 def test_loads_of_links_by_hand():
     # Around a ring of 4 every link carries three of four chunks, one way.
     fabric = load("ring:4")
-    found = pictures.link_loads(ring_all_gather([10] * 4), fabric, 1.0, 1.0)
-    assert sorted(np.round(found * fabric.links[0].bandwidth, 9)) == [0] * 4 + [30] * 4
+    result = pictures.link_loads(ring_all_gather([10] * 4), fabric, 1.0, 1.0)
+    assert sorted(np.round(result * fabric.links[0].bandwidth, 9)) == [0] * 4 + [30] * 4
 
 
 # --- Files --------------------------------------------------------------------------------------------
 
 
 def test_a_page_needs_nothing_from_elsewhere(small, tmp_path):
-    schedule, found, cost = small
-    path = pictures.draw_circuits(schedule, found, tmp_path / "x.html", cost)
+    schedule, result, cost = small
+    path = pictures.draw_circuits(schedule, result, tmp_path / "x.html", cost)
     text = path.read_text("utf-8")
     assert not re.search(r"https?:|//[a-z]|@import|url\(|src=|href=", text.replace("// ", ""))
     for word in ('type="range"', "Pause", "<svg", schedule.name):
@@ -247,9 +247,9 @@ def test_a_page_needs_nothing_from_elsewhere(small, tmp_path):
 
 
 def test_a_page_survives_odd_names(small):
-    schedule, found, cost = small
+    schedule, result, cost = small
     odd = replace(schedule, name="</script><b>&\"'")
-    text = page(scene(odd, found, cost))
+    text = page(scene(odd, result, cost))
     assert "</script><b>" not in text
     assert text.count("</script>") == 2
 
@@ -258,7 +258,7 @@ def test_a_page_survives_odd_names(small):
 def test_an_animation_moves_and_rests(small, tmp_path):
     from PIL import Image
 
-    schedule, found, cost = small
+    schedule, result, cost = small
     progress = []
 
     class Progress:
@@ -271,7 +271,7 @@ def test_an_animation_moves_and_rests(small, tmp_path):
         def finish(self):
             pass
 
-    path = pictures.draw_circuits(schedule, found, tmp_path / "x.gif", cost, most=2, progress=Progress())
+    path = pictures.draw_circuits(schedule, result, tmp_path / "x.gif", cost, most=2, progress=Progress())
     with Image.open(path) as picture:
         assert picture.n_frames == progress[0] == progress[-1] > 4
         assert picture.info["loop"] == 0
@@ -286,8 +286,8 @@ def test_an_animation_moves_and_rests(small, tmp_path):
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_pictures_that_stand_still(small, tmp_path, ending):
-    schedule, found, cost = small
-    path = pictures.draw_circuits(schedule, found, tmp_path / f"x{ending}", cost, most=3)
+    schedule, result, cost = small
+    path = pictures.draw_circuits(schedule, result, tmp_path / f"x{ending}", cost, most=3)
     head = path.read_bytes()[:200]
     assert {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF"}[ending] in head or ending == ".svg"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -310,15 +310,15 @@ def test_an_electrical_fabric_with_loads_and_transfers(tmp_path):
 
 
 def test_existing_files_stay(small, tmp_path):
-    schedule, found, cost = small
+    schedule, result, cost = small
     there = tmp_path / "there.png"
     there.write_text("mine")
     with pytest.raises(InputError, match=r"output: .*there\.png exists; allowed: another name, or --force"):
-        pictures.draw_circuits(schedule, found, there, cost)
+        pictures.draw_circuits(schedule, result, there, cost)
     with pytest.raises(InputError, match="exists"):
         pictures.draw_fabric(load("ring:4"), there)
     assert there.read_text() == "mine"
-    pictures.draw_circuits(schedule, found, there, cost, most=1, force=True)
+    pictures.draw_circuits(schedule, result, there, cost, most=1, force=True)
     assert there.read_bytes()[:4] == b"\x89PNG"
 
 
@@ -327,9 +327,9 @@ def test_existing_files_stay(small, tmp_path):
     [("x.bmp", "names that end in"), ("x", "names that end in"), ("no/x.png", "cannot be written")],
 )
 def test_names_that_cannot_be(small, tmp_path, name, words):
-    schedule, found, cost = small
+    schedule, result, cost = small
     with pytest.raises(InputError, match=words) as refused:
-        pictures.draw_circuits(schedule, found, tmp_path / name, cost, most=1)
+        pictures.draw_circuits(schedule, result, tmp_path / name, cost, most=1)
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.iterdir())
 
@@ -342,8 +342,8 @@ def test_electrical_fabrics_do_not_move(tmp_path):
 
 def test_nothing_to_draw(tmp_path):
     still = point_to_point("still", 4, [(0, 0, 1)])
-    place = load("lightpath:2x2")
+    position = load("lightpath:2x2")
     with pytest.raises(InputError, match="sends nothing"):
-        pictures.draw_circuits(still, plan_circuits(still, place), tmp_path / "x.png")
+        pictures.draw_circuits(still, plan_circuits(still, position), tmp_path / "x.png")
     with pytest.raises(InputError, match="sends nothing"):
         pictures.draw_flow(still, load("ring:4"), 1.0, tmp_path / "x.png")

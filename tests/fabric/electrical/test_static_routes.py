@@ -40,10 +40,10 @@ def _allowed(fabric, src, dst):
     if not fabric.forwards:
         g.remove_nodes_from(set(fabric.gpus) - {src, dst})
     try:
-        ways = list(nx.all_shortest_paths(g, src, dst))
+        routes = list(nx.all_shortest_paths(g, src, dst))
     except nx.NetworkXNoPath:
         return []
-    return [(way, min(g.edges[e]["width"] for e in pairwise(way))) for way in ways]
+    return [(route, min(g.edges[e]["width"] for e in pairwise(route))) for route in routes]
 
 
 @settings(max_examples=35, deadline=None)
@@ -74,9 +74,9 @@ def test_hops_count_through_anything(fabric):
 def test_grids_are_crossed_one_dimension_after_the_other(kind, sizes):
     fabric = load(f"{kind}:{'x'.join(map(str, sizes))}")
     for src, dst in permutations(range(fabric.ranks), 2):
-        way = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
-        places = np.array(np.unravel_index(way, sizes)).T
-        steps = [np.flatnonzero(a != b).tolist() for a, b in pairwise(places)]
+        route = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
+        positions = np.array(np.unravel_index(route, sizes)).T
+        steps = [np.flatnonzero(a != b).tolist() for a, b in pairwise(positions)]
         axes = [axis for step in steps for axis in step]
         assert len(axes) == len(steps)
         assert axes == sorted(axes, reverse=True)
@@ -85,8 +85,8 @@ def test_grids_are_crossed_one_dimension_after_the_other(kind, sizes):
 def test_cubes_are_crossed_from_the_lowest_dimension():
     fabric = load("hypercube:4")
     for src, dst in permutations(range(16), 2):
-        way = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
-        turned = [a ^ b for a, b in pairwise(way)]
+        route = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
+        turned = [a ^ b for a, b in pairwise(route)]
         assert turned == [1 << d for d in range(4) if (src ^ dst) >> d & 1]
 
 

@@ -180,7 +180,7 @@ def test_faults_of_a_file_are_told_in_one_line(text, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("inputs", "message"),
     [
         ("nothing", 'fabric: "nothing" given; allowed: a TOML file, dgx-1,'),
         ("", 'fabric: "" given; allowed: a TOML file'),
@@ -199,9 +199,9 @@ def test_faults_of_a_file_are_told_in_one_line(text, message, tmp_path):
         ("a\0b.toml", "not the name of a file"),
     ],
 )
-def test_names_that_are_no_fabric(given, message):
+def test_names_that_are_no_fabric(inputs, message):
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        load(given)
+        load(inputs)
     assert "\n" not in str(error.value)
 
 
@@ -253,8 +253,11 @@ def test_quantities_have_a_unit_of_their_size(value, text):
 
 
 def test_tiles_of_light_are_described_by_their_numbers():
-    found = [load(f"lightpath:{size}").description.removeprefix("LIGHTPATH: ") for size in ("8x8", "4x4")]
-    assert found == ["8 x 8 tiles on 2 wafers of 4 x 8 joined by fibres", "4 x 4 tiles on one wafer of 4 x 8"]
+    result = [load(f"lightpath:{size}").description.removeprefix("LIGHTPATH: ") for size in ("8x8", "4x4")]
+    assert result == [
+        "8 x 8 tiles on 2 wafers of 4 x 8 joined by fibres",
+        "4 x 4 tiles on one wafer of 4 x 8",
+    ]
 
 
 def test_a_link_budget_is_part_of_a_photonic_file():

@@ -59,16 +59,16 @@ def test_families_have_the_numbers_of_the_paper():
 
 def test_a_dgx_1_is_a_hybrid_cube_mesh():
     fabric = load("dgx-1")
-    found = np.zeros((8, 8), int)
+    result = np.zeros((8, 8), int)
     for link in fabric.links:
         if link.kind == "nvlink":
             assert link.bandwidth == 25e9
-            found[int(link.source[3:]), int(link.target[3:])] += 1
-    np.testing.assert_array_equal(found, DGX_1)
+            result[int(link.source[3:]), int(link.target[3:])] += 1
+    np.testing.assert_array_equal(result, DGX_1)
     for src, dst in permutations(range(8), 2):
-        way = static_routes(fabric).nodes(src, dst)
-        assert not any(node.startswith("GPU") for node in way[1:-1])
-        assert (len(way) == 2) == (DGX_1[src][dst] > 0)
+        route = static_routes(fabric).nodes(src, dst)
+        assert not any(node.startswith("GPU") for node in route[1:-1])
+        assert (len(route) == 2) == (DGX_1[src][dst] > 0)
     assert static_routes(fabric).nodes(0, 7) == ["GPU0", "PLX0", "CPU0", "CPU1", "PLX3", "GPU7"]
 
 
@@ -99,7 +99,7 @@ def test_on_the_p40_server_quads_share_one_qpi():
     crossing = [
         p
         for p in permutations(range(8), 2)
-        if "CPU1" in (way := static_routes(fabric).nodes(*p)) and "CPU0" in way
+        if "CPU1" in (route := static_routes(fabric).nodes(*p)) and "CPU0" in route
     ]
     assert sorted(crossing) == sorted(p for p in permutations(range(8), 2) if (p[0] < 4) != (p[1] < 4))
 

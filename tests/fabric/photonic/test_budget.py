@@ -28,7 +28,7 @@ def wafers(rows, columns, wafer_columns):
 
 def test_losses_of_a_route_add_up_as_by_hand():
     # Four edges over tiles of 2.5 cm: three within wafers, one by fibre.
-    found = budget(wafers(1, 6, 3), (1, 2, 3, 4, 5))
+    result = budget(wafers(1, 6, 3), (1, 2, 3, 4, 5))
     by_hand = {
         "modulator": 4.0,
         "switches": 8 * 0.3,
@@ -38,9 +38,9 @@ def test_losses_of_a_route_add_up_as_by_hand():
         "fibre coupling": 2 * 1.5,
         "receiver": 1.0,
     }
-    assert dict(found.losses) == pytest.approx(by_hand, rel=1e-12)
-    assert found.loss_db == pytest.approx(15.39, abs=1e-12)
-    assert found.received_dbm == pytest.approx(10 - 15.39, abs=1e-12)
+    assert dict(result.losses) == pytest.approx(by_hand, rel=1e-12)
+    assert result.loss_db == pytest.approx(15.39, abs=1e-12)
+    assert result.received_dbm == pytest.approx(10 - 15.39, abs=1e-12)
 
 
 def test_q_and_margin_by_hand():
@@ -57,10 +57,10 @@ def test_q_and_margin_by_hand():
         noise_current=20e-12,
         bandwidth_ratio=0.5,
     )
-    found = budget(wafers(1, 2, 2), (0, 1), b)
+    result = budget(wafers(1, 2, 2), (0, 1), b)
     # 0.1 mW, of which levels of 1.5 and 0.5 times that: 0.04 mA either side of the middle.
-    assert found.received_dbm == pytest.approx(-10)
-    for reach, (fmt, rate) in zip(found.reaches, RATES, strict=True):
+    assert result.received_dbm == pytest.approx(-10)
+    for reach, (fmt, rate) in zip(result.reaches, RATES, strict=True):
         symbols = rate if fmt == "NRZ" else rate / 2
         q = 0.8 * 0.1e-3 * 0.5 / (20e-12 * math.sqrt(0.5 * symbols))
         assert reach.ber == pytest.approx(bit_error_rate(fmt, q), rel=1e-9)
@@ -110,15 +110,15 @@ def test_needed_q_is_the_inverse(fmt, exponent):
 
 def test_longer_routes_lose_more_and_carry_less():
     fabric = wafers(1, 16, 16)
-    found = [budget(fabric, range(n)) for n in range(2, 17)]
-    for near, far in pairwise(found):
+    result = [budget(fabric, range(n)) for n in range(2, 17)]
+    for near, far in pairwise(result):
         assert far.loss_db - near.loss_db == pytest.approx(0.25 + 1.0 + 0.6 + 0.08)
         assert far.best_rate <= near.best_rate
         assert all(f.ber >= n.ber for n, f in zip(near.reaches, far.reaches, strict=True))
-    assert found[0].best_rate == 224e9
-    assert found[-1].best_rate == 0
-    assert found[-1].margin_db < 0
-    assert found[-1].margin_db == found[-1].reaches[0].margin_db
+    assert result[0].best_rate == 224e9
+    assert result[-1].best_rate == 0
+    assert result[-1].margin_db < 0
+    assert result[-1].margin_db == result[-1].reaches[0].margin_db
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_every_number_counts(key, worse):
 
 def test_the_paper_s_error_rates_need_less_light_than_two_neighbours_have():
     # Measured between two tiles; counted bits bound them from above.
-    found = budget(wafers(1, 2, 2), (0, 1))
-    for reach in found.reaches:
+    result = budget(wafers(1, 2, 2), (0, 1))
+    for reach in result.reaches:
         if reach.rate in MEASURED_BER:
             assert reach.format == "NRZ"
             assert reach.ber <= MEASURED_BER[reach.rate]

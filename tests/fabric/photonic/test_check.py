@@ -186,7 +186,7 @@ def valid_by_counting(circuits, schedule):
         if not follows and (part != 0 or (n and number <= keys[n - 1][0])):
             return False
     for r in circuits.rounds:
-        used, ends, ways = set(), {}, set()
+        used, ends, routes = set(), {}, set()
         for b in r.bundles:
             if not 0 < b.wavelengths < 1 << f.lasers or len(set(b.route)) < len(b.route):
                 return False
@@ -197,16 +197,16 @@ def valid_by_counting(circuits, schedule):
                 return False
             for w in range(f.lasers):
                 if b.wavelengths >> w & 1:
-                    for place in (("out", b.src, w), ("in", b.dst, w), *((*line, w) for line in lines)):
-                        if place in used:
+                    for position in (("out", b.src, w), ("in", b.dst, w), *((*line, w) for line in lines)):
+                        if position in used:
                             return False
-                        used.add(place)
+                        used.add(position)
                     for end in (("out", b.src), ("in", b.dst)):
                         ends[end] = ends.get(end, 0) + 1
-            ways.add((b.src, b.dst, b.route))
+            routes.add((b.src, b.dst, b.route))
             served.setdefault((r.round, b.src, b.dst), set()).add(r.part)
         loads = {}
-        for _, _, route in ways:
+        for _, _, route in routes:
             for edge in pairwise(route):
                 loads[edge] = loads.get(edge, 0) + 1
         if not loads or max(ends.values()) > f.ports:

@@ -40,13 +40,13 @@ def assert_sound(circuits, schedule):
             assert b.wavelengths < 1 << fabric.lasers
             served.setdefault((part.round, b.src, b.dst), set()).add(part.part)
             for w in colours:
-                places = [("laser", b.src, w), ("photodiode", b.dst, w)]
+                positions = [("laser", b.src, w), ("photodiode", b.dst, w)]
                 for a, c, g in zip(b.route[:-1], b.route[1:], b.waveguides, strict=True):
                     assert (a, c) in edges
                     assert 0 <= g < fabric.capacity(a, c)
-                    places.append((a, c, g, w))
-                assert used.isdisjoint(places)
-                used.update(places)
+                    positions.append((a, c, g, w))
+                assert used.isdisjoint(positions)
+                used.update(positions)
                 for end in (("out", b.src), ("in", b.dst)):
                     load[end] = load.get(end, 0) + 1
         assert max(load.values()) <= fabric.ports
@@ -59,12 +59,12 @@ def assert_sound(circuits, schedule):
 
 def lasers_of(circuits, number=0):
     """Wavelengths of each pair of a round."""
-    found = {}
+    result = {}
     for part in circuits.rounds:
         if part.round == number:
             for b in part.bundles:
-                found[b.src, b.dst] = found.get((b.src, b.dst), 0) + b.lasers
-    return found
+                result[b.src, b.dst] = result.get((b.src, b.dst), 0) + b.lasers
+    return result
 
 
 @settings(max_examples=40, deadline=None)

@@ -50,22 +50,22 @@ def test_lights_are_the_fabric_as_plain_data():
 @pytest.mark.parametrize("collective", ["all-gather", "all-reduce"])
 def test_a_synthesised_schedule_runs_on_its_fabric(collective):
     fabric = wafer(2, 2, lasers=2, waveguides=1)
-    found = synthesise(layout(collective, 4, 4), optical_network(fabric), time_limit=20.0)
-    circuits = circuit_plan(found, fabric)
-    check_plan(circuits, found.schedule)
-    assert len(circuits.rounds) == found.rounds == found.schedule.communication_rounds
-    assert sum(b.lasers for r in circuits.rounds for b in r.bundles) == len(found.circuits)
-    cost = photonic(found.schedule, fabric, 1e6, plan=circuits)
-    assert cost.seconds >= found.rounds * (1e-6 + 4e-6 + 1e6 / 20e9) * (1 - 1e-12)
+    result = synthesise(layout(collective, 4, 4), optical_network(fabric), time_limit=20.0)
+    circuits = circuit_plan(result, fabric)
+    check_plan(circuits, result.schedule)
+    assert len(circuits.rounds) == result.rounds == result.schedule.communication_rounds
+    assert sum(b.lasers for r in circuits.rounds for b in r.bundles) == len(result.circuits)
+    cost = photonic(result.schedule, fabric, 1e6, plan=circuits)
+    assert cost.seconds >= result.rounds * (1e-6 + 4e-6 + 1e6 / 20e9) * (1 - 1e-12)
 
 
 def test_circuits_of_one_way_become_one_bundle_and_share_waveguides_only_if_they_must():
-    way = (0, 1, 2)
-    circuits = [Circuit(0, 0, 2, w, way) for w in (0, 3)] + [Circuit(0, 0, 2, 1, (0, 3, 4, 5, 2))]
+    path = (0, 1, 2)
+    circuits = [Circuit(0, 0, 2, w, path) for w in (0, 3)] + [Circuit(0, 0, 2, 1, (0, 3, 4, 5, 2))]
     made = circuit_plan(by_hand([*circuits, Circuit(0, 1, 5, 0, (1, 2, 5))]), wafer(2, 3))
     (only,) = made.rounds
     masks = {(b.src, b.dst, b.route): b.wavelengths for b in only.bundles}
-    assert masks == {(0, 2, way): 0b1001, (0, 2, (0, 3, 4, 5, 2)): 0b0010, (1, 5, (1, 2, 5)): 0b0001}
+    assert masks == {(0, 2, path): 0b1001, (0, 2, (0, 3, 4, 5, 2)): 0b0010, (1, 5, (1, 2, 5)): 0b0001}
     assert (only.overlap, only.overlap_bound) == (2, 1)
 
 
@@ -87,15 +87,15 @@ def test_circuits_of_one_way_become_one_bundle_and_share_waveguides_only_if_they
 )
 def test_circuits_that_do_not_fit_are_refused(circuits, words):
     if any(c.dst > 5 for c in circuits):
-        given = replace(by_hand([Circuit(0, 0, 1, 0, (0, 1))]), circuits=tuple(circuits))
+        inputs = replace(by_hand([Circuit(0, 0, 1, 0, (0, 1))]), circuits=tuple(circuits))
     else:
-        given = by_hand(circuits)
+        inputs = by_hand(circuits)
     with pytest.raises(InputError) as error:
-        circuit_plan(given, wafer(2, 3, waveguides=1))
+        circuit_plan(inputs, wafer(2, 3, waveguides=1))
     assert words in str(error.value)
 
 
 def test_circuits_of_another_schedule_are_refused():
-    given = by_hand([Circuit(0, 0, 1, 0, (0, 1))])
+    inputs = by_hand([Circuit(0, 0, 1, 0, (0, 1))])
     with pytest.raises(PlanError, match="round 0: no circuit from tile 0 to 1"):
-        circuit_plan(replace(given, circuits=(Circuit(0, 0, 3, 0, (0, 3)),)), wafer(2, 3))
+        circuit_plan(replace(inputs, circuits=(Circuit(0, 0, 3, 0, (0, 3)),)), wafer(2, 3))

@@ -31,11 +31,11 @@ def test_round_trip(tmp_path):
     stored = arrays()
     state = {"z": 0.1 + 0.2, "step": np.int64(7), "tiny": 5e-324, "names": ["a", "é"]}
     save(tmp_path / "c", stored, state, "f")
-    found, told = load(tmp_path / "c", "f")
-    assert list(found) == list(stored)
+    result, told = load(tmp_path / "c", "f")
+    assert list(result) == list(stored)
     for name, array in stored.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert result[name].dtype == array.dtype
+        np.testing.assert_array_equal(result[name], array)
     assert told == state
     assert read_state(tmp_path / "c", "f") == state
     assert os.listdir(tmp_path) == ["c"]
@@ -60,10 +60,10 @@ def test_rows_and_sinks_need_no_second_copy(tmp_path):
     seen = np.zeros_like(field)
     buffer = np.zeros(3, int)
 
-    found, _ = load(tmp_path / "c", "f", {"n": buffer, "field": seen.__setitem__})
+    result, _ = load(tmp_path / "c", "f", {"n": buffer, "field": seen.__setitem__})
     np.testing.assert_array_equal(seen, field)
-    assert list(found) == ["n"]
-    assert found["n"] is buffer
+    assert list(result) == ["n"]
+    assert result["n"] is buffer
     with pytest.raises(ValueError, match="C-contiguous"):
         load(tmp_path / "c", "f", {"n": np.zeros(2)})
 
@@ -152,8 +152,8 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
             writer.send_signal(signal.SIGKILL)
             said = max([said, *map(int, writer.stdout.read().split())])
         assert writer.wait() == -signal.SIGKILL
-        found, state = load(path, "f")
+        result, state = load(path, "f")
         assert state["n"] in (said, said + 1)
-        assert np.all(found["a"] == state["n"])
-        assert np.all(found["b"] == state["n"])
+        assert np.all(result["a"] == state["n"])
+        assert np.all(result["b"] == state["n"])
         assert set(os.listdir(tmp_path)) <= {"c", "c.partial"}

@@ -26,9 +26,9 @@ class ThreadControl:
     def all_gather(self, obj):
         self._slots[self.rank] = obj
         self._barrier.wait(20)
-        found = list(self._slots)
+        result = list(self._slots)
         self._barrier.wait(20)
-        return found
+        return result
 
     def bcast(self, obj, root=0):
         return self.all_gather(obj)[root]
@@ -41,13 +41,13 @@ class ThreadRank:
 
 def on_ranks(size, work):
     """What ``work(comm)`` gives or raises on each rank."""
-    slots, barrier, found = [None] * size, threading.Barrier(size), [None] * size
+    slots, barrier, result = [None] * size, threading.Barrier(size), [None] * size
 
     def one(rank):
         try:
-            found[rank] = work(ThreadRank(ThreadControl(rank, size, slots, barrier)))
+            result[rank] = work(ThreadRank(ThreadControl(rank, size, slots, barrier)))
         except BaseException as error:
-            found[rank] = error
+            result[rank] = error
             if isinstance(error, Killed):
                 barrier.abort()  # as those who wait for a dead rank are ended
 
@@ -56,7 +56,7 @@ def on_ranks(size, work):
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return result
 
 
 def field(rank, generation):
@@ -86,10 +86,10 @@ def check(path, size, generation):
     assert [state["step"] for state in states] == [generation] * size
 
 
-def refused(found, *words):
+def refused(result, *words):
     """One line, the same on all ranks."""
-    assert all(isinstance(error, InputError) for error in found), found
-    (text,) = {str(error) for error in found}
+    assert all(isinstance(error, InputError) for error in result), result
+    (text,) = {str(error) for error in result}
     assert "\n" not in text
     for word in words:
         assert word in text
@@ -101,7 +101,7 @@ def path(tmp_path):
 
 
 def names(path):
-    return sorted(found.name.removeprefix(path.name) for found in path.parent.iterdir())
+    return sorted(result.name.removeprefix(path.name) for result in path.parent.iterdir())
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -191,8 +191,8 @@ def test_a_kill_leaves_one_generation_whole(path, monkeypatch, victims, moment, 
 
     monkeypatch.setattr(checkpoint_file, "save", dying_save)
     monkeypatch.setattr(checkpoint_file, "remove", dying_remove)
-    found = save(path, 3, 2)
-    assert any(isinstance(error, Killed) for error in found)
+    result = save(path, 3, 2)
+    assert any(isinstance(error, Killed) for error in result)
     monkeypatch.undo()
     check(path, 3, survives)
     # And the run goes on from there.
@@ -215,8 +215,8 @@ def test_a_full_disk(path, monkeypatch, who):
         kept(target, *rest)
 
     monkeypatch.setattr(checkpoint_file, "save", full)
-    found = save(path, 2, 2)
-    assert [(type(error), error.errno) for error in found] == [(OSError, 28)] * 2
+    result = save(path, 2, 2)
+    assert [(type(error), error.errno) for error in result] == [(OSError, 28)] * 2
     monkeypatch.undo()
     check(path, 2, 1)
 
@@ -246,11 +246,11 @@ def test_a_full_disk_is_survived_while_an_earlier_checkpoint_is_whole(path, monk
         broken.setattr(checkpoint_file, "_write", full)
         with pytest.warns(RuntimeWarning, match=r"run\.checkpoint\S*: No space .*; the run goes on"):
             assert attempt() == [None] * size
-        found = attempt(last=True)
-        assert all(isinstance(error, OSError) and path.name in error.filename for error in found)
+        result = attempt(last=True)
+        assert all(isinstance(error, OSError) and path.name in error.filename for error in result)
     assert names(path) == before
-    found = load(path, size, layout=layout)
-    assert [state["step"] for _, state in found] == [1] * size
+    result = load(path, size, layout=layout)
+    assert [state["step"] for _, state in result] == [1] * size
 
 
 # --- What is refused ---------------------------------------------------------------------------------------
@@ -362,10 +362,10 @@ def test_errors_are_everybodys(error, kind, text):
             raise error
         return comm.rank
 
-    for found in (
+    for result in (
         on_ranks(3, lambda comm: on_first_rank(comm, lambda: raises(comm, {0}))),
         on_ranks(3, lambda comm: on_all_ranks(comm, lambda: raises(comm, {0, 2}))),
     ):
-        assert found[0] is error
-        assert [(type(other), str(other)) for other in found[1:]] == [(kind, text)] * 2
+        assert result[0] is error
+        assert [(type(other), str(other)) for other in result[1:]] == [(kind, text)] * 2
     assert on_ranks(3, lambda comm: on_all_ranks(comm, lambda: raises(comm, set()))) == [0, 1, 2]

@@ -127,8 +127,8 @@ def test_a_link_described_at_1550_nm_is_the_one_described_at_its_own_centre(tmp_
     (_, a), (_, b) = link(tmp_path, "a.h5", far), link(tmp_path, "b.h5", near)
     scale = abs(b["field"]).max()
     np.testing.assert_allclose(a["field"], b["field"], atol=1e-9 * scale)
-    for place in ("span_1", "span_2"):
-        key = f"received/{place}/q_squared_db"
+    for position in ("span_1", "span_2"):
+        key = f"received/{position}/q_squared_db"
         np.testing.assert_allclose(a[key], b[key], atol=1e-9)
     assert a.attrs("fibre")["wavelength_m"] == pytest.approx(SPEED_OF_LIGHT / 186e12)
     # Taken as they are, the coefficients of 1550 nm give another answer.

@@ -23,7 +23,7 @@ def step_index_n_eff(radius, na, clad):
     """{(l, m): n_eff} from u J_{l+1}(u)/J_l(u) = w K_{l+1}(w)/K_l(w), u² + w² = V²."""
     k = 2 * math.pi / LAM
     v = k * radius * na
-    found = {}
+    result = {}
     for order in range(40):
         # Without division by J_l: a root lies in every interval between zeros of J_l.
         def residual(u, order=order):
@@ -40,8 +40,8 @@ def step_index_n_eff(radius, na, clad):
         if not roots:
             break
         for m, u in enumerate(roots, start=1):
-            found[order, m] = math.sqrt(clad**2 + na**2 - (u / (k * radius)) ** 2)
-    return found
+            result[order, m] = math.sqrt(clad**2 + na**2 - (u / (k * radius)) ** 2)
+    return result
 
 
 @pytest.mark.parametrize(("radius", "na"), [(4.1e-6, 0.12), (12.5e-6, 0.2)])
@@ -135,8 +135,8 @@ def test_counts_and_a_eff_of_the_62_5_um_fibre():
 @pytest.mark.slow
 def test_n_eff_has_converged_to_1e_6_with_order_two():
     reference = extrapolate(profile_62_5(), LAM, 0.02e-6)
-    found = (solve_modes(profile_62_5(), LAM, step).n_eff for step in (0.08e-6, 0.04e-6, 0.02e-6))
-    coarse, middle, fine = (np.abs(n_eff - reference).max() for n_eff in found)
+    result = (solve_modes(profile_62_5(), LAM, step).n_eff for step in (0.08e-6, 0.04e-6, 0.02e-6))
+    coarse, middle, fine = (np.abs(n_eff - reference).max() for n_eff in result)
     assert fine < 1e-6
     assert math.log2(coarse / middle) == pytest.approx(2, abs=0.1)
     assert math.log2(middle / fine) == pytest.approx(2, abs=0.1)
@@ -190,11 +190,11 @@ def test_the_estimate_of_the_number_of_modes(exponent, monkeypatch):
     profile = IndexProfile(100e-6, 0.2, exponent)
     v = math.pi * 100e-6 * 0.2 / 1550e-9
     expected = v**2 / (8 if math.isinf(exponent) else 16)
-    found = len(solve_modes(profile, 1550e-9).l)
-    assert found == pytest.approx(expected, rel=0.15)
+    result = len(solve_modes(profile, 1550e-9).l)
+    assert result == pytest.approx(expected, rel=0.15)
     modes.solve_modes.cache_clear()
     monkeypatch.setattr(modes, "MOST_MODES", int(expected * 1.03))
-    assert len(solve_modes(profile, 1550e-9).l) == found
+    assert len(solve_modes(profile, 1550e-9).l) == result
     modes.solve_modes.cache_clear()
     monkeypatch.setattr(modes, "MOST_MODES", int(expected * 0.97))
     with pytest.raises(InputError, match=r"profile: about \d+ LP modes"):

@@ -77,9 +77,9 @@ def test_state_and_field_are_read_together(run, tmp_path, monkeypatch):
     read = RankCheckpoint.read_state
 
     def read_and_replace(*words):
-        found = read(*words)
+        result = read(*words)
         (tmp_path / "parts.h5.checkpoint").write_bytes(saved[13])
-        return found
+        return result
 
     monkeypatch.setattr(RankCheckpoint, "read_state", read_and_replace)
     links.run_link(run, tmp_path / "parts.h5")

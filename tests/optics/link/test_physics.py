@@ -33,7 +33,7 @@ def link(cpu, tmp_path):
     """Run a link of a linear fibre without dispersion unless changed; gives the result."""
     made = []
 
-    def simulate(comm=None, progress=None, place=None, **changes):
+    def simulate(comm=None, progress=None, path=None, **changes):
         tables = {
             "seed": 5,
             "fibre": {
@@ -59,7 +59,7 @@ def link(cpu, tmp_path):
             tables[table] = values if table == "seed" else tables[table] | values
             if table == "fibre" and "preset" not in values and "modes_csv" in values:
                 tables[table] = values
-        made.append(place or tmp_path / f"{len(made)}.h5")
+        made.append(path or tmp_path / f"{len(made)}.h5")
         run = RunFile.model_validate(tables)
         run_link(run, made[-1], progress=progress, comm=comm or solo(cpu))
         return read_result(made[-1])
@@ -149,14 +149,14 @@ def test_back_to_back_is_white_gaussian_noise(link):
     result = link(
         receiver={"osnr": "10 dB"}, signal={"channels": 3, "spacing": "50 GHz", "samples_per_symbol": 8}
     )
-    place = "received/back_to_back"
+    path = "received/back_to_back"
     wanted = 10 * 12.5 / 32
     scatter = 5 * 4.3 / math.sqrt(6 * SYMBOLS)
-    assert result[f"{place}/q_squared_db"].mean() == pytest.approx(10 * math.log10(wanted), abs=scatter)
+    assert result[f"{path}/q_squared_db"].mean() == pytest.approx(10 * math.log10(wanted), abs=scatter)
     ratio, bits = erfc(math.sqrt(wanted / 2)) / 2, 12 * SYMBOLS
-    assert result[f"{place}/ber_counted"].mean() == pytest.approx(ratio, abs=5 * math.sqrt(ratio / bits))
-    np.testing.assert_allclose(result[f"{place}/ber_from_q"].mean(), ratio, rtol=0.1)
-    points = result[f"{place}/constellation"][0]
+    assert result[f"{path}/ber_counted"].mean() == pytest.approx(ratio, abs=5 * math.sqrt(ratio / bits))
+    np.testing.assert_allclose(result[f"{path}/ber_from_q"].mean(), ratio, rtol=0.1)
+    points = result[f"{path}/constellation"][0]
     noise = points - np.sqrt(0.5) * (np.sign(points.real) + 1j * np.sign(points.imag))
     across = (noise[0] * noise[1].conj()).mean() / (abs(noise) ** 2).mean()
     assert abs(across) < 5 / math.sqrt(points.shape[1])
@@ -228,8 +228,8 @@ def test_dispersion_and_delay_are_undone_behind_every_span(link, tmp_path):
         link={"spans": 3},
         signal={"symbols": 64, "channels": 3, "spacing": "50 GHz", "samples_per_symbol": 8},
     )
-    for place in ("back_to_back", "span_1", "span_2", "span_3"):
-        assert result[f"received/{place}/evm"].max() < 1e-6, place
+    for path in ("back_to_back", "span_1", "span_2", "span_3"):
+        assert result[f"received/{path}/evm"].max() < 1e-6, path
 
 
 def test_mixing_is_undone_behind_every_span(link):
@@ -269,18 +269,18 @@ def test_ctrl_c_waits_for_a_checkpoint(link, tmp_path):
         "output": {"checkpoint_interval": 3600.0, "checkpoint_every": 4},
     }
     with pytest.raises(KeyboardInterrupt):
-        link(progress=Presses(), place=output, **changes)
+        link(progress=Presses(), path=output, **changes)
     assert output.with_name("out.h5.checkpoint").exists()
     before = signal.getsignal(signal.SIGINT)
     assert before is signal.default_int_handler
-    assert link(place=output, **changes).attrs("solver")["steps"] == 8
+    assert link(path=output, **changes).attrs("solver")["steps"] == 8
 
 
 def test_a_link_runs_beside_the_main_thread(link):
     """Where no signal can be caught."""
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(link, signal={"symbols": 64}).result()
-    assert found["received/span_1/evm"].max() < 1e-6
+        result = pool.submit(link, signal={"symbols": 64}).result()
+    assert result["received/span_1/evm"].max() < 1e-6
 
 
 class Ends(Progress):

@@ -142,11 +142,11 @@ def test_ctrl_c_while_one_rank_saves_stops_all_at_the_same_step(comm, folder, mo
     """Others have agreed to go on after that checkpoint: it counts from the next one on."""
     save, saved = RankCheckpoint.save, []
 
-    def pressed(*given):
+    def pressed(*inputs):
         if comm.rank == 1 and not saved:
             os.kill(os.getpid(), signal.SIGINT)
-        saved.append(given)
-        save(*given)
+        saved.append(inputs)
+        save(*inputs)
 
     monkeypatch.setattr(RankCheckpoint, "save", pressed)
     with pytest.raises(KeyboardInterrupt):

@@ -89,8 +89,8 @@ def test_soliton_of_many_modes(cpu, integrator):
     assert abs(kappa - kappa.T).max() > 0.05
     beta = np.zeros((modes, 4))
     beta[:, 1] = beta2
-    share = np.concatenate([unit_vector(2, seed) for seed in range(modes)])
-    start = (np.sqrt(np.repeat(p, 2)) * share)[:, None] / np.cosh(T / T0)
+    fraction = np.concatenate([unit_vector(2, seed) for seed in range(modes)])
+    start = (np.sqrt(np.repeat(p, 2)) * fraction)[:, None] / np.cosh(T / T0)
     length = 2 * DISPERSION_LENGTH
     fibre = make_fibre(kappa, beta=beta, gamma=GAMMA)
     out = run(start, fibre, length, DT, integrator, steps_for(integrator, 100), cpu)

@@ -25,7 +25,7 @@ BETA = np.zeros((3, 4))
 BETA[:, 0] = 0, 0.4e-15, -0.7e-15
 BETA[:, 1] = -20e-27, -22e-27, -19e-27
 BETA[:, 2:] = 0.1e-39, 2e-54
-#: FFTs and exchanges of a step, and those of a segment beside its steps.
+#: FFTs and exchanges of a step, and those of a check interval beside its steps.
 COSTS = {
     "strang": (2, 1, 4, 0),
     "ssfm_rk4": (2, 1, 4, 0),

@@ -24,7 +24,7 @@ TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def place(request):
+def device(request):
     name, _, threads = request.param.partition(" ")
     if name == "emulated":
         return EmulatedDevice()
@@ -35,8 +35,8 @@ def place(request):
 
 
 @pytest.fixture(scope="module")
-def kernels(place):
-    return place.kernels("wavefabric.optics.propagation.kernels.kerr")
+def kernels(device):
+    return device.kernels("wavefabric.optics.propagation.kernels.kerr")
 
 
 def kappa_for(rows):
@@ -51,25 +51,25 @@ def kappa_for(rows):
 class Case:
     """Fields with phase rates of a few rad/m, and the coupling laid out for the kernels."""
 
-    def __init__(self, place, kernels, rows, n, form, dtype):
-        self.place, self.dtype = place, dtype
+    def __init__(self, device, kernels, rows, n, form, dtype):
+        self.device, self.dtype = device, dtype
         rng = np.random.default_rng(n)
         gamma = 1.7
         self.coupling = phase_group_coupling(kappa_for(rows), gamma, form)
-        self.layout = kernels.KerrLayout(place, self.coupling, n, dtype)
+        self.layout = kernels.KerrLayout(device, self.coupling, n, dtype)
         self.kappa = gamma * kappa_for(rows)
         # Rounded to the type first: references start from what the kernels see.
         draw = rng.standard_normal((4, rows, n, 2)).view(complex)[..., 0]
         self.a, self.k = (0.4 * draw[:2] / math.sqrt(rows)).astype(dtype).astype(complex)
 
     def put(self, array):
-        out = self.place.empty(array.shape, self.dtype)
-        out[...] = self.place.asarray(array.astype(self.dtype))
+        out = self.device.empty(array.shape, self.dtype)
+        out[...] = self.device.asarray(array.astype(self.dtype))
         return out
 
     def rates(self):
         n = self.a.shape[1]
-        return self.place.empty((self.coupling.groups, n), np.zeros(1, self.dtype).real.dtype)
+        return self.device.empty((self.coupling.groups, n), np.zeros(1, self.dtype).real.dtype)
 
     def phase(self, field):
         """γκ|A|² of every row, rad/m."""
@@ -79,7 +79,7 @@ class Case:
         return 1j * self.phase(field) * field
 
     def check(self, got, wanted, tolerance=None):
-        got = self.place.to_host(got)
+        got = self.device.to_host(got)
         assert got.dtype in (self.dtype, np.zeros(1, self.dtype).real.dtype)
         error = abs(got - wanted).max() / abs(wanted).max()
         assert error < (tolerance or TOLERANCE[self.dtype])
@@ -101,8 +101,8 @@ def dtype(request):
 
 
 @pytest.fixture(params=FORMS)
-def case(request, place, kernels, size, dtype):
-    return Case(place, kernels, *size, request.param, dtype)
+def case(request, device, kernels, size, dtype):
+    return Case(device, kernels, *size, request.param, dtype)
 
 
 def test_kerr_derivative(case, kernels):
@@ -177,37 +177,37 @@ def test_rk4ip_last(case, kernels):
     kernels.kerr(RK4IP_LAST, A, K, h, case.layout)
     case.check(A, new)
     case.check(K, case.kerr(new))
-    A, K, square = case.put(c), case.put(s), case.place.zeros((1,), np.float64)
+    A, K, square = case.put(c), case.put(s), case.device.zeros((1,), np.float64)
     kernels.kerr(RK4IP_LAST, A, K, h, case.layout, square)
     case.check(A, new)
-    assert math.sqrt(float(case.place.to_host(square)[0])) == pytest.approx(
+    assert math.sqrt(float(case.device.to_host(square)[0])) == pytest.approx(
         error, rel=10 * TOLERANCE[case.dtype]
     )
 
 
-def test_a_nan_shows(place, kernels, dtype):
-    case = Case(place, kernels, 6, 2100, "factored", dtype)
+def test_a_nan_shows(device, kernels, dtype):
+    case = Case(device, kernels, 6, 2100, "factored", dtype)
     bad = case.a.copy()
     bad[3, 1500] = np.nan
-    out = place.empty((6,), np.float64)
+    out = device.empty((6,), np.float64)
     kernels.row_energy(case.put(bad), out)
-    assert np.isnan(place.to_host(out)).tolist() == [False] * 3 + [True] + [False] * 2
+    assert np.isnan(device.to_host(out)).tolist() == [False] * 3 + [True] + [False] * 2
     assert math.isnan(kernels.max_phase_rate(case.put(bad), case.layout))
 
 
-def test_norms(place, kernels, size, dtype):
-    case = Case(place, kernels, *size, "factored", dtype)
-    out = place.empty((size[0],), np.float64)
+def test_norms(device, kernels, size, dtype):
+    case = Case(device, kernels, *size, "factored", dtype)
+    out = device.empty((size[0],), np.float64)
     kernels.row_energy(case.put(case.a), out)
     # Sums run in double precision whatever the field.
     tolerance = 1e-13 if dtype == np.complex128 else 1e-6
-    np.testing.assert_allclose(place.to_host(out), (abs(case.a) ** 2).sum(axis=1), rtol=tolerance)
+    np.testing.assert_allclose(device.to_host(out), (abs(case.a) ** 2).sum(axis=1), rtol=tolerance)
     kernels.row_distance(case.put(case.a), case.put(case.k), out)
-    np.testing.assert_allclose(place.to_host(out), (abs(case.a - case.k) ** 2).sum(axis=1), rtol=tolerance)
+    np.testing.assert_allclose(device.to_host(out), (abs(case.a - case.k) ** 2).sum(axis=1), rtol=tolerance)
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 1037])
-def test_transfer_table(place, kernels, n):
+def test_transfer_table(device, kernels, n):
     """exp(h L̂)/N from the definition i Σ iⁿ/n! βₙ ∂ⁿ/∂tⁿ with ∂/∂t → +iω, NumPy's order of ω."""
     coefficients = np.array(
         [[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]]
@@ -223,21 +223,21 @@ def test_transfer_table(place, kernels, n):
     if n % 2 == 0:
         # The highest bin may count as either sign; it is the negative one here and in NumPy.
         assert omega[n // 2] < 0
-    table = place.empty((3, n), np.complex128)
-    kernels.transfer_table(table, place.asarray(coefficients), spacing, 0.7)
-    np.testing.assert_allclose(place.to_host(table), wanted, rtol=1e-12, atol=1e-12 / n)
+    table = device.empty((3, n), np.complex128)
+    kernels.transfer_table(table, device.asarray(coefficients), spacing, 0.7)
+    np.testing.assert_allclose(device.to_host(table), wanted, rtol=1e-12, atol=1e-12 / n)
 
 
-def test_apply_transfer(place, kernels, size, dtype):
+def test_apply_transfer(device, kernels, size, dtype):
     rows, n = size
     rng = np.random.default_rng(9)
     table = np.exp(2j * np.pi * rng.random((3, n)))
     cell = np.sort(rng.integers(0, 3, rows)).astype(np.int32)
-    case = Case(place, kernels, rows, n, "factored", dtype)
+    case = Case(device, kernels, rows, n, "factored", dtype)
     spectrum = case.put(case.a)
-    held = place.empty((3, n), np.complex128)
-    held[...] = place.asarray(table)
-    kernels.apply_transfer(spectrum, held, place.asarray(cell))
+    held = device.empty((3, n), np.complex128)
+    held[...] = device.asarray(table)
+    kernels.apply_transfer(spectrum, held, device.asarray(cell))
     wanted = case.a * table[cell]
     case.check(spectrum, wanted, 1e-15 if dtype == np.complex128 else 6e-8)
 
@@ -249,7 +249,7 @@ def test_apply_transfer(place, kernels, size, dtype):
         pytest.param(np.complex64, id="single", marks=pytest.mark.slow),
     ],
 )
-def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, precision):
+def test_precision_of_the_rotation_over_small_and_large_phases(device, kernels, precision):
     """cos φ − 1 and sin φ of phases 1e-12 to 100 rad: the error is that of rounding the phase.
 
     A row of constant power turns by that power; the first row of the pair is the probe, the second
@@ -259,14 +259,14 @@ def test_precision_of_the_rotation_over_small_and_large_phases(place, kernels, p
     coupling = phase_group_coupling([[0.0, 1.0], [0.0, 0.0]], 1.0, "dense")
     drive = np.sqrt(phases)
     field = np.array([np.full(phases.size, 1 + 0j), drive + 0j])
-    A = place.empty(field.shape, precision)
-    A[...] = place.asarray(field.astype(precision))
-    seen = place.to_host(A)[1].real
-    layout = kernels.KerrLayout(place, coupling, phases.size, precision)
+    A = device.empty(field.shape, precision)
+    A[...] = device.asarray(field.astype(precision))
+    seen = device.to_host(A)[1].real
+    layout = kernels.KerrLayout(device, coupling, phases.size, precision)
     kernels.kerr(ROTATE, A, A, 1.0, layout)
     # The phase as the kernel has it: the square in the field's own precision.
     phase = (seen * seen).astype(float)
-    got = place.to_host(A)[0].astype(complex)
+    got = device.to_host(A)[0].astype(complex)
     epsilon = np.finfo(precision).eps
     allowed = epsilon * (1 + 2 * phase)
     assert (abs(got.imag - np.sin(phase)) < allowed).all()

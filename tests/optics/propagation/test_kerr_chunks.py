@@ -28,7 +28,7 @@ TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def place(request):
+def device(request):
     name, _, threads = request.param.partition(" ")
     if name == "emulated":
         return EmulatedDevice()
@@ -39,15 +39,15 @@ def place(request):
 
 
 @pytest.fixture(scope="module")
-def kernels(place):
-    return place.kernels("wavefabric.optics.propagation.kernels.kerr")
+def kernels(device):
+    return device.kernels("wavefabric.optics.propagation.kernels.kerr")
 
 
 class Case:
     """Fields of order one, rates of a few rad/m, and what a kernel needs beside them."""
 
-    def __init__(self, place, kernels, sizes, n, chunk, dtype):
-        self.place, self.dtype, self.real = place, dtype, np.zeros(1, dtype).real.dtype
+    def __init__(self, device, kernels, sizes, n, chunk, dtype):
+        self.device, self.dtype, self.real = device, dtype, np.zeros(1, dtype).real.dtype
         self.start = np.concatenate(([0], np.cumsum(sizes)))
         self.group = np.repeat(np.arange(len(sizes)), sizes)
         self.t0, self.m = chunk
@@ -57,7 +57,7 @@ class Case:
         draw = self.rng.standard_normal((2, self.start[-1], n, 2)).view(complex)[..., 0]
         # Rounded to the type first: references start from what the kernels see.
         self.a, self.k = (0.5 * draw).astype(dtype).astype(complex)
-        self.layout = kernels.KerrChunkLayout(place, self.start, n, dtype)
+        self.layout = kernels.KerrChunkLayout(device, self.start, n, dtype)
 
     @property
     def A(self):
@@ -69,8 +69,8 @@ class Case:
 
     def put(self, array):
         kind = self.dtype if np.iscomplexobj(array) else self.real
-        out = self.place.empty(array.shape, kind)
-        out[...] = self.place.asarray(array.astype(kind))
+        out = self.device.empty(array.shape, kind)
+        out[...] = self.device.asarray(array.astype(kind))
         return out
 
     def draw(self, *shape):
@@ -90,7 +90,7 @@ class Case:
         return np.add.reduceat(rows[:, self.window], self.start[:-1], axis=0)
 
     def check(self, got, wanted):
-        got = self.place.to_host(got)
+        got = self.device.to_host(got)
         assert got.dtype in (self.dtype, self.real)
         error = abs(got - wanted).max() / max(1.0, abs(wanted).max())
         assert error < TOLERANCE[self.dtype]
@@ -102,7 +102,7 @@ class Case:
         self.check(got, wanted)
         rest = np.ones(before.shape[1], bool)
         rest[self.window] = False
-        assert (self.place.to_host(got)[:, rest] == before[:, rest].astype(self.dtype)).all()
+        assert (self.device.to_host(got)[:, rest] == before[:, rest].astype(self.dtype)).all()
 
     def rows(self, values):
         """Numbers of groups of the chunk, spread over the rows and padded with zeros outside of it."""
@@ -122,8 +122,8 @@ def shape(request):
         pytest.param(np.complex64, id="single", marks=pytest.mark.slow),
     ]
 )
-def case(request, place, kernels, shape):
-    return Case(place, kernels, *shape, request.param)
+def case(request, device, kernels, shape):
+    return Case(device, kernels, *shape, request.param)
 
 
 def begin(case, kernels, operator, h, numbers=None):
@@ -140,7 +140,7 @@ def test_powers_of_groups(case, kernels, operator):
     case.check(power, case.sums(abs(case.a) ** 2))
     if operator is ROTATE_RK4:
         case.check(numbers[0], case.sums(abs(case.a) ** 2))
-        assert (case.place.to_host(numbers[1:]) == 0).all()
+        assert (case.device.to_host(numbers[1:]) == 0).all()
 
 
 def test_sums_of_rk4ip(case, kernels):
@@ -203,7 +203,7 @@ def test_derivative(case, kernels):
     rate, A, K = case.draw(), case.A, case.K
     kernels.kerr_update(DERIVATIVE, A, K, case.t0, case.put(rate), 0, case.nothing, case.layout)
     case.check_field(K, case.k, 1j * case.rows(rate) * case.a)
-    assert (case.place.to_host(A) == case.a.astype(case.dtype)).all()
+    assert (case.device.to_host(A) == case.a.astype(case.dtype)).all()
 
 
 def test_rotate(case, kernels):
@@ -212,13 +212,13 @@ def test_rotate(case, kernels):
     case.check_field(A, case.a, case.a * np.exp(-1.3j * case.rows(rate)))
 
 
-def test_rotation_keeps_the_precision_of_small_phases(place, kernels):
+def test_rotation_keeps_the_precision_of_small_phases(device, kernels):
     """Where 1 + iφ rounds to 1 in the real part, the imaginary part of a real field is φ itself."""
-    case = Case(place, kernels, [1, 1], 1400, (0, 1400), np.complex64)
+    case = Case(device, kernels, [1, 1], 1400, (0, 1400), np.complex64)
     rate = np.stack([np.logspace(-12, -2, 1400)] * 2).astype(np.float32)
     A = case.put(np.ones((2, 1400), complex))
     kernels.kerr_update(ROTATE, A, A, 0, case.put(rate), 1.0, case.nothing, case.layout)
-    got = place.to_host(A).imag.astype(float)
+    got = device.to_host(A).imag.astype(float)
     assert (abs(got - np.sin(rate.astype(float))) <= 4 * np.finfo(np.float32).eps * rate).all()
 
 
@@ -257,13 +257,13 @@ def test_rk4ip_last(case, kernels, measure):
     k4 = 1j * h * case.rows(first) * case.a
     new = case.k + k4 / 6
     slope = 1j * case.rows(rate) * new
-    A, K, errors = case.A, case.K, case.place.zeros((3,), np.float64)
+    A, K, errors = case.A, case.K, case.device.zeros((3,), np.float64)
     error, numbers = errors[1:2] if measure else None, case.put(np.stack([first, first, first]))
     kernels.kerr_update(RK4IP_LAST, A, K, case.t0, case.put(rate), h, numbers, case.layout, error)
     case.check_field(A, case.a, new)
     case.check_field(K, case.k, slope)
     square = np.linalg.norm(h * (k4 / h - slope)[:, case.window] / 10) ** 2
-    got = case.place.to_host(errors)
+    got = case.device.to_host(errors)
     assert got[1] == (pytest.approx(square, rel=20 * TOLERANCE[case.dtype]) if measure else 0)
     assert (got[[0, 2]] == 0).all()
 

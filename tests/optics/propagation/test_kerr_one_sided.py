@@ -20,7 +20,7 @@ from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import (
     OPERATORS,
     PEERS,
     OneSidedKerr,
-    share_out,
+    dealt,
 )
 
 TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
@@ -103,8 +103,8 @@ class Case:
             comm.check()
             return *map(comm.device.to_host, (A, K)), float(error[0])
 
-        found = ranks(len(self.sizes), work)
-        A, K, errors = zip(*found, strict=True)
+        result = ranks(len(self.sizes), work)
+        A, K, errors = zip(*result, strict=True)
         return np.concatenate(A), np.concatenate(K), sum(errors)
 
     def check(self, A, K):
@@ -203,8 +203,8 @@ def test_ranks_that_share_a_gpu_are_refused(transports):
             OneSidedKerr(comm.device, comm, case.coupling(comm.rank), 40, case.dtype)
         return str(refused.value)
 
-    found = together(transports, "p2p", 2, work, gpus=[0, 0], make=EmulatedGpu)
-    assert set(found) == {"protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"}
+    result = together(transports, "p2p", 2, work, gpus=[0, 0], make=EmulatedGpu)
+    assert set(result) == {"protocol: ranks 0, 1 share a GPU; allowed: copies, or a GPU for each rank"}
 
 
 def test_what_others_send_may_be_left_out(one_sided_ranks):
@@ -222,7 +222,7 @@ def test_what_others_send_may_be_left_out(one_sided_ranks):
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 9))
 def test_parts_are_shared_out_evenly(sizes, lanes):
-    start, parts = share_out(sizes, lanes)
+    start, parts = dealt(sizes, lanes)
     assert (start[0], start[-1], start.size) == (0, len(sizes), lanes + 1)
     assert sorted(parts) == list(range(len(sizes)))
     loads = [sum(sizes[part] for part in parts[a:b]) for a, b in pairwise(start)]

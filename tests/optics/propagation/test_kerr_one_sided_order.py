@@ -37,7 +37,7 @@ def block(calls, ranks, rank):
 def faults(calls, ranks, slots):
     """Pairs of a tile that is read, and one whose powers may be in its slot instead."""
     programs = [block(calls, ranks, rank) for rank in range(ranks)]
-    before, found = order(programs), []
+    before, result = order(programs), []
     for i, (kind, tile, turn) in enumerate(event.what for event in programs[0]):
         if kind == "write":
             continue
@@ -46,8 +46,8 @@ def faults(calls, ranks, slots):
                 continue
             # What is read, and all before it, was written; all else comes after.
             wanted = before(1, j, 0, i) if other <= tile else before(0, i, 1, j)
-            found += [] if wanted else [(tile, other)]
-    return found
+            result += [] if wanted else [(tile, other)]
+    return result
 
 
 def calls_of(most):

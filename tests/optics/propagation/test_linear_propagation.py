@@ -1,4 +1,4 @@
-"""Which way linear propagation takes, what it keeps and needs; whole steps by sweeps and by transforms."""
+"""Which way linear propagation takes, what it keeps and needs; whole steps by kernels and by transforms."""
 
 import numpy as np
 import pytest
@@ -23,18 +23,18 @@ from linear_cases import (
     TOLERANCE,
     device_named,
     draw,
-    place,
-    sweeps_of,
+    fused_of,
+    to_device,
 )
 
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.kernels.sweep_plan import sweep_plan
+from wavefabric.optics.propagation.kernels.fused_plan import fused_plan
 from wavefabric.optics.propagation.linear_propagation import (
     MOST_LENGTHS,
-    Sweeps,
+    FusedSteps,
     TransformsAndTable,
+    fused_plan_of,
     linear_nbytes,
-    swept,
 )
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
@@ -42,7 +42,7 @@ from wavefabric.optics.propagation.propagate import PropagationOptions, memory_n
 
 @pytest.fixture(scope="module", params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def gpu(request):
-    """A device that takes sweeps."""
+    """A device that takes kernels."""
     return device_named(request.param)
 
 
@@ -60,10 +60,10 @@ def table_of(device, n, dtype, rows):
 def test_both_ways_agree(gpu, dtype):
     field = draw(6, 210, dtype)
     outs = []
-    for way in (sweeps_of(gpu, sweep_plan(210, dtype), 6), table_of(gpu, 210, dtype, 6)):
-        A = place(gpu, field)
+    for variant in (fused_of(gpu, fused_plan(210, dtype), 6), table_of(gpu, 210, dtype, 6)):
+        A = to_device(gpu, field)
         for length in (0.8, -0.3, 0.8):
-            way.propagate(A, length)
+            variant.propagate(A, length)
         outs.append(gpu.to_host(A))
     assert distance(*outs) < 3 * TOLERANCE[dtype]
 
@@ -73,13 +73,13 @@ def test_both_ways_agree(gpu, dtype):
     params=[
         ("cpu", "table"),
         ("emulated", "table"),
-        ("emulated", "sweeps"),
+        ("emulated", "fused"),
         pytest.param(("cuda", "table"), marks=pytest.mark.gpu),
-        pytest.param(("cuda", "sweeps"), marks=pytest.mark.gpu),
+        pytest.param(("cuda", "fused"), marks=pytest.mark.gpu),
     ],
     ids="-".join,
 )
-def way(request):
+def variant(request):
     """Makes a linear propagation of two rows of 64 samples, with its device."""
     name, kind = request.param
     device = device_named(name)
@@ -87,7 +87,7 @@ def way(request):
     def make():
         if kind == "table":
             return table_of(device, 64, DOUBLE, 2)
-        return sweeps_of(device, sweep_plan(64, DOUBLE), 2)
+        return fused_of(device, fused_plan(64, DOUBLE), 2)
 
     return device, make
 
@@ -97,26 +97,26 @@ def address(table):
     return table.ctypes.data if isinstance(table, np.ndarray) else table.data.ptr
 
 
-def test_a_transfer_function_is_made_once(way):
-    device, make = way
+def test_a_transfer_function_is_made_once(variant):
+    device, make = variant
     propagation = make()
     table = propagation.prepare(0.5)
     assert propagation.prepare(0.5) is table
     assert list(propagation.kept) == [0.5]
-    propagation.propagate(place(device, draw(2, 64, DOUBLE)), 0.5)
+    propagation.propagate(to_device(device, draw(2, 64, DOUBLE)), 0.5)
     assert propagation.prepare(0.5) is table
     assert propagation.replaced == 0
 
 
-def test_the_least_recently_used_gives_way(way):
-    device, make = way
+def test_the_least_recently_used_gives_way(variant):
+    device, make = variant
     propagation = make()
     lengths = [0.1 * k for k in range(1, MOST_LENGTHS + 1)]
     tables = {length: propagation.prepare(length) for length in lengths}
     assert propagation.replaced == 0
     assert len({address(table) for table in tables.values()}) == MOST_LENGTHS
     propagation.prepare(lengths[0])
-    A = place(device, draw(2, 64, DOUBLE))
+    A = to_device(device, draw(2, 64, DOUBLE))
     propagation.propagate(A, lengths[1])
     # The third is now the one not used for longest.
     new = propagation.prepare(9.0)
@@ -133,10 +133,10 @@ def test_the_least_recently_used_gives_way(way):
     assert propagation.replaced == 2
 
 
-def test_lengths_come_and_go(way):
-    device, make = way
+def test_lengths_come_and_go(variant):
+    device, make = variant
     propagation, field = make(), draw(2, 64, DOUBLE)
-    A = place(device, field)
+    A = to_device(device, field)
     for length in np.tile(np.linspace(-0.9, 0.9, 8), 2):
         propagation.propagate(A, float(length))
     assert len(propagation.kept) == MOST_LENGTHS
@@ -158,7 +158,7 @@ def test_captured_steps_when_lengths_give_way():
     outs = []
     for device in (EmulatedDevice(), CapturingDevice()):
         runner = propagator(device, 16, integrator="blanes_moan", step=50.0)
-        assert isinstance(runner.operators.propagation, Sweeps)
+        assert isinstance(runner.operators.propagation, FusedSteps)
         device.operators = runner.operators
         A = put(runner, launch(16, power=30e-3))
         for length in (150.0, 150.0, 140.0):
@@ -178,13 +178,13 @@ def operators_for(device, n, dtype=DOUBLE):
 def test_which_way_is_taken(cpu):
     emulated = EmulatedDevice()
     for n in (22, 1):
-        assert swept(emulated, n, DOUBLE) is None
+        assert fused_plan_of(emulated, n, DOUBLE) is None
         assert isinstance(operators_for(emulated, n).propagation, TransformsAndTable)
-    assert swept(emulated, 60, SINGLE) == sweep_plan(60, SINGLE)
-    assert isinstance(operators_for(emulated, 60).propagation, Sweeps)
-    assert swept(cpu, 60, DOUBLE) is None
+    assert fused_plan_of(emulated, 60, SINGLE) == fused_plan(60, SINGLE)
+    assert isinstance(operators_for(emulated, 60).propagation, FusedSteps)
+    assert fused_plan_of(cpu, 60, DOUBLE) is None
     emulated.block_memory = 512
-    assert swept(emulated, 60, SINGLE) is None
+    assert fused_plan_of(emulated, 60, SINGLE) is None
     assert isinstance(operators_for(cpu, 60).propagation, TransformsAndTable)
 
 
@@ -223,8 +223,8 @@ def test_bytes_of_a_transfer_function(cpu):
 
 
 @pytest.mark.parametrize(("emulated", "tables"), [(False, 6 * 16 * 3 * 64), (True, 0)])
-def test_the_local_error_is_measured_where_there_is_room(cpu, monkeypatch, emulated, tables):
-    """Room for two fields and for the transfer functions that may be made."""
+def test_the_local_error_is_measured_where_there_is_space(cpu, monkeypatch, emulated, tables):
+    """Space for two fields and for the transfer functions that may be made."""
     device, measured = EmulatedDevice() if emulated else cpu, []
     runner = propagator(device, 64, integrator="rk4ip", step=50.0)
     for free in (2 * 6 * 64 * 16 + tables - 1, 2 * 6 * 64 * 16 + tables):
@@ -244,13 +244,13 @@ BETA = np.array(
 @pytest.mark.parametrize(("dtype", "allowed"), [(DOUBLE, 1e-13), (SINGLE, 2e-6)], ids=["double", "single"])
 @pytest.mark.parametrize("integrator", ALL)
 def test_integrators(cpu, gpu, integrator, dtype, allowed):
-    """A few steps by sweeps, and on the CPU by whole transforms."""
+    """A few steps by kernels, and on the CPU by whole transforms."""
     kappa = [[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]]
     fibre = make_fibre(kappa, beta=BETA, alpha=[0.04e-3, 0.06e-3, 0.05e-3])
     field, outs = smooth_field(6, 60, 60e-3, width=0.2), []
     for device in (cpu, gpu):
         operators = FibreOperators(device, fibre, 60, RATE, dtype)
-        A = place(device, field.astype(dtype))
+        A = to_device(device, field.astype(dtype))
         INTEGRATORS[integrator](operators).advance(A, 400.0, 3)
         outs.append(device.to_host(A).copy())
     assert distance(outs[0], field) > 0.1

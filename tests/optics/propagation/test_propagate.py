@@ -90,14 +90,14 @@ GOOD = {"sample_rate": RATE, "step": 100.0}
         ({"precision": "half"}, "precision"),
         ({"kerr": "best"}, "kerr"),
         ({"kerr": "svd", "svd_tolerance": 2.0}, "svd_tolerance"),
-        ({"segment": 0}, "segment"),
+        ({"check_interval": 0}, "check_interval"),
         ({"device": "tpu"}, "device"),
     ],
 )
 def test_refusals(change, word):
-    given = {"field": np.ones((6, 64)), "length": 1e3, "device": "cpu"} | GOOD | change
+    inputs = {"field": np.ones((6, 64)), "length": 1e3, "device": "cpu"} | GOOD | change
     with pytest.raises(InputError, match=word) as caught:
-        propagate(given.pop("field"), FIBRE, given.pop("length"), **given)
+        propagate(inputs.pop("field"), FIBRE, inputs.pop("length"), **inputs)
     assert not isinstance(caught.value, FieldLost)
     assert "\n" not in str(caught.value)
 
@@ -124,7 +124,14 @@ def test_energy_drift_is_reported(cpu):
     start = launch(power=60e-3)
     for integrator, step, low, high in (("strang", 200.0, 0, 1e-12), ("rk4ip", 500.0, 1e-6, 1e-2)):
         out, report = propagate(
-            start, FIBRE, 20e3, sample_rate=RATE, step=step, integrator=integrator, device=cpu, segment=1
+            start,
+            FIBRE,
+            20e3,
+            sample_rate=RATE,
+            step=step,
+            integrator=integrator,
+            device=cpu,
+            check_interval=1,
         )
         left = (abs(out) ** 2).sum(axis=1) / (abs(start) ** 2).sum(axis=1)
         drift = abs(left / np.exp(-np.repeat(LOSS, 2) * 20e3) - 1).max()
@@ -153,9 +160,16 @@ def test_a_field_lost_at_the_start(cpu):
 @pytest.mark.parametrize("integrator", ALL)
 def test_counts_of_a_run(cpu, integrator):
     _, report = propagate(
-        launch(), FIBRE, 1e3, sample_rate=RATE, step=10.0, integrator=integrator, device=cpu, segment=25
+        launch(),
+        FIBRE,
+        1e3,
+        sample_rate=RATE,
+        step=10.0,
+        integrator=integrator,
+        device=cpu,
+        check_interval=25,
     )
-    # 4 segments of 25 steps; the measurement of the local error is not counted.
+    # 4 check intervals of 25 steps; the measurement of the local error is not counted.
     step, each = {
         "strang": ((2, 1), (4, 0)),
         "ssfm_rk4": ((2, 1), (4, 0)),

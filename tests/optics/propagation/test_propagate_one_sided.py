@@ -39,11 +39,11 @@ def split(transports, size, make=EmulatedGpu, **options):
     """Field and report of each rank."""
 
     def work(comm):
-        found = propagate(
+        result = propagate(
             launched(), FIBRE, LENGTH, sample_rate=RATE, device=comm.device, comm=comm, **options
         )
         assert not comm.device.loaded_late
-        return found
+        return result
 
     return together(transports, "p2p", size, work, make=make)
 
@@ -61,9 +61,9 @@ QUICK = {("rk4ip", "dense"), ("rk4ip", "factored"), ("erk43ip", "factored"), ("s
 )
 def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator, exchange):
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
-    options = {"integrator": integrator, "step": 100.0, "segment": 4}
+    options = {"integrator": integrator, "step": 100.0, "check_interval": 4}
     sent, send = [], RankOperators._send
-    monkeypatch.setattr(RankOperators, "_send", lambda *given: (sent.append(1), send(*given)))
+    monkeypatch.setattr(RankOperators, "_send", lambda *inputs: (sent.append(1), send(*inputs)))
     alone, one = propagate(launched(), FIBRE, LENGTH, sample_rate=RATE, device=cpu, **options)
     arrays = integrator in ("ssfm_rk4", "ssfm_agrawal")
     make = _AsWritten if arrays else EmulatedGpu
@@ -73,7 +73,7 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert (field == again).all()
     assert (report.steps, report.ffts, report.exchange) == (one.steps, one.ffts, exchange)
     assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
-    # Sweeps with one exchange or two need no other.
+    # Kernels with one exchange or two need no other.
     assert bool(sent) == arrays
 
 
@@ -86,7 +86,8 @@ def test_memory_of_slots_and_scratch_is_counted(transports, monkeypatch):
         tables, slots, _ = made.operators.one_sided._kept
         taken = slots.own.nbytes + tables[-2].nbytes
         with_and_without = [
-            memory_needed(FIBRE, 96, options, device, made.share, one_sided) for one_sided in (True, False)
+            memory_needed(FIBRE, 96, options, device, made.local_modes, one_sided)
+            for one_sided in (True, False)
         ]
         # A GPU of a few multiprocessors, and of all that there are.
         longest = most_nbytes(made.operators.coupling, 1 << 21, np.complex128)

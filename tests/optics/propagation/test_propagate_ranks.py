@@ -27,29 +27,31 @@ def launch8(n=192, power=4e-3):
 
 
 @pytest.fixture(scope="session")
-def place(comm):
+def device(comm):
     """Where this rank's rows lie."""
     return comm.device
 
 
-def shared(comm, place, power=4e-3, **options):
-    """Field and report of a run by all ranks: 15 steps of 100 m in three segments, or about as many."""
-    common = {"sample_rate": RATE, "device": place, "segment": 7}
+def shared(comm, device, power=4e-3, **options):
+    """Field and report of a run by all ranks: 15 steps of 100 m in three check intervals, or about as
+    many.
+    """
+    common = {"sample_rate": RATE, "device": device, "check_interval": 7}
     return propagate(launch8(power=power), FIBRE8, 1.5e3, comm=comm, **common, **options)
 
 
 @cache
-def by_one(place, power=4e-3, **options):
+def by_one(device, power=4e-3, **options):
     """The same run by one rank."""
     return propagate(
-        launch8(power=power), FIBRE8, 1.5e3, sample_rate=RATE, device=place, segment=7, **options
+        launch8(power=power), FIBRE8, 1.5e3, sample_rate=RATE, device=device, check_interval=7, **options
     )
 
 
-def check_answer(comm, place, integrator, exchange, split, chunks):
+def check_answer(comm, device, integrator, exchange, split, chunks):
     options = {"integrator": integrator, "step": 100.0, "power": 20e-3}
-    out, report = shared(comm, place, exchange=exchange, split=split, chunks=chunks, **options)
-    alone, one = by_one(place, **options)
+    out, report = shared(comm, device, exchange=exchange, split=split, chunks=chunks, **options)
+    alone, one = by_one(device, **options)
     assert distance(out, alone) < 1e-12
     # The light did turn.
     assert distance(out, launch8(power=20e-3)) > 0.1
@@ -62,26 +64,26 @@ def check_answer(comm, place, integrator, exchange, split, chunks):
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("exchange", ["dense", "factored"])
 @pytest.mark.parametrize("integrator", ALL)
-def test_the_answer_does_not_depend_on_the_ranks(comm, place, integrator, exchange):
+def test_the_answer_does_not_depend_on_the_ranks(comm, device, integrator, exchange):
     for chunks, split in zip((3, 1), SPLITS[2], strict=True):
-        check_answer(comm, place, integrator, exchange, split, chunks)
+        check_answer(comm, device, integrator, exchange, split, chunks)
 
 
 @pytest.mark.parallel([3, 4])
 @pytest.mark.parametrize("exchange", ["dense", "factored"])
-def test_more_ranks_give_the_same_answer(comm, place, exchange):
-    check_answer(comm, place, "rk4ip", exchange, None, 1)
-    check_answer(comm, place, "erk43ip", exchange, SPLITS[comm.size][0], 3)
+def test_more_ranks_give_the_same_answer(comm, device, exchange):
+    check_answer(comm, device, "rk4ip", exchange, None, 1)
+    check_answer(comm, device, "erk43ip", exchange, SPLITS[comm.size][0], 3)
 
 
 @pytest.mark.parallel([2, 3])
-def test_rounds_and_bytes_of_a_step(comm, place):
-    _, report = shared(comm, place, step=100.0, exchange="dense", chunks=2)
-    # Four a step, and one at the start of each of 3 segments.
+def test_rounds_and_bytes_of_a_step(comm, device):
+    _, report = shared(comm, device, step=100.0, exchange="dense", chunks=2)
+    # Four a step, and one at the start of each of 3 check intervals.
     assert report.exchanges == 4 * 15 + 3
     received = (comm.size - 1) * 16 * 192 * 8
     assert report.bytes_per_step == pytest.approx(received * report.exchanges / 15)
-    _, factored = shared(comm, place, step=100.0, chunks=2)
+    _, factored = shared(comm, device, step=100.0, chunks=2)
     assert factored.exchange == "factored"
     assert factored.bytes_per_step <= report.bytes_per_step * (4 + comm.size - 1) / 16
 
@@ -92,21 +94,21 @@ def exchanges_of_the_page():
     at = next(n for n, line in enumerate(lines) if line.startswith("| exchanges a step |"))
     names, counts = (line.strip("|").split("|")[1:] for line in (lines[at - 2], lines[at]))
     pairs = [(re.findall(r"`(\w+)`", cell), int(n)) for cell, n in zip(names, counts, strict=True)]
-    return {name: n for found, n in pairs for name in found}
+    return {name: n for result, n in pairs for name in result}
 
 
 @pytest.mark.slow
 @pytest.mark.parallel(2)
-def test_exchanges_of_a_step_are_those_of_the_page(comm, place, monkeypatch):
+def test_exchanges_of_a_step_are_those_of_the_page(comm, device, monkeypatch):
     page, sent, send = exchanges_of_the_page(), [], RankOperators._send
     assert page.keys() == set(ALL)
-    monkeypatch.setattr(RankOperators, "_send", lambda *given: (sent.append(1), send(*given)))
+    monkeypatch.setattr(RankOperators, "_send", lambda *inputs: (sent.append(1), send(*inputs)))
     for name, each in page.items():
         counts = []
         for steps in (5, 6):
             sent.clear()
             length = 100.0 * steps
-            options = {"sample_rate": RATE, "device": place, "comm": comm, "chunks": 1, "integrator": name}
+            options = {"sample_rate": RATE, "device": device, "comm": comm, "chunks": 1, "integrator": name}
             _, report = propagate(launch8(), FIBRE8, length, step=100.0, **options)
             counts.append(np.array([len(sent), report.exchanges]))
         # Of what one step more needs, and not of how the local error of a run is measured.
@@ -124,15 +126,15 @@ def test_exchanges_of_a_step_are_those_of_the_page(comm, place, monkeypatch):
         ("erk43ip", {"tolerance": 1e-8}),
     ],
 )
-def test_step_control_and_repetition(comm, place, integrator, control):
+def test_step_control_and_repetition(comm, device, integrator, control):
     options = {"integrator": integrator, "power": 20e-3, **control}
     cut = {"split": SPLITS[comm.size][0], "chunks": 3}
-    out, report = shared(comm, place, **options, **cut)
-    alone, one = by_one(place, **options)
+    out, report = shared(comm, device, **options, **cut)
+    alone, one = by_one(device, **options)
     assert distance(out, alone) < 1e-12
     assert (report.steps, report.rejected) == (one.steps, one.rejected)
     assert report.steps > 8
-    again, _ = shared(comm, place, **options, **cut)
+    again, _ = shared(comm, device, **options, **cut)
     assert (again == out).all()
     # And every rank has the same field to the bit.
     assert len({part.tobytes() for part in comm.control.all_gather(out)}) == 1
@@ -140,24 +142,24 @@ def test_step_control_and_repetition(comm, place, integrator, control):
 
 @pytest.mark.slow
 @pytest.mark.parallel(2)
-def test_single_precision_over_ranks(comm, place):
-    out, _ = shared(comm, place, step=100.0, precision="single", chunks=2)
-    alone, _ = by_one(place, step=100.0, precision="single")
+def test_single_precision_over_ranks(comm, device):
+    out, _ = shared(comm, device, step=100.0, precision="single", chunks=2)
+    alone, _ = by_one(device, step=100.0, precision="single")
     assert out.dtype == np.complex64
     assert distance(out, alone) < 5e-6
 
 
 @pytest.mark.parallel(2)
-def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
+def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, device):
     def make():
-        options = PropagationOptions(step=100.0, segment=7, split=SPLITS[comm.size][0], chunks=2)
-        runner = Propagator(FIBRE8, 192, RATE, place, options, comm)
+        options = PropagationOptions(step=100.0, check_interval=7, split=SPLITS[comm.size][0], chunks=2)
+        runner = Propagator(FIBRE8, 192, RATE, device, options, comm)
         return runner, runner.operators.empty()
 
     kept = []
     first, A = make()
-    A[...] = place.asarray(np.ascontiguousarray(launch8()[first.share.slice]))
-    first.run(A, 1.5e3, on_segment=lambda state: kept.append((dict(state), A.copy())))
+    A[...] = device.asarray(np.ascontiguousarray(launch8()[first.local_modes.slice]))
+    first.run(A, 1.5e3, on_check=lambda state: kept.append((dict(state), A.copy())))
     state, field = kept[1]
     assert state["z"] < 1.5e3
     second, B = make()
@@ -167,8 +169,8 @@ def test_a_resumed_run_over_ranks_is_the_same_to_the_bit(comm, place):
 
 
 @pytest.mark.parallel([2, 3])
-def test_a_lost_field_is_noticed_by_all_ranks(comm, place):
-    runner = Propagator(FIBRE8, 64, RATE, place, PropagationOptions(step=100.0), comm)
+def test_a_lost_field_is_noticed_by_all_ranks(comm, device):
+    runner = Propagator(FIBRE8, 64, RATE, device, PropagationOptions(step=100.0), comm)
     A = runner.operators.empty()
     A[...] = 0
     if comm.rank == comm.size - 1:
@@ -189,36 +191,36 @@ def test_a_lost_field_is_noticed_by_all_ranks(comm, place):
         ({"split": [8]}, "split"),
     ],
 )
-def test_refusals_over_ranks(comm, place, change, word):
+def test_refusals_over_ranks(comm, device, change, word):
     with pytest.raises(InputError, match=word):
-        Propagator(FIBRE8, 64, RATE, place, PropagationOptions(step=100.0, **change), comm)
+        Propagator(FIBRE8, 64, RATE, device, PropagationOptions(step=100.0, **change), comm)
 
 
 @pytest.mark.parallel([2, 3])
-def test_too_few_modes_for_the_ranks(comm, place):
+def test_too_few_modes_for_the_ranks(comm, device):
     with pytest.raises(InputError, match=rf"ranks: {comm.size} given for 1 modes"):
-        Propagator(make_fibre([[1.0]]), 64, RATE, place, PropagationOptions(step=100.0), comm)
+        Propagator(make_fibre([[1.0]]), 64, RATE, device, PropagationOptions(step=100.0), comm)
 
 
 @pytest.mark.parallel([2, 3])
-def test_memory_of_one_rank_is_refused_by_all(comm, place, monkeypatch):
+def test_memory_of_one_rank_is_refused_by_all(comm, device, monkeypatch):
     if comm.rank == 1:
-        monkeypatch.setattr(type(place), "memory", lambda self: (10 << 20, 4 << 30))
+        monkeypatch.setattr(type(device), "memory", lambda self: (10 << 20, 4 << 30))
     with pytest.raises(InputError, match=r"memory: .* rows x 16384 samples needs .* GiB on "):
-        Propagator(FIBRE8, 1 << 14, RATE, place, PropagationOptions(step=100.0), comm)
+        Propagator(FIBRE8, 1 << 14, RATE, device, PropagationOptions(step=100.0), comm)
 
 
 @pytest.mark.parallel(2)
-def test_only_communication_leaves_the_others_out(comm, place):
+def test_only_communication_leaves_the_others_out(comm, device):
     """What figure 3 of Brehler et al. calls so: powers travel, and only the own ones turn the field."""
-    runner = Propagator(FIBRE8, 96, RATE, place, PropagationOptions("strang", step=100.0, chunks=2), comm)
-    start = launch8(96)[runner.share.slice]
+    runner = Propagator(FIBRE8, 96, RATE, device, PropagationOptions("strang", step=100.0, chunks=2), comm)
+    start = launch8(96)[runner.local_modes.slice]
     A = runner.operators.empty()
-    A[...] = place.asarray(start)
+    A[...] = device.asarray(start)
     runner.operators.use_received = False
     runner.operators.kerr_rotate(A, 100.0)
-    own = runner.share.slice
+    own = runner.local_modes.slice
     kappa = FIBRE8.gamma * FIBRE8.kappa_rows()[own, own]
     wanted = start * np.exp(1j * 100.0 * kappa @ abs(start) ** 2)
-    assert distance(place.to_host(A), wanted) < 1e-13
+    assert distance(device.to_host(A), wanted) < 1e-13
     runner.operators.finish_exchanges()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.optics.propagation.operators_ranks import RankOperators, chunks_for
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, chunks_for
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, split_modes
 
@@ -83,9 +83,11 @@ def test_blocks_of_kappa_give_the_phases_of_all_rows(form, ends):
     fibre = make_fibre(KAPPA, "group", groups=GROUPS, gamma=2.0)
     kappa = fibre.kappa_rows()
     power = np.random.default_rng(1).uniform(0, 1, fibre.rows)
-    shares = [RankModes(ends, rank) for rank in range(len(ends) - 1)]
-    layouts = [rank_phase_group_coupling(kappa, fibre.gamma, share, form) for share in shares]
-    sums = [np.add.reduceat(power[s.slice], m.start[:-1]) for s, m in zip(shares, layouts, strict=True)]
+    lanes_parts = [RankModes(ends, rank) for rank in range(len(ends) - 1)]
+    layouts = [
+        rank_phase_group_coupling(kappa, fibre.gamma, local_modes, form) for local_modes in lanes_parts
+    ]
+    sums = [np.add.reduceat(power[s.slice], m.start[:-1]) for s, m in zip(lanes_parts, layouts, strict=True)]
     phases = []
     for coupling in layouts:
         assert coupling.parts == tuple(s.size for s in sums)
@@ -95,7 +97,7 @@ def test_blocks_of_kappa_give_the_phases_of_all_rows(form, ends):
     np.testing.assert_allclose(np.concatenate(phases), fibre.gamma * kappa @ power, rtol=1e-13)
     if form != "dense":
         # A group is cut at most once for each cut between ranks.
-        assert sum(layouts[0].parts) <= 4 + len(shares) - 1
+        assert sum(layouts[0].parts) <= 4 + len(lanes_parts) - 1
 
 
 def test_auto_stays_dense_where_no_rows_share_a_phase():
@@ -110,12 +112,11 @@ def test_number_of_chunks(n, chunks):
 
 @pytest.mark.parametrize("chunks", [1, 2, 3, 7, 192])
 def test_chunks_change_round_off_at_most(cpu, chunks):
-    """One rank in the form of several: rows of any cut in time give the same sweeps."""
+    """One rank in the form of several: rows of any cut in time give the same kernels."""
     fibre = make_fibre(KAPPA, "group", groups=GROUPS, gamma=2.0)
     plain = FibreOperators(cpu, fibre, 192, 1e12, np.complex128)
-    split = RankOperators(
-        cpu, fibre, 192, 1e12, np.complex128, solo(cpu), RankModes((0, 8)), exchange="factored", chunks=chunks
-    )
+    exchange = ExchangeOptions("factored", chunks)
+    split = RankOperators(solo(cpu), fibre, 192, 1e12, np.complex128, RankModes((0, 8)), exchange=exchange)
     start, slope = smooth_field(16, 192, 0.3, seed=1), smooth_field(16, 192, 0.3, seed=2)
     for name, extra in (("rk4ip_middle", ()), ("rk4ip_last", (True,))):
         outs = []
@@ -143,7 +144,9 @@ def test_chunks_change_round_off_at_most(cpu, chunks):
 def test_places_in_the_ring_are_taken_again(cpu):
     """Memory for exchanged powers does not grow with the number of chunks."""
     fibre = make_fibre(KAPPA, "group", groups=GROUPS)
-    operators = RankOperators(cpu, fibre, 60, 1e12, np.complex128, solo(cpu), RankModes((0, 8)), chunks=20)
+    operators = RankOperators(
+        solo(cpu), fibre, 60, 1e12, np.complex128, RankModes((0, 8)), exchange=ExchangeOptions(chunks=20)
+    )
     A, K = operators.empty(), operators.empty()
     A[...], K[...] = 1, 1
     for _ in range(2):

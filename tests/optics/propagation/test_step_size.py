@@ -195,7 +195,7 @@ CONTROLS += [
 
 @pytest.mark.parametrize(("integrator", "control"), CONTROLS, ids=lambda v: str(v).strip("{}"))
 def test_a_resumed_run_is_the_same_to_the_bit(device, integrator, control):
-    length, options = 5e3, control | {"integrator": integrator, "segment": 7}
+    length, options = 5e3, control | {"integrator": integrator, "check_interval": 7}
     kept = []
 
     def keep(state):
@@ -203,7 +203,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(device, integrator, control):
 
     runner = propagator(device, **options)
     A = put(runner, launch(power=30e-3))
-    runner.run(A, length, on_segment=keep)
+    runner.run(A, length, on_check=keep)
     whole = device.to_host(A).copy()
     assert len(kept) > 3
     assert json.loads(kept[-1][0])["z"] == length
@@ -218,10 +218,17 @@ def test_a_resumed_run_is_the_same_to_the_bit(device, integrator, control):
             assert again.report.local_error == runner.report.local_error
 
 
-def test_segments_do_not_matter_but_for_round_off(cpu):
+def test_check_intervals_do_not_matter_but_for_round_off(cpu):
     outs = [
         propagate(
-            launch(), FIBRE, 5e3, sample_rate=RATE, step=100.0, integrator="strang", device=cpu, segment=n
+            launch(),
+            FIBRE,
+            5e3,
+            sample_rate=RATE,
+            step=100.0,
+            integrator="strang",
+            device=cpu,
+            check_interval=n,
         )[0]
         for n in (1, 7, 1000)
     ]

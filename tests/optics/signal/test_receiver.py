@@ -174,9 +174,9 @@ def test_the_phase_window_does_not_bias_q(name, osnr_db):
     )
     # White noise alone: EVM² is its density over that of the signal, known in closed form.
     noise = 32 / 12.5 * 10 ** (-osnr_db / 10)
-    for found in (whole, window, short):
-        spread = found.std() / np.sqrt(found.size)
-        assert abs(found.mean() - noise) < 4 * spread
+    for result in (whole, window, short):
+        spread = result.std() / np.sqrt(result.size)
+        assert abs(result.mean() - noise) < 4 * spread
         assert spread < 0.003 * noise
     # The same noise with one phase for all tells more sharply: 1/(2n) would be 0.034 and 0.27 dB.
     assert abs(10 * np.log10(window / whole).mean()) < 0.008

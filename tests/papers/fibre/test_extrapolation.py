@@ -27,9 +27,9 @@ def test_two_trapezoidal_sums_make_simpsons_rule():
     x, steps = np.linspace(0, 1, 9), [1 / 4, 1 / 8]
     sums = [trapezoid(np.exp(x[::2]), x[::2]), trapezoid(np.exp(x), x)]
     simpson = np.exp(x) @ [1, 4, 2, 4, 2, 4, 2, 4, 1] / 24
-    found = float(richardson(steps, sums, 2))
-    assert found == pytest.approx(simpson, rel=1e-14)
-    assert abs(found - (np.e - 1)) < 1e-5 < abs(sums[1] - (np.e - 1))
+    result = float(richardson(steps, sums, 2))
+    assert result == pytest.approx(simpson, rel=1e-14)
+    assert abs(result - (np.e - 1)) < 1e-5 < abs(sums[1] - (np.e - 1))
 
 
 def test_order_that_cannot_be_told():

@@ -26,10 +26,10 @@ def test_tables_and_figure(tmp_path):
 
 
 def test_modes(numbers):
-    found = numbers(modes, "--radial-step", "0.04 um")
-    assert found["counts"]["spatial_modes_groups_1_to_15"] == 120
-    assert found["a_eff"]["largest_percent"] < 3
-    assert found["machine"]["python"]
+    result = numbers(modes, "--radial-step", "0.04 um")
+    assert result["counts"]["spatial_modes_groups_1_to_15"] == 120
+    assert result["a_eff"]["largest_percent"] < 3
+    assert result["machine"]["python"]
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,20 @@ HERE = ["-o", ".", "--no-plot"]
 
 def test_q2_study(script, numbers):
     options = [*Q2, "--spans", 1, "--steps", "2km,1km,rk4ip:1km"]
-    found = numbers(q_squared, *HERE, *options)
-    assert [(r["integrator"], r["step_m"]) for r in found["runs"]] == [
+    result = numbers(q_squared, *HERE, *options)
+    assert [(r["integrator"], r["step_m"]) for r in result["runs"]] == [
         ("strang", 2000.0),
         ("strang", 1000.0),
         ("rk4ip", 1000.0),
     ]
-    assert found["finest"] == "q_squared-rk4ip-1000m.h5"
-    assert found["extrapolated"] is None  # one step of it
-    coarse, fine, finest = found["runs"]
+    assert result["finest"] == "q_squared-rk4ip-1000m.h5"
+    assert result["extrapolated"] is None  # one step of it
+    coarse, fine, finest = result["runs"]
     assert finest["change"] is None
     assert 0 < fine["change"]["rms_db"] < coarse["change"]["rms_db"] < 0.2
     assert all(r["change"]["rms_db"] <= r["change"]["max_db"] for r in (coarse, fine))
-    assert [len(g["places"]) for g in found["groups"]] == [2, 2]
-    assert len(found["modes"]["places"]["span_1"]["mean_db"]) == 3
+    assert [len(g["places"]) for g in result["groups"]] == [2, 2]
+    assert len(result["modes"]["places"]["span_1"]["mean_db"]) == 3
     assert abs(finest["penalties"][0]["fundamental_db"]) < 0.2
     assert finest["steps"] == 8
     assert not [name for name in os.listdir() if name.endswith(".png")]
@@ -38,7 +38,7 @@ def test_q2_study(script, numbers):
     # The same again reads what lies there; other options do not.
     stamp = os.stat("q_squared-rk4ip-1000m.h5").st_mtime_ns
     again = numbers(q_squared, *HERE, *options)
-    assert again["runs"] == found["runs"]
+    assert again["runs"] == result["runs"]
     assert os.stat("q_squared-rk4ip-1000m.h5").st_mtime_ns == stamp
     code, out, err = script(q_squared, "-o", ".", *Q2, "--spans", 2, "--steps", "2km")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -56,7 +56,7 @@ def test_q2_study(script, numbers):
     assert (code, err) == (0, "")
     assert "LP01" in out
     # The paper has no numbers for two mode groups and three channels.
-    assert found["paper"] == []
+    assert result["paper"] == []
     assert "-0.13" not in out
     assert "no numbers for this link" in " ".join(out.split())
     figures = ["q_squared-figure4.png", "q_squared-figure5.png", "q_squared.json", "q_squared.png"]
@@ -66,18 +66,18 @@ def test_q2_study(script, numbers):
 def test_q2_is_extrapolated_to_step_zero(numbers, script):
     # Below the resonance limit of 798 m, in which the integrator's order holds.
     options = [*Q2, "--spans", 1, "--steps", "200m,100m"]
-    found = numbers(q_squared, *HERE, *options)
-    limit = found["extrapolated"]
+    result = numbers(q_squared, *HERE, *options)
+    limit = result["extrapolated"]
     assert (limit["integrator"], limit["steps_m"], limit["order"]) == ("strang", [100.0, 200.0], 2)
     assert not limit["above_resonance"]
-    coarse, fine = (run["penalties"][0] for run in found["runs"])
-    (place,) = limit["places"]
+    coarse, fine = (run["penalties"][0] for run in result["runs"])
+    (distance_name,) = limit["places"]
     for key in ("fundamental_db", "mean_db"):
-        assert place[key] == pytest.approx((4 * fine[key] - coarse[key]) / 3, abs=1e-12)
-    assert place["modes_db"][0] == place["fundamental_db"]
+        assert distance_name[key] == pytest.approx((4 * fine[key] - coarse[key]) / 3, abs=1e-12)
+    assert distance_name["modes_db"][0] == distance_name["fundamental_db"]
     # It is nearer to a far shorter step than the finer of the two is.
     truth = numbers(q_squared, *HERE, *Q2, "--spans", 1, "--steps", "10m")["runs"][0]["penalties"][0]
-    assert abs(place["mean_db"] - truth["mean_db"]) < 0.2 * abs(fine["mean_db"] - truth["mean_db"])
+    assert abs(distance_name["mean_db"] - truth["mean_db"]) < 0.2 * abs(fine["mean_db"] - truth["mean_db"])
     mixed = numbers(q_squared, *HERE, *Q2, "--spans", 1, "--steps", "2km,200m,100m")["extrapolated"]
     assert mixed == limit
     # Above the limit the error goes with the step, whatever the integrator.
@@ -121,16 +121,20 @@ def test_the_papers_numbers_stand_beside_its_own_case_alone(tmp_path, name):
     old, new, same = CASES[name]
     assert old in text
     received = {
-        place: {"attrs": {"distance_m": far}, "q_squared_db": Data(np.full((1, 1), q), "dB", "Q")}
-        for place, far, q in (("back_to_back", 0.0, 15.9), ("span_1", 80e3, 15.8))
+        distance_name: {"attrs": {"distance_m": far}, "q_squared_db": Data(np.full((1, 1), q), "dB", "Q")}
+        for distance_name, far, q in (("back_to_back", 0.0, 15.9), ("span_1", 80e3, 15.8))
     }
     results = []
     for number, run_file in enumerate((text, text.replace(old, new), "")):
         path = write_result(tmp_path / f"{number}.h5", {"received": received}, run_file=run_file)
         results.append(compare([read_result(path)]))
-    shown = [[line["fundamental_penalty_db"] for line in found["paper"]] for found in results]
+    shown = [[line["fundamental_penalty_db"] for line in result["paper"]] for result in results]
     assert shown == [[-0.06, -0.13], [-0.06, -0.13] if same else [], []]
-    assert [table.row_count for table in (q_squared.table(found)[0] for found in results)] == [2, 1 + same, 1]
+    assert [table.row_count for table in (q_squared.table(result)[0] for result in results)] == [
+        2,
+        1 + same,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ def test_scaling_of_several_runs_is_one_curve(tmp_path):
     files = [
         result_of(tmp_path / f"{k}.json", k, transports=("mpi", "nccl")[: 1 + (k < 8)]) for k in (8, 2, 4)
     ]
-    found = scaling.combine(files)
-    assert [run["ranks"] for run in found["runs"]] == [2, 4, 8]
-    mpi, nccl = found["curves"]
+    result = scaling.combine(files)
+    assert [run["ranks"] for run in result["runs"]] == [2, 4, 8]
+    mpi, nccl = result["curves"]
     assert [p["ranks"] for p in mpi["points"]] == [1, 2, 4, 8]
     np.testing.assert_allclose([p["ratio"] for p in mpi["points"]], [1.4, 1.4, 2.6, 7.4])
     assert [p["only_communication"] for p in nccl["points"]] == [None, 1.2, 1.4]
-    assert {(p["transport"], p["ranks"]): p["ratio"] for p in found["paper"]} == scaling.PAPER
+    assert {(p["transport"], p["ranks"]): p["ratio"] for p in result["paper"]} == scaling.PAPER
     # Another size: the paper has no numbers for it.
     small = scaling.combine([result_of(tmp_path / "s.json", 2, log2_n=12)])
     assert small["paper"] == []
@@ -60,10 +60,10 @@ def test_scaling_of_several_runs_is_one_curve(tmp_path):
 
 def test_a_number_of_ranks_may_have_a_file_a_transport(tmp_path):
     files = [result_of(tmp_path / f"{name}.json", 2, transports=[name]) for name in ("p2p", "mpi")]
-    found = scaling.combine([*files, result_of(tmp_path / "8.json", 8)])
-    points = {curve["transport"]: [p["ranks"] for p in curve["points"]] for curve in found["curves"]}
+    result = scaling.combine([*files, result_of(tmp_path / "8.json", 8)])
+    points = {curve["transport"]: [p["ranks"] for p in curve["points"]] for curve in result["curves"]}
     assert points == {"p2p": [1, 2], "mpi": [1, 2, 8]}
-    scaling.plot(found, tmp_path / "picture.png")
+    scaling.plot(result, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 

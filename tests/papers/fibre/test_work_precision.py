@@ -12,12 +12,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_order_of_smooth_pulses(numbers):
-    found = numbers(
+    result = numbers(
         work_precision,
         *("--case", "pulses", "--points", 6, "--phases", 0.1, "--tolerances", "1e-3,1e-6"),
         *("--threads", 1, "--device", "cpu"),
     )
-    (case,) = found["cases"]
+    (case,) = result["cases"]
     assert case["reference"]["error_estimate"] < 1e-10
     curves = {(c["name"], c["control"]): c for c in case["curves"]}
     for name, order in {"ssfm_agrawal": 2, "ssfm_rk4": 2, "strang": 2, "rk4ip": 4, "blanes_moan": 4}.items():

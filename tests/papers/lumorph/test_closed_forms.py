@@ -48,49 +48,49 @@ def test_figure_8b(mib):
 # --- schedules --------------------------------------------------------------------------------------------
 
 
-def seconds(found, nbytes):
-    return found["latency"] + found["per_byte"] * nbytes
+def seconds(result, nbytes):
+    return result["latency"] + result["per_byte"] * nbytes
 
 
 def test_ring_on_the_switch_is_what_it_costs():
-    found = affine("ring", switch(24))
-    assert found["rounds"] == 46
-    assert seconds(found, MILLION) == pytest.approx(forms.ring(24, MILLION), rel=1e-9)
+    result = affine("ring", switch(24))
+    assert result["rounds"] == 46
+    assert seconds(result, MILLION) == pytest.approx(forms.ring(24, MILLION), rel=1e-9)
 
 
 @pytest.mark.parametrize(("ranks", "radix"), [(16, 2), (64, 4), (32, 4), (128, 4), (64, 8), (64, 16)])
 def test_recursive_on_the_switch(ranks, radix):
     """Least transfer whatever the radix: a switch divides bandwidth at will."""
-    found = affine("recursive", switch(ranks), radix=radix)
-    assert seconds(found, MILLION) == pytest.approx(forms.recursive(ranks, MILLION, SWITCH, radix), rel=1e-9)
-    assert found["per_byte"] == pytest.approx(2 * (ranks - 1) / ranks / PAPER.bandwidth, rel=1e-9)
+    result = affine("recursive", switch(ranks), radix=radix)
+    assert seconds(result, MILLION) == pytest.approx(forms.recursive(ranks, MILLION, SWITCH, radix), rel=1e-9)
+    assert result["per_byte"] == pytest.approx(2 * (ranks - 1) / ranks / PAPER.bandwidth, rel=1e-9)
 
 
 @pytest.mark.parametrize(("ranks", "radix"), [(16, 2), (64, 4), (32, 4), (64, 8), (64, 16), (128, 4)])
 def test_recursive_over_circuits(ranks, radix):
-    found = affine("recursive", lightpath(ranks), radix=radix)
-    assert seconds(found, MILLION) == pytest.approx(forms.recursive(ranks, MILLION, PAPER, radix), rel=1e-9)
+    result = affine("recursive", lightpath(ranks), radix=radix)
+    assert seconds(result, MILLION) == pytest.approx(forms.recursive(ranks, MILLION, PAPER, radix), rel=1e-9)
 
 
 @pytest.mark.parametrize(("printed", "radix"), [(forms.lumorph2, 2), (forms.lumorph4, 4)])
 def test_as_printed_is_what_circuits_cost_when_lasers_are_shared_as_in_the_paper(printed, radix):
-    found = affine("recursive", lightpath(64), sharing="paper", radix=radix)
-    assert seconds(found, MILLION) == pytest.approx(printed(64, MILLION), rel=1e-9)
+    result = affine("recursive", lightpath(64), sharing="paper", radix=radix)
+    assert seconds(result, MILLION) == pytest.approx(printed(64, MILLION), rel=1e-9)
 
 
 def test_radix_4_at_128_is_cheaper_than_printed():
     """The farthest round has one peer and all lasers: it is the dearest, and is not slowed down by 4/3."""
-    found = affine("recursive", lightpath(128), sharing="paper", radix=4)
-    assert found["latency"] == pytest.approx(forms.lumorph4(128, 0.0), rel=1e-9)
-    assert seconds(found, 64 * MIB) < 0.9 * forms.lumorph4(128, 64 * MIB)
+    result = affine("recursive", lightpath(128), sharing="paper", radix=4)
+    assert result["latency"] == pytest.approx(forms.lumorph4(128, 0.0), rel=1e-9)
+    assert seconds(result, 64 * MIB) < 0.9 * forms.lumorph4(128, 64 * MIB)
 
 
 @pytest.mark.parametrize(("ranks", "radix"), [(16, 2), (64, 4)])
 def test_whole_arrays(ranks, radix):
     for fabric, numbers in ((switch(ranks), SWITCH), (lightpath(ranks), PAPER)):
-        found = affine("recursive-exchange", fabric, radix=radix)
+        result = affine("recursive-exchange", fabric, radix=radix)
         expected = forms.recursive_exchange(ranks, MILLION, numbers, radix)
-        assert seconds(found, MILLION) == pytest.approx(expected, rel=1e-9)
+        assert seconds(result, MILLION) == pytest.approx(expected, rel=1e-9)
 
 
 def test_five_lasers_a_peer_are_16_over_15():
@@ -105,8 +105,8 @@ def test_five_lasers_a_peer_are_16_over_15():
 @pytest.mark.parametrize("ranks", [15, 63])
 @pytest.mark.parametrize("pieces", [1, 3, 8])
 def test_full_tree(ranks, pieces):
-    found = affine("tree", switch(ranks), pieces=pieces)
-    assert seconds(found, MILLION) == pytest.approx(
+    result = affine("tree", switch(ranks), pieces=pieces)
+    assert seconds(result, MILLION) == pytest.approx(
         forms.pipelined_tree(ranks, MILLION, pieces=pieces), rel=1e-9
     )
 
@@ -114,22 +114,22 @@ def test_full_tree(ranks, pieces):
 @pytest.mark.parametrize("ranks", [12, 16, 64])
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_other_trees_need_a_little_less(ranks, pieces):
-    found = affine("tree", switch(ranks), pieces=pieces)
+    result = affine("tree", switch(ranks), pieces=pieces)
     formula = forms.pipelined_tree(ranks, MILLION, pieces=pieces)
     assert (
-        formula - 2.01 * MILLION / pieces / PAPER.bandwidth < seconds(found, MILLION) < formula * (1 + 1e-9)
+        formula - 2.01 * MILLION / pieces / PAPER.bandwidth < seconds(result, MILLION) < formula * (1 + 1e-9)
     )
 
 
 @pytest.mark.parametrize("ranks", [8, 16, 64])
 @pytest.mark.parametrize("pieces", [1, 2, 8])
 def test_double_tree(ranks, pieces):
-    found = affine("double-tree", switch(ranks), pieces=pieces)
-    assert seconds(found, MILLION) == pytest.approx(
+    result = affine("double-tree", switch(ranks), pieces=pieces)
+    assert seconds(result, MILLION) == pytest.approx(
         forms.double_tree(ranks, MILLION, pieces=pieces), rel=1e-9
     )
     depth = ranks.bit_length() - 1
-    assert found["rounds"] <= 4 * depth + 2 * (pieces - 1)
+    assert result["rounds"] <= 4 * depth + 2 * (pieces - 1)
 
 
 @pytest.mark.parametrize("name", ["tree", "double-tree"])

@@ -24,12 +24,12 @@ def test_the_data_are_all_there():
 def test_figures_5_and_6_with_the_least_overlap(radix):
     """Equal at every point: both directions of an edge, then rounds that do not fit split."""
     for ranks, seen in points("fig5L")[f"L{radix}+MCF"]:
-        found = routes.least_overlap(int(ranks), radix, routes.grid_of(int(ranks), radix))
-        assert found["certified"]
-        assert found["overlaps"] == found["bounds"]
-        assert 2 * max(found["overlaps"]) == seen
+        result = routes.least_overlap(int(ranks), radix, routes.grid_of(int(ranks), radix))
+        assert result["certified"]
+        assert result["overlaps"] == result["bounds"]
+        assert 2 * max(result["overlaps"]) == seen
         for waveguides in (20, 40):
-            counted = 2 * sum(-(-2 * overlap // waveguides) for overlap in found["overlaps"])
+            counted = 2 * sum(-(-2 * overlap // waveguides) for overlap in result["overlaps"])
             assert counted == dict(points(f"fig6W{waveguides}")[f"L{radix}+MCF"])[ranks]
 
 
@@ -71,16 +71,16 @@ def test_draws_are_counted_as_the_paths_say(ranks, pairs):
 
 @pytest.mark.parametrize("radix", [2, 4])
 def test_the_papers_random_routes_are_within_ours(radix):
-    found = routes.random_draws(64, radix, 300).max(axis=1)
-    assert found.min() <= dict(points("fig5L")[f"L{radix}+Random"])[64] <= found.max()
-    assert found.min() > 2 * max(routes.least_overlap(64, radix, GRIDS[64])["overlaps"])
+    result = routes.random_draws(64, radix, 300).max(axis=1)
+    assert result.min() <= dict(points("fig5L")[f"L{radix}+Random"])[64] <= result.max()
+    assert result.min() > 2 * max(routes.least_overlap(64, radix, GRIDS[64])["overlaps"])
 
 
 def test_wavelengths_share_waveguides():
     """16 circuits of 5 of 16 wavelengths cross an edge: three fit into one waveguide."""
     assert routes.fewest_waveguides(256, 2) == (8, 8)
-    found, bound = routes.fewest_waveguides(256, 4)
-    assert bound == 5 <= found <= 6
+    result, bound = routes.fewest_waveguides(256, 4)
+    assert bound == 5 <= result <= 6
 
 
 # --- claims -----------------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ def test_claims_from_the_formulas():
 
 
 def test_deviation_is_the_largest():
-    found = compared("7", "p", "s", "us", [(1, 10.0), (2, 20.0), (3, 0.0)], [10.5, 19.0, 0.0])
-    assert (found["largest"], found["relative"]) == (1.0, 0.05)
+    result = compared("7", "p", "s", "us", [(1, 10.0), (2, 20.0), (3, 0.0)], [10.5, 19.0, 0.0])
+    assert (result["largest"], result["relative"]) == (1.0, 0.05)
 
 
 # --- the scripts ------------------------------------------------------------------------------------------
@@ -130,24 +130,24 @@ def test_few_waveguides_cost_rounds(monkeypatch):
     """With fewer waveguides a schedule takes no fewer rounds, and with random routes no less time."""
     monkeypatch.setattr(baselines, "RANKS", 16)
     monkeypatch.setattr(baselines, "FEW", (1, 4))
-    found = baselines._split(lambda line: None)
+    result = baselines._split(lambda line: None)
     for radix in (2, 4):
-        mine = [one for one in found if one["radix"] == radix]
-        for way in baselines.WAYS:
-            parts = [one["parts"] for one in mine if one["way"] == way]
+        mine = [one for one in result if one["radix"] == radix]
+        for route in baselines.VARIANTS:
+            parts = [one["parts"] for one in mine if one["way"] == route]
             assert len(parts) == 2
             assert parts == sorted(parts, reverse=True)
             assert parts[-1] >= mine[0]["rounds"]
         few = {one["way"]: one["us"] for one in mine if one["waveguides"] == 1}
         assert few["least overlap"] < few["random"]
-    assert max(one["parts"] - one["rounds"] for one in found) > 0
+    assert max(one["parts"] - one["rounds"] for one in result) > 0
 
 
 def test_the_page_says_what_the_bench_says(monkeypatch):
     """One cell of the table of waveguides in docs/lumorph.md: 256 GPUs, radix 4, 4 waveguides."""
     monkeypatch.setattr(baselines, "FEW", (4,))
-    monkeypatch.setattr(baselines, "WAYS", {"least overlap": ((4,), {})})
-    (found,) = baselines._split(lambda line: None)
+    monkeypatch.setattr(baselines, "VARIANTS", {"least overlap": ((4,), {})})
+    (result,) = baselines._split(lambda line: None)
     page = (Path(__file__).parents[3] / "docs" / "lumorph.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith("| 4, least overlap, split"))
-    assert row.split("|")[3].strip() == f"{found['parts']}, {found['us']:.1f}"
+    assert row.split("|")[3].strip() == f"{result['parts']}, {result['us']:.1f}"

@@ -120,19 +120,19 @@ def test_two_equations():
 
 def test_the_closed_form_gives_the_batch_of_a_queue_that_is_never_empty():
     """φ b/s + C = b/s' for the C of calls and bytes that were given."""
-    case, share = CASES[0], 0.3
-    batch = sensitivity._batch_from_ring(case, 1e9, 150, share)
+    case, fraction = CASES[0], 0.3
+    batch = sensitivity._batch_from_ring(case, 1e9, 150, fraction)
     ring, zero = (case.paper(name, 256) / 256 for name in ("Ring", "Zero"))
     calls = 150 * forms.ring(256, 1e9 / 150)
-    assert batch / ring == pytest.approx(share * batch / zero + calls, rel=1e-9)
+    assert batch / ring == pytest.approx(fraction * batch / zero + calls, rel=1e-9)
 
 
 def test_what_ncf_implies_agrees_with_its_three_throughputs():
     """Differences of the paper's times, from calls and bytes put into the formulas of figure 7."""
-    found = sensitivity._ncf_implies()
+    result = sensitivity._ncf_implies()
     ring, two, four = (256 / CASES[2].paper(name, 256) for name in ("Ring", "Lumorph-2", "Lumorph-4"))
     times = [
-        found["calls"] * formula(256, found["mean"])
+        result["calls"] * formula(256, result["mean"])
         for formula in (forms.ring, forms.lumorph2, forms.lumorph4)
     ]
     assert times[0] - times[1] == pytest.approx(ring - two, rel=1e-9)
@@ -162,9 +162,9 @@ def test_calls_and_bytes_are_those_of_the_logs(figure, ranks, count, mebibytes):
 
 def test_sizes_of_calls_are_those_of_the_logs():
     sizes = {name: Counter() for name in MODELS}
-    for name, found in sizes.items():
+    for name, result in sizes.items():
         graph = build_tasks(MODELS[name].workload(256))
-        found.update(call.bytes for call in graph.call if call and call.purpose == "gradients")
+        result.update(call.bytes for call in graph.call if call and call.purpose == "gradients")
     assert sizes["Bert"] == {16 * MIB: 36, 4 * MIB: 48, 4096: 49, 4: 1}
     assert sizes["NCF"] == {128 * MIB: 1, 64 * MIB: 6, 16384: 7, 8192: 1, 16388: 1, 4: 1}
 
@@ -245,9 +245,9 @@ def test_claims_about_training():
 def test_the_results_are_those_of_the_scripts(numbers):
     for module in (figure11, sensitivity, co_scheduling):
         kept = json.loads(Path(module.__file__).with_suffix(".json").read_text())
-        found = numbers(module)
+        result = numbers(module)
         for key in ("gains", "orders", "divisions", "grid", "implied", "rows"):
-            assert _close(found.get(key), kept.get(key)), key
+            assert _close(result.get(key), kept.get(key)), key
 
 
 def _close(a, b):

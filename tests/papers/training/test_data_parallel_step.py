@@ -30,13 +30,13 @@ def test_gradients_are_those_of_the_loss(cpu):
     for i, gradient in enumerate(net.gradients):
         assert net.weights[i] == pytest.approx(weights[i] - gradient, rel=1e-6, abs=1e-7)
         expected = np.empty(gradient.shape)
-        for place in np.ndindex(gradient.shape):
+        for position in np.ndindex(gradient.shape):
             sides = []
             for sign in (1, -1):
                 moved = [weight.copy() for weight in weights]
-                moved[i][place] += sign * 1e-6
+                moved[i][position] += sign * 1e-6
                 sides.append(loss(net, moved))
-            expected[place] = module._RATE * (sides[0] - sides[1]) / 2e-6
+            expected[position] = module._RATE * (sides[0] - sides[1]) / 2e-6
         assert gradient == pytest.approx(expected, rel=1e-3, abs=1e-8)
         assert np.abs(expected).max() > 1e-7
 

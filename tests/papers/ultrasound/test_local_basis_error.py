@@ -14,18 +14,18 @@ from wavefabric.execution.timing import Ranks
 def test_local_error(tmp_path):
     ranks = Ranks(("all",), "cpu", 1)
     bells = ("none", "nested-sine")
-    found = local_basis_error.measure(ranks, (16, 16, 16), (2, 8), bells, ["heterogeneous"], steps=8)
-    errors = {(c["bell"], c["overlap"]): (c["l2"], c["max"]) for c in found["cases"]}
+    result = local_basis_error.measure(ranks, (16, 16, 16), (2, 8), bells, ["heterogeneous"], steps=8)
+    errors = {(c["bell"], c["overlap"]): (c["l2"], c["max"]) for c in result["cases"]}
     assert len(errors) == 4
-    assert found["grid"] == [1, 1, 2]
+    assert result["grid"] == [1, 1, 2]
     assert errors["nested-sine", 8][0] < 5e-3
     assert errors["nested-sine", 8][1] < errors["nested-sine", 2][1] / 10
     assert errors["nested-sine", 8][0] < errors["none", 8][0]
     if not ranks.rank:
-        json.dumps(found)
-        local_basis_error.plot(found, tmp_path / "picture.png")
+        json.dumps(result)
+        local_basis_error.plot(result, tmp_path / "picture.png")
         console = Console(width=140, file=io.StringIO())
-        for table in local_basis_error.table(found):
+        for table in local_basis_error.table(result):
             console.print(table)
         assert "nested-sine" in console.file.getvalue()
 

@@ -14,10 +14,10 @@ def test_ultrasound_stability(script):
     small = ["--points", 16, "--steps", 20, "--seed", 5]
     code, out, err = script(stability, *small, "--media", 4, "--json")
     assert (code, err) == (0, "")
-    found = json.loads(out)
-    assert found["refused"] + found["stopped"] + found["returned"] == 4
+    result = json.loads(out)
+    assert result["refused"] + result["stopped"] + result["returned"] == 4
     two = json.loads(script(stability, *small, "--media", 2, "--json")[1])
-    assert two["cases"] == found["cases"][:2]
+    assert two["cases"] == result["cases"][:2]
     code, out, _ = script(stability, *small, "--media", 1, "-o", ".")
     assert code == 0
     assert "1 random media" in out

@@ -15,19 +15,19 @@ def test_the_greatest_of_the_tangents_is_the_function(lines, sizes):
     def tangent(nbytes):
         return max(lines, key=lambda line: line(nbytes))
 
-    found = tangents(tangent)
-    assert set(found) <= set(lines)
+    result = tangents(tangent)
+    assert set(result) <= set(lines)
     for size in sizes:
-        assert max(line(size) for line in found) == pytest.approx(tangent(size)(size), rel=1e-8)
+        assert max(line(size) for line in result) == pytest.approx(tangent(size)(size), rel=1e-8)
 
 
 def test_a_function_known_to_be_a_line_is_looked_at_once():
-    asked = []
+    options = []
 
     def tangent(nbytes):
-        asked.append(nbytes)
+        options.append(nbytes)
         return AffineTime(1.0, 2.0)
 
     assert tangents(tangent, everywhere=True) == (AffineTime(1.0, 2.0),)
-    assert len(asked) == 1
+    assert len(options) == 1
     assert tangents(tangent) == (AffineTime(1.0, 2.0),)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import kind, verify
-from wavefabric.collectives.builders.ring import ring_of_one_share
+from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.errors import InputError
 from wavefabric.training.communication.algorithms import (
     ALIASES,
@@ -113,16 +113,16 @@ def test_what_a_user_may_not_say(text, allowed):
 )
 def test_messages_keep_their_sizes_and_are_proved(messages, lasers):
     group = (7, 3, 11, 0, 5)
-    given = [(group[src], group[dst], size) for src, dst, size in messages]
-    made = complete_messages(group, given, lasers)
+    inputs = [(group[src], group[dst], size) for src, dst, size in messages]
+    made = complete_messages(group, inputs, lasers)
     verify(made.schedule)
     moving = [(src, dst, size) for src, dst, size in messages if size > 0 and src != dst]
     largest = max((size for _, _, size in moving), default=0.0)
     for end, buffer in ((0, 0), (1, 1)):
         for rank in range(len(group)):
             wanted = sum(message[2] for message in moving if message[end] == rank)
-            found = made.schedule.sizes[buffer][rank].sum() / made.elements
-            assert found == pytest.approx(wanted, rel=1e-9, abs=max(1e-10 * largest, 1e-300))
+            result = made.schedule.sizes[buffer][rank].sum() / made.elements
+            assert result == pytest.approx(wanted, rel=1e-9, abs=max(1e-10 * largest, 1e-300))
 
 
 def test_whole_sizes_of_messages_are_exact():
@@ -140,10 +140,10 @@ def test_messages_of_other_gpus_are_refused():
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_rounds_of_a_ring_are_one_share_in_all_places(collective, ranks):
     """`folded` proves one share, and counts one round of each kind."""
-    share, whole = ring_of_one_share(collective, ranks), built(Recipe("ring"), collective, ranks).schedule
+    part, whole = ring_of_one_part(collective, ranks), built(Recipe("ring"), collective, ranks).schedule
     turned = set()
     for r in range(ranks):
-        for t in share.transfers:
+        for t in part.transfers:
             ends = (int(t["src"] + r) % ranks, int(t["dst"] + r) % ranks)
             turned.add((int(t["round"]), *ends, r, bool(t["reduce"])))
     columns = ("round", "src", "dst", "src_chunk", "reduce")

@@ -35,11 +35,11 @@ def everybody(ranks, nbytes=MIB, collective="all-reduce"):
 
 @pytest.mark.parametrize(("ranks", "nbytes"), [(2, 1.0), (4, 64 * MIB), (30, 0.1 * MIB), (96, 64 * MIB)])
 def test_a_ring_on_an_ideal_switch_takes_what_the_closed_form_says(ranks, nbytes):
-    found = Communication(load(f"switch:{ranks}"), "ring")
+    result = Communication(load(f"switch:{ranks}"), "ring")
     beta = (ranks - 1) / ranks * nbytes / BANDWIDTH
-    assert found.seconds([everybody(ranks, nbytes)]) == near(2 * (ranks - 1) * ALPHA + 2 * beta)
+    assert result.seconds([everybody(ranks, nbytes)]) == near(2 * (ranks - 1) * ALPHA + 2 * beta)
     for half in ("reduce-scatter", "all-gather"):
-        assert found.seconds([everybody(ranks, nbytes, half)]) == near((ranks - 1) * ALPHA + beta)
+        assert result.seconds([everybody(ranks, nbytes, half)]) == near((ranks - 1) * ALPHA + beta)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_a_ring_on_an_ideal_switch_takes_what_the_closed_form_says(ranks, nbytes
 def test_lumorph_on_its_wafer_takes_what_the_paper_s_formula_says(ranks, collective, sharing, factor):
     fabric = load(f"lightpath:{GRIDS[ranks]}")
     rounds = 2 * round(log(ranks, int(collective[-1])))
-    found = Communication(fabric, collective, sharing=sharing)
+    result = Communication(fabric, collective, sharing=sharing)
     for nbytes in (1.0, 64 * MIB):
         beta = 2 * (ranks - 1) / ranks * nbytes / BANDWIDTH
-        assert found.seconds([everybody(ranks, nbytes)]) == near(rounds * (ALPHA + RHO) + factor * beta)
+        assert result.seconds([everybody(ranks, nbytes)]) == near(rounds * (ALPHA + RHO) + factor * beta)
 
 
 CASES = [
@@ -75,22 +75,22 @@ CASES = [
 @pytest.mark.parametrize(("fabric", "collective"), CASES)
 def test_every_size_costs_what_the_cost_model_says_of_that_size(fabric, collective):
     fabric = load(fabric)
-    found = Communication(fabric, collective)
+    result = Communication(fabric, collective)
     groups = [(0, 3, 5), (6, 1, 2)]
     messages = [(0, 5, 1.5), (5, 1, 0.25), (0, 1, 1.0), (2, 3, 7.0)]
     patterns = [(kind, groups, ()) for kind in ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")]
     for kind, some, sent in [*patterns, ("messages", [range(6)], messages)]:
         for nbytes in (1e3, 3.3e4, 1e5, 7e5, 2e6, 1e9):
             one = call(some, nbytes, kind, messages=sent)
-            assert found.seconds([one]) == near(found.cost([one]).seconds)
-            verify(found.combined([one]))
+            assert result.seconds([one]) == near(result.cost([one]).seconds)
+            verify(result.combined([one]))
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(1.0, 1e12), st.sampled_from(["hgx-h200", "switch:8", "lightpath:2x4"]))
 def test_a_size_not_seen_before_costs_as_if_it_were_costed_alone(nbytes, fabric):
-    found, schedule = ring(fabric), build("ring", "all-reduce", 8, 8)
-    assert found.seconds([everybody(8, nbytes)]) == near(cost(schedule, found.fabric, nbytes / 8).seconds)
+    result, schedule = ring(fabric), build("ring", "all-reduce", 8, 8)
+    assert result.seconds([everybody(8, nbytes)]) == near(cost(schedule, result.fabric, nbytes / 8).seconds)
 
 
 @cache
@@ -103,10 +103,10 @@ def ring(fabric):
 @pytest.mark.parametrize("fabric", ["switch:12", "hgx-h200"])
 def test_groups_on_an_ideal_switch_do_not_disturb_each_other(fabric, collective):
     fabric = load(fabric)
-    found = Communication(fabric, collective)
+    result = Communication(fabric, collective)
     one, all_ = call([(4, 1, 6)], 1e6), call([(0, 3, 2), (4, 1, 6)], 1e6)
-    assert found.seconds([all_]) == found.seconds([one]) == near(found.cost([one]).seconds)
-    assert found.seconds([all_]) == near(found.cost([all_]).seconds)
+    assert result.seconds([all_]) == result.seconds([one]) == near(result.cost([one]).seconds)
+    assert result.seconds([all_]) == near(result.cost([all_]).seconds)
 
 
 def test_calls_on_an_ideal_switch_wait_for_none_of_the_others():
@@ -160,51 +160,51 @@ def wafer(collective, waveguides=40):
 def test_a_batch_takes_no_less_than_its_slowest_call_and_no_more_than_all_in_turn(
     calls, collective, waveguides
 ):
-    found = wafer(collective, waveguides)
-    alone = [found.seconds([each]) for each in calls]
-    together = found.seconds(calls)
+    result = wafer(collective, waveguides)
+    alone = [result.seconds([each]) for each in calls]
+    together = result.seconds(calls)
     assert together <= sum(alone) * (1 + 1e-12)
     if waveguides == 40:  # with few of them a batch may happen to get better circuits than a call alone
         assert together >= max(alone) * (1 - 1e-12)
     for each in calls:
         if each.collective == "all-reduce" and each.bytes and len(each.groups[0]) > 1:
-            share = (len(each.groups[0]) - 1) / len(each.groups[0])
-            assert together >= 2 * share * each.bytes / BANDWIDTH * (1 - 1e-12) + ALPHA + RHO
-    assert together == near(found.seconds(calls[::-1]), 1e-12)
-    assert together == near(found.cost(calls).seconds)
-    whole = found.combined(calls)
+            fraction = (len(each.groups[0]) - 1) / len(each.groups[0])
+            assert together >= 2 * fraction * each.bytes / BANDWIDTH * (1 - 1e-12) + ALPHA + RHO
+    assert together == near(result.seconds(calls[::-1]), 1e-12)
+    assert together == near(result.cost(calls).seconds)
+    whole = result.combined(calls)
     verify(whole)
-    check_plan(found.circuits(calls), whole)
+    check_plan(result.circuits(calls), whole)
 
 
 def test_a_batch_of_any_sizes_costs_what_its_combined_schedule_does():
-    found = wafer("lumorph-4")
+    result = wafer("lumorph-4")
     for sizes in ((1e6, 1e6), (1e6, 3e3), (1.0, 1e9)):
         calls = [call([(0, 1, 2, 3)], sizes[0]), call([(8, 11), (10, 9)], sizes[1])]
         schedules = [build("recursive", "all-reduce", n, n, radix=4) for n in (4, 2)]
         parts = [(schedules[0], (0, 1, 2, 3)), (schedules[1], (8, 11)), (schedules[1], (10, 9))]
         by_hand = combined(parts, 12, "by hand")
-        plan = plan_circuits(by_hand, found.fabric)
-        first, second = (cost(by_hand, found.fabric, sizes[k] / n, plan=plan) for k, n in ((0, 4), (1, 2)))
-        assert found.seconds(calls) <= first.seconds + second.seconds
+        plan = plan_circuits(by_hand, result.fabric)
+        first, second = (cost(by_hand, result.fabric, sizes[k] / n, plan=plan) for k, n in ((0, 4), (1, 2)))
+        assert result.seconds(calls) <= first.seconds + second.seconds
         # Four tiles in a group talk to three others, 5 wavelengths each; tiles in a pair to one, with all 16.
         rounds = 2 * (ALPHA + RHO)
         slow = max(sizes[0] / 4 / 5, sizes[1] / 2 / 16) * 16 / BANDWIDTH
-        assert found.seconds(calls) == near(rounds + 2 * slow)
+        assert result.seconds(calls) == near(rounds + 2 * slow)
 
 
 def test_circuits_that_are_in_each_other_s_way_are_set_up_for_one_call_after_the_other():
-    found = wafer("ring", 1)
+    result = wafer("ring", 1)
     calls = [call([(3, 0, 11, 8, 9, 7)], 1e9), call([(4, 2, 5, 1, 6, 10)], 1e9)]
-    alone = [found.seconds([each]) for each in calls]
+    alone = [result.seconds([each]) for each in calls]
     parts = [(build("ring", "all-reduce", 6, 6), each.groups[0]) for each in calls]
-    at_once = cost(combined(parts, 12, "at once"), found.fabric, 1e9 / 6)
-    assert found.seconds(calls) == near(sum(alone))
+    at_once = cost(combined(parts, 12, "at once"), result.fabric, 1e9 / 6)
+    assert result.seconds(calls) == near(sum(alone))
     assert sum(alone) < at_once.seconds
-    whole = found.combined(calls)
+    whole = result.combined(calls)
     verify(whole)
     assert whole.communication_rounds == 20
-    check_plan(found.circuits(calls), whole)
+    check_plan(result.circuits(calls), whole)
 
 
 def test_messages_take_the_rounds_of_algorithm_3_on_a_wafer_and_one_round_on_a_switch():
@@ -212,8 +212,8 @@ def test_messages_take_the_rounds_of_algorithm_3_on_a_wafer_and_one_round_on_a_s
     sent = [(0, d, 1.0) for d in (1, 2, 3, 4, 5)]
     one = call([range(6)], MIB, "messages", "layer-to-layer", sent)
     wafer_of_two = Communication(fabric, "ring")
-    found = wafer_of_two.cost([one])
-    assert len(found.rounds) == 3  # five messages, two lasers
+    result = wafer_of_two.cost([one])
+    assert len(result.rounds) == 3  # five messages, two lasers
     assert wafer_of_two.seconds([one]) == near(3 * (ALPHA + RHO) + 5 * MIB / BANDWIDTH)
     switch = Communication(load("switch:8"), "ring")
     assert switch.seconds([one]) == near(ALPHA + 5 * MIB / BANDWIDTH)
@@ -247,7 +247,7 @@ def test_circuits_that_stay_are_not_set_up_again():
 
 def test_what_moves_nothing_takes_no_time():
     for fabric in ("switch:8", "mesh:2x4", "lightpath:2x4"):
-        found = Communication(load(fabric), "auto")
+        result = Communication(load(fabric), "auto")
         idle = [
             call([(0,), (1,)]),
             everybody(8, 0.0),
@@ -255,28 +255,28 @@ def test_what_moves_nothing_takes_no_time():
             call([range(4)], MIB, "messages", messages=[(1, 1, 5.0), (0, 2, 0.0)]),
             call([], MIB, "messages"),
         ]
-        assert [found.seconds([each]) for each in idle] == [0.0] * 5
-        assert found.seconds(idle) == found.seconds([]) == 0.0
-        assert found.combined(idle).transfers.size == 0
-        assert found.algorithm(idle[0]) == "none"
+        assert [result.seconds([each]) for each in idle] == [0.0] * 5
+        assert result.seconds(idle) == result.seconds([]) == 0.0
+        assert result.combined(idle).transfers.size == 0
+        assert result.algorithm(idle[0]) == "none"
         busy = call([(2, 3)])
-        assert found.seconds([idle[0], busy]) == found.seconds([busy])
+        assert result.seconds([idle[0], busy]) == result.seconds([busy])
 
 
 def test_bad_calls_and_options_are_refused_in_one_line():
     switch, light = Communication(load("switch:8"), "ring"), wafer("ring")
-    for found, size in ((switch, 8), (light, 12)):
+    for result, size in ((switch, 8), (light, 12)):
         allowed = f"gpus: {size + 1} given; allowed: up to {size}, the GPUs of "
         with pytest.raises(InputError, match=allowed):
-            found.seconds([everybody(size + 1)])
+            result.seconds([everybody(size + 1)])
         with pytest.raises(InputError, match="calls: GPU 2 in two given; allowed: calls of disjoint GPUs"):
-            found.seconds([call([(0, 2)]), call([(2, 3)])])
+            result.seconds([call([(0, 2)]), call([(2, 3)])])
         with pytest.raises(InputError, match="groups: a GPU twice in all-reduce given"):
-            found.seconds([call([(0, 1), (1, 2)])])
+            result.seconds([call([(0, 1), (1, 2)])])
         with pytest.raises(InputError, match="groups: several sizes in all-reduce given"):
-            found.seconds([call([(0, 1), (2, 3, 4)])])
+            result.seconds([call([(0, 1), (2, 3, 4)])])
         with pytest.raises(InputError, match="messages: 0 to 5 given; allowed: GPUs of the call"):
-            found.seconds([call([(0, 1)], MIB, "messages", messages=[(0, 5, 1.0)])])
+            result.seconds([call([(0, 1)], MIB, "messages", messages=[(0, 5, 1.0)])])
     with pytest.raises(InputError, match="fabric: switch:8 given; allowed: photonic ones"):
         switch.circuits([everybody(8)])
     with pytest.raises(InputError, match="incremental: given for electrical switch:8"):
@@ -303,18 +303,18 @@ def test_a_pattern_is_costed_once_and_then_a_multiplication(monkeypatch):
 
     costed = []
     monkeypatch.setattr(times, "cost", lambda *a, **k: costed.append(a) or cost(*a, **k))
-    found = Communication(load("lightpath:4x8"), "lumorph-2")
+    result = Communication(load("lightpath:4x8"), "lumorph-2")
     for number in range(3):
         for nbytes in (1e3, 1e6, 1e7):
             # Groups that are equal, but not the same object.
-            found.seconds([call([list(range(16)), list(range(16, 32))], nbytes + number)])
-            found.seconds([call([range(8)], nbytes), call([range(8, 16)], 3 * nbytes + number)])
+            result.seconds([call([list(range(16)), list(range(16, 32))], nbytes + number)])
+            result.seconds([call([range(8)], nbytes), call([range(8, 16)], 3 * nbytes + number)])
     assert len(costed) == 4  # three patterns alone, and one batch
     calls = [call([range(16)], size) for size in (1e5, 2e5)]
-    found.seconds(calls[:1])
+    result.seconds(calls[:1])
     begin = perf_counter()
     for _ in range(2000):
-        found.seconds(calls[1:])
+        result.seconds(calls[1:])
     assert (perf_counter() - begin) / 2000 < 2e-4  # some microseconds
 
 
@@ -323,8 +323,8 @@ def test_the_same_calls_take_the_same_time_in_any_communication_and_order():
     fabric = load("lightpath:3x4")
     results = set()
     for order in (calls, calls[::-1], [calls[1], calls[0], calls[2]]):
-        found = Communication(fabric, "lumorph-4")
-        results.add(found.seconds(order))
+        result = Communication(fabric, "lumorph-4")
+        results.add(result.seconds(order))
     assert len(results) == 1
 
 

@@ -39,7 +39,7 @@ bytes = 1.3e7
 time = "52 us"
 """
 
-SHARES = st.floats(0.001, 1)
+FRACTIONS = st.floats(0.001, 1)
 
 
 @st.composite
@@ -60,7 +60,7 @@ def devices(draw):
         draw(st.floats(1, 1e15)),
         draw(st.floats(1, 1e14)),
         draw(st.floats(0, 1)),
-        {name: (draw(SHARES), draw(SHARES)) for name in OPERATORS},
+        {name: (draw(FRACTIONS), draw(FRACTIONS)) for name in OPERATORS},
         draw(st.floats(0, 1e12)),
         tuple(measured),
         draw(st.text(st.characters(exclude_categories=("Cs",)))),

@@ -19,8 +19,8 @@ from wavefabric.training.gpu.device_model import (
 from wavefabric.training.models.graph import OPERATORS
 
 PEAK = {"fp32": 10e12, "tf32": 80e12, "bf16": 160e12}
-SHARES = dict.fromkeys(OPERATORS, (0.5, 0.25))
-PLAIN = DeviceModel("plain", PEAK, 1e12, 16e9, 4e-6, SHARES)
+FRACTIONS = dict.fromkeys(OPERATORS, (0.5, 0.25))
+PLAIN = DeviceModel("plain", PEAK, 1e12, 16e9, 4e-6, FRACTIONS)
 ROWS = (
     MeasuredTime("matmul", "bf16", 1e9, 1e6, 30e-6),
     MeasuredTime("matmul", "bf16", 4e9, 3e6, 75e-6),
@@ -85,8 +85,8 @@ def test_measured_times_are_exact_at_their_rows(row):
 
 def test_between_and_beyond_measured_times():
     def ratio(flops, arithmetic="bf16", operator="matmul"):
-        given = operator, flops, 0, arithmetic
-        return MEASURED.seconds(*given) / PLAIN.seconds(*given)
+        inputs = operator, flops, 0, arithmetic
+        return MEASURED.seconds(*inputs) / PLAIN.seconds(*inputs)
 
     low, high = 30e-6 / (4e-6 + 12.5e-6), 250e-6 / (4e-6 + 2e-4)
     middle = sqrt(75e-6 * 85e-6) / (4e-6 + 5e-5)  # two rows of equal FLOPs
@@ -121,7 +121,7 @@ def test_a_device_scaled_is_that_many_times_as_fast(operator, arithmetic, flops,
         ({"memory": float("inf")}, "memory: Infinity given; allowed: a number above 0"),
         ({"launch": -1e-6}, "launch: -1e-06 given; allowed: a number from 0"),
         ({"half_flops": "1"}, 'half_flops: "1" given; allowed: a number from 0'),
-        ({"efficiency": SHARES | {"matmul": (1.5, 1)}},
+        ({"efficiency": FRACTIONS | {"matmul": (1.5, 1)}},
          "efficiency.matmul: 1.5 given; allowed: a number above 0, up to 1"),
         ({"efficiency": {}}, "efficiency.matmul: null given; allowed: a number above 0, up to 1"),
         ({"measured": (ROWS[0], ROWS[0])}, "measured[1]: given twice; allowed: each flops and bytes once"),

@@ -40,19 +40,19 @@ def test_shapes_of_products():
 @pytest.mark.parametrize("arithmetic", ["fp32", "bf16"])
 def test_every_operator_has_its_row(quick, device, arithmetic):
     said = []
-    found = measure(MODEL, 4, arithmetic, device, repeats=1, say=said.append)
+    result = measure(MODEL, 4, arithmetic, device, repeats=1, say=said.append)
     precision = PRECISIONS[arithmetic]
     works = [update_work(n, "adam", precision) for n in (544, 1600)]
     for layer in MODEL.layers[:4]:
         works += [work(layer, 4, 1, precision) for work in (forward_work, backward_work)]
-    rows = {(row.operator, row.flops, row.bytes): row for row in found.measured}
+    rows = {(row.operator, row.flops, row.bytes): row for row in result.measured}
     assert set(rows) == set(works)  # that is, each once
     for key, row in rows.items():
         assert row.arithmetic == (arithmetic if row.operator == "matmul" else "fp32")
-        assert 0 < row.seconds == found.seconds(*key, arithmetic)
+        assert 0 < row.seconds == result.seconds(*key, arithmetic)
     assert said[1:] == [f"{i + 1} of 8: {name}" for i, name in enumerate(
         ("table", "table", "update", "linear", "linear", "update", "gelu", "gelu"))]  # fmt: skip
-    assert device_from_toml(device_to_toml(found)) == found
+    assert device_from_toml(device_to_toml(result)) == result
 
 
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -95,8 +95,8 @@ def test_what_is_timed_for_a_pass(cpu, operator, backward, expected):
         shapes[m, n, k, transpose_a, transpose_b]
     ]
     bench.copy = lambda nbytes: times["copy"] * nbytes / work.nbytes
-    found = bench.seconds(module._Case(work, layer, backward > 0), 1, "bf16")
-    assert found == sum(times[name] * share for name, share in expected.items())
+    result = bench.seconds(module._Case(work, layer, backward > 0), 1, "bf16")
+    assert result == sum(times[name] * fraction for name, fraction in expected.items())
 
 
 def test_gathers_read_all_of_a_table(cpu):

@@ -35,10 +35,10 @@ class Recorder(PlainFabric):
 
     def __init__(self, concurrent):
         super().__init__(byte=1.0, concurrent=concurrent)
-        self.asked = []
+        self.requested = []
 
     def seconds(self, calls):
-        self.asked.append(tuple(call.bytes for call in calls))
+        self.requested.append(tuple(call.bytes for call in calls))
         return super().seconds(calls)
 
 
@@ -114,12 +114,12 @@ def test_a_batch_ends_as_one_and_is_asked_for_as_one():
     fabric = Recorder(concurrent=False)
     timeline = run(tasks.graph, fabric, "batched")
     assert timeline.end.tolist() == [9, 9, 11]
-    assert fabric.asked == [(4, 9), (2,)]
+    assert fabric.requested == [(4, 9), (2,)]
     assert timeline.fabric_busy == 11
     assert timeline.released_by[third] in (0, second)
     fabric = Recorder(concurrent=True)
     run(tasks.graph, fabric, "batched")
-    assert sorted(fabric.asked) == [(2,), (4,), (9,)]
+    assert sorted(fabric.requested) == [(2,), (4,), (9,)]
 
 
 def test_layers_and_gradients_are_batches_of_their_own():
@@ -147,7 +147,7 @@ def test_equal_calls_are_costed_once():
         tasks.graph.communicate(f"call {number}", call, (0,), [], 0)
     fabric = Recorder(concurrent=True)
     assert run(tasks.graph, fabric, "batched").seconds == 15
-    assert fabric.asked == [(3.0,)]
+    assert fabric.requested == [(3.0,)]
 
 
 def test_no_tasks_take_no_time():

@@ -35,17 +35,17 @@ def placements(first):
 pairs = st.tuples(placements(0), st.sampled_from((0, 2 * GPUS)).flatmap(placements))
 
 
-def blocks(place):
+def blocks(position):
     """Cells that each GPU has, shape (samples, features)."""
-    found = {}
+    result = {}
     for gpu in range(GPUS):
-        i, j = divmod(gpu, place.tensor)
+        i, j = divmod(gpu, position.tensor)
         cells = np.zeros((SIDE, SIDE), bool)
-        rows = slice(i * SIDE // place.data, (i + 1) * SIDE // place.data)
-        some = slice(j * SIDE // place.tensor, (j + 1) * SIDE // place.tensor)
-        cells[rows, some if place.shared else slice(None)] = True
-        found[place.first + gpu] = cells
-    return found
+        rows = slice(i * SIDE // position.data, (i + 1) * SIDE // position.data)
+        some = slice(j * SIDE // position.tensor, (j + 1) * SIDE // position.tensor)
+        cells[rows, some if position.shared else slice(None)] = True
+        result[position.first + gpu] = cells
+    return result
 
 
 def moved_bytes(call):
@@ -96,7 +96,7 @@ def test_a_collective_moves_as_much_as_messages_would(pair):
 @given(pairs)
 def test_gradients_go_back_the_same_way_where_nothing_is_held_twice(pair):
     source, target = pair
-    if all(place.shared or place.tensor == 1 for place in pair):
+    if all(position.shared or position.tensor == 1 for position in pair):
         back = sorted((taker, giver, size) for giver, taker, size in _messages(source, target))
         assert sorted(_messages(target, source)) == back
 

@@ -153,17 +153,17 @@ def test_sharded_gathers_before_use_and_scatters_after():
             users = [t for t in range(len(graph)) if task in graph.waits[t]]
             assert len(users) == 1
             # No more than one use ahead.
-            place = graph.program[0].index(users[0])
-            earlier = graph.program[0][max(0, place - 2)]
-            assert timeline.begin[task] >= timeline.begin[earlier] if place else True
+            position = graph.program[0].index(users[0])
+            earlier = graph.program[0][max(0, position - 2)]
+            assert timeline.begin[task] >= timeline.begin[earlier] if position else True
 
 
 def test_sharded_microbatches_each_reduce_their_gradients():
     model = chain([10], parameters=64)
     strategy = uniform(model, 2, sharded=True, batch=6, microbatches=3)
     iteration = simulate(workload(model, strategy), PlainFabric(3.0))
-    found = [call.collective for call in iteration.graph.call if call is not None]
-    assert (found.count("all-gather"), found.count("reduce-scatter")) == (6, 3)
+    result = [call.collective for call in iteration.graph.call if call is not None]
+    assert (result.count("all-gather"), result.count("reduce-scatter")) == (6, 3)
 
 
 def test_experts_exchange_twice_forward_and_twice_backward():
@@ -225,10 +225,10 @@ def test_experts_send_their_share_of_the_features():
     layers = (layer("in"), some, layer("out", ["experts"]))
     model = ModelGraph("mixture", layers)
     iteration = simulate(workload(model, uniform(model, 4, tensor=2, expert=2)), PlainFabric(5.0))
-    found = [(c.collective, c.bytes) for c in iteration.graph.call if c is not None]
+    result = [(c.collective, c.bytes) for c in iteration.graph.call if c is not None]
     # 16 B a sample whole, of each of two GPUs; half of it after the experts, joined at home.
     whole, half = ("all-to-all", 16.0), ("all-to-all", 8.0)
-    assert found == [whole, half, ("all-gather", 16.0), half, whole, ("all-reduce", 16.0)]
+    assert result == [whole, half, ("all-gather", 16.0), half, whole, ("all-reduce", 16.0)]
 
 
 def test_a_last_layer_waits_for_the_sum_of_its_outputs():
@@ -404,8 +404,8 @@ def test_merged_layers_take_the_same_time(load, fabric, policy):
     assert merged.communication() == whole.communication()
 
     def calls(iteration):
-        found = zip(iteration.graph.call, iteration.timeline.begin, strict=True)
-        return [begin for call, begin in found if call is not None]
+        result = zip(iteration.graph.call, iteration.timeline.begin, strict=True)
+        return [begin for call, begin in result if call is not None]
 
     assert calls(merged) == calls(whole)
 

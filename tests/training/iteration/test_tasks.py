@@ -35,7 +35,9 @@ def test_the_order_of_1f1b():
     """Figure 4 (top) of arXiv:2104.04473: 4 stages and 8 microbatches."""
 
     def words(stage, parts):
-        return " ".join("FB"[way] + str(part + 1) for way, part in one_forward_one_backward(stage, 4, parts))
+        return " ".join(
+            "FB"[variant] + str(part + 1) for variant, part in one_forward_one_backward(stage, 4, parts)
+        )
 
     assert words(0, 8) == "F1 F2 F3 F4 B1 F5 B2 F6 B3 F7 B4 F8 B5 B6 B7 B8"
     assert words(1, 8) == "F1 F2 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 F8 B6 B7 B8"
@@ -48,11 +50,11 @@ def test_the_order_of_1f1b():
 def test_every_stage_runs_each_pass_once(stages, parts):
     for stage in range(stages):
         order = one_forward_one_backward(stage, stages, parts)
-        assert sorted(order) == [(way, part) for way in (0, 1) for part in range(parts)]
+        assert sorted(order) == [(variant, part) for variant in (0, 1) for part in range(parts)]
         for part in range(parts):
             assert order.index((0, part)) < order.index((1, part))
         # Activations of no more than p - s microbatches are kept.
-        kept = np.cumsum([1 if way == 0 else -1 for way, _ in order])
+        kept = np.cumsum([1 if variant == 0 else -1 for variant, _ in order])
         assert kept.max() == min(parts, stages - stage)
 
 
@@ -96,13 +98,13 @@ def test_calls_between_layers_that_are_split(first, second, forward, backward):
 SIDE, GPUS = 12, 12
 
 
-def block(place, gpu):
+def block(position, gpu):
     """Which samples and features a GPU has."""
-    i, j = divmod(gpu - place.first, place.tensor)
+    i, j = divmod(gpu - position.first, position.tensor)
     cells = np.zeros((SIDE, SIDE), bool)
-    features = slice(j * SIDE // place.tensor, (j + 1) * SIDE // place.tensor)
-    rows = slice(i * SIDE // place.data, (i + 1) * SIDE // place.data)
-    cells[rows, features if place.shared else slice(None)] = True
+    features = slice(j * SIDE // position.tensor, (j + 1) * SIDE // position.tensor)
+    rows = slice(i * SIDE // position.data, (i + 1) * SIDE // position.data)
+    cells[rows, features if position.shared else slice(None)] = True
     return cells
 
 
@@ -166,7 +168,7 @@ def test_stages_hand_over_block_by_block():
     model = chain([1, 1])
     strategy = uniform(model, 8, tensor=2, pipeline=2, batch=4, microbatches=2)
     graph = build_tasks(workload(model, strategy))
-    forward, backward = (graph.name.index(f"messages l0 {way}") for way in ("forward", "backward"))
+    forward, backward = (graph.name.index(f"messages l0 {variant}") for variant in ("forward", "backward"))
     assert graph.ports[forward] == graph.ports[backward] == (0, 1)
     # The 2 samples of a microbatch, 16 B each; each GPU sends its half to the one at its place.
     assert graph.call[forward].bytes == 32
@@ -229,13 +231,13 @@ def test_shares_of_parameters():
         ),
     )
     graph = build_tasks(workload(model, uniform(model, 8, tensor=2, expert=2)))
-    found = {n: c for n, c in zip(graph.name, graph.call, strict=True) if n.startswith("gradients")}
+    result = {n: c for n, c in zip(graph.name, graph.call, strict=True) if n.startswith("gradients")}
     # 2 B for each parameter that a GPU has.
-    assert {name.split()[1]: call.bytes for name, call in found.items()} == {
+    assert {name.split()[1]: call.bytes for name, call in result.items()} == {
         "none": 192, "column": 96, "local": 96, "row": 96, "experts": 96
     }  # fmt: skip
-    assert found.pop("gradients experts").groups == ((0, 4), (1, 5), (2, 6), (3, 7))
-    assert {call.groups for call in found.values()} == {((0, 2, 4, 6), (1, 3, 5, 7))}
+    assert result.pop("gradients experts").groups == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert {call.groups for call in result.values()} == {((0, 2, 4, 6), (1, 3, 5, 7))}
 
 
 def test_sharded_updates_are_of_a_share():
@@ -245,8 +247,8 @@ def test_sharded_updates_are_of_a_share():
         build_tasks(Workload(model, uniform(model, 4, sharded=sharded), h100, BF16))
         for sharded in (False, True)
     )
-    whole, share = (graph.seconds[graph.program[0][-1]] - h100.launch for graph in (plain, sharded))
-    assert share == pytest.approx(whole / 4)
+    whole, part = (graph.seconds[graph.program[0][-1]] - h100.launch for graph in (plain, sharded))
+    assert part == pytest.approx(whole / 4)
 
 
 def test_recomputing_repeats_forward_passes_and_calls_inside_blocks():

@@ -141,10 +141,10 @@ def test_tables_and_shared_parameters():
     trace.modules[""].constant = Weight(1, 5, 4, requires_grad=False)
     trace.modules[""].head = table.weight
     ids = trace.input(2, 5)
-    found = trace.module("table", ids, shape=(2, 5, 4))
+    result = trace.module("table", ids, shape=(2, 5, 4))
     position = trace.node("get_attr", "position", (), (1, 5, 4))
     constant = trace.node("get_attr", "constant", (), (1, 5, 4))
-    total = trace.function(operator.add, found, position, shape=(2, 5, 4))
+    total = trace.function(operator.add, result, position, shape=(2, 5, 4))
     total = trace.function(operator.add, total, constant, shape=(2, 5, 4))
     weight = trace.node("get_attr", "head", (), (100, 4))
     trace.function("linear", total, weight, shape=(2, 5, 100))

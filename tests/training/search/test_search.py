@@ -151,8 +151,8 @@ def test_costs_are_exact_up_to_what_matters(most):
     costs = StrategyCosts(SearchSetting(MODEL, 8, 32, DEVICE, BF16, fabric), 1e12, "batched")
     for strategy in strategies:
         exact = simulate(workload(MODEL, strategy), fabric).seconds
-        given_cost = costs(strategy, most).seconds
-        assert given_cost == exact or most < given_cost <= exact
+        start_cost = costs(strategy, most).seconds
+        assert start_cost == exact or most < start_cost <= exact
         assert costs(strategy).seconds == exact
 
 
@@ -171,9 +171,9 @@ def test_the_best_of_a_tiny_problem(concurrent):
             if stages < 3 and 8 % (parts * max(x.data for x in pair)) == 0:
                 strategy = Strategy(4, 8, parts, (0, stages - 1), pair, *other)
                 best = min(best, simulate(workload(model, strategy), fabric).seconds)
-    found = find(model, 4, fabric, batch=8, proposals=1500)
-    assert found.iteration.seconds == best
-    assert found.history[-1][1] == best
+    result = find(model, 4, fabric, batch=8, proposals=1500)
+    assert result.iteration.seconds == best
+    assert result.history[-1][1] == best
 
 
 def test_the_same_seed_gives_the_same():
@@ -185,37 +185,37 @@ def test_the_same_seed_gives_the_same():
 
 @pytest.mark.parametrize("method", ["markov", "chain"])
 def test_no_worse_than_its_starts(method):
-    found = find(method=method, proposals=20)
-    given_start = uniform(MODEL, 8, tensor=2, batch=32, bucket=1e6)
-    assert found.iteration.seconds == simulate(workload(MODEL, found.strategy), FABRIC).seconds
+    result = find(method=method, proposals=20)
+    first_start = uniform(MODEL, 8, tensor=2, batch=32, bucket=1e6)
+    assert result.iteration.seconds == simulate(workload(MODEL, result.strategy), FABRIC).seconds
     if method == "markov":
-        assert found.iteration.seconds <= found.start.seconds
-        also = find(proposals=20, starts=[given_start])
-        assert also.iteration.seconds <= simulate(workload(MODEL, given_start), FABRIC).seconds
+        assert result.iteration.seconds <= result.start.seconds
+        also = find(proposals=20, starts=[first_start])
+        assert also.iteration.seconds <= simulate(workload(MODEL, first_start), FABRIC).seconds
 
 
 def test_history_falls_to_the_best():
-    found = find()
-    times = [seconds for _, seconds in found.history]
+    result = find()
+    times = [seconds for _, seconds in result.history]
     assert times == sorted(times, reverse=True)
-    assert times[-1] == found.iteration.seconds
-    assert found.stopped == "proposals"
+    assert times[-1] == result.iteration.seconds
+    assert result.stopped == "proposals"
 
 
 @pytest.mark.parametrize("method", ["markov", "chain"])
-@pytest.mark.parametrize("share", [0.5, 0.3])
-def test_memory_is_respected(method, share):
+@pytest.mark.parametrize("fraction", [0.5, 0.3])
+def test_memory_is_respected(method, fraction):
     plain = strategy_memory(workload(MODEL, uniform(MODEL, 8, batch=32))).max()
-    found = find(method=method, memory=plain * share)
-    assert strategy_memory(workload(MODEL, found.strategy)).max() <= plain * share * (1 + 1e-12)
-    assert strategy_memory(found.start.workload).max() > plain * share
+    result = find(method=method, memory=plain * fraction)
+    assert strategy_memory(workload(MODEL, result.strategy)).max() <= plain * fraction * (1 + 1e-12)
+    assert strategy_memory(result.start.workload).max() > plain * fraction
 
 
 def test_tables_are_split_when_data_parallelism_does_not_fit():
     model = tables(16)
     need = strategy_memory(workload(model, uniform(model, 8, batch=64))).max()
-    found = find(model, memory=need / 4, batch=64, proposals=0)
-    assert found.strategy.sharded or found.strategy.layouts[0].tensor > 1
+    result = find(model, memory=need / 4, batch=64, proposals=0)
+    assert result.strategy.sharded or result.strategy.layouts[0].tensor > 1
 
 
 @pytest.mark.parametrize("method", ["markov", "chain"])
@@ -225,9 +225,9 @@ def test_memory_that_no_strategy_fits(method):
 
 
 def test_fewer_samples_than_gpus():
-    found = find(chain("column", "row", "column", features=64), batch=2)
-    assert found.start.workload.strategy.layouts == (LayerLayout(2, 4),) * 3
-    assert found.iteration.seconds <= found.start.seconds
+    result = find(chain("column", "row", "column", features=64), batch=2)
+    assert result.start.workload.strategy.layouts == (LayerLayout(2, 4),) * 3
+    assert result.iteration.seconds <= result.start.seconds
 
 
 def test_an_interrupt_gives_the_best_so_far():
@@ -237,17 +237,17 @@ def test_an_interrupt_gives_the_best_so_far():
         if made == 7:
             raise KeyboardInterrupt
 
-    found = find(progress=interrupt)
-    assert found.stopped == "interrupted"
-    assert found.iteration.seconds == found.history[-1][1]
+    result = find(progress=interrupt)
+    assert result.stopped == "interrupted"
+    assert result.iteration.seconds == result.history[-1][1]
     with pytest.raises(KeyboardInterrupt):
         find(memory=1e6, progress=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
 def test_time_may_be_limited():
-    found = find(seconds=1e-9, proposals=10**6)
-    assert found.stopped == "time"
-    assert found.history
+    result = find(seconds=1e-9, proposals=10**6)
+    assert result.stopped == "time"
+    assert result.history
 
 
 @pytest.mark.parametrize(

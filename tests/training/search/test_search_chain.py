@@ -42,19 +42,19 @@ def serialised(graph):
     return replace(graph, waits=[list(dict.fromkeys(each)) for each in waits])
 
 
-def simulated(given, strategy):
+def simulated(inputs, strategy):
     """Serial time by the event engine, and B of the fullest GPU."""
-    workload = Workload(given.model, strategy, DEVICE, BF16)
-    timeline = run(serialised(build_tasks(workload)), given.fabric)
+    workload = Workload(inputs.model, strategy, DEVICE, BF16)
+    timeline = run(serialised(build_tasks(workload)), inputs.fabric)
     return timeline.seconds, strategy_memory(workload).max()
 
 
-def all_strategies(given, options, units):
+def all_strategies(inputs, options, units):
     """Every choice of layouts that is allowed."""
-    model = given.model
-    choices = [layouts_of([model.layers[n] for n in unit], given.gpus) for unit in units]
+    model = inputs.model
+    choices = [layouts_of([model.layers[n] for n in unit], inputs.gpus) for unit in units]
     for chosen in product(*choices):
-        strategy = chain_strategy(given, options, units, chosen)
+        strategy = chain_strategy(inputs, options, units, chosen)
         try:
             check_strategy(model, strategy)
         except InputError:
@@ -85,52 +85,53 @@ OPTIONS = st.builds(SerialOptions, st.sampled_from([1, 2]), st.booleans(), st.bo
 @settings(max_examples=25, deadline=None)
 def test_without_a_limit_it_is_the_best_of_all(splits, gpus, options, latency, experts):
     model = chain(*splits[:3], features=8, flops=3e10, experts=experts)
-    given = setting(model, gpus, 12, AffineTimes(latency, 1e-11))
+    inputs = setting(model, gpus, 12, AffineTimes(latency, 1e-11))
     units = chain_units(model, True)
-    times = [simulated(given, strategy)[0] for strategy in all_strategies(given, options, units)]
-    found = best_chain(given, options)
-    assert found.seconds == pytest.approx(min(times), rel=1e-9)
-    assert simulated(given, found.strategy) == pytest.approx((found.seconds, found.memory), rel=1e-9)
+    times = [simulated(inputs, strategy)[0] for strategy in all_strategies(inputs, options, units)]
+    result = best_chain(inputs, options)
+    assert result.seconds == pytest.approx(min(times), rel=1e-9)
+    assert simulated(inputs, result.strategy) == pytest.approx((result.seconds, result.memory), rel=1e-9)
 
 
-def check_best_within(given, options, units, share):
-    """The best of those that fit, by trying all; the limit is ``share`` of the way from the least memory to
+def check_best_within(inputs, options, units, fraction):
+    """The best of those that fit, by trying all; the limit is ``fraction`` of the way from the least memory
+    to
     the most. What was found, and the least memory."""
-    pairs = [simulated(given, strategy) for strategy in all_strategies(given, options, units)]
+    pairs = [simulated(inputs, strategy) for strategy in all_strategies(inputs, options, units)]
     least, most = min(held for _, held in pairs), max(held for _, held in pairs)
-    limit = least + share * (most - least)
-    found = best_chain(given, options, limit)
-    assert found.seconds == pytest.approx(
+    limit = least + fraction * (most - least)
+    result = best_chain(inputs, options, limit)
+    assert result.seconds == pytest.approx(
         min(t for t, held in pairs if held <= limit * (1 + 1e-12)), rel=1e-9
     )
-    assert found.memory <= limit * (1 + 1e-9)
-    return found, least
+    assert result.memory <= limit * (1 + 1e-9)
+    return result, least
 
 
 @given(SPLITS, OPTIONS, st.floats(0, 1), st.integers(0, 3))
 @settings(max_examples=25, deadline=None)
-def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, share, heavy):
+def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, fraction, heavy):
     """Limits from below the least memory to above that of the fastest."""
     model = chain(*splits, features=8, flops=10.0 ** (8 + heavy))
-    given = setting(model, 4)
+    inputs = setting(model, 4)
     units = chain_units(model, True)
-    found, least = check_best_within(given, options, units, share)
-    assert simulated(given, found.strategy) == pytest.approx((found.seconds, found.memory), rel=1e-9)
+    result, least = check_best_within(inputs, options, units, fraction)
+    assert simulated(inputs, result.strategy) == pytest.approx((result.seconds, result.memory), rel=1e-9)
     with pytest.raises(InputError, match=r"^memory: .* given; allowed: more \(no layout fits"):
-        best_chain(given, options, least * 0.999)
+        best_chain(inputs, options, least * 0.999)
 
 
 @pytest.mark.parametrize(
     "options",
     [SerialOptions(), SerialOptions(2, True), SerialOptions(1, False, True), SerialOptions(1, True, True)],
 )
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 1.0])
-def test_blocks_are_units(options, share):
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.4, 1.0])
+def test_blocks_are_units(options, fraction):
     model = block_model()
-    given = setting(model, 4)
+    inputs = setting(model, 4)
     units = chain_units(model)
     assert [len(unit) for unit in units] == [1, 3, 3, 1]
-    check_best_within(given, options, units, share)
+    check_best_within(inputs, options, units, fraction)
 
 
 @st.composite
@@ -155,20 +156,20 @@ def any_model(draw):
 @given(any_model(), OPTIONS, st.booleans(), st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
 def test_time_and_memory_are_sums_over_units_and_pairs_of_any_model(model, options, by_layer, random):
-    given = setting(model, 4, 16)
+    inputs = setting(model, 4, 16)
     units = chain_units(model, by_layer and not options.recompute)
-    costs = chain_costs(given, options, units)
+    costs = chain_costs(inputs, options, units)
     path = tuple(random.randrange(len(layouts)) for layouts in costs.layouts)
     chosen = [layouts[i] for layouts, i in zip(costs.layouts, path, strict=True)]
-    seconds, held = simulated(given, chain_strategy(given, options, units, chosen))
+    seconds, held = simulated(inputs, chain_strategy(inputs, options, units, chosen))
     assert cost_of(costs, path) == pytest.approx((seconds, held), rel=1e-9)
 
 
 def test_tables_are_split_when_that_is_faster():
     """Gradients of tables are dear, activations cheap: the hybrid that `tables` names."""
     model = tables(16)
-    found = best_chain(setting(model, 4, 64, AffineTimes(1e-7, 1e-9)))
-    *both, top = [layout.tensor for layout in found.strategy.layouts]
+    result = best_chain(setting(model, 4, 64, AffineTimes(1e-7, 1e-9)))
+    *both, top = [layout.tensor for layout in result.strategy.layouts]
     assert both == [4, 4]
     assert top < 4
 
@@ -195,11 +196,11 @@ def test_more_gpus_take_no_longer_when_communication_is_free():
 
 def test_more_memory_takes_no_longer():
     """From half of what the fastest needs on, in steps; those too small are refused."""
-    given = setting(chain("column", "row", "column", "none", features=4096), 4, 1024)
-    most, times = best_chain(given).memory, []
-    for share in range(10, 21):
+    inputs = setting(chain("column", "row", "column", "none", features=4096), 4, 1024)
+    most, times = best_chain(inputs).memory, []
+    for fraction in range(10, 21):
         with suppress(InputError):
-            times.append(best_chain(given, memory=most * share / 20).seconds)
+            times.append(best_chain(inputs, memory=most * fraction / 20).seconds)
     assert times == sorted(times, reverse=True)
     assert len(set(times)) > 1
 

@@ -34,9 +34,9 @@ def test_groups_partition_the_gpus_of_a_stage(layout, first):
         "data": layout.data // layout.expert,
     }
     for kind, size in sizes.items():
-        found = layout.groups(first, kind)
-        assert {len(group) for group in found} == {size}
-        assert sorted(gpu for group in found for gpu in group) == gpus
+        result = layout.groups(first, kind)
+        assert {len(group) for group in result} == {size}
+        assert sorted(gpu for group in result for gpu in group) == gpus
     # GPU i · tensor + j: GPUs that split a layer have the same i, whose gradients are added the same j.
     for group in layout.groups(first, "tensor"):
         assert len({(gpu - first) // layout.tensor for gpu in group}) == 1

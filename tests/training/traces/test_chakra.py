@@ -377,10 +377,10 @@ def sound(tmp_path_factory):
 
 @given(st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 255), st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_damaged_files_are_refused_or_read(sound, tmp_path_factory, own, share, byte, cut):
+def test_damaged_files_are_refused_or_read(sound, tmp_path_factory, own, fraction, byte, cut):
     first, *others = sound[own]
-    place = int(share * len(first))
-    damaged = first[:place] + bytes([byte]) + (b"" if cut else first[place + 1 :])
+    position = int(fraction * len(first))
+    damaged = first[:position] + bytes([byte]) + (b"" if cut else first[position + 1 :])
     paths = saved(tmp_path_factory.mktemp("damaged"), damaged, *others)
     said = ""
     try:

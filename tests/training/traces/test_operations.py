@@ -23,10 +23,10 @@ def iteration(merge=True, **options):
 @pytest.mark.parametrize("merge", [True, False])
 @pytest.mark.parametrize("recompute", [True, False])
 def test_flops_of_all_tasks_are_those_of_the_model(merge, recompute):
-    found = iteration(merge, data=2, pipeline=2, recompute=recompute)
-    model, strategy = found.workload.model, found.workload.strategy
-    total = {kind: 0.0 for kind in found.graph.kind}
-    for kind, (flops, _) in zip(found.graph.kind, operations(found), strict=True):
+    result = iteration(merge, data=2, pipeline=2, recompute=recompute)
+    model, strategy = result.workload.model, result.workload.strategy
+    total = {kind: 0.0 for kind in result.graph.kind}
+    for kind, (flops, _) in zip(result.graph.kind, operations(result), strict=True):
         total[kind] += flops
     # A stage's GPUs share the samples of a batch; a task is what one of them does.
     forward = sum(layer.flops for layer in model.layers) * strategy.batch / 2
@@ -39,19 +39,19 @@ def test_flops_of_all_tasks_are_those_of_the_model(merge, recompute):
 
 def test_operations_of_every_task_are_found():
     for options in ({}, {"tensor": 2}, {"tensor": 2, "sharded": True}, {"pipeline": 2, "bucket": 1e9}):
-        found = iteration(**options)
-        for call, (_, nbytes) in zip(found.graph.call, operations(found), strict=True):
+        result = iteration(**options)
+        for call, (_, nbytes) in zip(result.graph.call, operations(result), strict=True):
             assert (nbytes > 0) == (call is None), options
 
 
 def test_a_roofline_of_a_written_trace_is_that_of_the_model(tmp_path):
-    found = iteration(False)
-    paths = write_chakra(tmp_path / "x", found)
+    result = iteration(False)
+    paths = write_chakra(tmp_path / "x", result)
     node = next(message for message in _messages(paths[0]) if message[0].name == "l0")
     flops, nbytes = node[1]["num_ops"], node[1]["tensor_size"]
     seconds = DEVICES["a100"].seconds("matmul", flops, nbytes, PRECISIONS["bf16"].arithmetic)
     assert seconds == pytest.approx(node[1]["duration_seconds"], rel=1e-9)
-    assert read_chakra(paths).seconds == found.graph.seconds
+    assert read_chakra(paths).seconds == result.graph.seconds
 
 
 def _messages(path):
@@ -61,7 +61,7 @@ def _messages(path):
 
 
 def test_gpus_are_those_of_the_stages():
-    found = iteration(data=2, pipeline=2)
-    assert gpus_of_workers(found) == [(0, 1), (2, 3)]
-    assert worker_names(found) == ["stage 0, GPUs 0,1", "stage 1, GPUs 2,3"]
+    result = iteration(data=2, pipeline=2)
+    assert gpus_of_workers(result) == [(0, 1), (2, 3)]
+    assert worker_names(result) == ["stage 0, GPUs 0,1", "stage 1, GPUs 2,3"]
     assert worker_names(iteration()) == ["GPUs 0-3"]

@@ -40,21 +40,21 @@ def test_times_and_arguments(chain, tmp_path):
     names = {(e["pid"], e["tid"], e["name"]): e["args"] for e in events(path) if e["ph"] == "M"}
     processes = {pid: args["name"] for (pid, _, name), args in names.items() if name == "process_name"}
     threads = {(p, t): args["name"] for (p, t, name), args in names.items() if name == "thread_name"}
-    found = {
+    result = {
         (processes[e["pid"]], threads[e["pid"], e["tid"]], e["name"]): e
         for e in events(path)
         if e["ph"] == "X"
     }
-    assert {key: (round(e["ts"], 9), round(e["dur"], 9)) for key, e in found.items()} == {
+    assert {key: (round(e["ts"], 9), round(e["dur"], 9)) for key, e in result.items()} == {
         ("worker 0", "compute", "a"): (0, 10),
         ("worker 0", "calls", "sum"): (10, 6),
         ("worker 1", "calls", "sum"): (10, 6),
         ("fabric", "tensor", "sum"): (10, 6),
         ("worker 1", "compute", "b"): (16, 20),
     }
-    assert found["worker 0", "compute", "a"]["args"] == {"task": 0, "microbatch": 3}
-    assert found["worker 1", "compute", "b"]["args"] == {"task": 2}
-    assert found["fabric", "tensor", "sum"]["args"] == {
+    assert result["worker 0", "compute", "a"]["args"] == {"task": 0, "microbatch": 3}
+    assert result["worker 1", "compute", "b"]["args"] == {"task": 2}
+    assert result["fabric", "tensor", "sum"]["args"] == {
         "task": 1,
         "microbatch": 3,
         "collective": "all-reduce",
@@ -119,12 +119,12 @@ def test_files(chain, tmp_path):
 
 @given(st.lists(st.integers(0, 40), max_size=12))
 def test_numbers_in_few_words_are_all_there(numbers):
-    words, found = ranges(numbers), []
+    words, result = ranges(numbers), []
     for part in words.split(",") if words else []:
         ends, _, step = part.partition(" by ")
         first, _, last = ends.partition("-")
-        found += range(int(first), int(last or first) + 1, int(step or 1))
-    assert found == numbers
+        result += range(int(first), int(last or first) + 1, int(step or 1))
+    assert result == numbers
 
 
 def test_lanes_are_as_few_as_can_be():

@@ -57,13 +57,13 @@ def stages(count=8, parts=16):
 
 def drawn(figure, gid):
     """Bars of a track as (left, right, colour), of all tracks of that name."""
-    found = []
+    result = []
     for each in figure.axes[0].collections:
         if each.get_gid() == gid:
             boxes = [path.get_extents() for path in each.get_paths()]
             colours = np.resize(each.get_facecolor(), (len(boxes), 4))
-            found += [(box.x0, box.x1, to_hex(c)) for box, c in zip(boxes, colours, strict=True)]
-    return sorted(found)
+            result += [(box.x0, box.x1, to_hex(c)) for box, c in zip(boxes, colours, strict=True)]
+    return sorted(result)
 
 
 def test_bars_are_where_the_tasks_are():

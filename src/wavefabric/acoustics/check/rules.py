@@ -117,8 +117,8 @@ def _grid(problem: Problem, rules: _Rules) -> None:
     rules.above_zero("reference_speed", problem.reference_speed)
     for axis, points, _, size, alpha in axes:
         rules.count(f"pml_size.{axis}", size, 0)
-        given = f"{size} points on both sides of a grid of {points} in {axis}"
-        rules.require(2 * size <= points, f"pml_size.{axis}", given, f"0 to {points // 2}")
+        actual = f"{size} points on both sides of a grid of {points} in {axis}"
+        rules.require(2 * size <= points, f"pml_size.{axis}", actual, f"0 to {points // 2}")
         rules.require(_finite(alpha) and alpha >= 0, f"pml_alpha.{axis}", alpha, "a finite number from 0")
 
 
@@ -154,8 +154,8 @@ def _transducer(source: TransducerSource, rules: _Rules) -> None:
     rules.require(right, "transducer.signal", f"has the shape {signal.shape}", "(samples,)")
     rules.finite("transducer.signal", signal)
     right = delay.dtype.kind in "iu" and delay.shape == (points,)
-    given = f"has the shape {delay.shape} and the type {delay.dtype}"
-    rules.require(right, "transducer.delay", given, f"({points},), whole numbers")
+    actual = f"has the shape {delay.shape} and the type {delay.dtype}"
+    rules.require(right, "transducer.delay", actual, f"({points},), whole numbers")
     low, high = int(delay.min()), int(delay.max())
     allowed = f"{first} to {signal.size - 1 + first}, the samples of the signal"
     outside = (low if low < 0 else high) + first
@@ -169,17 +169,17 @@ def _cuboids(where: Cuboids, problem: Problem, rules: _Rules) -> None:
     rules.require(right, key, f"has the shapes {first.shape} and {last.shape}", "(boxes, 3)")
     for number, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True), 1):
         for axis, a, b, size in zip(_AXES, low, high, problem.shape, strict=True):
-            given = f"cuboid {number} spans {a + base} to {b + base} in {axis}"
+            actual = f"cuboid {number} spans {a + base} to {b + base} in {axis}"
             allowed = f"first ≤ last, both {base} to {size - 1 + base}"
-            rules.require(0 <= a <= b < size, key, given, allowed)
+            rules.require(0 <= a <= b < size, key, actual, allowed)
 
 
 def _interpolation(where: Interpolation, problem: Problem, rules: _Rules) -> None:
     key, corners, each = "recording.where", where.corners, 1 << problem.dimensions
     right = corners.ndim == 2 and corners.shape[1] == each
     rules.require(right, key, f"{corners.shape} corners", f"(points, {each})")
-    given = f"{where.weights.shape} weights"
-    rules.require(where.weights.shape == corners.shape, key, given, f"{corners.shape}, as many as corners")
+    actual = f"{where.weights.shape} weights"
+    rules.require(where.weights.shape == corners.shape, key, actual, f"{corners.shape}, as many as corners")
     rules.index(key, corners.reshape(-1), unique=False)
     rules.finite(key, where.weights)
 
@@ -192,9 +192,9 @@ class _Rules:
         self.first_index = first_index
         self._problem = problem
 
-    def require(self, right: Any, key: str, given: Any, allowed: str) -> None:
+    def require(self, right: Any, key: str, actual: Any, allowed: str) -> None:
         if not right:
-            raise InputError(f"{self.names[key]}: {given}; allowed: {allowed}")
+            raise InputError(f"{self.names[key]}: {actual}; allowed: {allowed}")
 
     def one_of(self, key: str, value: str, allowed: tuple[str, ...]) -> None:
         self.require(value in allowed, key, repr(value), ", ".join(allowed))
@@ -235,13 +235,13 @@ class _Rules:
 
     def index(self, key: str, index: np.ndarray, unique: bool = True) -> int:
         """Flat indices of grid points; how many."""
-        given = f"has the shape {index.shape}, type {index.dtype}"
-        self.require(index.ndim == 1 and index.dtype.kind in "iu", key, given, "(points,), whole numbers")
+        actual = f"has the shape {index.shape}, type {index.dtype}"
+        self.require(index.ndim == 1 and index.dtype.kind in "iu", key, actual, "(points,), whole numbers")
         self.require(index.size, key, "no point", "one grid point or more")
         base, points = self.first_index, self._problem.points
         low, high = int(index.min()), int(index.max())
-        given = f"grid point {(low if low < 0 else high) + base}"
-        self.require(low >= 0 and high < points, key, given, f"{base} to {points - 1 + base}")
+        actual = f"grid point {(low if low < 0 else high) + base}"
+        self.require(low >= 0 and high < points, key, actual, f"{base} to {points - 1 + base}")
         if unique:
             ordered = index if np.all(index[1:] > index[:-1]) else np.sort(index)
             for point in ordered[1:][ordered[1:] == ordered[:-1]][:1]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: A share of a signal's energy above the limit that is said. Tone bursts that begin and end abruptly have
 #: some 0.1 % of theirs far above their frequency.
-SHARE = 0.01
+FRACTION = 0.01
 #: Samples, zeros included, of a block; and of all points that are looked at (about a second).
 _BLOCK, _MOST = 1 << 22, 1 << 25
 #: A shift of the phase speed by this share of the sound speed is said.
@@ -63,7 +63,7 @@ def highest_frequency(problem: Problem) -> float:
 
 
 def band_warnings(problem: Problem, names: Mapping[str, str] | None = None) -> list[str]:
-    """One line for each source signal with more than `SHARE` of its energy above the grid's limit.
+    """One line for each source signal with more than `FRACTION` of its energy above the grid's limit.
 
     ``names`` say what lines call each source, where that is not as in `PYTHON_NAMES`. The energy is Σ |F{s}|²
     over the points of a source, with zeros before the samples s and, if they end before the run does, after
@@ -77,13 +77,13 @@ def band_warnings(problem: Problem, names: Mapping[str, str] | None = None) -> l
     for key, signal, ends in source_signals(problem):
         energy, frequency = _spectrum(signal, ends, problem.dt, limit)
         above = np.where(frequency > limit, energy, 0.0)
-        if not above.sum() > SHARE * energy.sum():
+        if not above.sum() > FRACTION * energy.sum():
             continue
-        share = float(above.sum() / energy.sum())
+        fraction = float(above.sum() / energy.sum())
         mean = float(frequency @ above / above.sum())
-        nearly = float(frequency[np.searchsorted(np.cumsum(energy), (1 - SHARE) * energy.sum())])
+        nearly = float(frequency[np.searchsorted(np.cumsum(energy), (1 - FRACTION) * energy.sum())])
         lines.append(
-            f"{names[key]}: {_percent(share)} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
+            f"{names[key]}: {_percent(fraction)} of its energy lies above {limit / 1e6:.4g} MHz, the highest "
             f"frequency that the grid carries (two points per wavelength at {c:.4g} m/s, the smallest sound "
             f"speed, and a spacing of {spacing * 1e3:.4g} mm), at {mean / 1e6:.3g} MHz on average; use a "
             f"spacing of at most {c / (2 * nearly) * 1e3:.3g} mm, or a lower or filtered signal"
@@ -91,8 +91,8 @@ def band_warnings(problem: Problem, names: Mapping[str, str] | None = None) -> l
     return lines
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share < 0.995 else "nearly all"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %" if fraction < 0.995 else "nearly all"
 
 
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:

@@ -29,7 +29,7 @@ SLACK = 0.15
 
 
 @dataclass(frozen=True)
-class Options:
+class Decomposition:
     """What a user may choose.
 
     Parameters
@@ -69,11 +69,11 @@ def _positive(value) -> bool:
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class Partition:
     """The subdomains of all ranks, rank by rank: blocks count along z fastest, then y, then x."""
 
     #: With the grid that was chosen.
-    options: Options
+    options: Decomposition
     subdomains: list[Subdomain]
     #: Advice, one sentence each.
     notes: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Decomposition:
         }
 
 
-def decompose(shape: Triple, ranks: int, options: Options | None = None) -> Decomposition:
+def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -> Partition:
     """Divide a grid of (Nx, Ny, Nz) points, Nz = 1 in 2-D, among ranks.
 
     Raises
@@ -113,21 +113,21 @@ def decompose(shape: Triple, ranks: int, options: Options | None = None) -> Deco
     InputError
         If the grid of blocks does not fit the ranks or the points, or a block is shorter than the overlap.
     """
-    options = options or Options()
+    options = options or Decomposition()
     shape = tuple(int(n) for n in shape)  # type: ignore[assignment]
     if options.grid is not None and math.prod(options.grid) != ranks:
-        given = "x".join(map(str, options.grid))
-        raise InputError(f"grid: {given} is {math.prod(options.grid)} blocks; allowed: one a rank, {ranks}")
+        actual = "x".join(map(str, options.grid))
+        raise InputError(f"grid: {actual} is {math.prod(options.grid)} blocks; allowed: one a rank, {ranks}")
     if ranks == 1:
-        return Decomposition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape)])
+        return Partition(replace(options, grid=(1, 1, 1)), [Subdomain.whole(shape)])
     if options.kind == "global":
         grid = options.grid or _global_grid(shape, ranks)
         _check_global(shape, grid, ranks)
-        return Decomposition(replace(options, grid=grid), _global_subdomains(shape, grid))
+        return Partition(replace(options, grid=grid), _global_subdomains(shape, grid))
     grid = options.grid or _local_grid(shape, ranks, options.overlap)
     _check_local(shape, grid, options.overlap)
     options = replace(options, grid=grid)
-    return Decomposition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, options))
+    return Partition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, options))
 
 
 # --- Sizes of blocks ---------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
 # --- Local -------------------------------------------------------------------------------------------------
 
 
-#: Fused passes on a GPU take rows of an even number of points along x.
+#: Fused kernels on a GPU take rows of an even number of points along x.
 _MULTIPLES = (2, 1, 1)
 
 
@@ -277,9 +277,9 @@ def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:
     grids, overlaps = block_grids(ranks), (overlap,) * 3
     fitting = [grid for grid in grids if not any(map(_too_short, shape, grid, _MULTIPLES, overlaps))]
     if not fitting:
-        given = "x".join(map(str, shape))
+        actual = "x".join(map(str, shape))
         raise InputError(
-            f"overlap: {overlap} points between {ranks} ranks on a grid of {given}; allowed: blocks of "
+            f"overlap: {overlap} points between {ranks} ranks on a grid of {actual}; allowed: blocks of "
             f"{overlap} points or more along each cut axis: fewer ranks, a narrower overlap or a larger grid"
         )
     return min(fitting, key=lambda grid: (_halo(shape, grid, overlap), -grid[2], -grid[1]))
@@ -322,7 +322,7 @@ def _local_subdomains(shape: Triple, grid: Triple, overlap: int) -> list[Subdoma
     return subdomains
 
 
-def _notes(shape: Triple, options: Options) -> list[str]:
+def _notes(shape: Triple, options: Decomposition) -> list[str]:
     """Advice where transforms have sizes with large prime factors."""
     assert options.grid is not None
     notes = []
@@ -331,9 +331,9 @@ def _notes(shape: Triple, options: Options) -> list[str]:
         sizes = [size + 2 * overlap * (blocks > 1) for size in widened(n, blocks, overlap, multiple)]
         if all(map(smooth, sizes)):
             continue
-        given = " and ".join(map(str, sorted(set(sizes))))
+        actual = " and ".join(map(str, sorted(set(sizes))))
         text = (
-            f"transforms along {axis} have {given} points, with prime factors above 7, which makes them slow"
+            f"transforms along {axis} have {actual} points, with prime factors above 7, which makes them slow"
         )
         for better in range(overlap + 1, min(2 * overlap + 8, n // blocks) + 1) if blocks > 1 else ():
             sizes = [size + 2 * better for size in widened(n, blocks, better, multiple)]
@@ -344,7 +344,7 @@ def _notes(shape: Triple, options: Options) -> list[str]:
     return notes
 
 
-def halo_messages(decomposition: Decomposition) -> list[Message]:
+def halo_messages(decomposition: Partition) -> list[Message]:
     """What fills all overlaps: from each block's edge to each of up to 26 neighbours, on a torus."""
     grid, over = decomposition.grid, decomposition.options.overlap
     blocks = list(itertools.product(*map(range, grid)))

@@ -1,4 +1,4 @@
-"""The stages of a 3-D time step on a CPU, fused with their transforms (`plane_passes`), sources included.
+"""The stages of a 3-D time step on a CPU, fused with their transforms (`plane_kernels`), sources included.
 
 Between steps the planes' spectrum of p is kept, so each stage begins where the one before has left the data
 in cache.
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused import plane_passes
-from wavefabric.acoustics.fused.plane_passes import StepSource
+from wavefabric.acoustics.fused import plane_kernels
+from wavefabric.acoustics.fused.plane_kernels import StepSource
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
@@ -21,7 +21,7 @@ from wavefabric.acoustics.solver.source_terms import SourceTerm
 from wavefabric.acoustics.solver.stages import Shape, Stages
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch, usable
 
-passes: Any = plane_passes  # compiled functions, whose many arguments come in groups
+kernels: Any = plane_kernels  # compiled functions, whose many arguments come in groups
 
 
 class FusedCpuStages(Stages):
@@ -71,8 +71,8 @@ class FusedCpuStages(Stages):
         s0, s1, _ = self._spectra
         step = int(f.clock[0])
         sources = (self._source(source, step) for source in self.sources.active_velocity(active))
-        passes.gradient_columns(self._fft_axes, s0, s1, c.kappa, self._columns)
-        passes.velocity_planes(
+        kernels.gradient_columns(self._fft_axes, s0, s1, c.kappa, self._columns)
+        kernels.velocity_planes(
             self._fft_axes, tuple(self._spectra), tuple(f.u), tuple(c.staggered), tuple(pml), dt,
             *sources, self._delayed(step, active[-1]), self._plane, self._rows,
         )  # fmt: skip
@@ -82,9 +82,9 @@ class FusedCpuStages(Stages):
         s0, s1, s2 = self._spectra
         source = self._source(self.sources.pressure if active[0] else None, int(f.clock[0]))
         mode = 0 if not c.lossy else 1 if c.stokes else 2
-        passes.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, self._columns)
-        passes.density_planes(
-            self._fft_axes, tuple(self._spectra), f.rho, f.shell, f.p, self._medium, c.dt, source,
+        kernels.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, self._columns)
+        kernels.density_planes(
+            self._fft_axes, tuple(self._spectra), f.rho, f.split_layers, f.p, self._medium, c.dt, source,
             c.dimensions, c.nonlinear, mode, c.disperses, self._rows, self._row,
         )  # fmt: skip
         self.transforms += 4 + c.disperses
@@ -95,25 +95,25 @@ class FusedCpuStages(Stages):
             return  # `density` has done it in the same pass
         s0, s1, _ = self._spectra
         if c.disperses:
-            passes.absorption_columns(self._fft_axes, s0, s1, c.nabla1, c.nabla2, self._columns)
+            kernels.absorption_columns(self._fft_axes, s0, s1, c.nabla1, c.nabla2, self._columns)
         else:
-            passes.multiply_columns(self._fft_axes, s0, c.nabla1, self._columns)
+            kernels.multiply_columns(self._fft_axes, s0, c.nabla1, self._columns)
         rows = self._rows, self._row
-        passes.pressure_planes(
+        kernels.pressure_planes(
             self._fft_axes, s0, s1, f.rho, f.p, self._medium, c.nonlinear, c.disperses, *rows
         )
         self.transforms += 2 + c.disperses
 
     def transform_pressure(self) -> None:
         """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
-        passes.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
+        kernels.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
 
     def apply_operator(self, field, operator) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         axes, batch, spectrum = self._fft_axes, self._axes.batch, self._spectra[-1]
-        passes.transform_planes(axes, batch, field, spectrum)
-        passes.multiply_columns(axes, spectrum, operator, self._columns)
-        passes.transform_planes_back(axes, batch, spectrum, field)
+        kernels.transform_planes(axes, batch, field, spectrum)
+        kernels.multiply_columns(axes, spectrum, operator, self._columns)
+        kernels.transform_planes_back(axes, batch, spectrum, field)
         self.transforms += 2
 
     def _free_spectrum(self):

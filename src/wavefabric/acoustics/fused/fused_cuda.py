@@ -1,6 +1,6 @@
-"""The stages of a 3-D time step on a GPU, fused with their transforms axis by axis (`axis_passes_cuda`).
+"""The stages of a 3-D time step on a GPU, fused with their transforms axis by axis (`axis_kernels_cuda`).
 
-Between steps the spectrum of p along x is kept. Sources act inside the passes.
+Between steps the spectrum of p along x is kept. Sources act inside the kernels.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused import axis_passes_cuda
-from wavefabric.acoustics.fused.axis_passes_cuda import members, rows_of_points, structure
+from wavefabric.acoustics.fused import axis_kernels_cuda
+from wavefabric.acoustics.fused.axis_kernels_cuda import members, rows_of_points, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
@@ -27,14 +27,14 @@ class FusedCudaStages(Stages):
     def __init__(self, layout: FusedLayout):
         super().__init__(layout)
         c, f = self.coefficients, self.fields
-        self._planes, self._columns = layout.plane_passes, layout.column_passes
+        self._planes, self._columns = layout.plane_kernels, layout.column_kernels
         self._structures: dict[tuple, tuple] = {}
         medium = at_points(c).values()
         words = [word for parameter in medium for word in members(parameter)[:2]]
         indexed = [parameter for parameter in medium if isinstance(parameter, Indexed)]
         table = (indexed[0].index, indexed[0].table) if indexed else (None, None)
         self._state = structure(
-            c.device, *f.shell.words, f.rho, f.p, *words, *table, *(layout.exchanged or (None,) * 3)
+            c.device, *f.split_layers.words, f.rho, f.p, *words, *table, *(layout.exchanged or (None,) * 3)
         )
         #: Points of sources by rows, on the device, by the source.
         self._points: dict[int, tuple] = {}
@@ -42,11 +42,11 @@ class FusedCudaStages(Stages):
     @classmethod
     def supports(cls, shape: Shape, bases: set[Shape], dtype: np.dtype) -> bool:
         """In three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
-        return shape[2] > 1 and all(axis_passes_cuda.usable(*basis, dtype) for basis in bases)
+        return shape[2] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
 
     @classmethod
     def pitch(cls, subdomain: Subdomain, dtype: np.dtype) -> int:
-        return axis_passes_cuda.pitch(subdomain.basis[0], dtype)
+        return axis_kernels_cuda.pitch(subdomain.basis[0], dtype)
 
     # --- The stages ------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class FusedCudaStages(Stages):
         return structure(c.device, *words)
 
     def _source(self, source: SourceTerm | TransducerTerm | None) -> tuple:
-        """Members of the structure ``Source`` of ``row_passes.cu``."""
+        """Members of the structure ``Source`` of ``fused_rows.cu``."""
         if source is None:
             return (None,) * 5 + (0, 0, 0)
         if isinstance(source, TransducerTerm):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused.axis_passes_cuda import (
-    AxisPasses,
+from wavefabric.acoustics.fused.axis_kernels_cuda import (
+    AxisKernels,
     MediumKind,
     medium_forms,
     prelude,
@@ -24,7 +24,7 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 class FusedLayout(FieldLayout):
     """The whole grid on one GPU; base of the layouts over ranks.
 
-    ``plane_passes`` are those along x and y, ``column_passes`` along z; ``up`` and
+    ``plane_kernels`` are those along x and y, ``column_kernels`` along z; ``up`` and
     ``down`` are `scaled_derivatives`, ``squares`` `scaled_squares`, on the device.
     """
 
@@ -37,19 +37,19 @@ class FusedLayout(FieldLayout):
         c = self.coefficients
         self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
-        self.plane_passes, self.column_passes = self._passes()
+        self.plane_kernels, self.column_kernels = self._kernels()
 
-    def _passes(self) -> tuple[AxisPasses, AxisPasses]:
+    def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         """Kernels of planes and of columns."""
-        passes = axis_passes(self.coefficients, self.fields, self.coefficients.shape, "XYZ")
-        return passes, passes
+        kernels = axis_kernels(self.coefficients, self.fields, self.coefficients.shape, "XYZ")
+        return kernels, kernels
 
     def start_exchange(self, fields: list, spectra: list) -> None:
         """Fields and their spectra along x are complete; they are next transformed along y."""
 
     def forward_y(self, spectra: list) -> None:
         """Transform spectra along y."""
-        self.plane_passes.y_transform(spectra, False)
+        self.plane_kernels.y_transform(spectra, False)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         """Spectra of these numbers along y, ``along_z(spectra, numbers)``, and back along y."""
@@ -58,32 +58,32 @@ class FusedLayout(FieldLayout):
             self.forward_y(some)
         along_z(self.spectra, numbers)
         if along_y:
-            self.plane_passes.y_transform(some, True)
+            self.plane_kernels.y_transform(some, True)
 
     def gradient(self) -> None:
         """The spectrum of p along x to those of its gradient."""
         s0, s1, s2 = self.spectra
         self.forward_y([s0])
-        self.column_passes.run("z_gradient", s0, s1, *self.squares, self.up[2])
-        self.plane_passes.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
+        self.column_kernels.run("z_gradient", s0, s1, *self.squares, self.up[2])
+        self.plane_kernels.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
 
 
-def axis_passes(
+def axis_kernels(
     coefficients: Coefficients,
     fields: Fields,
     shape: Sequence[int],
     axes: str,
     firsts: Sequence[int] = (),
     scatter: Any = None,
-) -> AxisPasses:
-    """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisPasses`."""
+) -> AxisKernels:
+    """Kernels for arrays of a shape, along some axes; ``firsts`` and ``scatter`` as of `AxisKernels`."""
     c = coefficients
     largest = sum(float(k2.max()) for k2 in scaled_squares(c))
     series = sinc_series(largest, c.dtype)
     forms = medium_forms(at_points(c), c.staggered)
     medium = MediumKind(c.nonlinear, c.problem.absorption, forms, c.disperses)
-    definitions = prelude(shape, c.dtype, medium, axes, series, fields.shell.runs, firsts)
-    return AxisPasses(c.device, shape, c.dtype, axes, definitions, scatter)
+    definitions = prelude(shape, c.dtype, medium, axes, series, fields.split_layers.runs, firsts)
+    return AxisKernels(c.device, shape, c.dtype, axes, definitions, scatter)
 
 
 def at_points(coefficients: Coefficients) -> dict[str, Any]:

@@ -89,10 +89,10 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def fault(self, name: str, given: str, allowed: str = "") -> InputError:
+    def fault(self, name: str, actual: str, allowed: str = "") -> InputError:
         """The error to raise for a dataset."""
         key = dataset_key(self.path, name)
-        return InputError(f"{key}: {given}" + (f"; allowed: {allowed}" if allowed else ""))
+        return InputError(f"{key}: {actual}" + (f"; allowed: {allowed}" if allowed else ""))
 
     def reading(self, name: str) -> AbstractContextManager[None]:
         """Name what is read where the file turns out to be damaged."""
@@ -120,14 +120,14 @@ class Reader:
                 raise self.fault(name, "is a group", "a dataset")
             if item.dtype.newbyteorder("<") != _DTYPES[kind]:
                 raise self.fault(name, f"is of type {item.dtype}", f"{_DTYPES[kind].name} ('{kind}')")
-            found = attributes(item)
+            result = attributes(item)
             for attribute, allowed in (("data_type", kind), ("domain_type", "real")):
-                given = "missing"
-                if attribute in found:
-                    text = _text(found[attribute])
-                    given = "not text" if text is None else f"'{text}'"
-                if given != f"'{allowed}'":
-                    raise self.fault(name, f"its attribute {attribute} is {given}", f"'{allowed}'")
+                actual = "missing"
+                if attribute in result:
+                    text = _text(result[attribute])
+                    actual = "not text" if text is None else f"'{text}'"
+                if actual != f"'{allowed}'":
+                    raise self.fault(name, f"its attribute {attribute} is {actual}", f"'{allowed}'")
             if item.ndim != 3:
                 raise self.fault(name, f"has {item.ndim} dimensions", "3")
         return item

@@ -102,8 +102,8 @@ def _check_memory(file: _Contents, device: Device | None) -> None:
     most = max(file.sizes, key=lambda name: file.sizes[name])
     parts = [f"its datasets take {read / 2**30:.1f} GiB ('{most}': {file.sizes[most] / 2**30:.1f} GiB)"]
     parts += [f"a run of {grid} points {run / 2**30:.1f} GiB"] if run else []
-    given = f"{' and '.join(parts)} of memory"
-    raise InputError(f"{file.path}: {given}; allowed: the {free / 2**30:.1f} GiB that are free")
+    actual = f"{' and '.join(parts)} of memory"
+    raise InputError(f"{file.path}: {actual}; allowed: the {free / 2**30:.1f} GiB that are free")
 
 
 def dataset_names(path: str | Path) -> dict[str, str]:
@@ -132,8 +132,8 @@ class _Contents(Reader):
         }
         for name, (values, allowed) in wanted.items():
             if self.header.get(name) not in values:
-                given = f"'{self.header[name]}'" if name in self.header else "is missing"
-                raise InputError(f"{self.path}: attribute '{name}': {given}; allowed: {allowed}")
+                actual = f"'{self.header[name]}'" if name in self.header else "is missing"
+                raise InputError(f"{self.path}: attribute '{name}': {actual}; allowed: {allowed}")
         self.version = (1, int(self.header["minor_version"]))
 
     def _scalar(self, name: str, highest: int = MAX_POINTS) -> Any:

@@ -208,23 +208,23 @@ def _medium(medium: Any, grid: Grid) -> Medium:
 def _source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
     if hasattr(source, "active_elements_mask"):
         return _transducer(source)
-    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name in ("p_mask", "u_mask"):
         mask = getattr(source, name, None)
-        given[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
+        inputs[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
     for name in ("p", "ux", "uy", "uz"):
-        signal, mask = getattr(source, name, None), given[f"{name[0]}_mask"]
+        signal, mask = getattr(source, name, None), inputs[f"{name[0]}_mask"]
         if signal is not None:
             signal = _in_memory_order(_numbers(signal, f"source.{name}"), mask, options.signal_order)
-        given[name] = signal
+        inputs[name] = signal
     for name in ("p_mode", "u_mode"):
         mode = getattr(source, name, None)
         mode = "additive" if mode is None else getattr(mode, "value", mode)
         allowed = "'additive', 'additive-no-correction' or 'dirichlet'"
         require(isinstance(mode, str), f"source.{name}", mode, allowed)
-        given[name] = mode.replace("-", "_")
+        inputs[name] = mode.replace("-", "_")
     p0 = _values(getattr(source, "p0", None), grid, "source.p0", alone=False)
-    return Source(p0=p0, smooth=options.smooth_p0, **given)
+    return Source(p0=p0, smooth=options.smooth_p0, **inputs)
 
 
 def _transducer(source: Any) -> Source:
@@ -306,7 +306,7 @@ def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
         require(whole, "sensor.mask", mask, "corners of cuboids as whole numbers from 1")
         return Sensor.boxes(*mask.T.reshape(-1, 2, dims).astype(np.int64) - 1), None
     mask = _mask(mask, grid, "sensor.mask")
-    return Sensor(mask), _fortran_places(mask)
+    return Sensor(mask), _fortran_positions(mask)
 
 
 def _numbers(value: Any, key: str) -> np.ndarray:
@@ -355,11 +355,11 @@ def _mask(mask: Any, grid: Grid, key: str) -> np.ndarray:
     return grid.mask(np.full(grid.shape, mask) if isinstance(mask, float) else mask, key)
 
 
-def _fortran_places(mask: np.ndarray) -> np.ndarray:
+def _fortran_positions(mask: np.ndarray) -> np.ndarray:
     """Points of a mask in the order of C: the place of each in the order of Fortran."""
-    places = np.zeros(mask.shape, np.int64)
-    places.T[mask.T] = np.arange(np.count_nonzero(mask))
-    return places[mask]
+    positions = np.zeros(mask.shape, np.int64)
+    positions.T[mask.T] = np.arange(np.count_nonzero(mask))
+    return positions[mask]
 
 
 def _in_memory_order(values: np.ndarray, mask: np.ndarray | None, order: str) -> np.ndarray:
@@ -367,4 +367,4 @@ def _in_memory_order(values: np.ndarray, mask: np.ndarray | None, order: str) ->
     signal = np.atleast_2d(values)
     if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
         return signal
-    return signal[np.argsort(_fortran_places(mask))]
+    return signal[np.argsort(_fortran_positions(mask))]

@@ -1,7 +1,7 @@
 """k-Wave's output file, written while the run goes on, so that it survives a kill and can be resumed.
 
 Time series go to ``NAME.partial`` as they come. All datasets and attributes are there before the first step,
-with all their room: from then on only data change in the file, none of its structure, and a kill leaves it
+with all their space: from then on only data change in the file, none of its structure, and a kill leaves it
 readable up to the moment when it gets its name. ``NAME.partial.json`` says which run it is of, and which
 checkpoint goes with it.
 """
@@ -68,7 +68,7 @@ class KWaveOutput:
     # --- Sink ----------------------------------------------------------------------------------------
 
     def begin(self, layout: RecordingLayout, rows_done: int) -> None:
-        """Make room for all that is recorded, or open the file of an earlier leg; refuse another run's."""
+        """Make space for all that is recorded, or open the file of an earlier leg; refuse another run's."""
         datasets = output_datasets(layout, self.input.sensor, self.input.problem.array_shape)
         shapes = {name: [item.shape for item in items] for name, items in sorted(datasets.items())}
         described = json.dumps({"parts": shapes, "start": self.start})
@@ -79,7 +79,7 @@ class KWaveOutput:
             self._begun = True
         else:
             self._check_unfinished()
-            self._check_room(datasets)
+            self._check_space(datasets)
             self._begun = True
             run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
@@ -136,7 +136,7 @@ class KWaveOutput:
 
     # --- The file ------------------------------------------------------------------------------------
 
-    def _check_room(self, datasets: dict[str, list[OutputDataset]]) -> None:
+    def _check_space(self, datasets: dict[str, list[OutputDataset]]) -> None:
         """Everything is laid out at once: say so now if the disk cannot hold it."""
         needed = sum(item.file_bytes for items in datasets.values() for item in items)
         needed *= 2 if self.compression else 1

@@ -40,7 +40,7 @@ class KWaveFileSettings(RunSettings):
     copy_sensor_mask: bool = False
     force: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
-    started: Callable[[KWaveInput], object] = lambda given: None
+    started: Callable[[KWaveInput], object] = lambda inputs: None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,39 +103,39 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
         device = get_device(how.device, how.threads) if isinstance(how.device, str) else how.device
     else:
         how = how.with_ranks()  # several ranks check together whether they have the memory
-    given = read_input(input, device)
+    inputs = read_input(input, device)
     if how.steps is not None:
-        given = replace(given, problem=replace(given.problem, steps=how.steps))
-    recording = _recording(given, how)
-    how = how.with_ranks(given.problem.shape)
-    sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, given, how))
+        inputs = replace(inputs, problem=replace(inputs.problem, steps=how.steps))
+    recording = _recording(inputs, how)
+    how = how.with_ranks(inputs.problem.shape)
+    sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, inputs, how))
     otherwise = how.names.get("check_stability=False", "check_stability=False")
-    names = {**dataset_names(given.path), "alpha_power": f"{given.path}: alpha_power"}
-    check_run(given.problem, how, names, f"{given.path}: ", otherwise and f", or {otherwise}", shift="")
-    how.started(given)
-    return run(given.problem, recording, sink, how, time.perf_counter() - begun)
+    names = {**dataset_names(inputs.path), "alpha_power": f"{inputs.path}: alpha_power"}
+    check_run(inputs.problem, how, names, f"{inputs.path}: ", otherwise and f", or {otherwise}", shift="")
+    how.started(inputs)
+    return run(inputs.problem, recording, sink, how, time.perf_counter() - begun)
 
 
-def _recording(given: KWaveInput, options: KWaveFileSettings) -> Recording:
+def _recording(inputs: KWaveInput, options: KWaveFileSettings) -> Recording:
     record = options.record
     if record is None:
-        record = (*(() if given.sensor is None else ("p", "p_max")), "p_max_all", "p_final")
+        record = (*(() if inputs.sensor is None else ("p", "p_max")), "p_max_all", "p_final")
     quantities = recorded_quantities(record, "record")
-    if "u_non_staggered_raw" in quantities and given.version == (1, 0):
+    if "u_non_staggered_raw" in quantities and inputs.version == (1, 0):
         name = options.names.get("u_non_staggered", "u_non_staggered")
-        raise InputError(f"{name}: {given.path} has format 1.0; allowed: 1.1 or 1.2")
-    recording = Recording(quantities, given.sensor, options.start - 1)
+        raise InputError(f"{name}: {inputs.path} has format 1.0; allowed: 1.1 or 1.2")
+    recording = Recording(quantities, inputs.sensor, options.start - 1)
     names = {"recording.start": options.names.get("start", "start")}
-    names["recording.where"] = f"{given.path}: dataset 'sensor_mask_index'"
-    check_recording(given.problem, recording, names, first_index=1)
+    names["recording.where"] = f"{inputs.path}: dataset 'sensor_mask_index'"
+    check_recording(inputs.problem, recording, names, first_index=1)
     return recording
 
 
-def _sink(output: str | Path, given: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
+def _sink(output: str | Path, inputs: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
     checkpoints = options.checkpoints
     return KWaveOutput(
         Path(output),
-        given,
+        inputs,
         compression=options.compression,
         copy_sensor_mask=options.copy_sensor_mask,
         force=options.force,

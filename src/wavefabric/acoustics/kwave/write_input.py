@@ -162,6 +162,6 @@ def _single(name: str, value: Any) -> np.ndarray:
     # A Δt that becomes 0 is as lost as one that becomes infinite.
     vanished = not single.ndim and single == 0 and value != 0
     if vanished or not (np.isfinite(single.min()) and np.isfinite(single.max())):
-        given = "has values beyond float32" if single.ndim else f"{value:g}"
-        raise InputError(f"{PYTHON_NAMES[DATASETS[name]]}: {given}; allowed: what float32 can hold")
+        actual = "has values beyond float32" if single.ndim else f"{value:g}"
+        raise InputError(f"{PYTHON_NAMES[DATASETS[name]]}: {actual}; allowed: what float32 can hold")
     return single

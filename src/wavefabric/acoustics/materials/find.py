@@ -100,13 +100,13 @@ def find_materials(problem: Problem, dtype, limit: int = LIMIT) -> Materials:
     if not 1 <= limit <= LIMIT:
         raise ValueError(f"limit: {limit} given; allowed: 1 to {LIMIT}")
     key = id(problem), np.dtype(dtype).str, limit
-    if key not in _FOUND:
-        _FOUND[key] = _Search(problem, np.dtype(dtype), limit).materials()
-        weakref.finalize(problem, _FOUND.pop, key, None)
-    return _FOUND[key]
+    if key not in _RESULTS:
+        _RESULTS[key] = _Search(problem, np.dtype(dtype), limit).materials()
+        weakref.finalize(problem, _RESULTS.pop, key, None)
+    return _RESULTS[key]
 
 
-_FOUND: dict[tuple, Materials] = {}
+_RESULTS: dict[tuple, Materials] = {}
 
 
 def _counted(count: int, what: str) -> str:
@@ -122,9 +122,9 @@ class _Search:
             del made_of["tau"]
         #: Parameters that are not the same everywhere, and the arrays that they are made of.
         self._columns = {
-            name: found
+            name: result
             for name, columns in made_of.items()
-            if (found := [column for column in columns if column in self._arrays])
+            if (result := [column for column in columns if column in self._arrays])
         }
 
     def materials(self) -> Materials:
@@ -132,22 +132,22 @@ class _Search:
         staggered = [name for name in STAGGERED if name in self._columns]
         if (every := self._group([*at_points, *staggered])) is not None:
             return Materials((every,))
-        found = self._fewest_together(at_points)
-        names = [] if found is None else [*found.names]
-        if found is not None and (both := self._group([*names, *staggered])) is not None:
+        result = self._fewest_together(at_points)
+        names = [] if result is None else [*result.names]
+        if result is not None and (both := self._group([*names, *staggered])) is not None:
             return Materials((both,))
-        return Materials((*([] if found is None else [found]), *self._staggered(staggered)))
+        return Materials((*([] if result is None else [result]), *self._staggered(staggered)))
 
     def _fewest_together(self, names: Sequence[str]) -> IndexedGroup | None:
         """As many of these as one index can serve, those of few values first."""
         alone = [group for name in names if (group := self._group([name])) is not None]
-        found: IndexedGroup | None = None
+        result: IndexedGroup | None = None
         for group in sorted(alone, key=lambda group: len(group.sets)):
-            if found is None:
-                found = group
+            if result is None:
+                result = group
             else:
-                found = self._group([*found.names, *group.names]) or found
-        return found
+                result = self._group([*result.names, *group.names]) or result
+        return result
 
     def _staggered(self, names: Sequence[str]) -> list[IndexedGroup]:
         """One group of these, or one each if all can have one."""

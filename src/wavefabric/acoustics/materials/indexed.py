@@ -54,7 +54,7 @@ def indexed_parameters(
     Those of `AT_POINTS` are columns of one table (materials, 4), so that a point's are side by side.
     ``fill_tau(tau, speed, alpha)`` makes absorption from rows (1, 1, n) on the device.
     """
-    found = {}
+    result = {}
     for group in materials.groups:
         index = device.empty(problem.array_shape, np.dtype(f"u{group.bits // 8}"))
         for plane, numbers in zip(index, group.planes(problem), strict=True):
@@ -80,5 +80,5 @@ def indexed_parameters(
                     values[...] = tau[0, 0]
                 else:
                     values[...] = row(name, math.nan)
-            found[name] = Indexed(values, index, table if name in AT_POINTS else None)
-    return found
+            result[name] = Indexed(values, index, table if name in AT_POINTS else None)
+    return result

@@ -1,4 +1,4 @@
-// A medium as passes along x read it (`Row`, `Room` of passes.cu): numbers, full grids, or an index of materials.
+// A medium as kernels along x read it (`Row`, `Space` of fused.cu): numbers, full grids, or an index of materials.
 
 #if WITH_X
 // How a medium parameter is held: one value everywhere, a full grid, or values of materials and an index of them.
@@ -38,11 +38,11 @@ struct MaterialIndex {
     typedef typename IndexWord<FORM>::Pair Word;
     static INLINE Pair pair(Word word) { return {word & ((1u << bits) - 1), (unsigned)word >> bits}; }
     INLINE Pair get(const Row &row, int j) const { return pair(constant((const Word *)at + row.at(j) / 2)); }
-    static INLINE Pair of_room(const Room &room, int j) { return pair(((const Word *)room.mine)[j]); }
-    INLINE void copy(const Room &room, const Row &row) const {
+    static INLINE Pair of_space(const Space &space, int j) { return pair(((const Word *)space.mine)[j]); }
+    INLINE void copy(const Space &space, const Row &row) const {
         constexpr int bytes = NX / 2 * sizeof(Word);
         constexpr int word = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
-        room.fill<word>((const Word *)at + row.at(0) / 2, bytes);
+        space.fill<word>((const Word *)at + row.at(0) / 2, bytes);
     }
 };
 

@@ -12,7 +12,7 @@ _JIT: dict[str, Any] = dict(nogil=True, error_model="numpy")
 
 
 @njit(**_JIT)
-def number_sets(values, points, places, table, count, numbers):
+def number_sets(values, points, positions, table, count, numbers):
     """Number the sets of a block of points; gives how many sets are in the table then.
 
     Parameters
@@ -21,7 +21,7 @@ def number_sets(values, points, places, table, count, numbers):
         Bits of the values, unsigned, (values of a set, points and more).
     points
         How many of them count.
-    places
+    positions
         Hash table, int32 (a power of two): number of a set, or −1.
     table
         The sets by number, (most sets, values of a set). What is beyond ``count`` is free.
@@ -32,7 +32,7 @@ def number_sets(values, points, places, table, count, numbers):
         then one more than its length is returned.
     """
     columns = values.shape[0]
-    last = places.size - 1
+    last = positions.size - 1
     number = -1
     for i in range(points):
         same = number >= 0
@@ -47,12 +47,12 @@ def number_sets(values, points, places, table, count, numbers):
                 mixed ^= mixed >> np.uint64(32)
             at = np.int64(mixed & np.uint64(last))
             while True:
-                number = places[at]
+                number = positions[at]
                 if number < 0:
                     if count == table.shape[0]:
                         return count + 1
                     number = count
-                    places[at] = number
+                    positions[at] = number
                     for k in range(columns):
                         table[number, k] = values[k, i]
                     count += 1

@@ -21,7 +21,7 @@ class Sets:
         self._dtype, self._limit = np.dtype(dtype), limit
         self._bits = np.dtype(f"u{self._dtype.itemsize}")
         self._table = np.empty((limit, len(arrays)), self._bits)
-        self._places = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
+        self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
         self._count = 0
         for z in _spread(len(arrays[0])):
             for _ in self._numbered([array[z] for array in arrays]):
@@ -72,7 +72,7 @@ class Sets:
             for k, plane in enumerate(planes):
                 values[k, :count] = plane[first : first + count]
             bits = values.view(self._bits).reshape(len(planes), -1)
-            self._count = number_sets(bits, count * nx, self._places, self._table, self._count, numbers)
+            self._count = number_sets(bits, count * nx, self._positions, self._table, self._count, numbers)
             yield numbers[: count * nx]
 
 

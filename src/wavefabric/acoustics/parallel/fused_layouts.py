@@ -1,4 +1,4 @@
-"""The layouts of several ranks for fused GPU passes: slabs of one Fourier basis, blocks with their own."""
+"""The layouts of several ranks for fused GPU kernels: slabs of one Fourier basis, blocks with their own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.fused.axis_passes_cuda import AxisPasses
-from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_passes, scaled_derivatives
+from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels
+from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels, scaled_derivatives
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.absorption import disperses
@@ -21,7 +21,7 @@ from wavefabric.spectral.distributed import boxes, transpose_messages
 
 
 class FusedGlobalLayout(FusedLayout):
-    """Slabs: a rank holds planes for the passes along x and y, and columns for those along z.
+    """Slabs: a rank holds planes for the kernels along x and y, and columns for those along z.
 
     Spectra change between the two by transposes. Those of several spectra follow one another, each under the
     work on its neighbours.
@@ -36,12 +36,12 @@ class FusedGlobalLayout(FusedLayout):
         self.up[:2] = scaled_derivatives(c, 1, whole)[:2]
 
     @classmethod
-    def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:
+    def supports(cls, decomposition: Partition, dtype: np.dtype) -> bool:
         """Slabs alone."""
         return decomposition.grid[:2] == (1, 1)
 
     @classmethod
-    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
         """Three spectra once more as columns, and what leaves and comes of each, there and back."""
         subdomain = decomposition.subdomains[rank]
         nx, ny, _ = decomposition.shape
@@ -59,9 +59,9 @@ class FusedGlobalLayout(FusedLayout):
         self._back = [region_exchange(comm, back, tall, flat, c.complex) for _ in range(3)]
         self._columns = [c.device.empty(tall, c.complex) for _ in range(3)]
 
-    def _passes(self) -> tuple[AxisPasses, AxisPasses]:
+    def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
         c, f = self.coefficients, self.fields
-        return axis_passes(c, f, c.shape, "XY"), axis_passes(c, f, self._columns_shape(), "Z")
+        return axis_kernels(c, f, c.shape, "XY"), axis_kernels(c, f, self._columns_shape(), "Z")
 
     def _columns_shape(self) -> tuple[int, ...]:
         """Of a grid whose half spectra are the columns of this rank."""
@@ -85,20 +85,20 @@ class FusedGlobalLayout(FusedLayout):
         self._back[number].finish([self.spectra[number]])
 
     def gradient(self) -> None:
-        self.plane_passes.y_transform(self.spectra[:1], False)
+        self.plane_kernels.y_transform(self.spectra[:1], False)
         self._send_planes(0)
         self._receive_columns(0)
-        self.column_passes.run("z_gradient", *self._columns[:2], *self.squares, self.up[2])
+        self.column_kernels.run("z_gradient", *self._columns[:2], *self.squares, self.up[2])
         self._send_columns(0)
         self._send_columns(1)
         self._receive_planes(0)
         self._receive_planes(1)
-        self.plane_passes.run("y_gradient", *self.spectra, *self.up[:2], layers=2)
+        self.plane_kernels.run("y_gradient", *self.spectra, *self.up[:2], layers=2)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:
             if along_y:
-                self.plane_passes.y_transform([self.spectra[number]], False)
+                self.plane_kernels.y_transform([self.spectra[number]], False)
             self._send_planes(number)
         for number in numbers:
             self._receive_columns(number)
@@ -107,7 +107,7 @@ class FusedGlobalLayout(FusedLayout):
         for number in numbers:
             self._receive_planes(number)
             if along_y:
-                self.plane_passes.y_transform([self.spectra[number]], True)
+                self.plane_kernels.y_transform([self.spectra[number]], True)
 
 
 class FusedLocalLayout(FusedLayout):
@@ -134,13 +134,13 @@ class FusedLocalLayout(FusedLayout):
             self.exchanged = self._absorption_fields(comm, decomposition)
 
     @classmethod
-    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
         """The halo, and ρ₀∇·u where there is dispersion."""
         subdomain = decomposition.subdomains[rank]
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
 
-    def _absorption_fields(self, comm: Communicator, decomposition: Decomposition) -> tuple:
+    def _absorption_fields(self, comm: Communicator, decomposition: Partition) -> tuple:
         """What absorption transforms: p is free until it is known, so one field more at most."""
         c, p = self.coefficients, self.fields.p
         sent = np.zeros(c.shape[:2], np.uint8)
@@ -167,19 +167,19 @@ class FusedLocalLayout(FusedLayout):
             fields, spectra = self.pending
             self.pending = None
             self.halo.finish(fields)
-            self.plane_passes.x_forward(fields, spectra, self._overlap_rows)
+            self.plane_kernels.x_forward(fields, spectra, self._overlap_rows)
 
     def forward_y(self, spectra: list) -> None:
         early = self._early
         if self.pending is None or early.start == early.stop:
             self.finish_exchanges()
-            self.plane_passes.y_transform(spectra, False)
+            self.plane_kernels.y_transform(spectra, False)
             return
-        self.plane_passes.y_transform([s[early] for s in spectra], False)
+        self.plane_kernels.y_transform([s[early] for s in spectra], False)
         self.finish_exchanges()
         for planes in (slice(0, early.start), slice(early.stop, spectra[0].shape[0])):
             if planes.start < planes.stop:
-                self.plane_passes.y_transform([s[planes] for s in spectra], False)
+                self.plane_kernels.y_transform([s[planes] for s in spectra], False)
 
     def fill_overlaps(self, fields: list) -> None:
         self.finish_exchanges()

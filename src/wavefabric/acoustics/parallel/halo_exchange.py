@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition, halo_messages
+from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.problem import Problem
@@ -22,7 +22,7 @@ class HaloExchange:
     ``exchanges`` go by the number of fields that travel together; ``weights`` are the window, (z, y, x).
     """
 
-    def __init__(self, comm: Communicator, decomposition: Decomposition, shape, dtype, counts: set[int]):
+    def __init__(self, comm: Communicator, decomposition: Partition, shape, dtype, counts: set[int]):
         messages = halo_messages(decomposition)
         self.exchanges = {
             count: region_exchange(comm, messages, shape, shape, dtype, count) for count in sorted(counts)
@@ -37,7 +37,7 @@ class HaloExchange:
             ]
 
     @classmethod
-    def of(cls, coefficients: Coefficients, comm: Communicator, decomposition: Decomposition) -> HaloExchange:
+    def of(cls, coefficients: Coefficients, comm: Communicator, decomposition: Partition) -> HaloExchange:
         """That of the fields of a rank's block."""
         c = coefficients
         return cls(comm, decomposition, c.shape, c.dtype, cls.counts(c.problem))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.decomposition.decompose import Partition
 from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
@@ -18,7 +18,7 @@ class GlobalLayout(FieldLayout):
     """A slab or pencil of a grid with one Fourier basis: the answers of one rank, to round-off."""
 
     @classmethod
-    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
         return 2 * dtype.itemsize * held_elements(decomposition.shape, decomposition.grid, rank)
 
     @cached_property
@@ -39,7 +39,7 @@ class LocalLayout(FieldLayout):
         self.halo = HaloExchange.of(self.coefficients, *self._ranks())
 
     @classmethod
-    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
         return HaloExchange.nbytes(problem, decomposition.subdomains[rank], dtype)
 
     def fill_overlaps(self, fields: list) -> None:

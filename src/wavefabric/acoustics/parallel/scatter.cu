@@ -1,5 +1,5 @@
-// Transposes between ranks by the passes themselves: what a column pass makes goes straight to where the other
-// ranks hold it. After signals.cu; before passes.cu. RANKS, FIRST_POINTS: where each rank's part of the transformed axis
+// Transposes between ranks by the kernels themselves: what a column kernel makes goes straight to where the other
+// ranks hold it. After signals.cu; before fused.cu. RANKS, FIRST_POINTS: where each rank's part of the transformed axis
 // begins but the first's.
 
 struct Outlet {

@@ -78,10 +78,10 @@ class RecordedFile(Reader):
         counts = all(0 < n < _MOST_STEPS for n in (*self.shape, self.steps or 1))
         lengths = all(1e-12 < d < 1e6 for d in self.spacing) and 1e-18 < self.dt < 1e6
         if not (counts and lengths and len(self.spacing) == len(self.shape) in (2, 3)):
-            given = (
+            actual = (
                 f"has a grid of {self.shape} points, {self.spacing} m apart, with time steps of {self.dt} s"
             )
-            raise InputError(f"{self.path}: {given}; the file is damaged")
+            raise InputError(f"{self.path}: {actual}; the file is damaged")
 
     def _find_arrays(self) -> Iterator[RecordedArray]:
         group: Any = self.file[self.prefix or "/"]
@@ -107,9 +107,9 @@ class RecordedArray:
     kind: Literal["field", "series", "points", "box"]
     file: RecordedFile
 
-    def fault(self, given: str) -> InputError:
+    def fault(self, actual: str) -> InputError:
         """The error to raise for it."""
-        return InputError(f"{self.file.path}: '{self.name}' {given}")
+        return InputError(f"{self.file.path}: '{self.name}' {actual}")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[h5py.Dataset]:

@@ -21,7 +21,7 @@ class Sampler:
         c, where = stages.coefficients, recording.where
         self._device, self._kernels = c.device, c.kernels
         self._interpolates = isinstance(where, Interpolation)
-        self._shares: RankParts | None = None
+        self._parts: RankParts | None = None
         #: Where the points of this rank are among all, with several ranks.
         self.columns: RankParts | None = None
         weights = np.zeros((0, 1))
@@ -33,7 +33,7 @@ class Sampler:
         #: Values that this rank records.
         self.samples = len(corners)
         if comm is not None and self._interpolates:
-            corners, weights = self._share(corners, weights, c.subdomain, comm)
+            corners, weights = self._part(corners, weights, c.subdomain, comm)
             self._values = self._device.empty((1, len(corners)), c.dtype)
         elif comm is not None:
             mask, local = c.subdomain.local_index(corners[:, 0])
@@ -42,13 +42,13 @@ class Sampler:
         self._corners = self._device.asarray(np.ascontiguousarray(corners, np.int64))
         self._weights = self._device.asarray(np.ascontiguousarray(weights, np.float64))
 
-    def _share(self, corners: np.ndarray, weights: np.ndarray, part, comm) -> tuple[np.ndarray, np.ndarray]:
+    def _part(self, corners: np.ndarray, weights: np.ndarray, part, comm) -> tuple[np.ndarray, np.ndarray]:
         """Corners and weights of the points with corners here."""
         mask, local = part.local_index(corners)
         index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
         index[mask] = local
         here = mask.any(axis=1)
-        self._shares = RankParts.of_columns(comm, np.flatnonzero(here), len(corners))
+        self._parts = RankParts.of_columns(comm, np.flatnonzero(here), len(corners))
         if comm.rank:
             self.samples = 0
         self.columns = RankParts.of_columns(comm, np.arange(self.samples), len(corners))
@@ -58,10 +58,10 @@ class Sampler:
 
     def read(self, target: Any, row: int, field: Any) -> None:
         """``target[row]``, shape (samples,), ← values of ``field``; collective with several ranks."""
-        if self._shares is None:
+        if self._parts is None:
             self._kernels.sample(target, row, field, self._corners, self._weights, self._interpolates)
             return
         self._kernels.sample(self._values, 0, field, self._corners, self._weights, True)
-        values = self._shares.summed(np.asarray(self._device.to_host(self._values[0])))
+        values = self._parts.summed(np.asarray(self._device.to_host(self._values[0])))
         if values is not None:
             target[row] = self._device.asarray(values, target.dtype)

@@ -15,7 +15,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.absorption import absorption_factors, disperses, eta_factor
 from wavefabric.acoustics.solver.kspace import COS, POWER, SINC, derivatives, kappa_scale
 from wavefabric.acoustics.solver.pml import pml_factors
-from wavefabric.acoustics.solver.split_density import make_shell, shell_points
+from wavefabric.acoustics.solver.split_density import make_split_layers, split_points
 from wavefabric.spectral.wavenumbers import squared
 
 
@@ -166,8 +166,8 @@ def _uniform_absorption(problem: Problem) -> bool:
 class Fields:
     """Pressure p, velocity u and density rho, each (Nz, Ny, Nx), and the number of the time step.
 
-    ``shell`` holds the split parts of the density in the PML (`Shell`), ``clock`` that number for
-    kernels. In 2-D the third component is that of y; no kernel touches it.
+    ``split_layers`` holds the split parts of the density in the PML (`SplitLayers`), ``clock`` that number
+    for kernels. In 2-D the third component is that of y; no kernel touches it.
     """
 
     def __init__(self, coefficients: Coefficients):
@@ -176,7 +176,7 @@ class Fields:
         self.p = device.zeros(shape, dtype)
         self.u = [device.zeros(shape, dtype) for _ in range(self.dimensions)]
         self.rho = device.zeros(shape, dtype)
-        self.shell = make_shell(
+        self.split_layers = make_split_layers(
             device, coefficients.problem, coefficients.subdomain, dtype, coefficients.pml[:3]
         )
         self.clock = device.zeros(1, np.int64)
@@ -185,14 +185,14 @@ class Fields:
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
         """Bytes of p, u, rho and the parts of rho of a rank."""
         full = (2 + problem.dimensions) * math.prod(subdomain.size)
-        return dtype.itemsize * (full + shell_points(problem, subdomain))
+        return dtype.itemsize * (full + split_points(problem, subdomain))
 
     def named(self) -> dict:
         """Arrays by name: p, ux, …, rho, and of its parts rhox, … those that are not empty."""
         named = {"p": self.p}
         named |= {f"u{axis}": field for axis, field in zip("xyz", self.u, strict=False)}
         named["rho"] = self.rho
-        parts = zip("xyz", self.shell.parts, strict=True)
+        parts = zip("xyz", self.split_layers.parts, strict=True)
         return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:

@@ -1,4 +1,4 @@
-// Pointwise sweeps of the time step; formulas and arguments are explained in kernels.py.
+// Pointwise kernels of the time step; formulas and arguments are explained in kernels.py.
 // One thread a grid point: x along the block, y and z along the grid. A medium parameter is a full grid
 // (full = 1) or one row that serves everywhere (full = 0).
 
@@ -82,24 +82,24 @@ extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny,
     u[i] = f * (f * u[i] - dt / AT(density, full) * gradient[i]);
 }
 
-#define SHELL                                                                                                \
+#define LAYERS                                                                                                \
     REAL *part_x, REAL *part_y, REAL *part_z, const int *at_x, const int *at_y, const int *at_z, IN pml_x, \
         IN pml_y, IN pml_z, Index layers_x, Index layers_y
-#define SHELL_OF(nx, ny) \
-    const Shell shell = {part_x, part_y, part_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
+#define LAYERS_OF(nx, ny) \
+    const SplitLayers layers = {part_x, part_y, part_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
 
-extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int ny, SHELL, IN gx, IN gy, IN gz,
+extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int ny, LAYERS, IN gx, IN gy, IN gz,
                                           IN density, int full, REAL dt, int nonlinear, int three) {
     POINT(nx, ny);
-    SHELL_OF(nx, ny);
+    LAYERS_OF(nx, ny);
     REAL mass = AT(density, full);
     if (nonlinear) mass += (REAL)2 * total[i];
     mass *= dt;
     const Parts flow = {mass * gx[i], mass * gy[i], three ? mass * gz[i] : (REAL)0};
-    const Inside in = inside(shell, x, y, z);
-    Parts parts = load_parts(shell, in, x, y, z);
-    total[i] = advance(shell, in, x, y, z, total[i], flow, parts, three);
-    store_parts(shell, in, x, y, z, parts);
+    const Inside in = inside(layers, x, y, z);
+    Parts parts = load_parts(layers, in, x, y, z);
+    total[i] = advance(layers, in, x, y, z, total[i], flow, parts, three);
+    store_parts(layers, in, x, y, z, parts);
 }
 
 extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int ny, const REAL *rho, const REAL *gx,
@@ -126,12 +126,12 @@ extern "C" __global__ void update_pressure(REAL *__restrict__ p, int nx, int ny,
     p[i] = c * c * value;
 }
 
-extern "C" __global__ void split_density(REAL *total, int nx, int ny, SHELL, const REAL *p, const REAL *speed, int full,
+extern "C" __global__ void split_density(REAL *total, int nx, int ny, LAYERS, const REAL *p, const REAL *speed, int full,
                                          REAL parts) {
     POINT(nx, ny);
-    SHELL_OF(nx, ny);
+    LAYERS_OF(nx, ny);
     const REAL c = AT(speed, full);
-    put_density(shell, total[i], x, y, z, p[i] / (parts * c * c), true, parts);
+    put_density(layers, total[i], x, y, z, p[i] / (parts * c * c), true, parts);
 }
 
 // --- Sources -------------------------------------------------------------------------------------------
@@ -147,14 +147,14 @@ extern "C" __global__ void set_points(REAL *field, const Index *index, Index cou
     field[index[i]] = replace ? value : field[index[i]] + value;
 }
 
-extern "C" __global__ void set_density_points(REAL *total, int nx, int ny, SHELL, const Index *index, Index count,
+extern "C" __global__ void set_density_points(REAL *total, int nx, int ny, LAYERS, const Index *index, Index count,
                                               const REAL *signal, Index columns, const Index *clock, int replace,
                                               REAL parts) {
     ITEM(count);
-    SHELL_OF(nx, ny);
+    LAYERS_OF(nx, ny);
     const REAL value = signal[*clock * columns + (columns > 1 ? i : 0)];
     const Index row = index[i] / nx;
-    put_density(shell, total[index[i]], index[i] % nx, row % ny, row / ny, value, replace, parts);
+    put_density(layers, total[index[i]], index[i] % nx, row % ny, row / ny, value, replace, parts);
 }
 
 extern "C" __global__ void add_delayed(REAL *field, const Index *index, Index count, const Index *delay,
@@ -170,11 +170,11 @@ extern "C" __global__ void add_pattern(REAL *field, Index count, const REAL *pat
     field[i] += pattern[i] * signal[*clock];
 }
 
-extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, SHELL, const REAL *pattern,
+extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, LAYERS, const REAL *pattern,
                                                const REAL *signal, const Index *clock, REAL parts) {
     POINT(nx, ny);
-    SHELL_OF(nx, ny);
-    put_density(shell, total[i], x, y, z, pattern[i] * signal[*clock], false, parts);
+    LAYERS_OF(nx, ny);
+    put_density(layers, total[i], x, y, z, pattern[i] * signal[*clock], false, parts);
 }
 
 extern "C" __global__ void add_field(REAL *field, Index count, const REAL *other) {

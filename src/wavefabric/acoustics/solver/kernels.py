@@ -1,4 +1,4 @@
-"""Pointwise sweeps of the time step (Numba); ``kernels.cu`` holds the same for CUDA.
+"""Pointwise kernels of the time step (Numba); ``kernels.cu`` holds the same for CUDA.
 
 Real grids are C-order ``(Nz, Ny, Nx)``, half spectra ``(Nz, Ny, Nx//2+1)``. A medium parameter is a full
 grid or one row ``(1, 1, Nx)`` that serves everywhere; the same loop then reads it from cache. ``clock``
@@ -120,18 +120,18 @@ def update_velocity(u, gradient, density, pml, axis, dt):
 
 
 @njit(**_JIT)
-def update_density(total, shell, gx, gy, gz, density, dt, nonlinear, three):
+def update_density(total, split_layers, gx, gy, gz, density, dt, nonlinear, three):
     """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ) and Σρ_ξ, ``total``; with ρ = ρ₀ or, nonlinear, 2Σρ_ξ + ρ₀.
 
-    Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). Parts are kept in the `Shell` of the PML;
-    without PML the sum obeys the sum of the equations. In 2-D (not ``three``) z is not touched.
+    Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). Parts are kept in the `SplitLayers` of the
+    PML; without PML the sum obeys the sum of the equations. In 2-D (not ``three``) z is not touched.
     """
     for z in prange(total.shape[0]):
         mass = np.empty(total.shape[2], total.dtype)
         for y in range(total.shape[1]):
             row = total[z, y]
             mass_row(mass, row, row_of(density, z, y), dt, nonlinear)
-            density_row(row, shell, gx[z, y], gy[z, y], gz[z, y], mass, z, y, three)
+            density_row(row, split_layers, gx[z, y], gy[z, y], gz[z, y], mass, z, y, three)
 
 
 @njit(**_JIT)
@@ -162,31 +162,33 @@ def update_pressure(
 
 
 @njit(**_JIT)
-def split_density(total, shell, p, sound_speed, parts):
+def split_density(total, split_layers, p, sound_speed, parts):
     """Density of an initial pressure: each of so many ``parts`` (a real scalar) is p/(parts c₀²)."""
     for z in prange(total.shape[0]):
         for y in range(total.shape[1]):
             row, source, speed = total[z, y], p[z, y], row_of(sound_speed, z, y)
             for x in range(row.size):
-                put_density(row, shell, source[x] / (parts * speed[x] * speed[x]), True, parts, z, y, x)
+                put_density(
+                    row, split_layers, source[x] / (parts * speed[x] * speed[x]), True, parts, z, y, x
+                )
 
 
 @njit(**_JIT)
-def set_density_points(total, shell, index, signal, clock, replace, parts):
+def set_density_points(total, split_layers, index, signal, clock, replace, parts):
     """`set_points` for each of so many ``parts`` of the density."""
     row, (_, ny, nx) = signal[clock[0]], total.shape
     for i in prange(index.size):
         value = row[i] if row.size > 1 else row[0]
         z, y, x = index[i] // (ny * nx), index[i] // nx % ny, index[i] % nx
-        put_density(total[z, y], shell, value, replace, parts, z, y, x)
+        put_density(total[z, y], split_layers, value, replace, parts, z, y, x)
 
 
 @njit(**_JIT)
-def add_density_pattern(total, shell, pattern, signal, clock, parts):
+def add_density_pattern(total, split_layers, pattern, signal, clock, parts):
     """`add_pattern` for each of so many ``parts`` of the density."""
     for z in prange(total.shape[0]):
         for y in range(total.shape[1]):
-            source_density_row(total[z, y], shell, pattern[z, y], signal[clock[0], 0], parts, z, y)
+            source_density_row(total[z, y], split_layers, pattern[z, y], signal[clock[0], 0], parts, z, y)
 
 
 @njit(**_JIT)

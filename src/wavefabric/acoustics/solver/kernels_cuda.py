@@ -11,9 +11,9 @@ _BLOCK = 256
 BEFORE = ("wavefabric.acoustics.solver/split_density.cu",)
 
 
-def _shell(shell) -> list:
-    """A `Shell` as kernels take it."""
-    *arrays, _, _, layers_x, layers_y = shell.words
+def _split_layers(split_layers) -> list:
+    """A `SplitLayers` as kernels take it."""
+    *arrays, _, _, layers_x, layers_y = split_layers.words
     return [*arrays, np.int64(layers_x), np.int64(layers_y)]
 
 
@@ -23,7 +23,7 @@ def _full(parameter) -> np.int32:
 
 
 class AcousticKernels:
-    """The sweeps on one CUDA device; the precision follows from the arrays."""
+    """The kernels on one CUDA device; the precision follows from the arrays."""
 
     def __init__(self, device):
         self._device = device
@@ -46,11 +46,11 @@ class AcousticKernels:
 
     # --- One thread a grid point ---------------------------------------------------------------------------
 
-    def _sweep(self, name: str, kinds: str, *arguments) -> None:
+    def _per_point(self, name: str, kinds: str, *arguments) -> None:
         """Launch over the points of the first argument.
 
         ``kinds``: "p" an array or a real scalar as it is, "m" a medium parameter and whether it is a full
-        grid, "s" a `Shell`, "i" int, "d" double; "|" sizes nx and ny.
+        grid, "s" a `SplitLayers`, "i" int, "d" double; "|" sizes nx and ny.
         """
         nz, ny, nx = arguments[0].shape
         converted: list = []
@@ -63,24 +63,24 @@ class AcousticKernels:
             if kind == "m":
                 converted.append(_full(argument))
             elif kind == "s":
-                converted += _shell(argument)
+                converted += _split_layers(argument)
             elif kind in "id":
                 converted.append(np.int32(argument) if kind == "i" else np.float64(argument))
         threads = min(_BLOCK, -(-nx // 32) * 32)
         self._launch(name, arguments[0].dtype, (-(-nx // threads), ny, nz), threads, *converted)
 
-    fill_operator = partialmethod(_sweep, "fill_operator", "p|pppidd")
-    fill_absorption = partialmethod(_sweep, "fill_absorption", "p|mmdd")
-    gradient_spectra = partialmethod(_sweep, "gradient_spectra", "ppp|ppppi")
-    divergence_spectra = partialmethod(_sweep, "divergence_spectra", "ppp|ppppi")
-    scale_spectrum = partialmethod(_sweep, "scale_spectrum", "p|p")
-    translate_spectrum = partialmethod(_sweep, "translate_spectrum", "p|pip")
-    update_velocity = partialmethod(_sweep, "update_velocity", "p|pmpip")
-    update_density = partialmethod(_sweep, "update_density", "p|spppmpii")
-    absorption_terms = partialmethod(_sweep, "absorption_terms", "pp|ppppmi")
-    update_pressure = partialmethod(_sweep, "update_pressure", "p|pmmmmpppiii")
-    split_density = partialmethod(_sweep, "split_density", "p|spmp")
-    add_density_pattern = partialmethod(_sweep, "add_density_pattern", "p|spppp")
+    fill_operator = partialmethod(_per_point, "fill_operator", "p|pppidd")
+    fill_absorption = partialmethod(_per_point, "fill_absorption", "p|mmdd")
+    gradient_spectra = partialmethod(_per_point, "gradient_spectra", "ppp|ppppi")
+    divergence_spectra = partialmethod(_per_point, "divergence_spectra", "ppp|ppppi")
+    scale_spectrum = partialmethod(_per_point, "scale_spectrum", "p|p")
+    translate_spectrum = partialmethod(_per_point, "translate_spectrum", "p|pip")
+    update_velocity = partialmethod(_per_point, "update_velocity", "p|pmpip")
+    update_density = partialmethod(_per_point, "update_density", "p|spppmpii")
+    absorption_terms = partialmethod(_per_point, "absorption_terms", "pp|ppppmi")
+    update_pressure = partialmethod(_per_point, "update_pressure", "p|pmmmmpppiii")
+    split_density = partialmethod(_per_point, "split_density", "p|spmp")
+    add_density_pattern = partialmethod(_per_point, "add_density_pattern", "p|spppp")
 
     # --- One thread an item --------------------------------------------------------------------------------
 
@@ -92,10 +92,10 @@ class AcousticKernels:
         arguments = signal, np.int64(signal.shape[1]), clock, np.int32(replace)
         self._items("set_points", field.dtype, index.size, field, index, np.int64(index.size), *arguments)
 
-    def set_density_points(self, total, shell, index, signal, clock, replace, parts) -> None:
+    def set_density_points(self, total, split_layers, index, signal, clock, replace, parts) -> None:
         _, ny, nx = total.shape
         arguments = index, np.int64(index.size), signal, np.int64(signal.shape[1]), clock, np.int32(replace)
-        grid = np.int32(nx), np.int32(ny), *_shell(shell)
+        grid = np.int32(nx), np.int32(ny), *_split_layers(split_layers)
         self._items("set_density_points", total.dtype, index.size, total, *grid, *arguments, parts)
 
     def add_delayed(self, field, index, delay, signal, clock) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.decomposition.decompose import Partition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.exchange.communicator import Communicator
@@ -24,7 +24,7 @@ class FieldLayout:
         coefficients: Coefficients,
         fields: Fields,
         comm: Communicator | None = None,
-        decomposition: Decomposition | None = None,
+        decomposition: Partition | None = None,
     ):
         self.coefficients, self.fields = coefficients, fields
         self._comm, self._decomposition = comm, decomposition
@@ -40,12 +40,12 @@ class FieldLayout:
         """Make ready what works on the spectra."""
 
     @classmethod
-    def supports(cls, decomposition: Decomposition, dtype: np.dtype) -> bool:
+    def supports(cls, decomposition: Partition, dtype: np.dtype) -> bool:
         """Whether a grid can be cut so."""
         return True
 
     @classmethod
-    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Decomposition, rank: int) -> int:
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
         """Bytes of what a rank sends, receives and holds besides for that."""
         return 0
 
@@ -66,7 +66,7 @@ class FieldLayout:
     def _spectrum_shape(self) -> tuple[int, ...]:
         return self.coefficients.half_shape
 
-    def _ranks(self) -> tuple[Communicator, Decomposition]:
+    def _ranks(self) -> tuple[Communicator, Partition]:
         """Those of a layout over ranks."""
         assert self._comm is not None
         assert self._decomposition is not None

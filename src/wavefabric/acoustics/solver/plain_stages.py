@@ -1,4 +1,6 @@
-"""The stages of a time step made of whole-array transforms and sweeps: every device, every grid."""
+"""The stages of a time step made of whole-array transforms and pointwise kernels: every device, every
+grid.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class PlainStages(Stages):
         c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.three)
         for spectrum, real in zip(self._spectra, self._real, strict=True):
             self._backward(spectrum, real)
-        c.kernels.update_density(f.rho, f.shell, *f.three(self._real), c.density, c.dt, c.nonlinear, c.three)
+        c.kernels.update_density(
+            f.rho, f.split_layers, *f.three(self._real), c.density, c.dt, c.nonlinear, c.three
+        )
         self.sources.add_pressure(f, active)
 
     def pressure(self) -> None:

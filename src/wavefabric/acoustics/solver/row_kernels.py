@@ -1,4 +1,4 @@
-"""What the sweeps do to one row of a grid: one output a loop, so that the compiler vectorises it.
+"""What the kernels do to one row of a grid: one output a loop, so that the compiler vectorises it.
 
 A loop with many outputs needs more checks for overlapping arrays than LLVM is willing to make; rows stay
 in the first-level cache, so several short loops cost no memory traffic.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from wavefabric.system.numba_cache import njit
 
 _ROW: dict[str, Any] = dict(inline="never", nogil=True, error_model="numpy")
-# A `Shell` has ten arrays: to hand it to a function costs as much as the work on a row.
+# A `SplitLayers` has ten arrays: to hand it to a function costs as much as the work on a row.
 _INLINE: dict[str, Any] = dict(_ROW, inline="always")
 
 
@@ -87,9 +87,9 @@ def _part_row(part, gradient, mass, factor):
 def _x_part_row(total, part, gx, mass, factor, runs):
     """Both for ρ_x, where f varies along the row, in the stretches of the row that have it."""
     for run in range(runs.shape[0]):
-        first, place = runs[run, 0], runs[run, 2]
+        first, position = runs[run, 0], runs[run, 2]
         for x in range(first, runs[run, 1]):
-            i = place + (x - first)
+            i = position + (x - first)
             flow = mass[x] * gx[x]
             before = part[i]
             part[i] = factor[x] * (factor[x] * before - flow)
@@ -100,60 +100,67 @@ def _x_part_row(total, part, gx, mass, factor, runs):
 def _sum_row(total, part_x, part_y, part_z, runs, three):
     """ρ = Σρ_ξ where all parts are kept: rounding errors of the total do not pile up there."""
     for run in range(runs.shape[0]):
-        first, place = runs[run, 0], runs[run, 2]
+        first, position = runs[run, 0], runs[run, 2]
         for x in range(first, runs[run, 1]):
-            total[x] = part_x[place + (x - first)] + part_y[x]
+            total[x] = part_x[position + (x - first)] + part_y[x]
             if three:
                 total[x] += part_z[x]
 
 
 @njit(**_INLINE)
-def density_row(total, shell, gx, gy, gz, mass, z, y, three):
-    """A time step of the total density and of its parts in the `Shell` of the PML.
+def density_row(total, split_layers, gx, gy, gz, mass, z, y, three):
+    """A time step of the total density and of its parts in the `SplitLayers` of the PML.
 
     Parts obey ρ_ξ ← pml (pml ρ_ξ − mass ∂u_ξ); the total the sum of these with pml = 1, less what damping
     takes from the parts.
     """
     _flow_row(total, gx, gy, gz, mass, three)
-    _x_part_row(total, shell.x[z, y], gx, mass, shell.pml_x, shell.runs)
-    in_y, in_z = shell.at_y[y], shell.at_z[z]
+    _x_part_row(total, split_layers.x[z, y], gx, mass, split_layers.pml_x, split_layers.runs)
+    in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
     if in_y >= 0:
-        _loss_row(total, shell.y[z, in_y], gy, mass, shell.pml_y[y])
-        _part_row(shell.y[z, in_y], gy, mass, shell.pml_y[y])
+        _loss_row(total, split_layers.y[z, in_y], gy, mass, split_layers.pml_y[y])
+        _part_row(split_layers.y[z, in_y], gy, mass, split_layers.pml_y[y])
     if in_z >= 0:
-        _loss_row(total, shell.z[in_z, y], gz, mass, shell.pml_z[z])
-        _part_row(shell.z[in_z, y], gz, mass, shell.pml_z[z])
+        _loss_row(total, split_layers.z[in_z, y], gz, mass, split_layers.pml_z[z])
+        _part_row(split_layers.z[in_z, y], gz, mass, split_layers.pml_z[z])
     if in_y >= 0 and (in_z >= 0 or not three):
-        part_y = shell.y[z, in_y]
-        _sum_row(total, shell.x[z, y], part_y, shell.z[in_z, y] if three else part_y, shell.runs, three)
+        part_y = split_layers.y[z, in_y]
+        _sum_row(
+            total,
+            split_layers.x[z, y],
+            part_y,
+            split_layers.z[in_z, y] if three else part_y,
+            split_layers.runs,
+            three,
+        )
 
 
 @njit(**_ROW)
-def source_density_row(total, shell, pattern, amplitude, parts, z, y):
+def source_density_row(total, split_layers, pattern, amplitude, parts, z, y):
     """pattern × amplitude into each of so many ``parts`` (a real scalar) of the density."""
     add_scaled_row(total, pattern, parts * amplitude)
-    part, runs = shell.x[z, y], shell.runs
+    part, runs = split_layers.x[z, y], split_layers.runs
     for run in range(runs.shape[0]):
-        first, place = runs[run, 0], runs[run, 2]
+        first, position = runs[run, 0], runs[run, 2]
         for x in range(first, runs[run, 1]):
-            part[place + (x - first)] += pattern[x] * amplitude
-    if shell.at_y[y] >= 0:
-        add_scaled_row(shell.y[z, shell.at_y[y]], pattern, amplitude)
-    if shell.at_z[z] >= 0:
-        add_scaled_row(shell.z[shell.at_z[z], y], pattern, amplitude)
+            part[position + (x - first)] += pattern[x] * amplitude
+    if split_layers.at_y[y] >= 0:
+        add_scaled_row(split_layers.y[z, split_layers.at_y[y]], pattern, amplitude)
+    if split_layers.at_z[z] >= 0:
+        add_scaled_row(split_layers.z[split_layers.at_z[z], y], pattern, amplitude)
 
 
 @njit(**_ROW)
-def put_density(total, shell, value, replace, parts, z, y, x):
+def put_density(total, split_layers, value, replace, parts, z, y, x):
     """Put or add a value to each of so many ``parts`` of the density at one point; ``total`` is its row."""
     total[x] = parts * value if replace else total[x] + parts * value
-    in_x, in_y, in_z = shell.at_x[x], shell.at_y[y], shell.at_z[z]
+    in_x, in_y, in_z = split_layers.at_x[x], split_layers.at_y[y], split_layers.at_z[z]
     if in_x >= 0:
-        shell.x[z, y, in_x] = value if replace else shell.x[z, y, in_x] + value
+        split_layers.x[z, y, in_x] = value if replace else split_layers.x[z, y, in_x] + value
     if in_y >= 0:
-        shell.y[z, in_y, x] = value if replace else shell.y[z, in_y, x] + value
+        split_layers.y[z, in_y, x] = value if replace else split_layers.y[z, in_y, x] + value
     if in_z >= 0:
-        shell.z[in_z, y, x] = value if replace else shell.z[in_z, y, x] + value
+        split_layers.z[in_z, y, x] = value if replace else split_layers.z[in_z, y, x] + value
 
 
 @njit(**_ROW)

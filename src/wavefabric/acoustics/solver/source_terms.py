@@ -127,11 +127,13 @@ class SourceTerm:
 
     def apply_to_density(self, fields: Fields) -> None:
         """Put the source into each part of the density, kept or not; `refresh` came before."""
-        rho, shell, clock, parts = fields.rho, fields.shell, fields.clock, self._parts
+        rho, split_layers, clock, parts = fields.rho, fields.split_layers, fields.clock, self._parts
         if self.form == "points":
-            self._kernels.set_density_points(rho, shell, self.index, self.signal, clock, self.replace, parts)
+            self._kernels.set_density_points(
+                rho, split_layers, self.index, self.signal, clock, self.replace, parts
+            )
         else:
-            self._kernels.add_density_pattern(rho, shell, self.field, self.amplitude, clock, parts)
+            self._kernels.add_density_pattern(rho, split_layers, self.field, self.amplitude, clock, parts)
 
 
 class TransducerTerm:

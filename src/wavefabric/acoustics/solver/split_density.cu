@@ -1,6 +1,6 @@
-// Split parts of the density inside the perfectly matched layers; see shell.py.
+// Split parts of the density inside the perfectly matched layers; see split_layers.py.
 
-struct Shell {
+struct SplitLayers {
     REAL *x, *y, *z;
     const int *at_x, *at_y, *at_z;        // place of an index among the points of an axis' layers, -1 outside
     const REAL *pml_x, *pml_y, *pml_z;
@@ -16,26 +16,26 @@ struct Parts {  // of the density at one point, 0 where they are not kept
     REAL x, y, z;
 };
 
-__device__ __forceinline__ REAL *part_x(const Shell &s, Inside in, int y, int z) {
+__device__ __forceinline__ REAL *part_x(const SplitLayers &s, Inside in, int y, int z) {
     return s.x + (z * s.ny + y) * s.layers_x + in.x;
 }
-__device__ __forceinline__ REAL *part_y(const Shell &s, Inside in, int x, int z) {
+__device__ __forceinline__ REAL *part_y(const SplitLayers &s, Inside in, int x, int z) {
     return s.y + (z * s.layers_y + in.y) * s.nx + x;
 }
-__device__ __forceinline__ REAL *part_z(const Shell &s, Inside in, int x, int y) {
+__device__ __forceinline__ REAL *part_z(const SplitLayers &s, Inside in, int x, int y) {
     return s.z + (in.z * s.ny + y) * s.nx + x;
 }
 
-__device__ __forceinline__ Inside inside(const Shell &s, int x, int y, int z) {
+__device__ __forceinline__ Inside inside(const SplitLayers &s, int x, int y, int z) {
     return {s.at_x[x], s.at_y[y], s.at_z[z]};
 }
 
-__device__ __forceinline__ Parts load_parts(const Shell &s, Inside in, int x, int y, int z) {
+__device__ __forceinline__ Parts load_parts(const SplitLayers &s, Inside in, int x, int y, int z) {
     return {in.x >= 0 ? *part_x(s, in, y, z) : (REAL)0, in.y >= 0 ? *part_y(s, in, x, z) : (REAL)0,
             in.z >= 0 ? *part_z(s, in, x, y) : (REAL)0};
 }
 
-__device__ __forceinline__ void store_parts(const Shell &s, Inside in, int x, int y, int z, Parts p) {
+__device__ __forceinline__ void store_parts(const SplitLayers &s, Inside in, int x, int y, int z, Parts p) {
     if (in.x >= 0) *part_x(s, in, y, z) = p.x;
     if (in.y >= 0) *part_y(s, in, x, z) = p.y;
     if (in.z >= 0) *part_z(s, in, x, y) = p.z;
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool keeps_all(Inside in, bool three) { return in.x >
 __device__ __forceinline__ REAL total_of(Parts parts) { return parts.x + parts.y + parts.z; }
 
 // One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, z is 0 in 2-D.
-__device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y, int z, REAL total, Parts flow,
+__device__ __forceinline__ REAL advance(const SplitLayers &s, Inside in, int x, int y, int z, REAL total, Parts flow,
                                         Parts &parts, bool three) {
     total -= flow.x + flow.y + flow.z;
     if (in.x >= 0) total -= damp(parts.x, s.pml_x[x], flow.x);
@@ -63,7 +63,7 @@ __device__ __forceinline__ REAL advance(const Shell &s, Inside in, int x, int y,
 }
 
 // Put or add a value to each of so many parts of the density at one point.
-__device__ __forceinline__ void put_density(const Shell &s, REAL &total, int x, int y, int z, REAL value, bool replace,
+__device__ __forceinline__ void put_density(const SplitLayers &s, REAL &total, int x, int y, int z, REAL value, bool replace,
                                             REAL parts) {
     total = (replace ? (REAL)0 : total) + parts * value;
     const Inside in = inside(s, x, y, z);

@@ -12,7 +12,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.pml import pml_factors
 
 
-class Shell(NamedTuple):
+class SplitLayers(NamedTuple):
     """What the layers of each axis take out of the total density, and where.
 
     The layers of an axis damp the part of the density that flows along it. A point has this part beside the
@@ -35,7 +35,9 @@ class Shell(NamedTuple):
 
     @property
     def words(self) -> list:
-        """Members of the structure ``Shell`` of ``split_density.cu``; whole numbers are numbers of points."""
+        """Members of the structure ``SplitLayers`` of ``split_density.cu``; whole numbers are numbers of
+        points.
+        """
         _, layers_y, nx = self.y.shape
         _, ny, layers_x = self.x.shape
         return [*self[:9], nx, ny, layers_x, layers_y]
@@ -46,7 +48,7 @@ class Shell(NamedTuple):
         return [self.x, self.y, self.z]
 
 
-def places(factor: np.ndarray) -> np.ndarray:
+def positions(factor: np.ndarray) -> np.ndarray:
     """Index among the points of the layers of an axis, −1 outside, int32, from its PML factors."""
     inside = factor != 1
     return np.where(inside, np.cumsum(inside) - 1, -1).astype(np.int32)
@@ -65,16 +67,16 @@ def _shapes(subdomain: Subdomain, layers: list[int]) -> list[tuple[int, int, int
     return [(nz, ny, x), (nz, y, nx), (z, ny, nx)]
 
 
-def make_shell(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> Shell:
+def make_split_layers(device, problem: Problem, subdomain: Subdomain, dtype, pml: list) -> SplitLayers:
     """The parts, all zero, for the PML factors ``pml`` along x, y and z on the device."""
-    at = [places(factor) for factor in pml_factors(problem, False, subdomain)]
+    at = [positions(factor) for factor in pml_factors(problem, False, subdomain)]
     at += [np.full(1, -1, np.int32)] * (3 - len(at))  # nothing is inside along the z of two dimensions
     shapes = _shapes(subdomain, [int((along >= 0).sum()) for along in at])
     parts = (device.zeros(shape, dtype) for shape in shapes)
-    return Shell._make([*parts, *map(device.asarray, at), *pml, runs_along(at[0])])
+    return SplitLayers._make([*parts, *map(device.asarray, at), *pml, runs_along(at[0])])
 
 
-def shell_points(problem: Problem, subdomain: Subdomain) -> int:
+def split_points(problem: Problem, subdomain: Subdomain) -> int:
     """Values of all parts of a rank; nothing but sizes is read, so that a faulty problem can be asked too."""
     layers = [0, 0, 0]
     for axis in range(problem.dimensions):

@@ -78,7 +78,7 @@ class Stages(ABC):
         c, f = self.coefficients, self.fields
         for plane, values in zip(f.p, p0, strict=True):  # not all at once: a device's memory may be full
             plane[...] = c.device.asarray(values, c.dtype)
-        c.kernels.split_density(f.rho, f.shell, f.p, self._speed_grid(), c.dimensions)
+        c.kernels.split_density(f.rho, f.split_layers, f.p, self._speed_grid(), c.dimensions)
         self.transform_pressure()
         # From rest and without PML an update by −Δt/2 is u = Δt/(2ρ₀) ∂p₀: u is 0 half a step later.
         for component in f.u:

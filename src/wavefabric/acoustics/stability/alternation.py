@@ -18,7 +18,7 @@ _ALL, _STRIDE = 1 << 18, 16
 #: part in the later half of these steps is at least so much of that in the earlier half.
 _TIMES, _LOOKS, _STEADY = 1e4, 4, 0.9
 #: It counts from this share of the largest field on.
-_SHARE = 1e-8
+_FRACTION = 1e-8
 
 
 class Alternation:
@@ -51,11 +51,11 @@ class Alternation:
 
     def sums(self) -> tuple[float, float] | None:
         """Σ of squares of what alternates, and of the pressure; None if some of these steps were missed."""
-        found, self._sum = self._sum, None
-        if found is None or self._taken <= _ORDER:
+        result, self._sum = self._sum, None
+        if result is None or self._taken <= _ORDER:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._squares(found), self._squares(self._pressure)
+            return self._squares(result), self._squares(self._pressure)
 
     def _squares(self, field: Any) -> float:
         return float(sum(self._xp.sum(plane * plane, dtype=np.float64) for plane in field))
@@ -82,17 +82,17 @@ class AlternationWatch:
             self._looks.clear()
             return 0.0
         self._largest = max(self._largest, square, alternating)
-        share = math.log(alternating / self._largest)
-        if self._looks and share <= self._looks[-1][1]:
+        fraction = math.log(alternating / self._largest)
+        if self._looks and fraction <= self._looks[-1][1]:
             self._looks.clear()
-        self._looks.append((done, share))
-        before = [look for look in self._looks[:-_LOOKS] if share - look[1] >= math.log(_TIMES)]
-        if share < math.log(_SHARE) or not before:
+        self._looks.append((done, fraction))
+        before = [look for look in self._looks[:-_LOOKS] if fraction - look[1] >= math.log(_TIMES)]
+        if fraction < math.log(_FRACTION) or not before:
             return 0.0
-        steps, shares = zip(*self._looks[self._looks.index(before[-1]) :], strict=True)
-        middle = float(np.interp((steps[0] + done) / 2, steps, shares))
-        steady = share - middle >= _STEADY * (middle - shares[0])
-        return (share - shares[0]) / (2 * (done - steps[0])) if steady else 0.0
+        steps, fractions = zip(*self._looks[self._looks.index(before[-1]) :], strict=True)
+        middle = float(np.interp((steps[0] + done) / 2, steps, fractions))
+        steady = fraction - middle >= _STEADY * (middle - fractions[0])
+        return (fraction - fractions[0]) / (2 * (done - steps[0])) if steady else 0.0
 
     def state(self) -> list[Any]:
         """For a checkpoint."""
@@ -101,4 +101,4 @@ class AlternationWatch:
     def restore(self, state: list[Any]) -> None:
         """Go on from a checkpoint's."""
         self._largest, *looks = state
-        self._looks = [(int(done), share) for done, share in looks]
+        self._looks = [(int(done), fraction) for done, fraction in looks]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.kspace import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
@@ -56,7 +56,9 @@ class LargestEigenvalue:
     #: Fields that it takes beside the stages.
     FIELDS = 4
 
-    def __init__(self, problem: Problem, comm: Communicator, dtype: Any, options: Options | None = None):
+    def __init__(
+        self, problem: Problem, comm: Communicator, dtype: Any, options: Decomposition | None = None
+    ):
         self._free = FreeSteps(problem, comm, dtype, options, pml=False)
         field = problem.points * np.dtype(dtype).itemsize
         self._doubt = math.log(1.648 * math.sqrt(problem.points) / _PROBABILITY)
@@ -100,13 +102,13 @@ class LargestEigenvalue:
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
             if exact or count % _LOOK == 0:
-                found = float(np.real(np.linalg.eigvals(projected[:count, :count])).max())
+                result = float(np.real(np.linalg.eigvals(projected[:count, :count])).max())
                 error = 0.0 if exact else (self._doubt / (2 * count - 1)) ** 2
-                if exact or count == most or found > LIMIT or found * (1 + error) <= LIMIT:
+                if exact or count == most or result > LIMIT or result * (1 + error) <= LIMIT:
                     break
             new *= c.dtype.type(1 / norm)
             vectors = [*vectors[-self._window + 1 :], new]
-        return found if found > LIMIT else found * (1 + error)
+        return result if result > LIMIT else result * (1 + error)
 
     def _product(self, operator: _Operator, one: Any, other: Any) -> float:
         return self._free.sum(operator.product(one, other))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Options, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.solver.stages import Stages
@@ -37,7 +37,7 @@ class FreeSteps:
         problem: Problem,
         comm: Communicator,
         dtype: Any,
-        options: Options | None = None,
+        options: Decomposition | None = None,
         pml: bool = True,
     ):
         self.comm, self.dtype = comm, np.dtype(dtype)

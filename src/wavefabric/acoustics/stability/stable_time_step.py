@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Options
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import RunSettings, default_threads
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
@@ -47,7 +47,7 @@ def stability(
     *,
     comm: Communicator | None = None,
     dtype: Any = np.float32,
-    options: Options | None = None,
+    options: Decomposition | None = None,
     trials: bool = True,
 ) -> Stability:
     """Whether a time step of the k-space scheme is stable, sources and nonlinearity left out; collective.
@@ -97,7 +97,7 @@ def stable_step(
     problem: Problem,
     comm: Communicator | None = None,
     dtype: Any = np.float32,
-    options: Options | None = None,
+    options: Decomposition | None = None,
 ) -> tuple[float, bool]:
     """The time step of a problem, or the longest stable one if that is shorter, with a warning.
 
@@ -151,13 +151,13 @@ def _longest_stable(largest: LargestEigenvalue, trials: FreeSteps | None, dt: fl
 
     ``trials``: of a medium in which a field may also grow without an eigenvalue above the limit.
     """
-    found = _below_limit(largest, dt, proved)
-    if trials is None or found <= proved:
-        return found
+    result = _below_limit(largest, dt, proved)
+    if trials is None or result <= proved:
+        return result
     for _ in range(_HALVED + 1):
-        if not growth(trials, found):
-            return found
-        found /= 2
+        if not growth(trials, result):
+            return result
+        result /= 2
     return 0.0
 
 

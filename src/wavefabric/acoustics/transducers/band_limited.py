@@ -59,7 +59,7 @@ def spread(
     offsets = star(len(shape), tolerance)
     reach = int(offsets.max())
     nearest = np.rint(positions).astype(np.int64)
-    # A box around all points, with room for the tails: the scratch array is no larger than it must be.
+    # A box around all points, with space for the tails: the scratch array is no larger than it must be.
     low = nearest.min(axis=0) - reach
     size = nearest.max(axis=0) + reach + 1 - low
     strides = np.concatenate([[1], np.cumprod(size)[:-1]])

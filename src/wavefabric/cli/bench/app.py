@@ -50,11 +50,11 @@ class Argument(NamedTuple):
     field: Any
     read: Callable[[Any], Any] | None
 
-    def value(self, given: Any) -> Any:
+    def value(self, inputs: Any) -> Any:
         """For ``run``; an option that may be repeated gives a list."""
-        if self.read is None or given is None:
-            return given
-        return list(map(self.read, given)) if isinstance(given, list) else self.read(given)
+        if self.read is None or inputs is None:
+            return inputs
+        return list(map(self.read, inputs)) if isinstance(inputs, list) else self.read(inputs)
 
 
 def _arg(type: Any, help: str, default: Any = None, read: Any = None, name: str = "") -> Argument:
@@ -66,20 +66,20 @@ def _benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments:
     fields = [(key, each.type, copy.copy(each.field)) for key, each in arguments.items()]
     group = make_dataclass(name, fields, bases=(Shown, base), frozen=True, kw_only=True)
 
-    def command(asked) -> None:
-        given = {key: each.value(getattr(asked, key)) for key, each in arguments.items()}
-        if "factor" in given:
-            given["sizes"] = _sizes(given["sizes"], given.pop("factor"))
-        given = {key: value for key, value in given.items() if value is not None}
+    def command(options) -> None:
+        inputs = {key: each.value(getattr(options, key)) for key, each in arguments.items()}
+        if "factor" in inputs:
+            inputs["sizes"] = _sizes(inputs["sizes"], inputs.pop("factor"))
+        inputs = {key: value for key, value in inputs.items() if value is not None}
         module = import_module(f"wavefabric.bench.{name.replace('-', '_')}")
         if base is Local:
-            with status_line(asked.as_json) as say:
-                result = module.run(**given, device=asked.device, threads=asked.threads, progress=say)
-            show_measurement(module, result, asked.as_json, asked.output, asked.plot)
+            with status_line(options.as_json) as say:
+                result = module.run(**inputs, device=options.device, threads=options.threads, progress=say)
+            show_measurement(module, result, options.as_json, options.output, options.plot)
             return
-        with RankSession(asked, asked.as_json, least) as session:
-            result = module.run(session.ranks, **given, progress=session.say)
-            session.show(module, result, asked.output, asked.plot)
+        with RankSession(options, options.as_json, least) as session:
+            result = module.run(session.ranks, **inputs, progress=session.say)
+            session.show(module, result, options.output, options.plot)
 
     command.__doc__, command.__annotations__ = help, {"asked": group}
     register(app, name, command, all_ranks=True)
@@ -251,13 +251,13 @@ _benchmark(
     **_SAMPLED,
     earlier=_arg(list[Path] | None, _FROM, name="--from"),
 )
-_PLACES = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
+_ORDERS = "identity, reversed, round-robin, such as 0-2-1-3, comma between; or all."
 _benchmark(
     "ultrasound-cuts",
     RankedOptions,
     "A step of one grid in every cut into blocks, and with the blocks on other devices.",
     shape=_SIZE,
-    placements=_arg(str, _PLACES, "identity,round-robin", parse_list),
+    placements=_arg(str, _ORDERS, "identity,round-robin", parse_list),
     medium=_arg(str, "homogeneous, heterogeneous or tissues.", "homogeneous"),
     overlap=_CUT["overlap"],
     **_SAMPLED,

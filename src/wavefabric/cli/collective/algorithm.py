@@ -47,7 +47,7 @@ class AlgorithmOptions:
         """Pieces, 1 where none are given."""
         return 1 if self.pieces is None else self.pieces
 
-    def given(self) -> list[str]:
+    def present(self) -> list[str]:
         """Names of the options that say something else than the default."""
         return [f"--{name}" for name, value in changed(self).items() if (name, value) != ("pieces", 1)]
 
@@ -78,13 +78,13 @@ def schedule_from(
     if len(words) == 2:
         return build_by_name(words[0], words[1], options, fabric)
     if len(words) != 1:
-        given = " ".join(words) or "nothing"
-        raise InputError(f"schedule: {given} given; allowed: FILE, or ALGORITHM COLLECTIVE --ranks N")
+        inputs = " ".join(words) or "nothing"
+        raise InputError(f"schedule: {inputs} given; allowed: FILE, or ALGORITHM COLLECTIVE --ranks N")
     if words[0] in ALGORITHMS and not Path(words[0]).exists():
         allowed = ", ".join(ALGORITHMS[words[0]].collectives)
         raise InputError(f"COLLECTIVE: none given after {words[0]}; allowed: {allowed}")
-    if given := options.given():
-        raise InputError(f"{given[0]}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
+    if inputs := options.present():
+        raise InputError(f"{inputs[0]}: given with the file {words[0]}; allowed: with ALGORITHM COLLECTIVE")
     return read_proved(Path(words[0]))
 
 

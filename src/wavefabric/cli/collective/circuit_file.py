@@ -116,8 +116,8 @@ def _plan(file: _File) -> CircuitPlan:
             if max(values, default=0) >= most:
                 raise InputError(f"{key}.{name}: {max(values)} given; allowed: 0 to {most - 1}")
         if len(each.route) < 2 or len(each.waveguides) != len(each.route) - 1:
-            given = f"{len(each.waveguides)} given"
-            raise InputError(f"{key}.waveguides: {given}; allowed: one for each step of the route")
+            actual = f"{len(each.waveguides)} given"
+            raise InputError(f"{key}.waveguides: {actual}; allowed: one for each step of the route")
         mask = sum(1 << w for w in waves)
         bundle = Bundle(each.src, each.dst, mask, tuple(each.route), tuple(each.waveguides))
         bundles[each.round, each.part].append(bundle)

@@ -12,7 +12,7 @@ from wavefabric.cli.common.options import changed, check_range, option, options,
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import console, pairs_table, print_json, print_written, table
 from wavefabric.collectives.plans.check import check_execution_plan
-from wavefabric.collectives.plans.moves import STAGING, Move, Place, kind_of
+from wavefabric.collectives.plans.moves import STAGING, Address, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruction, compile_plan
 from wavefabric.errors import InputError
@@ -27,7 +27,7 @@ class CompileOptions:
     """How a schedule is compiled, and what of it is shown."""
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
-    rooms: int | None = option(
+    slots: int | None = option(
         "Copies of the memory where data arrive: 1 or 2. \\[default: 1 if nobody waits for it]"
     )
     rank: int = option("Whose instructions are shown.", default=0)
@@ -42,7 +42,7 @@ class CompileOptions:
     )
 
 
-def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Words = None) -> None:
+def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: Words = None) -> None:
     """Compile a schedule into an execution plan, what one kernel a rank does, and prove it.
 
     Examples:
@@ -53,32 +53,32 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
 
     wavefabric collective compile recursive all-reduce --fabric hgx-h200 --bytes 1M -o timeline.png
     """
-    if asked.output is None:
-        refuse(changed(asked, "bytes", "force"), "without --output", "with one")
-    elif asked.fabric is None:
+    if options.output is None:
+        refuse(changed(options, "bytes", "force"), "without --output", "with one")
+    elif options.fabric is None:
         raise InputError("--fabric: none given with --output; allowed: one, such as hgx-h200")
-    check_target(asked.output, asked.force, STILL, inputs=words or ())
-    array_bytes = parse_size(asked.bytes or "1M")
-    fabric = None if asked.fabric is None else load_fabric(asked.fabric)
+    check_target(options.output, options.force, STILL, inputs=words or ())
+    array_bytes = parse_size(options.bytes or "1M")
+    fabric = None if options.fabric is None else load_fabric(options.fabric)
     if isinstance(fabric, PhotonicFabric):
-        raise InputError(f"--fabric: {asked.fabric} is photonic; allowed: electrical")
+        raise InputError(f"--fabric: {options.fabric} is photonic; allowed: electrical")
     count = algorithm.ranks or (fabric.ranks if fabric else 0)
     if len(words or ()) == 2:
         check_range("--ranks", count or None, 1, MOST_RANKS, f"1 to {MOST_RANKS} for an execution plan")
     schedule = schedule_from(words, algorithm, fabric)
-    check_range("--rank", asked.rank, 0, schedule.ranks - 1, f"0 to {schedule.ranks - 1}")
-    plan = compile_plan(schedule, asked.protocol, asked.rooms)
+    check_range("--rank", options.rank, 0, schedule.ranks - 1, f"0 to {schedule.ranks - 1}")
+    plan = compile_plan(schedule, options.protocol, options.slots)
     check_execution_plan(plan)
     facts, written = plan_facts(plan), []
-    if fabric is not None and asked.output is not None:
+    if fabric is not None and options.output is not None:
         element_bytes = array_bytes / whole_array(schedule)
         check_sizes(schedule, fabric, element_bytes)
-        written.append(draw_timeline(plan, fabric, element_bytes, asked.output, force=asked.force))
+        written.append(draw_timeline(plan, fabric, element_bytes, options.output, force=options.force))
     code = [[instruction_facts(each, schedule.buffers) for each in own] for own in plan.instructions]
-    if asked.as_json:
+    if options.as_json:
         print_json({**facts, "instructions": code, "written": written})
         return
-    kept = "once" if plan.rooms == 1 else "twice, for one call after another"
+    kept = "once" if plan.slots == 1 else "twice, for one call after another"
     lines = [
         ("schedule", f"{schedule.name}, {schedule.ranks} ranks"),
         ("protocol", plan.protocol),
@@ -88,10 +88,10 @@ def command(algorithm: RankedAlgorithmOptions, asked: CompileOptions, words: Wor
         ("proved", "no deadlock, no race, whatever the timing; calls may follow one another"),
     ]
     console().print(pairs_table(lines))
-    shown = zip(plan.instructions[asked.rank], code[asked.rank], strict=True)
+    shown = zip(plan.instructions[options.rank], code[options.rank], strict=True)
     rows = [(str(number), *_cells(each, known)) for number, (each, known) in enumerate(shown)]
     columns = ("#", "|instruction", "elements", "<from", "<to")
-    console().print(table(columns, rows, title=f"rank {asked.rank}"))
+    console().print(table(columns, rows, title=f"rank {options.rank}"))
     print_written(written)
 
 
@@ -103,7 +103,7 @@ def plan_facts(plan: ExecutionPlan) -> dict[str, Any]:
         "schedule": plan.schedule.name,
         "ranks": plan.schedule.ranks,
         "protocol": plan.protocol,
-        "rooms": plan.rooms,
+        "rooms": plan.slots,
         "moves": max(moves),
         "signals": max(sum(n for (src, _), n in plan.signals.items() if src == rank) for rank in ranks),
         "arrivals": max(sum(a.size for a in plan.staging if a.rank == rank) for rank in ranks),
@@ -116,8 +116,8 @@ def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, An
     kind = type(each).__name__.lower()
     if isinstance(each, Move):
         ends = {
-            key: [_place_facts(place, buffers) for place in places]
-            for key, places in (("sources", each.sources), ("targets", each.targets))
+            key: [_address_facts(address, buffers) for address in addresses]
+            for key, addresses in (("sources", each.sources), ("targets", each.targets))
         }
         return {"instruction": kind, "elements": each.size, **ends}
     if isinstance(each, Signal):
@@ -127,10 +127,10 @@ def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, An
     return {"instruction": kind}
 
 
-def _place_facts(place: Place, buffers: Sequence[str]) -> dict[str, Any]:
-    if place.buffer == STAGING:
-        return {"rank": place.rank, "arrival": -1 - place.key}
-    return {"rank": place.rank, "buffer": buffers[place.buffer], "first": place.first}
+def _address_facts(address: Address, buffers: Sequence[str]) -> dict[str, Any]:
+    if address.buffer == STAGING:
+        return {"rank": address.rank, "arrival": -1 - address.key}
+    return {"rank": address.rank, "buffer": buffers[address.buffer], "first": address.first}
 
 
 def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -138,7 +138,7 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
     kind = known["instruction"]
     if isinstance(each, Move):
         sources, targets = (
-            [_place_text(place, each) for place in known[ends]] for ends in ("sources", "targets")
+            [_address_text(address, each) for address in known[ends]] for ends in ("sources", "targets")
         )
         return kind_of([each]), str(each.size), " + ".join(sources), "\n".join(targets)
     if isinstance(each, Signal):
@@ -147,8 +147,8 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
     return kind, "", ", ".join(f"rank {rank} ({n})" for rank, n in signals), ""
 
 
-def _place_text(place: dict[str, Any], move: Move) -> str:
-    where = "" if place["rank"] == move.rank else f"rank {place['rank']}: "
-    if "arrival" in place:
-        return f"{where}staging {place['arrival']}"
-    return f"{where}{place['buffer']}[{place['first']}:{place['first'] + move.size}]"
+def _address_text(address: dict[str, Any], move: Move) -> str:
+    where = "" if address["rank"] == move.rank else f"rank {address['rank']}: "
+    if "arrival" in address:
+        return f"{where}staging {address['arrival']}"
+    return f"{where}{address['buffer']}[{address['first']}:{address['first'] + move.size}]"

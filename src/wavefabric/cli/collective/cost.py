@@ -52,7 +52,7 @@ class CostOptions(OutputOptions):
 def command(
     algorithm: source.RankedAlgorithmOptions,
     circuit: CircuitOptions,
-    asked: CostOptions,
+    options: CostOptions,
     words: source.Words = None,
     fabric: source.Fabric = None,
     order: Order = None,
@@ -69,31 +69,31 @@ def command(
 
     wavefabric collective cost ring all-reduce --fabric dgx-1 --order auto
     """
-    if asked.engines is not None and (asked.model != "flow" or asked.engines < 1):
-        allowed = "1 or more" if asked.model == "flow" else "with --model flow"
-        raise InputError(f"--engines: {asked.engines} given; allowed: {allowed}")
-    if asked.model != "kernel":
-        refuse(changed(asked, "protocol", "graph"), f"with --model {asked.model}", "with --model kernel")
-    check_target(asked.output, asked.force, PICTURES)
-    bytes_each = parse_sizes(asked.bytes, "--bytes", asked.factor)
+    if options.engines is not None and (options.model != "flow" or options.engines < 1):
+        allowed = "1 or more" if options.model == "flow" else "with --model flow"
+        raise InputError(f"--engines: {options.engines} given; allowed: {allowed}")
+    if options.model != "kernel":
+        refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
+    check_target(options.output, options.force, PICTURES)
+    bytes_each = parse_sizes(options.bytes, "--bytes", options.factor)
     setting = make_setting(fabric, circuit, order)
     left_out: dict[str, str] = {}
-    if asked.algorithms is None:
+    if options.algorithms is None:
         chosen = _only(words, algorithm, setting.fabric)
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
-        chosen = _compared(asked.algorithms, words, algorithm, setting.fabric, left_out)
-    costed = {name: _costed(each, setting, bytes_each, asked) for name, each in chosen.items()}
+        chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
+    costed = {name: _costed(each, setting, bytes_each, options) for name, each in chosen.items()}
     written = []
-    if asked.output is not None:
+    if options.output is not None:
         costs = {name: list(each.costs) for name, each in costed.items()}
-        written.append(draw_costs(asked.output, bytes_each, costs, setting.fabric.name))
-    if asked.as_json:
-        rows = rows_of(costed, bytes_each, asked.rounds) | {"written": written}
+        written.append(draw_costs(options.output, bytes_each, costs, setting.fabric.name))
+    if options.as_json:
+        rows = rows_of(costed, bytes_each, options.rounds) | {"written": written}
         print_json(rows | ({"left_out": left_out} if left_out else {}))
         return
     reorder = setting.order_may_matter([each.schedule for each in costed.values()])
-    show(costed, bytes_each, asked.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
+    show(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
     print_written(written)
@@ -111,8 +111,8 @@ def _compared(
 ) -> dict[str, Costed]:
     """Schedules by what ``--algorithms`` says, not costed yet; `left_out` is told why some are missing."""
     if not words or len(words) != 1:
-        given = " ".join(words) if words else "nothing"
-        raise InputError(f"COLLECTIVE: {given} given with --algorithms; allowed: one, such as all-reduce")
+        actual = " ".join(words) if words else "nothing"
+        raise InputError(f"COLLECTIVE: {actual} given with --algorithms; allowed: one, such as all-reduce")
     chosen: dict[str, tuple[str, AlgorithmOptions]] = {}
     for word in _expanded([word.strip() for word in text.split(",")], words[0], options, fabric, left_out):
         name, colon, number = word.partition(":")
@@ -122,7 +122,9 @@ def _compared(
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
         chosen[word] = name, _numbered(_usable(name, options), name, word, number if colon else None)
     for name, value in changed(options, *_SPECIAL).items():
-        if f"--{name}" in options.given() and all(getattr(own, name) != value for _, own in chosen.values()):
+        if f"--{name}" in options.present() and all(
+            getattr(own, name) != value for _, own in chosen.values()
+        ):
             raise InputError(f"--{name}: {value} given; allowed: with an algorithm that has a use for it")
     pipelined = any(own.parts > 1 for _, own in chosen.values())
     costed = {}
@@ -175,11 +177,11 @@ def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -
     return replace(own, **chosen)
 
 
-def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostOptions) -> Costed:
+def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: CostOptions) -> Costed:
     """With its costs of all sizes, under one order and one plan of circuits."""
     schedule, elements = each.schedule, source.whole_array(each.schedule)
     # The order is that of the largest size, where links count most.
-    fabric, order = setting.in_order(schedule, max(sizes) / elements, asked.model)
+    fabric, order = setting.in_order(schedule, max(sizes) / elements, request.model)
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}
     if isinstance(fabric, PhotonicFabric):
@@ -189,9 +191,9 @@ def _costed(each: Costed, setting: FabricSetting, sizes: list[int], asked: CostO
         options = {"plan": plan, "incremental": setting.options.incremental}
         if setting.options.budget:
             options["budget"] = fabric.budget or LinkBudget()
-    elif asked.engines is not None:
-        options["engines"] = asked.engines
-    elif asked.model == "kernel":
-        options = {"protocol": asked.protocol or "auto", "graph": asked.graph}
-    costs = tuple(cost(schedule, fabric, size / elements, asked.model, **options) for size in sizes)
+    elif request.engines is not None:
+        options["engines"] = request.engines
+    elif request.model == "kernel":
+        options = {"protocol": request.protocol or "auto", "graph": request.graph}
+    costs = tuple(cost(schedule, fabric, size / elements, request.model, **options) for size in sizes)
     return replace(each, order=order, costs=costs, circuits=facts)

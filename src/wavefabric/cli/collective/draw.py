@@ -36,7 +36,7 @@ class DrawOptions(OutputOptions):
 def command(
     algorithm: source.RankedAlgorithmOptions,
     circuit: DrawnCircuitOptions,
-    asked: DrawOptions,
+    request: DrawOptions,
     words: source.Words = None,
     fabric: source.Fabric = None,
     order: Order = None,
@@ -51,35 +51,35 @@ def command(
 
     wavefabric collective draw ring all-reduce --fabric dgx-1 --bytes 64M -o ring.png
     """
-    output, most = asked.output, asked.rounds
+    output, most = request.output, request.rounds
     if output is None:
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
-    check_target(output, asked.force, pictures.ENDINGS, inputs=words or ())
+    check_target(output, request.force, pictures.ENDINGS, inputs=words or ())
     check_range("--rounds", most, 1, math.inf, "1 or more")
-    array_bytes = parse_size(asked.bytes)
+    array_bytes = parse_size(request.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)
     if most is not None and not isinstance(setting.fabric, PhotonicFabric):
-        given = f"{most} given with electrical {setting.fabric.name}"
-        raise InputError(f"--rounds: {given}; allowed: with photonic ones")
+        actual = f"{most} given with electrical {setting.fabric.name}"
+        raise InputError(f"--rounds: {actual}; allowed: with photonic ones")
     schedule = source.schedule_from(words, algorithm, setting.fabric)
     element_bytes = array_bytes / source.whole_array(schedule)
     ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
-    progress = make_progress(asked.quiet or asked.as_json)
+    progress = make_progress(request.quiet or request.as_json)
     try:
         if isinstance(ordered, PhotonicFabric):
             plan = setting.plan_circuits(schedule)
             check_plan(plan, schedule)
             options = {"plan": plan, "incremental": circuit.incremental}
             price = cost(schedule, ordered, element_bytes, "photonic", **options)
-            how = {"most": most, "progress": progress, "force": asked.force}
+            how = {"most": most, "progress": progress, "force": request.force}
             path = pictures.draw_circuits(schedule, plan, output, price, **how)
         else:
             price = cost(schedule, ordered, element_bytes, "flow")
-            path = pictures.draw_flow(schedule, ordered, element_bytes, output, price, force=asked.force)
+            path = pictures.draw_flow(schedule, ordered, element_bytes, output, price, force=request.force)
     finally:
         progress.finish()
     facts = {"schedule": schedule.name, "fabric": setting.fabric.name, "seconds": price.seconds}
-    if gpus is not None and not asked.as_json:
+    if gpus is not None and not request.as_json:
         typer.echo(f"order: rank 0, 1, … is GPU {order_text(gpus)}")
-    conclude(asked.as_json, {**facts, "order": gpus}, [path])
+    conclude(request.as_json, {**facts, "order": gpus}, [path])

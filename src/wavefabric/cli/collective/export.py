@@ -38,7 +38,7 @@ def command(
     file: Annotated[Path, typer.Argument(help="Schedule: JSON, or MSCCL XML.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="x.xml (MSCCL), or x.json.")],
     msccl: MscclOptions,
-    asked: OutputOptions,
+    options: OutputOptions,
     fabric: Annotated[
         str | None,
         typer.Option("--fabric", "-f", help="Photonic: write circuits for it too, as x.circuits.json."),
@@ -52,15 +52,15 @@ def command(
 
     wavefabric collective export other.xml -o other.json
     """
-    check_target(output, asked.force, (".xml", ".json"), inputs=[file])
+    check_target(output, options.force, (".xml", ".json"), inputs=[file])
     to_xml = output.suffix.lower() == ".xml"
     for name, value in () if to_xml else changed(msccl).items():
         shown = "" if name == "shared" else f" {value}"
-        given = f"--{'apart' if value is False else name}:{shown} given with {output}"
-        raise InputError(f"{given}; allowed: with a name that ends in .xml")
+        actual = f"--{'apart' if value is False else name}:{shown} given with {output}"
+        raise InputError(f"{actual}; allowed: with a name that ends in .xml")
     circuits = output.with_name(output.stem + ".circuits.json")
     if fabric is not None:
-        check_target(circuits, asked.force, (".json",))
+        check_target(circuits, options.force, (".json",))
     schedule = read_proved(file)
     if to_xml:
         with naming(file):
@@ -72,5 +72,5 @@ def command(
         if not isinstance(wafer, PhotonicFabric):
             raise InputError(f"--fabric: {fabric} is electrical; allowed: photonic, or without")
         texts[circuits] = circuits_text(plan_circuits(schedule, wafer))
-    written = write_all(texts, asked.force)
-    conclude(asked.as_json, {"schedule": schedule.name}, written)
+    written = write_all(texts, options.force)
+    conclude(options.as_json, {"schedule": schedule.name}, written)

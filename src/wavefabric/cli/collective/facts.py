@@ -47,7 +47,7 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
 def show_made(
     schedule: Schedule,
     output: Path | None,
-    asked: OutputOptions,
+    options: OutputOptions,
     *,
     more_lines: Sequence[tuple[str, str]] = (),
     more_facts: dict[str, Any] | None = None,
@@ -55,7 +55,7 @@ def show_made(
 ) -> None:
     """Write a schedule that was verified, and further files; print what was made."""
     texts = {} if output is None else {output: to_json(schedule)}
-    written = write_all(texts | (more_files or {}), asked.force)
+    written = write_all(texts | (more_files or {}), options.force)
     facts = schedule_facts(schedule)
     local = f", and {facts['local_rounds']} that add or copy within ranks" if facts["local_rounds"] else ""
     lines = [
@@ -63,15 +63,15 @@ def show_made(
         ("ranks", str(facts["ranks"])),
         ("rounds", f"{facts['rounds']}{local}"),
         ("transfers", str(facts["transfers"])),
-        ("a rank sends", _share_text(facts, "sent_elements")),
-        ("and receives", _share_text(facts, "received_elements")),
+        ("a rank sends", _fraction_text(facts, "sent_elements")),
+        ("and receives", _fraction_text(facts, "received_elements")),
         ("proof", "verified: replayed, every rank ends with what it must hold"),
     ]
     table = pairs_table([*lines, *more_lines])
-    conclude(asked.as_json, {**facts, **(more_facts or {})}, written, lambda: console().print(table))
+    conclude(options.as_json, {**facts, **(more_facts or {})}, written, lambda: console().print(table))
 
 
-def _share_text(facts: dict[str, Any], key: str) -> str:
+def _fraction_text(facts: dict[str, Any], key: str) -> str:
     """Elements in words, and as a multiple of the array if it is one of the named collectives."""
     text = f"at most {facts[key]} element{'s' if facts[key] != 1 else ''}"
     if facts["collective"] == "custom" or not facts["elements"]:

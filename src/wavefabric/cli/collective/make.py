@@ -40,7 +40,7 @@ class MakeOptions(OutputOptions):
 def command(
     chosen: RankedAlgorithmOptions,
     solver: SolverOptions,
-    asked: MakeOptions,
+    options: MakeOptions,
     algorithm: Annotated[str | None, typer.Argument(metavar="ALGORITHM", help="See --list.")] = None,
     collective: Annotated[
         str | None, typer.Argument(metavar="COLLECTIVE", help="Such as all-reduce.")
@@ -58,13 +58,13 @@ def command(
 
     wavefabric collective make greedy --ranks 8 --messages layers.json --lasers 2
     """
-    if asked.list_all:
-        given = [word for word in (algorithm, collective) if word is not None]
-        given += [*chosen.given(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]
-        given += [] if asked.output is None else ["--output"]
-        if given:
-            raise InputError(f"--list: given with {given[0]}; allowed: alone, or with --json")
-        show_list(asked.as_json)
+    if options.list_all:
+        inputs = [word for word in (algorithm, collective) if word is not None]
+        inputs += [*chosen.present(), *(f"--{name.replace('_', '-')}" for name in changed(solver))]
+        inputs += [] if options.output is None else ["--output"]
+        if inputs:
+            raise InputError(f"--list: given with {inputs[0]}; allowed: alone, or with --json")
+        show_list(options.as_json)
         return
     if algorithm is None:
         raise InputError("ALGORITHM: none given; allowed: see wavefabric collective make --list")
@@ -75,16 +75,16 @@ def command(
     check_seed(solver.seed)
     if collective is None and algorithm != "greedy" and solver.conditions is None:
         raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
-    check_target(asked.output, asked.force, (".json",))
+    check_target(options.output, options.force, (".json",))
     if algorithm == "optimal":
-        optimal(collective, chosen, solver, asked.output, asked)
+        optimal(collective, chosen, solver, options.output, options)
         return
     if algorithm == "greedy":
         schedule = _greedy(collective, chosen, solver)
     else:
         assert collective is not None
         schedule = build_by_name(algorithm, collective, chosen)
-    show_made(schedule, asked.output, asked)
+    show_made(schedule, options.output, options)
 
 
 def _collectives(algorithm: str) -> str:
@@ -133,7 +133,7 @@ def _greedy(collective: str | None, chosen: AlgorithmOptions, solver: SolverOpti
         raise InputError(f"COLLECTIVE: {collective} given with greedy; allowed: --messages FILE instead")
     if solver.messages is None:
         raise InputError("--messages: none given with greedy; allowed: a JSON list of [src, dst, elements]")
-    for name in chosen.given():
+    for name in chosen.present():
         if name != "--ranks":
             raise InputError(f"{name}: given with greedy; allowed: --ranks, --messages, --lasers, --seed")
     rows = read_rows(solver.messages, "--messages", "[src, dst, elements]")

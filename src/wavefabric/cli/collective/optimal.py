@@ -33,7 +33,7 @@ from wavefabric.units import time_words
 #: others have a share for every rank as it is.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
 Network = synthesis.OpticalNetwork | synthesis.Links
-#: Seconds to make and check the plan of a circuit, with room for a busy machine.
+#: Seconds to make and check the plan of a circuit, with space for a busy machine.
 _PLAN = 1e-4
 #: Chunks of all ranks together, beyond which a question takes too long to be put.
 _MOST_CHUNKS = 1 << 19
@@ -44,7 +44,7 @@ def optimal(
     algorithm: AlgorithmOptions,
     solver: SolverOptions,
     output: Path | None,
-    asked: OutputOptions,
+    options: OutputOptions,
 ) -> None:
     """Synthesise, show, and write the schedule and its circuits.
 
@@ -56,8 +56,8 @@ def optimal(
     assert solver.fabric is not None
     fabric = load_fabric(solver.fabric, solver.lasers, solver.waveguides)
     if algorithm.ranks not in (None, fabric.ranks):
-        given = f"{algorithm.ranks} given with {fabric.name}"
-        raise InputError(f"--ranks: {given}; allowed: its {fabric.ranks} GPUs, or without")
+        actual = f"{algorithm.ranks} given with {fabric.name}"
+        raise InputError(f"--ranks: {actual}; allowed: its {fabric.ranks} GPUs, or without")
     solver.check_fabric(fabric)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
@@ -73,13 +73,13 @@ def optimal(
     circuits = None
     if isinstance(fabric, PhotonicFabric) and output is not None:
         circuits = output.with_name(output.name.removesuffix(".json") + ".circuits.json")
-        check_target(circuits, asked.force, (".json",))
-    answer = _solve(wanted, connections, solver, begun, asked.as_json)
+        check_target(circuits, options.force, (".json",))
+    answer = _solve(wanted, connections, solver, begun, options.as_json)
     if isinstance(answer, str):
-        raise _impossible(answer, solver, fabric, asked.as_json)
+        raise _impossible(answer, solver, fabric, options.as_json)
     pieces = None if solver.conditions is not None else algorithm.pieces
     lines, facts, files = _about(answer, fabric, size, pieces, circuits)
-    show_made(answer.schedule, output, asked, more_lines=lines, more_facts=facts, more_files=files)
+    show_made(answer.schedule, output, options, more_lines=lines, more_facts=facts, more_files=files)
 
 
 def links_of(fabric: Fabric) -> synthesis.Links:
@@ -93,8 +93,8 @@ def links_of(fabric: Fabric) -> synthesis.Links:
         if link.source in number and link.target in number:
             width[number[link.source], number[link.target]] += link.bandwidth
     if not width:
-        given = f"{fabric.name} has switches alone"
-        raise InputError(f"--fabric: {given}; allowed: GPUs that are linked directly")
+        actual = f"{fabric.name} has switches alone"
+        raise InputError(f"--fabric: {actual}; allowed: GPUs that are linked directly")
     least = min(width.values())
     return synthesis.Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
@@ -155,8 +155,8 @@ def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: boo
     """Say that there is no schedule; the end with exit code 1."""
     rounds = solver.steps if solver.rounds is None else solver.rounds
     if as_json:
-        asked = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds}
-        print_json({**asked, "feasible": False, "why": why})
+        options = {"fabric": fabric.name, "steps": solver.steps, "rounds": rounds}
+        print_json({**options, "feasible": False, "why": why})
     else:
         typer.echo(
             f"impossible in {solver.steps} steps and {rounds} rounds on {fabric.name}: proved by {why}"
@@ -177,11 +177,11 @@ def _about(
         ("lower bound", counted(answer.lower_bound, "round")),
         ("optimum", _optimum(answer, fabric, pieces)),
     ]
-    files, options, found = {}, {}, []
+    files, options, result = {}, {}, []
     if isinstance(fabric, PhotonicFabric):
         options["plan"] = plan = circuit_plan(answer, fabric)
         facts["circuits"] = sum(bundle.lasers for each in plan.rounds for bundle in each.bundles)
-        found = [("circuits", f"{facts['circuits']} on {fabric.name}")]
+        result = [("circuits", f"{facts['circuits']} on {fabric.name}")]
         if circuits is not None:
             files[circuits] = circuits_text(plan)
     if elements := whole_elements(answer.schedule):
@@ -192,7 +192,7 @@ def _about(
         if ratio is not None:
             text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
         lines.append(("time", text))
-    return [*lines, ("search took", f"{answer.seconds:.3g} s"), *found], facts, files
+    return [*lines, ("search took", f"{answer.seconds:.3g} s"), *result], facts, files
 
 
 def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
@@ -243,8 +243,8 @@ class SolverOptions:
 
     def too_short(self) -> InputError:
         """That the limit is over before the solver was asked."""
-        given = f"{self.seconds:g} s over before the search began"
-        return InputError(f"--time-limit: {given}; allowed: more time")
+        actual = f"{self.seconds:g} s over before the search began"
+        return InputError(f"--time-limit: {actual}; allowed: more time")
 
     def check(self, algorithm: AlgorithmOptions) -> None:
         """Refuse what no fabric allows."""
@@ -255,8 +255,8 @@ class SolverOptions:
         for name in ("steps", "rounds"):
             check_range(f"--{name}", getattr(self, name), 1, 4096, "1 to 4096")
         if self.rounds is not None and (self.steps is None or self.rounds < self.steps):
-            given = f"{self.rounds} given with {'no' if self.steps is None else self.steps} --steps"
-            raise InputError(f"--rounds: {given}; allowed: with --steps, and as many or more")
+            actual = f"{self.rounds} given with {'no' if self.steps is None else self.steps} --steps"
+            raise InputError(f"--rounds: {actual}; allowed: with --steps, and as many or more")
 
     def check_fabric(self, fabric: AnyFabric) -> None:
         """Refuse what circuits or links have no use for."""

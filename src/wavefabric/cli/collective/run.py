@@ -55,7 +55,7 @@ class ScheduleRunOptions(OutputOptions):
 
 def command(
     algorithm: AlgorithmOptions,
-    asked: ScheduleRunOptions,
+    options: ScheduleRunOptions,
     who: MeasureOptions,
     words: Words = None,
     order: Order = None,
@@ -68,27 +68,27 @@ def command(
 
     mpiexec -n 4 wavefabric collective run best.json --fabric measured.toml
     """
-    plot = asked.output is not None if asked.plot is None else asked.plot
+    plot = options.output is not None if options.plot is None else options.plot
     if is_rank_zero():
-        check_free("collective-run", asked.output, plot, asked.force)
-    sizes = optional_sizes(asked.sizes, asked.factor)
-    protocols = parse_list(asked.protocols)
-    module.check_protocols(protocols, asked.blocks)
+        check_free("collective-run", options.output, plot, options.force)
+    sizes = optional_sizes(options.sizes, options.factor)
+    protocols = parse_list(options.protocols)
+    module.check_protocols(protocols, options.blocks)
     setting = None
-    if asked.fabric is not None:
-        setting = make_setting(asked.fabric, CircuitOptions(circuits=None), order)
+    if options.fabric is not None:
+        setting = make_setting(options.fabric, CircuitOptions(circuits=None), order)
     else:
-        chosen = changed(asked, "model") | ({} if order is None else {"order": order})
+        chosen = changed(options, "model") | ({} if order is None else {"order": order})
         refuse(chosen, "without --fabric", "with one")
     predicted: Any = None if setting is None else setting.fabric
     ranks, count = who.ranks, max(environment.ranks(), who.ranks or 1)
     schedule: Schedule | Callable[[int], Schedule]
     if words and len(words) == 2:
         name, collective = words
-        given = replace(algorithm, ranks=count)
+        inputs = replace(algorithm, ranks=count)
 
         def build(elements: int | None) -> Schedule:
-            return build_by_name(name, collective, replace(given, elements=elements), predicted)
+            return build_by_name(name, collective, replace(inputs, elements=elements), predicted)
 
         # One for each size; refused before any rank starts.
         example, schedule = build(algorithm.elements), build
@@ -101,9 +101,9 @@ def command(
             raise InputError(f"--ranks: {count} given; allowed: {example.ranks}, as in {file}")
     if setting is not None and order is not None:
         element_bytes = max(sizes, default=1 << 26) / max(whole_elements(example), 1)
-        predicted, _ = setting.in_order(example, element_bytes, asked.model)
-    with RankSession(replace(who, ranks=ranks), asked.as_json) as job:
-        same = {name: getattr(asked, name) for name in ("dtype", "model", "nccl", "blocks", "graph")}
+        predicted, _ = setting.in_order(example, element_bytes, options.model)
+    with RankSession(replace(who, ranks=ranks), options.as_json) as job:
+        same = {name: getattr(options, name) for name in ("dtype", "model", "nccl", "blocks", "graph")}
         chosen = {"repeats": who.repeats, "fabric": predicted, "protocols": protocols}
         result = module.run(job.ranks, schedule, sizes, job.say, **same, **chosen)
-        job.show(module, result, asked.output, plot)
+        job.show(module, result, options.output, plot)

@@ -80,8 +80,8 @@ class FabricSetting:
         if numbers is None:
             numbers = best_order(schedule, self.fabric, element_bytes, model=model, seed=self.options.seed)
         elif len(numbers) < schedule.ranks:
-            given = f"{len(numbers)} GPUs given for the {schedule.ranks} ranks of {schedule.name}"
-            raise InputError(f"--order: {given}; allowed: a GPU for each rank")
+            actual = f"{len(numbers)} GPUs given for the {schedule.ranks} ranks of {schedule.name}"
+            raise InputError(f"--order: {actual}; allowed: a GPU for each rank")
         return reordered(self.fabric, numbers), numbers[: schedule.ranks]
 
     def order_may_matter(self, schedules: Sequence[Schedule]) -> bool:
@@ -97,8 +97,8 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
     if options.circuits is not None and (named is None or isinstance(named, PhotonicFabric)):
         plan = load_circuits(options.circuits)
         if named not in (None, plan.fabric):
-            given = f"{options.circuits} is for {plan.fabric.name}"
-            raise InputError(f"--circuits: {given}; allowed: this fabric, or no --fabric")
+            actual = f"{options.circuits} is for {plan.fabric.name}"
+            raise InputError(f"--circuits: {actual}; allowed: this fabric, or no --fabric")
         named = plan.fabric
         refuse(changed(options, *_PLANNING), "with --circuits", "one of the two")
     if named is None:
@@ -117,8 +117,8 @@ def check_order(text: str | None, fabric: AnyFabric) -> tuple[int, ...] | None:
     if text is None:
         return None
     if isinstance(fabric, PhotonicFabric):
-        given = f"{text[:60]} given with photonic {fabric.name}"
-        raise InputError(f"--order: {given}; allowed: with electrical ones, rank r is tile r here")
+        actual = f"{text[:60]} given with photonic {fabric.name}"
+        raise InputError(f"--order: {actual}; allowed: with electrical ones, rank r is tile r here")
     if text == "auto":
         return None
     words = text.split(",")

@@ -78,7 +78,7 @@ class TuneRankOptions(MeasureOptions):
     )
 
 
-def command(asked: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> None:
+def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> None:
     """Find the fastest algorithm and radix for each size, predicted for a fabric or measured by ranks.
 
     Measured times decide. With --fabric and --ranks what is predicted to be slow is not measured. On P2P copy
@@ -99,63 +99,67 @@ def command(asked: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -> 
     measured = names != ["none"] and count > 1
     if not measured and not is_rank_zero():
         return
-    _check(asked, who, measured, fabric)
+    _check(options, who, measured, fabric)
     if is_rank_zero():
-        check_target(asked.output, asked.force, (".json",), inputs=[fabric])
-        check_target(asked.plot, asked.force, PICTURES, "--plot", inputs=[fabric])
-    given: dict[str, Any] = {
-        "collectives": asked.collective or _BOTH,
-        "sizes": _sizes(asked),
+        check_target(options.output, options.force, (".json",), inputs=[fabric])
+        check_target(options.plot, options.force, PICTURES, "--plot", inputs=[fabric])
+    inputs: dict[str, Any] = {
+        "collectives": options.collective or _BOTH,
+        "sizes": _sizes(options),
         "fabric": None if fabric is None else load_fabric(fabric),
-        "model": asked.model,
+        "model": options.model,
     }
     if not measured:
-        _conclude(tune(**given, count=who.ranks, progress=make_progress(asked.as_json)), asked)
+        _conclude(tune(**inputs, count=who.ranks, progress=make_progress(options.as_json)), options)
         return
-    fabric_of_ranks(given["fabric"], count)  # refused before any rank starts
+    fabric_of_ranks(inputs["fabric"], count)  # refused before any rank starts
     # Not entered: its line of status would share the screen with the bar.
-    ranks = RankSession(who, asked.as_json).ranks
-    given |= {"dtype": asked.dtype, "repeats": who.repeats, "progress": make_progress(asked.as_json)}
-    found = tune(**given, ranks=ranks, within=WITHIN if asked.within is None else asked.within)
+    ranks = RankSession(who, options.as_json).ranks
+    inputs |= {"dtype": options.dtype, "repeats": who.repeats, "progress": make_progress(options.as_json)}
+    result = tune(**inputs, ranks=ranks, within=WITHIN if options.within is None else options.within)
     if ranks.rank == 0:
-        _conclude(found, asked)
+        _conclude(result, options)
 
 
-def _check(asked: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
+def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: str | None) -> None:
     """Refuse unknown collectives, and options that would have no effect."""
-    for collective in asked.collective or ():
+    for collective in options.collective or ():
         check_choice("--collective", collective, COLLECTIVES)
     if fabric is None:
         if not measured:
             raise InputError(
                 "--fabric: none given; allowed: one to predict for, or --ranks 2 or more to measure"
             )
-        refuse(changed(asked, "model", "within"), "without --fabric", "with one")
-    check_range("--within", asked.within, 1, float("inf"), "from 1")
+        refuse(changed(options, "model", "within"), "without --fabric", "with one")
+    check_range("--within", options.within, 1, float("inf"), "from 1")
     if not measured:
-        own = changed(asked, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
+        own = changed(options, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
         refuse(own, "where nothing is measured", "with --ranks 2 or more")
 
 
-def _sizes(asked: TuneOptions) -> list[int]:
+def _sizes(options: TuneOptions) -> list[int]:
     """Bytes, rising; none: the default."""
-    if not asked.sizes and asked.factor is not None:
-        raise InputError(f"--factor: {asked.factor} given without --sizes; allowed: with --sizes least:most")
-    return sorted({size for text in asked.sizes or () for size in parse_sizes(text, "--sizes", asked.factor)})
+    if not options.sizes and options.factor is not None:
+        raise InputError(
+            f"--factor: {options.factor} given without --sizes; allowed: with --sizes least:most"
+        )
+    return sorted(
+        {size for text in options.sizes or () for size in parse_sizes(text, "--sizes", options.factor)}
+    )
 
 
-def _conclude(found: TuningSearch, asked: TuneOptions) -> None:
+def _conclude(result: TuningSearch, options: TuneOptions) -> None:
     """Write and print."""
     written = []
-    if asked.output is not None:
-        written.append(save_tuning(asked.output, found.tuning, asked.force))
-    if asked.plot is not None:
-        written.append(tune_report.plot(found, asked.plot))
-    facts = json.loads(tuning_to_json(found.tuning)) | {"notes": tune_report.notes(found)}
+    if options.output is not None:
+        written.append(save_tuning(options.output, result.tuning, options.force))
+    if options.plot is not None:
+        written.append(tune_report.plot(result, options.plot))
+    facts = json.loads(tuning_to_json(result.tuning)) | {"notes": tune_report.notes(result)}
 
     def show() -> None:
         screen = console()
-        for each in tune_report.table(found):
+        for each in tune_report.table(result):
             screen.print(each, soft_wrap=isinstance(each, str))
 
-    conclude(asked.as_json, facts, written, show)
+    conclude(options.as_json, facts, written, show)

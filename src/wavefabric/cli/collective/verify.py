@@ -39,16 +39,16 @@ class VerifyOptions:
 
 def command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.")],
-    asked: VerifyOptions,
+    options: VerifyOptions,
 ) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.
 
     Example: wavefabric collective verify ring.json other.xml --expect all-reduce
     """
-    if asked.circuits is not None and len(files) > 1:
+    if options.circuits is not None and len(files) > 1:
         raise InputError(f"--circuits: given with {len(files)} schedules; allowed: with one")
-    verified = [verify_file(path, asked.circuits, asked.expect) for path in files]
-    if asked.as_json:
+    verified = [verify_file(path, options.circuits, options.expect) for path in files]
+    if options.as_json:
         print_json(verified)
         return
     for facts in verified:

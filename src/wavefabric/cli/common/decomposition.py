@@ -13,7 +13,7 @@ from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
-    from wavefabric.acoustics.decomposition.decompose import Options
+    from wavefabric.acoustics.decomposition.decompose import Decomposition
     from wavefabric.collectives import Schedule
 
 
@@ -32,22 +32,22 @@ class DecompositionOptions:
         "\\[default: nested-sine]"
     )
 
-    def read(self, ranks: RankOptions) -> Options | None:
+    def read(self, ranks: RankOptions) -> Decomposition | None:
         """What was asked for, checked; None if nothing was."""
-        given = changed(self)
-        if not given:
+        inputs = changed(self)
+        if not inputs:
             return None
         if ranks.count == 1:
-            refuse(given, "for one rank", "with --ranks 2 or more")
+            refuse(inputs, "for one rank", "with --ranks 2 or more")
         local = changed(self, "overlap", "bell")
         if self.decomposition != "local":
             refuse(local, "without --decomposition local", "with it")
         if self.overlap is not None and self.overlap < 1:
             raise InputError(f"--overlap: {self.overlap} given; allowed: a whole number of points from 1")
         blocks = None if self.grid is None else _blocks(self.grid, ranks.count)
-        from wavefabric.acoustics.decomposition.decompose import Options
+        from wavefabric.acoustics.decomposition.decompose import Decomposition
 
-        return Options(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
+        return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
 
 
 def _blocks(text: str, ranks: int) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ def _blocks(text: str, ranks: int) -> tuple[int, ...]:
     return blocks
 
 
-def traffic(file: Path, ranks: int, options: Options | None) -> Schedule:
+def traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
     """What ranks that share the grid of a k-Wave file exchange most often.
 
     Local: one filling of all overlaps. Global: the transposes of one transform.

@@ -47,8 +47,8 @@ def read_rows(path: Path, key: str, columns: str, most: int | None = None) -> li
     for number, row in enumerate(rows):
         good = isinstance(row, list) and len(row) == columns.count(",") + 1
         if not good or not all(type(v) is int and v >= 0 and (most is None or v <= most) for v in row):
-            given = f"{path}[{number}]: {str(row)[:40]} given"
-            raise InputError(f"{key}: {given}; allowed: {columns}, {limit}")
+            actual = f"{path}[{number}]: {str(row)[:40]} given"
+            raise InputError(f"{key}: {actual}; allowed: {columns}, {limit}")
     return [tuple(row) for row in rows]
 
 
@@ -94,8 +94,8 @@ def load_fabric(text: str, lasers: int | None = None, waveguides: int | None = N
         if value is None:
             continue
         if not isinstance(fabric, PhotonicFabric):
-            given = f"{value} given with electrical {fabric.name}"
-            raise InputError(f"--{name}: {given}; allowed: with photonic ones")
+            actual = f"{value} given with electrical {fabric.name}"
+            raise InputError(f"--{name}: {actual}; allowed: with photonic ones")
         check_range(f"--{name}", value, 1, 4096, "1 to 4096")
         follows = {"serdes_ports": None} if name == "lasers" else {"fibres": min(fabric.fibres, value)}
         label = f"{fabric.name}, {value} {name[:-1] if value == 1 else name}"

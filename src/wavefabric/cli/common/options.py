@@ -75,9 +75,9 @@ def changed(group: Any, *names: str) -> dict[str, Any]:
     }
 
 
-def refuse(given: dict[str, Any], why: str, allowed: str) -> None:
+def refuse(inputs: dict[str, Any], why: str, allowed: str) -> None:
     """Refuse the first of these options, by field: ``--name: value given WHY; allowed: ALLOWED``."""
-    for name, value in given.items():
+    for name, value in inputs.items():
         shown = "" if value is True else f"{value} "
         raise InputError(f"--{name.replace('_', '-')}: {shown}given {why}; allowed: {allowed}")
 
@@ -100,16 +100,16 @@ def grouped(command: Callable, all_ranks: bool) -> Callable:
     parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
     @functools.wraps(command)
-    def call(context: typer.Context, **given: Any) -> Any:
+    def call(context: typer.Context, **inputs: Any) -> Any:
         if not all_ranks and environment.rank() > 0:
             return None
         made = {}
         for name, (group, fields) in groups.items():
-            values = {field: given.pop(field) for field in fields}
+            values = {field: inputs.pop(field) for field in fields}
             if "invocation" in group.__dataclass_fields__:  # type: ignore[attr-defined]
                 values["invocation"] = context.ensure_object(Invocation)
             made[name] = group(**values)
-        return command(**given, **made)
+        return command(**inputs, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -225,8 +225,8 @@ class _LazyGroup(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Leave the default command's name out of its usage line."""
-        found, command, rest = super().resolve_command(ctx, args)
-        return "" if found == self.default else found, command, rest
+        result, command, rest = super().resolve_command(ctx, args)
+        return "" if result == self.default else result, command, rest
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all but the default command."""

@@ -68,13 +68,13 @@ class Lines(Progress):
         if not self._began:
             # A resumed run starts somewhere in the middle.
             self._began, self._done = now, done
-        share = 100 * done / self._total if self._total else 0
-        if share < self._next:
+        fraction = 100 * done / self._total if self._total else 0
+        if fraction < self._next:
             return
-        self._next = (int(share) // self._percent + 1) * self._percent
+        self._next = (int(fraction) // self._percent + 1) * self._percent
         elapsed, fresh = now - self._began, done - self._done
         left = f", {elapsed * (self._total - done) / fresh:.1f} s to go" if fresh > 0 else ""
-        print(f"{int(share):3d} % after {elapsed:.1f} s{left}", flush=True)
+        print(f"{int(fraction):3d} % after {elapsed:.1f} s{left}", flush=True)
 
 
 def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:

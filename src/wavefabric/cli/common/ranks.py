@@ -79,17 +79,17 @@ class RankOptions:
             self.gpus(None)
 
     def _check_count(self, started: int) -> None:
-        asked, allowed = changed(self, "ranks"), ""
+        options, allowed = changed(self, "ranks"), ""
         if self.ranks is not None and self.ranks < 1:
             allowed = "a whole number from 1"
         elif started == 1 and self.ranks is not None and self.ranks > MOST_RANKS:
-            asked, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
+            options, allowed = {"ranks": quoted(self.ranks)}, f"1 to {MOST_RANKS}"
         elif must_start(self) and self.count > (most := max(MOST_STARTED, 8 * usable_threads())):
             allowed = f"1 to {most} on this machine"
         elif started > 1 and self.ranks not in (None, started):
             allowed = f"{started}, as were started, or without"
         if allowed:
-            raise InputError(f"--ranks: {asked['ranks']} given; allowed: {allowed}")
+            raise InputError(f"--ranks: {options['ranks']} given; allowed: {allowed}")
 
     def gpus(self, schedule: Callable[[], Schedule] | None, quiet: bool = True) -> list[int] | None:
         """GPU of each rank of this host, None where no placement was asked for.
@@ -107,15 +107,15 @@ class RankOptions:
 
             return read_placement(self.placement, here)
         if here != self.count:
-            given = "auto given with ranks on several hosts"
-            raise InputError(f"--placement: {given}; allowed: a file, for one host")
+            actual = "auto given with ranks on several hosts"
+            raise InputError(f"--placement: {actual}; allowed: a file, for one host")
         from wavefabric.exchange.placement import best_placement
         from wavefabric.system import gpu_topology
 
         topology = gpu_topology.query()
         if topology is None or schedule is None:
-            given = "auto given, but nvidia-smi topo -m names no GPUs"
-            raise InputError(f"--placement: {given}; allowed: a file, or without")
+            actual = "auto given, but nvidia-smi topo -m names no GPUs"
+            raise InputError(f"--placement: {actual}; allowed: a file, or without")
         best = best_placement(schedule(), topology)
         if not quiet:
             typer.echo(str(best))
@@ -162,7 +162,7 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
         if gpus is not None:
             raise InputError(f"--placement: {options.placement} given, but there are no GPUs here")
         # What the launcher says, else a share of what may be used.
-        share = max(1, usable_threads() // environment.local_size())
-        device = get_device("cpu", options.threads or environment.threads() or share)
+        part = max(1, usable_threads() // environment.local_size())
+        device = get_device("cpu", options.threads or environment.threads() or part)
     comm = options.invocation.comm = world(options.transport or "auto", device, gpus)
     return comm

@@ -28,7 +28,7 @@ class FabricOptions(OutputOptions):
     output: Path | None = option("Fabric (TOML).", "--output", "-o")
 
 
-def command(asked: FabricOptions, who: MeasureOptions) -> None:
+def command(options: FabricOptions, who: MeasureOptions) -> None:
     """Measure latency and bandwidth between all ranks, and what they share; write a fabric.
 
     Nothing is written where a time is further from its fitted line than --residual, or times do not grow with
@@ -36,14 +36,14 @@ def command(asked: FabricOptions, who: MeasureOptions) -> None:
 
     Example: wavefabric fabric measure --ranks 4 -o mine.toml
     """
-    output, residual = asked.output, asked.residual
+    output, residual = options.output, options.residual
     if is_rank_zero():
-        check_target(output, asked.force, (".toml",))
-    sizes = optional_sizes(asked.sizes, asked.factor)
+        check_target(output, options.force, (".toml",))
+    sizes = optional_sizes(options.sizes, options.factor)
     if not 0 < residual < 1e6:
         raise InputError(f"--residual: {residual} given; allowed: percent above 0")
-    with RankSession(who, asked.as_json) as job:
-        result = module.run(job.ranks, sizes, who.repeats, asked.name, job.say, residual / 100)
+    with RankSession(who, options.as_json) as job:
+        result = module.run(job.ranks, sizes, who.repeats, options.name, job.say, residual / 100)
         job.show(module, result, None, False)
         if output is None:
             return
@@ -55,6 +55,6 @@ def command(asked: FabricOptions, who: MeasureOptions) -> None:
             allowed = f"residuals to {residual:g} % (--residual) of times that grow; measure again in quiet"
             raise InputError(f"--output: {output} not written: {misfits[0]}{more}; allowed: {allowed}")
         if job.ranks.rank == 0:
-            write_text(output, result["fabric"], "--output", asked.force)
-            if not asked.as_json:
+            write_text(output, result["fabric"], "--output", options.force)
+            if not options.as_json:
                 print_written([output])

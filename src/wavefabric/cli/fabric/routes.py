@@ -52,7 +52,7 @@ class RouteOptions(OutputOptions):
 
 def command(
     name: Annotated[str, typer.Argument(metavar="FABRIC", help="Photonic: such as lightpath:8x8.")],
-    asked: RouteOptions,
+    options: RouteOptions,
 ) -> None:
     """Lay a route for each pair of tiles so that few share an edge; show overlap, bound and link budget.
 
@@ -64,43 +64,43 @@ def command(
 
     wavefabric fabric routes lightpath:16x16 --pattern permutation --method ripup -o loads.png
     """
-    pattern, method, output = asked.pattern, asked.method, asked.output
-    check_target(output, asked.force, PICTURES)
+    pattern, method, output = options.pattern, options.method, options.output
+    check_target(output, options.force, PICTURES)
     check_choice("--pattern", pattern, PATTERNS)
-    if pattern == "pairs" and asked.pairs is None:
+    if pattern == "pairs" and options.pairs is None:
         raise InputError("--pairs: none given with --pattern pairs; allowed: a JSON list of [src, dst]")
     if pattern != "pairs":
-        refuse(changed(asked, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
-    if not 0 < asked.time_limit < 1e6:
-        raise InputError(f"--time-limit: {asked.time_limit} given; allowed: seconds above 0")
-    check_seed(asked.seed)
+        refuse(changed(options, "pairs"), f"with --pattern {pattern}", "with --pattern pairs")
+    if not 0 < options.time_limit < 1e6:
+        raise InputError(f"--time-limit: {options.time_limit} given; allowed: seconds above 0")
+    check_seed(options.seed)
     fabric = load_fabric(name)
     if not isinstance(fabric, PhotonicFabric):
         raise InputError(f"FABRIC: {name} is electrical; allowed: photonic, such as lightpath:4x8")
-    how = {"seed": asked.seed, "k": asked.paths, "time_limit": asked.time_limit}
+    how = {"seed": options.seed, "k": options.paths, "time_limit": options.time_limit}
     how["budget"] = fabric.budget or LinkBudget()
-    routed = [(label, route(fabric, pairs, method, **how)) for label, pairs in _patterns(fabric, asked)]
+    routed = [(label, route(fabric, pairs, method, **how)) for label, pairs in _patterns(fabric, options)]
     rows = [_row(fabric, label, routing) for label, routing in routed]
     written = []
     if output is not None:
         written.append(draw_routes(fabric, f"{pattern} pairs, {method} routes", routed[:12], output))
     facts = {"fabric": fabric.name, "pattern": pattern, "method": method, "routes": rows}
-    conclude(asked.as_json, facts, written, lambda: show(fabric, rows))
+    conclude(options.as_json, facts, written, lambda: show(fabric, rows))
 
 
-def _patterns(fabric: PhotonicFabric, asked: RouteOptions) -> list[tuple[str, list[Pair]]]:
+def _patterns(fabric: PhotonicFabric, options: RouteOptions) -> list[tuple[str, list[Pair]]]:
     """Names and pairs of what is to be routed."""
     n = fabric.ranks
-    if asked.pattern == "recursive":
-        rounds = round_pairs(build("recursive", "all-gather", n, n, radix=asked.radix))
+    if options.pattern == "recursive":
+        rounds = round_pairs(build("recursive", "all-gather", n, n, radix=options.radix))
         return [(f"round {k}", list(map(tuple, pairs.tolist()))) for k, (_, pairs) in enumerate(rounds, 1)]
-    if asked.pattern == "permutation":
-        order = np.random.default_rng(asked.seed).permutation(n).tolist()
+    if options.pattern == "permutation":
+        order = np.random.default_rng(options.seed).permutation(n).tolist()
         return [("permutation", [(a, b) for a, b in enumerate(order) if a != b])]
-    assert asked.pairs is not None
-    rows = read_rows(asked.pairs, "--pairs", "[src, dst]", n - 1)
+    assert options.pairs is not None
+    rows = read_rows(options.pairs, "--pairs", "[src, dst]", n - 1)
     if not rows:
-        raise InputError(f"--pairs: {asked.pairs} holds no list; allowed: a JSON list of [src, dst]")
+        raise InputError(f"--pairs: {options.pairs} holds no list; allowed: a JSON list of [src, dst]")
     return [("pairs", rows)]
 
 

@@ -46,8 +46,8 @@ class ImportOptions:
                 smi = Path(name)
             nccl = Path(name) if xml else None
         if nccl is None and self.nvlinks is not None:
-            given = f"{self.nvlinks} given with {name or smi}"
-            raise InputError(f"--nvlinks: {given}; allowed: with NCCL's topology")
+            actual = f"{self.nvlinks} given with {name or smi}"
+            raise InputError(f"--nvlinks: {actual}; allowed: with NCCL's topology")
         if smi is not None:
             text = read_text(smi, "--import-smi")
             with naming(smi):
@@ -73,7 +73,7 @@ class ShowOptions(OutputOptions):
 
 def command(
     imported: ImportOptions,
-    asked: ShowOptions,
+    options: ShowOptions,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -92,25 +92,25 @@ def command(
 
     wavefabric fabric show --import-nccl topo.xml --save mine.toml
     """
-    given = [each for each in (name, imported.import_nccl, imported.import_smi) if each is not None]
-    if len(given) > 1:
+    inputs = [each for each in (name, imported.import_nccl, imported.import_smi) if each is not None]
+    if len(inputs) > 1:
         allowed = "one of NAME, --import-nccl, --import-smi"
-        raise InputError(f"NAME: {len(given)} fabrics given; allowed: {allowed}")
-    save, output = asked.save, asked.output
-    check_target(save, asked.force, (".toml",), "--save")
-    check_target(output, asked.force, PICTURES)
-    if not given:
-        refuse(changed(asked, "save", "output") | changed(imported), "without a fabric", "with one")
-        show_list(asked.as_json)
+        raise InputError(f"NAME: {len(inputs)} fabrics given; allowed: {allowed}")
+    save, output = options.save, options.output
+    check_target(save, options.force, (".toml",), "--save")
+    check_target(output, options.force, PICTURES)
+    if not inputs:
+        refuse(changed(options, "save", "output") | changed(imported), "without a fabric", "with one")
+        show_list(options.as_json)
         return
     fabric = imported.fabric(name)
     facts, written = fabric_facts(fabric), []
     if save is not None:
-        save_fabric(save, fabric, asked.force)
+        save_fabric(save, fabric, options.force)
         written.append(save)
     if output is not None:
-        written.append(draw_fabric(fabric, output, force=asked.force))
-    conclude(asked.as_json, facts, written, lambda: show(facts))
+        written.append(draw_fabric(fabric, output, force=options.force))
+    conclude(options.as_json, facts, written, lambda: show(facts))
 
 
 def show_list(as_json: bool) -> None:
@@ -210,8 +210,8 @@ def _after(seconds: float, text: str) -> str:
 def _kernels_text(kernels: dict[str, float]) -> str:
     times = ("launch", "signal", "packet", "issue")
     text = ", ".join(f"{time_words(kernels[key])} {key}" for key in times if kernels[key])
-    stores, memory = rate_text(kernels["bandwidth"]), rate_text(kernels["memory"])
-    return f"{text}; {stores} to another GPU, {memory} in memory"
+    writes, memory = rate_text(kernels["bandwidth"]), rate_text(kernels["memory"])
+    return f"{text}; {writes} to another GPU, {memory} in memory"
 
 
 def _links_text(kind: str, bandwidth: float, latency: float, links: int) -> str:

@@ -37,28 +37,28 @@ class MeasuredOptions(OutputOptions):
     name: str = option("Of the device.", default="measured")
 
 
-def command(model: Model, asked: MeasuredOptions) -> None:
+def command(model: Model, options: MeasuredOptions) -> None:
     """Time each operator of a model on this machine's GPU or CPU, and write a device.
 
     Example: wavefabric train measure bert-large --device-file mine.toml
     """
-    check_target(asked.device_file, asked.force, (".toml",), "--device-file", [model])
-    check_choice("--precision", asked.precision, PRECISIONS)
-    check_range("--repeats", asked.repeats, 1, 1000, "1 to 1000")
+    check_target(options.device_file, options.force, (".toml",), "--device-file", [model])
+    check_choice("--precision", options.precision, PRECISIONS)
+    check_range("--repeats", options.repeats, 1, 1000, "1 to 1000")
     graph = load_model(model)
-    samples = graph.batch if asked.samples is None else asked.samples
+    samples = graph.batch if options.samples is None else options.samples
     check_range("--samples", samples, 1, 10**9, "whole numbers from 1")
-    device = get_device(asked.device)
-    with status_line(asked.as_json) as say:
-        found = measure(
-            graph, samples, asked.precision, device, repeats=asked.repeats, name=asked.name, say=say
+    device = get_device(options.device)
+    with status_line(options.as_json) as say:
+        result = measure(
+            graph, samples, options.precision, device, repeats=options.repeats, name=options.name, say=say
         )
     written = []
-    if asked.device_file is not None:
-        written.append(save_device(asked.device_file, found, asked.force))
+    if options.device_file is not None:
+        written.append(save_device(options.device_file, result, options.force))
     keys = ("name", "source", "peak", "bandwidth", "memory", "launch")
-    facts = {key: getattr(found, key) for key in keys} | {"measured": [vars(row) for row in found.measured]}
-    conclude(asked.as_json, facts, written, lambda: _show(found))
+    facts = {key: getattr(result, key) for key in keys} | {"measured": [vars(row) for row in result.measured]}
+    conclude(options.as_json, facts, written, lambda: _show(result))
 
 
 def _show(device: DeviceModel) -> None:

@@ -18,13 +18,13 @@ class ModelsOptions:
     as_json: bool = option("Print as JSON and nothing else.", "--json", default=False)
 
 
-def command(asked: ModelsOptions) -> None:
+def command(options: ModelsOptions) -> None:
     """List the models: parameters, FLOPs, and the batch and optimizer of their published recipes.
 
     Example: wavefabric train models
     """
     models = {name: load_model(name) for name in MODELS}
-    if asked.as_json:
+    if options.as_json:
         print_json({"models": {name: _facts(name, model) for name, model in models.items()}})
         return
     rows = [

@@ -31,7 +31,7 @@ class TrainSearchOptions:
 
 
 def search_strategy(
-    setting: tuple[Any, ...], method: str, asked: TrainSearchOptions, **limits: Any
+    setting: tuple[Any, ...], method: str, options: TrainSearchOptions, **limits: Any
 ) -> Strategy:
     """The best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
 
@@ -39,7 +39,7 @@ def search_strategy(
     """
     from wavefabric.training.search.search import PROPOSALS, search
 
-    proposals = asked.proposals or PROPOSALS
+    proposals = options.proposals or PROPOSALS
     bar = make_progress()
     bar.start(proposals if method == "search" else None, f"search, {setting[1]} GPUs")
 
@@ -47,13 +47,13 @@ def search_strategy(
         bar.update(made, f"best {time_words(best)}" if isfinite(best) else "none fits yet")
 
     try:
-        found = search(
-            *setting, method=METHODS[method], proposals=proposals, seed=asked.seed, seconds=asked.seconds,
+        result = search(
+            *setting, method=METHODS[method], proposals=proposals, seed=options.seed, seconds=options.seconds,
             progress=tell, **limits,
         )  # fmt: skip
     finally:
         bar.finish()
-    if found.stopped == "interrupted":
-        line = f"search interrupted after {found.tried} strategies; the best of them is taken"
+    if result.stopped == "interrupted":
+        line = f"search interrupted after {result.tried} strategies; the best of them is taken"
         print(f"wavefabric: {line}", file=sys.stderr)
-    return found.strategy
+    return result.strategy

@@ -98,35 +98,35 @@ def command(
     check_choice("--policy", where.policy, POLICIES)
     find.check()
     fabrics, collectives = _parse_fabrics(where.fabric), parse_list(where.collective)
-    asked = make_work(model, work, find, where.policy)
+    options = make_work(model, work, find, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
     else:
-        gpus = _all_gpus(fabrics) if asked.gpus is None else [asked.gpus]
+        gpus = _all_gpus(fabrics) if options.gpus is None else [options.gpus]
     check_lists(gpus, fabrics, collectives)
     if not result.compare:
-        for name, given in (("gpus", gpus), ("fabric", fabrics), ("collective", collectives)):
-            if len(given) > 1:
+        for name, values in (("gpus", gpus), ("fabric", fabrics), ("collective", collectives)):
+            if len(values) > 1:
                 text = getattr(where, name)
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
-    inputs = (model, work.strategy, work.device, *asked.files)
-    check_files(result, inputs, gpus[0], asked.is_model)
+    inputs = (model, work.strategy, work.device, *options.files)
+    check_files(result, inputs, gpus[0], options.is_model)
     for count in gpus:
-        asked.check(count)
+        options.check(count)
     # A search has a bar of its own.
     single = len(gpus) * len(fabrics) * len(collectives) == 1
-    progress = make_progress(result.as_json or single or asked.searched)
+    progress = make_progress(result.as_json or single or options.searched)
     cases = compare(
-        asked.make, gpus, fabrics, collectives,
+        options.make, gpus, fabrics, collectives,
         policy=where.policy, merge=not result.pictured, circuits=changed(circuits), progress=progress,
     )  # fmt: skip
     planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
-    title = ", ".join([asked.title, f"{where.policy} calls", *planned])
+    title = ", ".join([options.title, f"{where.policy} calls", *planned])
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
-        found = {"work": title, "cases": [facts(case) for case in cases]}
-        conclude(result.as_json, found, written, lambda: show_comparison(cases, title))
+        results = {"work": title, "cases": [facts(case) for case in cases]}
+        conclude(result.as_json, results, written, lambda: show_comparison(cases, title))
     else:
-        written = write_files(cases[0], result, asked.name)
-        found = {"work": title, **facts(cases[0])}
-        conclude(result.as_json, found, written, lambda: show_case(cases[0], title, asked.memory))
+        written = write_files(cases[0], result, options.name)
+        results = {"work": title, **facts(cases[0])}
+        conclude(result.as_json, results, written, lambda: show_case(cases[0], title, options.memory))

@@ -35,7 +35,7 @@ def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
 def facts(case: Case) -> dict[str, Any]:
     """All that is known of a case, for JSON; times in s, sizes in B."""
     iteration, timeline = case.iteration, case.iteration.timeline
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "gpus": case.gpus,
         "fabric": case.fabric.name,
         "collective": case.collective,
@@ -56,12 +56,12 @@ def facts(case: Case) -> dict[str, Any]:
         "calls": calls_by_purpose(iteration),
     }
     if iteration.workload:
-        found |= {
+        result |= {
             "model_flops_per_second_per_gpu": iteration.model_flops_per_second,
             "model_flops_utilisation": iteration.model_flops_utilisation,
             **_workload_facts(iteration.workload),
         }
-    return found
+    return result
 
 
 def _workload_facts(workload: Workload) -> dict[str, Any]:
@@ -85,10 +85,10 @@ def show_case(case: Case, title: str, memory: float) -> None:
     out.print(f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}", soft_wrap=True)
     out.print()
     out.print(pairs_table(_lines(case, memory)))
-    found = calls_by_purpose(case.iteration)
-    if found:
+    result = calls_by_purpose(case.iteration)
+    if result:
         out.print()
-        out.print(_calls_table(found))
+        out.print(_calls_table(result))
         if any(call and call.messages for call in case.iteration.graph.call):
             out.print("sizes: of the array of one group; of messages the sum of all")
 
@@ -127,8 +127,8 @@ def _flops_words(iteration: Iteration) -> str:
     assert workload is not None
     arithmetic = workload.precision.arithmetic
     peak = three_digits(workload.device.peak[arithmetic] / 1e12)
-    share = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
-    return f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {share}"
+    fraction = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
+    return f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {fraction}"
 
 
 def strategy_words(workload: Workload) -> str:
@@ -164,12 +164,12 @@ def _memory_words(workload: Workload, memory: float) -> str:
     return f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({need.parts})"
 
 
-def _calls_table(found: dict[str, dict[str, Any]]) -> Table:
+def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
     headings = ("|communication of", "calls", "least", "median", "largest", "total")
     sizes = ("least_bytes", "median_bytes", "largest_bytes", "bytes")
     rows = [
         (purpose, str(values["calls"]), *(bytes_words(values[key]) for key in sizes))
-        for purpose, values in found.items()
+        for purpose, values in result.items()
     ]
     return table(headings, rows)
 
@@ -184,11 +184,11 @@ def show_comparison(cases: list[Case], title: str) -> None:
         "<bound by",
     )  # fmt: skip
     made = table(headings, title=title)
-    for place, case in enumerate(cases):
+    for column, case in enumerate(cases):
         alike = [other for other in cases if other.gpus == case.gpus]
         real = [other for other in alike if other.collective != "zero"]
         best = bool(real) and case is min(real, key=lambda other: other.iteration.seconds)
-        throughput, (what, share) = case.iteration.samples_per_second, case.iteration.most_critical
+        throughput, (what, fraction) = case.iteration.samples_per_second, case.iteration.most_critical
         cells = (
             str(case.gpus) if case is alike[0] else "",
             case.label,
@@ -199,10 +199,10 @@ def show_comparison(cases: list[Case], title: str) -> None:
             _time(case.iteration.exposed_seconds),
             f"{case.ratio_to_ring:.3f}",
             f"{case.ratio_to_free:.3f}",
-            f"{'computation' if what == 'compute' else what}, {share:.0%}",
+            f"{'computation' if what == 'compute' else what}, {fraction:.0%}",
         )
         style = "bold" if best and len(real) > 1 else ""
-        last = place + 1 == len(cases) or cases[place + 1].gpus != case.gpus
+        last = column + 1 == len(cases) or cases[column + 1].gpus != case.gpus
         made.add_row(*(Text(cell, style=style) for cell in cells), end_section=last)
     out = console()
     _fit(made, out.width)
@@ -222,11 +222,11 @@ def _fit(made: Table, width: int) -> None:
     if sum(widths) + 3 * len(widths) - 1 <= width:
         return
     made.padding = (0, 1, 0, 0)
-    room = width - 2 * len(widths)
+    capacity = width - 2 * len(widths)
     # What bounds a case may take two lines, then the unit; then names of fabrics and collectives are folded.
     longest_word = max(cell_len(word) for cell in made.columns[-1].cells for word in str(cell).split())
-    for place, least in ((-1, max(longest_word, 8)), (4, max(texts[4], 10)), (1, 8), (2, 12)):
-        widths[place] = max(min(widths[place], least), widths[place] - max(0, sum(widths) - room))
+    for number, least in ((-1, max(longest_word, 8)), (4, max(texts[4], 10)), (1, 8), (2, 12)):
+        widths[number] = max(min(widths[number], least), widths[number] - max(0, sum(widths) - capacity))
     for column, own in zip(made.columns, widths, strict=True):
         column.width, column.no_wrap = own, False
 

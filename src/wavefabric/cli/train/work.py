@@ -75,47 +75,47 @@ class SimulatedWork:
 
 
 def _model_work(
-    text: str, asked: WorkOptions, device: DeviceModel, memory: float, find: TrainSearchOptions, policy: str
+    text: str, options: WorkOptions, device: DeviceModel, memory: float, find: TrainSearchOptions, policy: str
 ) -> SimulatedWork:
     """A model and a strategy for it, or the search for one."""
-    model, precision = load_model(text), PRECISIONS[asked.precision]
-    if asked.batch is not None:
-        if is_file(asked.strategy):
-            given = f"{asked.batch} given with {asked.strategy}"
-            raise InputError(f"--batch: {given}; allowed: --global-batch, or none: the file's")
-        model = replace(model, batch=asked.batch)
-    title = f"{model.name}, strategy {asked.strategy}, {asked.precision} on {device.name}"
-    if asked.strategy == "chain":
+    model, precision = load_model(text), PRECISIONS[options.precision]
+    if options.batch is not None:
+        if is_file(options.strategy):
+            actual = f"{options.batch} given with {options.strategy}"
+            raise InputError(f"--batch: {actual}; allowed: --global-batch, or none: the file's")
+        model = replace(model, batch=options.batch)
+    title = f"{model.name}, strategy {options.strategy}, {options.precision} on {device.name}"
+    if options.strategy == "chain":
         refuse(changed(find, "proposals", "seed"), "with --strategy chain", "with --strategy search")
-    if asked.strategy in METHODS:
-        refuse(changed(asked, "microbatches"), f"with --strategy {asked.strategy}", "with a strategy")
+    if options.strategy in METHODS:
+        refuse(changed(options, "microbatches"), f"with --strategy {options.strategy}", "with a strategy")
 
         def search(gpus: int, fabric: CallTimes) -> Workload:
             strategy = search_strategy(
-                (model, gpus, device, precision, fabric), asked.strategy, find,
-                memory=memory, batch=asked.global_batch, policy=policy,
+                (model, gpus, device, precision, fabric), options.strategy, find,
+                memory=memory, batch=options.global_batch, policy=policy,
             )  # fmt: skip
             return Workload(model, strategy, device, precision)
 
         return SimulatedWork(model.name, title, memory, search, lambda gpus: None, True, searched=True)
-    refuse(changed(find), f"with --strategy {asked.strategy}", f"with {' or '.join(METHODS)}")
+    refuse(changed(find), f"with --strategy {options.strategy}", f"with {' or '.join(METHODS)}")
 
     @cache
     def workload(gpus: int) -> Workload:
         """Refuses what cannot be shared so, or does not fit."""
-        made = Workload(model, _strategy(model, asked, gpus), device, precision)
+        made = Workload(model, _strategy(model, options, gpus), device, precision)
         check_memory(largest_need(made), memory)
         return made
 
     return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
 
 
-def _strategy(model: ModelGraph, asked: WorkOptions, gpus: int) -> Strategy:
-    parts = asked.microbatches
-    if not is_file(asked.strategy):
-        text = asked.strategy if parts is None else f"{asked.strategy},microbatches:{parts}"
-        return parse_strategy(text, model, gpus, batch=asked.global_batch)
-    strategy = parse_strategy(Path(asked.strategy), model, gpus, batch=asked.global_batch)
+def _strategy(model: ModelGraph, options: WorkOptions, gpus: int) -> Strategy:
+    parts = options.microbatches
+    if not is_file(options.strategy):
+        text = options.strategy if parts is None else f"{options.strategy},microbatches:{parts}"
+        return parse_strategy(text, model, gpus, batch=options.global_batch)
+    strategy = parse_strategy(Path(options.strategy), model, gpus, batch=options.global_batch)
     if parts is not None:
         strategy = replace(strategy, microbatches=parts)
         check_strategy(model, strategy)
@@ -149,24 +149,24 @@ def _trace_work(prefix: str, device: DeviceModel, precision: str) -> SimulatedWo
     return SimulatedWork(name, name, device.memory, lambda *_: graph, check, gpus=count, files=files)
 
 
-def make_work(text: str, asked: WorkOptions, find: TrainSearchOptions, policy: str) -> SimulatedWork:
+def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy: str) -> SimulatedWork:
     """What MODEL is: a trace, a time step, or a model by name or file; `policy` is that of the search."""
-    check_choice("--precision", asked.precision, PRECISIONS)
+    check_choice("--precision", options.precision, PRECISIONS)
     for name in ("batch", "global_batch", "microbatches"):
-        check_range(f"--{name.replace('_', '-')}", getattr(asked, name), 1, _MOST, "whole numbers from 1")
-    if asked.batch is not None and asked.global_batch is not None:
-        given = f"{asked.global_batch} given with --batch {asked.batch}"
-        raise InputError(f"--global-batch: {given}; allowed: one of the two")
-    device = load_device(asked.device)
-    memory = device.memory if asked.memory is None else quantity(asked.memory, "B", "--memory")
+        check_range(f"--{name.replace('_', '-')}", getattr(options, name), 1, _MOST, "whole numbers from 1")
+    if options.batch is not None and options.global_batch is not None:
+        actual = f"{options.global_batch} given with --batch {options.batch}"
+        raise InputError(f"--global-batch: {actual}; allowed: one of the two")
+    device = load_device(options.device)
+    memory = device.memory if options.memory is None else quantity(options.memory, "B", "--memory")
     if memory <= 0:
-        raise InputError(f"--memory: {asked.memory} given; allowed: above 0")
+        raise InputError(f"--memory: {options.memory} given; allowed: above 0")
     trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
     if not (trace or step):
-        return _model_work(text, asked, device, memory, find, policy)
+        return _model_work(text, options, device, memory, find, policy)
     others = ["strategy", "batch", "global_batch", "microbatches", "memory"] + ["precision"] * (not trace)
-    refuse(changed(asked, *others) | changed(find), f"with {text}", "with a model")
-    return _trace_work(trace, device, asked.precision) if trace else _step_work(text, device)
+    refuse(changed(options, *others) | changed(find), f"with {text}", "with a model")
+    return _trace_work(trace, device, options.precision) if trace else _step_work(text, device)
 
 
 def trace_prefix(text: str) -> str:

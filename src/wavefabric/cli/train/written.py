@@ -36,11 +36,11 @@ class ResultOptions(OutputOptions):
 
 def check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, with_strategy: bool) -> None:
     """Refuse files that cannot or must not be written."""
-    given: dict[str, Any] = {name: path for name in _SINGLE if (path := getattr(result, name)) is not None}
+    values: dict[str, Any] = {name: path for name in _SINGLE if (path := getattr(result, name)) is not None}
     if result.compare:
-        refuse(given, "with --compare", "with one simulation")
+        refuse(values, "with --compare", "with one simulation")
     if not with_strategy:
-        refuse({k: v for k, v in given.items() if k == "save_strategy"}, "without a model", "with a model")
+        refuse({k: v for k, v in values.items() if k == "save_strategy"}, "without a model", "with a model")
     check_target(result.output, result.force, PICTURES, inputs=inputs)
     check_target(result.trace, result.force, (".json",), "--trace", inputs)
     check_target(result.save_strategy, result.force, (".json",), "--save-strategy", inputs)

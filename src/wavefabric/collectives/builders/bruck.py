@@ -24,8 +24,8 @@ def _all_gather(name: str, ranks: int, elements: int, pieces: int, radix: int) -
     while held < ranks:
         # Everybody holds the shares of `held` ranks from its own on, and gets those of the next ones.
         for distance in range(held, min(ranks, radix * held), held):
-            share = (rank + np.arange(min(held, ranks - distance))) % ranks
-            parts.append(transfers(step, rank, (rank - distance) % ranks, share * pieces, count=pieces))
+            part = (rank + np.arange(min(held, ranks - distance))) % ranks
+            parts.append(transfers(step, rank, (rank - distance) % ranks, part * pieces, count=pieces))
         held, step = min(ranks, radix * held), step + 1
     return assemble(name, layout("all-gather", ranks, elements, pieces), parts)
 
@@ -37,7 +37,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
     round the blocks of one digit have different sizes at different ranks, so each round has its own chunks.
     """
     conditions = layout("all-to-all", ranks, elements, pieces)
-    shares = conditions.sizes[0][0].reshape(ranks, pieces)
+    local_parts = conditions.sizes[0][0].reshape(ranks, pieces)
     rank = np.arange(ranks)[:, None]
     send, recv, scratch = 0, 1, 2
     buffer, chunk_of = np.full(ranks, send), (rank + np.arange(ranks)) % ranks * pieces
@@ -51,7 +51,7 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
         nonlocal base
         first = base + np.arange(blocks.size) * pieces
         base += blocks.size * pieces
-        sizes.append(shares[(rank - blocks % passed + blocks) % ranks].reshape(ranks, -1))
+        sizes.append(local_parts[(rank - blocks % passed + blocks) % ranks].reshape(ranks, -1))
         return first
 
     parts = [move(1, rank, rank * pieces, rank * pieces, (send, recv))]
@@ -74,8 +74,8 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
             arrived = chunk_of[peer[:, 0]][:, blocks]
             parts.append(move(step + 1, peer, held, arrived, (source, buffer[blocks])))
         weight, step = radix * weight, step + 2
-    on_the_way = np.flatnonzero(buffer == scratch)
-    target = (rank - on_the_way) % ranks * pieces
-    parts.append(move(step, rank, chunk_of[:, on_the_way], target, (scratch, recv)))
+    in_transit = np.flatnonzero(buffer == scratch)
+    target = (rank - in_transit) % ranks * pieces
+    parts.append(move(step, rank, chunk_of[:, in_transit], target, (scratch, recv)))
     table = np.concatenate(sizes, axis=1) if sizes else None
     return assemble(name, conditions, parts, table)

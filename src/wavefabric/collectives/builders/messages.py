@@ -67,8 +67,8 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     ranks = len(rows)
     lengths = {len(row) for row in rows}
     if lengths != {ranks}:
-        given = f"{ranks} rows of {', '.join(map(str, sorted(lengths))) or 'nothing'}"
-        raise InputError(f"sizes: {given}; allowed: one row a rank with one number a rank")
+        actual = f"{ranks} rows of {', '.join(map(str, sorted(lengths))) or 'nothing'}"
+        raise InputError(f"sizes: {actual}; allowed: one row a rank with one number a rank")
     messages = [
         (r, d, whole(f"sizes[{r}][{d}]", n, 0)) for r, row in enumerate(rows) for d, n in enumerate(row)
     ]
@@ -81,8 +81,8 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
     """Messages in rounds, in each of which a rank sends at most `lasers` of them and receives as many.
 
     Messages, as of `point_to_point`, are taken in random order (of `seed`), each into the first round with
-    room at both ends; a copy within a rank needs no laser. If a rank sends or receives D messages at most: at
-    least ⌈D/lasers⌉ rounds, which no schedule can beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1. Algorithm 3 of
+    space at both ends; a copy within a rank needs no laser. If a rank sends or receives D messages at most:
+    at least ⌈D/lasers⌉ rounds, which no schedule can beat, and at most 2 ⌊(D − 1)/lasers⌋ + 1. Algorithm 3 of
     LUMORPH (layer-to-layer transfers), corrected, as it limits only what a destination receives, and counts
     one round too many. `InputError` for a message, `lasers` or `seed` out of range.
 
@@ -152,8 +152,8 @@ def _message(number: int, message, ranks: int) -> tuple[int, int, int]:
     try:
         src, dst, elements = message
     except (TypeError, ValueError):
-        given = f"messages[{number}]: {message!r}"
-        raise InputError(f"{given}; allowed: (src, dst, elements)") from None
+        actual = f"messages[{number}]: {message!r}"
+        raise InputError(f"{actual}; allowed: (src, dst, elements)") from None
     if type(src) is type(dst) is type(elements) is int and 0 <= src < ranks > dst >= 0 <= elements < 2**63:
         return src, dst, elements  # there may be a million
     key = f"messages[{number}]"

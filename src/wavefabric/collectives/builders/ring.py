@@ -52,16 +52,16 @@ def ring(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 
     step, rank = np.divmod(np.arange((ranks - 1) * ranks), ranks)
     to, first = (rank + 1) % ranks, 0
     if collective != "all-gather":
-        share = (rank - 1 - step) % ranks
-        parts.append(transfers(step, rank, to, share * pieces, count=pieces, reduce=True))
+        local_part = (rank - 1 - step) % ranks
+        parts.append(transfers(step, rank, to, local_part * pieces, count=pieces, reduce=True))
         first = ranks - 1
     if collective != "reduce-scatter":
-        share = (rank - step) % ranks
-        parts.append(transfers(first + step, rank, to, share * pieces, count=pieces))
+        local_part = (rank - step) % ranks
+        parts.append(transfers(first + step, rank, to, local_part * pieces, count=pieces))
     return assemble(name, conditions, parts)
 
 
-def ring_of_one_share(collective: str, ranks: int) -> Schedule:
+def ring_of_one_part(collective: str, ranks: int) -> Schedule:
     """What `ring` does with the share of rank 0, one element, in an all-gather, reduce-scatter or all-reduce.
 
     The share of rank r goes the same way, r ranks further: rounds, transfers and conditions of all shares.
@@ -89,12 +89,12 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
     """
     parts, sizes = [], None
     conditions = layout(collective, ranks, elements, _chunks(collective, ranks, pieces))
-    step, rank, direction, lowest, count = _both_ways(ranks, pieces)
-    share = (rank - direction * step) % ranks
+    step, rank, direction, lowest, count = _both_directions(ranks, pieces)
+    part = (rank - direction * step) % ranks
     last, first = ranks // 2 - 1, 0
     if collective != "all-gather":
         # The all-gather backwards in time, from the receivers to the senders.
-        chunk = share * pieces + lowest
+        chunk = part * pieces + lowest
         home = (step == 0) & (direction < 0)
         target = np.where(home, lowest, chunk)
         src = (rank + direction) % ranks
@@ -114,7 +114,7 @@ def bidirectional_ring(collective: str, ranks: int, elements: int, pieces: int =
         sizes = np.where(kept, conditions.sizes[0][own[:, None], held], 0)
     if collective != "reduce-scatter":
         to = (rank + direction) % ranks
-        parts.append(transfers(first + step, rank, to, share * pieces + lowest, count=count))
+        parts.append(transfers(first + step, rank, to, part * pieces + lowest, count=count))
     return assemble(f"bidirectional-ring {collective}", conditions, parts, sizes)
 
 
@@ -123,7 +123,7 @@ def _chunks(collective: str, ranks: int, pieces: int) -> int:
     return ranks * pieces if collective == "all-reduce" else pieces
 
 
-def _both_ways(ranks: int, pieces: int) -> tuple[np.ndarray, ...]:
+def _both_directions(ranks: int, pieces: int) -> tuple[np.ndarray, ...]:
     """Step, sender, direction, lowest piece and number of pieces of what an all-gather sends."""
     whole_steps = (ranks - 1) // 2
     up, down = pieces - pieces // 2, pieces // 2

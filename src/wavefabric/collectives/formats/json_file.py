@@ -127,12 +127,12 @@ def _origins(mask: int, ranks: int) -> str | list[int]:
     return [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
 
 
-def _refuse(key: str, given: Any, allowed: str):
-    _refuse_text(key, show(given), allowed)
+def _refuse(key: str, actual: Any, allowed: str):
+    _refuse_text(key, show(actual), allowed)
 
 
-def _refuse_text(key: str, given: str, allowed: str):
-    raise InputError(f"{key}: {given}; allowed: {allowed}")
+def _refuse_text(key: str, actual: str, allowed: str):
+    raise InputError(f"{key}: {actual}; allowed: {allowed}")
 
 
 def _keys(where: str, value: Any, needed: tuple[str, ...], more: tuple[str, ...] = ()) -> None:

@@ -73,8 +73,8 @@ def from_text(text: str) -> dict[str, Any]:
     head = {key: content[key] for key in ("format", "version") if key in content}
     for key, value in (("format", FORMAT), ("version", VERSION)):
         if head.get(key) != value or type(head[key]) is not type(value):
-            given = f"{json.dumps(head[key])[:60]} given" if key in head else "missing"
-            raise InputError(f"{key}: {given}; allowed: {json.dumps(value)}")
+            actual = f"{json.dumps(head[key])[:60]} given" if key in head else "missing"
+            raise InputError(f"{key}: {actual}; allowed: {json.dumps(value)}")
     try:
         table = TuningTable.model_validate(content)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wavefabric.collectives.plans.check_values import check_values
-from wavefabric.collectives.plans.moves import STAGING, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Address, Move
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.structure import ScheduleError
@@ -56,7 +56,7 @@ class _Access(NamedTuple):
 
 @dataclass
 class _Accesses:
-    """Of a place: the last write, and reads since."""
+    """Of an address: the last write, and reads since."""
 
     write: _Access = field(default_factory=lambda: _Access(0, 0, 0))
     reads: list[_Access] = field(default_factory=list)
@@ -79,8 +79,10 @@ class _Rank:
         #: Clocks that went with each signal so far, by the rank that gets it.
         self.sent: dict[int, list[list[int]]] = {}
         moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
-        places = {place for move in moves for place in (*move.sources, *move.targets)}
-        self.buffers = [place for place in places if place.rank == rank and place.buffer != STAGING]
+        addresses = {address for move in moves for address in (*move.sources, *move.targets)}
+        self.buffers = [
+            address for address in addresses if address.rank == rank and address.buffer != STAGING
+        ]
         self._begun, self._begun_at, self._outside = False, 0, False
 
     @property
@@ -95,8 +97,8 @@ class _Rank:
         self._barrier()
         self.moves += 1
         self._outside = True
-        for place in self.buffers:
-            self._write(accesses, place)
+        for address in self.buffers:
+            self._write(accesses, address)
         self._outside = False
         self._barrier()
 
@@ -128,10 +130,10 @@ class _Rank:
     def _do(self, each, ranks: list[_Rank], accesses) -> None:
         if isinstance(each, Move):
             self.moves += 1
-            for place in each.sources:
-                self._read(accesses, place)
-            for place in each.targets:
-                self._write(accesses, place)
+            for address in each.sources:
+                self._read(accesses, address)
+            for address in each.targets:
+                self._write(accesses, address)
             return
         self._barrier()
         if isinstance(each, Signal):
@@ -154,38 +156,40 @@ class _Rank:
 
     # --- accesses ------------------------------------------------------------------------------------------
 
-    def _at(self, accesses, place: Place) -> _Accesses:
-        room = self.call % self.plan.rooms if place.buffer == STAGING else 0
-        return accesses.setdefault((place.key, room), _Accesses())
+    def _at(self, accesses, address: Address) -> _Accesses:
+        stride = self.call % self.plan.slots if address.buffer == STAGING else 0
+        return accesses.setdefault((address.key, stride), _Accesses())
 
-    def _read(self, accesses, place: Place) -> None:
-        found = self._at(accesses, place)
-        if self.plan.packets and place.buffer == STAGING:
-            writer = found.write.rank
-            self.clock[writer] = max(self.clock[writer], found.begun)
+    def _read(self, accesses, address: Address) -> None:
+        result = self._at(accesses, address)
+        if self.plan.packets and address.buffer == STAGING:
+            writer = result.write.rank
+            self.clock[writer] = max(self.clock[writer], result.begun)
         else:
-            self._ordered(found.write, place, "reads", "written")
-        found.reads.append(_Access(self.rank, self.clock[self.rank], self.moves))
+            self._ordered(result.write, address, "reads", "written")
+        result.reads.append(_Access(self.rank, self.clock[self.rank], self.moves))
 
-    def _write(self, accesses, place: Place) -> None:
-        found = self._at(accesses, place)
-        self._ordered(found.write, place, "writes", "written")
-        for read in found.reads:
-            self._ordered(read, place, "writes", "read")
-        found.write, found.reads = _Access(self.rank, self.clock[self.rank], self.moves), []
-        if self.plan.packets and place.buffer == STAGING:
-            found.call, found.begun = self.call, self._begun_at
+    def _write(self, accesses, address: Address) -> None:
+        result = self._at(accesses, address)
+        self._ordered(result.write, address, "writes", "written")
+        for read in result.reads:
+            self._ordered(read, address, "writes", "read")
+        result.write, result.reads = _Access(self.rank, self.clock[self.rank], self.moves), []
+        if self.plan.packets and address.buffer == STAGING:
+            result.call, result.begun = self.call, self._begun_at
 
-    def _ordered(self, other: _Access, place: Place, does: str, done: str) -> None:
+    def _ordered(self, other: _Access, address: Address, does: str, done: str) -> None:
         if other.rank == self.rank:
             before = other.time < self.clock[self.rank] or other.move == self.moves
         else:
             before = other.time <= self.clock[other.rank]
         if not before:
             where = (
-                f"staging buffer {-1 - place.key}" if place.buffer == STAGING else f"buffer {place.buffer}"
+                f"staging buffer {-1 - address.key}"
+                if address.buffer == STAGING
+                else f"buffer {address.buffer}"
             )
             raise ScheduleError(
                 f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
-                f"{place.rank}, {done} by rank {other.rank}, and nothing orders them"
+                f"{address.rank}, {done} by rank {other.rank}, and nothing orders them"
             )

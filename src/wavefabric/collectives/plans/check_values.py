@@ -1,4 +1,5 @@
-"""The proof that a plan gives what its schedule says: the same sums, in the same order, in the same places.
+"""The proof that a plan gives what its schedule says: the same sums, in the same order, in the same
+addresses.
 
 Where all accesses are ordered (`check.py`) any interleaving gives the same: one is replayed, on expressions.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wavefabric.collectives.plans.moves import STAGING, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Address, Move
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.pieces import Pieces, pieces
 from wavefabric.collectives.plans.plan import ExecutionPlan
@@ -38,21 +39,21 @@ def check_values(plan: ExecutionPlan) -> None:
     Raises
     ------
     ScheduleError
-        In one line: a place that is none of the schedule's, a staging buffer read before it is filled, or
+        In one line: an address that is none of the schedule's, a staging buffer read before it is filled, or
         the first chunk of ``post`` that does not hold the schedule's sum at the end.
     """
     schedule, parts = plan.schedule, pieces(plan.schedule)
     wanted = _Values({})
-    found = _Values(wanted.sums)
+    result = _Values(wanted.sums)
     reduces = schedule.transfers["reduce"][parts.transfer].tolist()
     for src, dst, reduce in zip(parts.src_key.tolist(), parts.dst_key.tolist(), reduces, strict=True):
         value = wanted.read(src)
         wanted.at[dst] = wanted.add(wanted.read(dst), value) if reduce else value
     extents = _extents(plan, parts)
-    _replay(plan, found, extents)
+    _replay(plan, result, extents)
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
     for key, (rank, buffer, first, size) in extents.items():
-        if found.read(key) != wanted.read(key):
+        if result.read(key) != wanted.read(key):
             wrong.setdefault((rank, buffer), []).append((first, first + size))
     for rank, buffer, chunk in sorted(at for at in schedule.post if at[:2] in wrong):
         begin = schedule.offsets(buffer, rank)[chunk]
@@ -63,13 +64,13 @@ def check_values(plan: ExecutionPlan) -> None:
 
 def _extents(plan: ExecutionPlan, parts: Pieces) -> dict[int, _Extent]:
     """Places of the schedule by their keys."""
-    found: dict[int, _Extent] = {}
+    result: dict[int, _Extent] = {}
     for end in ("src", "dst"):
         rank, buffer = (plan.schedule.transfers[name][parts.transfer] for name in (end, f"{end}_buffer"))
         first, keys = getattr(parts, f"{end}_first"), getattr(parts, f"{end}_key")
         columns = (column.tolist() for column in (keys, rank, buffer, first, parts.size))
-        found |= {key: tuple(extent) for key, *extent in zip(*columns, strict=True)}
-    return found
+        result |= {key: tuple(extent) for key, *extent in zip(*columns, strict=True)}
+    return result
 
 
 def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -> None:
@@ -88,8 +89,8 @@ def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -
             for peer in each.to:
                 sent[rank, peer] = sent.get((rank, peer), 0) + 1
         elif isinstance(each, Move):
-            for place in (*each.sources, *each.targets):
-                _check_place(plan, place, each.size, extents)
+            for address in (*each.sources, *each.targets):
+                _check_address(plan, address, each.size, extents)
             early = [p.key for p in each.sources if p.buffer == STAGING and p.key not in values.at]
             if early:
                 raise ScheduleError(
@@ -97,9 +98,9 @@ def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -
                     f"{-1 - early[0]} before it has come"
                 )
             total = values.read(each.sources[0].key)
-            for place in each.sources[1:]:
-                total = values.add(total, values.read(place.key))
-            values.at |= {place.key: total for place in each.targets}
+            for address in each.sources[1:]:
+                total = values.add(total, values.read(address.key))
+            values.at |= {address.key: total for address in each.targets}
 
     moved = True
     while moved:
@@ -111,16 +112,16 @@ def _replay(plan: ExecutionPlan, values: _Values, extents: dict[int, _Extent]) -
                 moved = True
 
 
-def _check_place(plan: ExecutionPlan, place: Place, size: int, extents: dict[int, _Extent]) -> None:
-    if place.buffer == STAGING:
-        staging_buffer = plan.staging[-1 - place.key] if 0 <= -1 - place.key < len(plan.staging) else None
+def _check_address(plan: ExecutionPlan, address: Address, size: int, extents: dict[int, _Extent]) -> None:
+    if address.buffer == STAGING:
+        staging_buffer = plan.staging[-1 - address.key] if 0 <= -1 - address.key < len(plan.staging) else None
         right = staging_buffer is not None and (staging_buffer.rank, staging_buffer.size) == (
-            place.rank,
+            address.rank,
             size,
         )
     else:
-        right = extents.get(place.key) == (place.rank, place.buffer, place.first, size)
+        right = extents.get(address.key) == (address.rank, address.buffer, address.first, size)
     if not right:
         raise ScheduleError(
-            f"{plan.schedule.name}: {place} of {size} elements is none of the schedule's places"
+            f"{plan.schedule.name}: {address} of {size} elements is none of the schedule's addresses"
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import STAGING, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Address, Move
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan, slice_of
 from wavefabric.collectives.structure import ScheduleError
@@ -34,12 +34,12 @@ class Interpreter:
     ):
         self._plan, self._buffers, self._blocks, self._unit = plan, buffers, blocks, unit
         dtype = buffers[0][0].dtype
-        rooms = range(plan.rooms)
+        slots = range(plan.slots)
         self._staging = [
-            [np.zeros(staging_buffer.size, dtype) for _ in rooms] for staging_buffer in plan.staging
+            [np.zeros(staging_buffer.size, dtype) for _ in slots] for staging_buffer in plan.staging
         ]
         #: Of packets: the call that each element belongs to.
-        self._flags = [[np.full(staging_buffer.size, -1) for _ in rooms] for staging_buffer in plan.staging]
+        self._flags = [[np.full(staging_buffer.size, -1) for _ in slots] for staging_buffer in plan.staging]
         self._counters: dict[tuple[int, int, int], int] = {}
 
     def run(
@@ -99,26 +99,28 @@ class Interpreter:
         for start in range(first, last, self._unit):
             part = slice(start, min(start + self._unit, last))
             flags = [
-                self._part(self._flags, place, part, call) for place in move.sources if self._flagged(place)
+                self._part(self._flags, address, part, call)
+                for address in move.sources
+                if self._flagged(address)
             ]
             yield lambda flags=flags: all((flag == call).all() for flag in flags)
             total = self._of(move.sources[0], part, call).copy()
-            for place in move.sources[1:]:
-                total += self._of(place, part, call)
-            for place in move.targets:
+            for address in move.sources[1:]:
+                total += self._of(address, part, call)
+            for address in move.targets:
                 yield lambda: True
-                self._of(place, part, call)[...] = total
-                if self._flagged(place):
-                    self._part(self._flags, place, part, call)[...] = call
+                self._of(address, part, call)[...] = total
+                if self._flagged(address):
+                    self._part(self._flags, address, part, call)[...] = call
 
-    def _flagged(self, place: Place) -> bool:
-        return self._plan.packets and place.buffer == STAGING
+    def _flagged(self, address: Address) -> bool:
+        return self._plan.packets and address.buffer == STAGING
 
-    def _part(self, arrays, place: Place, part: slice, call: int) -> np.ndarray:
-        return arrays[-1 - place.key][call % self._plan.rooms][part]
+    def _part(self, arrays, address: Address, part: slice, call: int) -> np.ndarray:
+        return arrays[-1 - address.key][call % self._plan.slots][part]
 
-    def _of(self, place: Place, part: slice, call: int) -> np.ndarray:
-        if place.buffer == STAGING:
-            return self._part(self._staging, place, part, call)
-        whole = self._buffers[place.rank][place.buffer]
-        return whole[place.first + part.start : place.first + part.stop]
+    def _of(self, address: Address, part: slice, call: int) -> np.ndarray:
+        if address.buffer == STAGING:
+            return self._part(self._staging, address, part, call)
+        whole = self._buffers[address.rank][address.buffer]
+        return whole[address.first + part.start : address.first + part.stop]

@@ -12,16 +12,16 @@ from wavefabric.collectives.levels import levels
 from wavefabric.collectives.plans.pieces import Pieces, pieces
 from wavefabric.collectives.schedule import Schedule
 
-#: Buffer of a place where something arrives that has still to be added or put in its place.
+#: Buffer of an address where something arrives that has still to be added or put in its place.
 STAGING = -1
 #: Most sources, and most targets, of one move.
 MOST = 8
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """Where a piece lies: a buffer of a rank from element ``first`` on, or a staging buffer (by number).
 
-    ``key`` is different for places that have no element in common.
+    ``key`` is different for addresses that have no element in common.
     """
 
     rank: int
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class StagingBuffer(NamedTuple):
-    """Room at ``rank`` for ``size`` elements that ``sender`` writes.
+    """Space at ``rank`` for ``size`` elements that ``sender`` writes.
 
     In a vector of 16 bytes it begins as element ``first`` of a buffer does: where they are to be added or
     put, or, if they are read from here instead, where they come from.
@@ -55,8 +55,8 @@ class Move:
     rank: int
     level: int
     phase: int
-    sources: tuple[Place, ...]
-    targets: tuple[Place, ...]
+    sources: tuple[Address, ...]
+    targets: tuple[Address, ...]
     size: int
     once: bool = False
 
@@ -64,14 +64,15 @@ class Move:
 def kind_of(moves: Sequence[Move]) -> str:
     """What moves that run together do, in words: put, add, add and put, or copy."""
     adds = any(len(move.sources) > 1 for move in moves)
-    puts = any(place.rank != move.rank for move in moves for place in move.targets)
+    puts = any(address.rank != move.rank for move in moves for address in move.targets)
     return {(True, True): "add and put", (True, False): "add", (False, True): "put"}.get((adds, puts), "copy")
 
 
 def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBuffer]]:
     """Moves of all ranks in order, and staging buffers by number.
 
-    A piece that goes to another rank is written there by its sender: into its place, or, if it is to be added
+    A piece that goes to another rank is written there by its sender: into its address, or, if it is to be
+    added
     or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go to
     the next rank first, then to the one after it, so that ranks do not all write to one.
     """
@@ -83,15 +84,15 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
     once = _read_once(schedule, parts, order)
     made: list[Move] = []
     staging: list[StagingBuffer] = []
-    staged: dict[int, Place] = {}  # key → the staging buffer that is read instead
+    staged: dict[int, Address] = {}  # key → the staging buffer that is read instead
     for i in order:
         src, dst = int(t["src"][i]), int(t["dst"][i])
         size, depth_of, reduce = int(parts.size[i]), int(level[i]), bool(t["reduce"][i])
-        source = Place(src, int(t["src_buffer"][i]), int(parts.src_first[i]), int(parts.src_key[i]))
-        target = Place(dst, int(t["dst_buffer"][i]), int(parts.dst_first[i]), int(parts.dst_key[i]))
+        source = Address(src, int(t["src_buffer"][i]), int(parts.src_first[i]), int(parts.src_key[i]))
+        target = Address(dst, int(t["dst_buffer"][i]), int(parts.dst_first[i]), int(parts.dst_key[i]))
         source, phase = staged.pop(source.key, source), int(src == dst)
         if src != dst and (reduce or packets or i in once):
-            staging_buffer = Place(dst, STAGING, len(staging), -1 - len(staging))
+            staging_buffer = Address(dst, STAGING, len(staging), -1 - len(staging))
             stays = i in once and not reduce
             came_from = staging[-1 - source.key].first if source.buffer == STAGING else source.first
             staging.append(StagingBuffer(dst, src, size, came_from if stays else target.first))
@@ -117,7 +118,7 @@ def _read_once(schedule: Schedule, parts: Pieces, order: list[int]) -> set[int]:
     for i in order:
         accesses.setdefault(int(parts.src_key[i]), []).append((i, True, False))
         accesses.setdefault(int(parts.dst_key[i]), []).append((i, bool(t["reduce"][i]), True))
-    found = set()
+    result = set()
     for here in accesses.values():
         for at, (i, _, writes) in enumerate(here):
             if not writes or here[at + 1 : at + 2] == [] or not here[at + 1][1]:
@@ -125,32 +126,32 @@ def _read_once(schedule: Schedule, parts: Pieces, order: list[int]) -> set[int]:
             then = here[at + 2 : at + 3]
             kept = (int(t["dst"][i]), int(t["dst_buffer"][i])) in promised
             if here[at + 1][2] or (not then[0][1] if then else not kept):
-                found.add(i)
-    return found
+                result.add(i)
+    return result
 
 
 def joined(moves: list[Move]) -> list[Move]:
-    """The same with fewer passes: sums that are taken on, and copies of one piece to several places.
+    """The same with fewer passes: sums that are taken on, and copies of one piece to several addresses.
 
     A move that writes a piece is done together with the next that reads it, if nothing else does in between:
     what has arrived is added and put at the next rank in one pass, and several buffers are added at once, in
     order. The first of the two is then done at the level of the second, where no other move may write what it
     reads.
     """
-    writes = {(place.key, move.level) for move in moves for place in move.targets}
+    writes = {(address.key, move.level) for move in moves for address in move.targets}
     kept: dict[int, Move] = {}
     written: dict[int, int] = {}  # key → number of the move that wrote it, if nothing has touched it since
     made_of: dict[int, set[int]] = {}  # key → keys that such moves write from it
     copied: dict[tuple[int, int], int] = {}  # (key, level) → number of the last move that copies it
 
-    def forget(targets: tuple[Place, ...]) -> None:
+    def forget(targets: tuple[Address, ...]) -> None:
         """What was made from these values can no longer be made later."""
-        for place in targets:
-            for key in (*made_of.pop(place.key, ()), place.key):
+        for address in targets:
+            for key in (*made_of.pop(address.key, ()), address.key):
                 written.pop(key, None)
 
     for number, move in enumerate(moves):
-        before = [written.pop(place.key, -1) for place in move.sources]
+        before = [written.pop(address.key, -1) for address in move.sources]
         together = _together([kept.get(n) for n in before], move, writes)
         if together is not None:
             which, move = together
@@ -166,12 +167,12 @@ def joined(moves: list[Move]) -> list[Move]:
             copied[piece] = number
         kept[number] = move
         forget(move.targets)
-        for place in move.targets:
-            if place.rank == move.rank:
-                written[place.key] = number
+        for address in move.targets:
+            if address.rank == move.rank:
+                written[address.key] = number
                 for source in move.sources:
-                    if source.key != place.key:
-                        made_of.setdefault(source.key, set()).add(place.key)
+                    if source.key != address.key:
+                        made_of.setdefault(source.key, set()).add(address.key)
     return [kept[number] for number in sorted(kept, key=lambda n: (kept[n].level, kept[n].phase, n))]
 
 
@@ -190,26 +191,26 @@ def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]
         else:
             same = (first.level, first.phase) == (move.level, move.phase)
             targets = first.targets + move.targets if same else None
-        found = _pass(move, first.sources + move.sources[1:], targets)
-        if found is not None:
-            return 0, found
+        result = _pass(move, first.sources + move.sources[1:], targets)
+        if result is not None:
+            return 0, result
     second = others[0] if len(others) == 1 else None
     if second is not None and second.once and second.targets == move.sources[1:]:
         # a + b is b + a, to the bit.
-        found = _pass(move, second.sources + move.sources[:1], move.targets)
-        if found is not None:
-            return 1, found
+        result = _pass(move, second.sources + move.sources[:1], move.targets)
+        if result is not None:
+            return 1, result
     return None
 
 
 def _may_wait(first: Move, move: Move, writes: set[tuple[int, int]]) -> bool:
     """Whether a move is of the same rank, and may read its sources as late as another."""
-    own = {place.key for place in move.targets}
-    late = {(place.key, move.level) for place in first.sources if place.key not in own}
+    own = {address.key for address in move.targets}
+    late = {(address.key, move.level) for address in first.sources if address.key not in own}
     return first.rank == move.rank and not late & writes
 
 
-def _pass(move: Move, sources: tuple[Place, ...], targets: tuple[Place, ...] | None) -> Move | None:
+def _pass(move: Move, sources: tuple[Address, ...], targets: tuple[Address, ...] | None) -> Move | None:
     if targets is None or len(sources) > MOST or len(targets) > MOST:
         return None
     return replace(move, sources=sources, targets=targets, once=move.once and targets == move.targets)

@@ -1,6 +1,6 @@
 """Signals and waits: what must stay in order between ranks, and is not by itself.
 
-Every access to a place is compared with those before it, of any rank. A rank knows how far each other rank
+Every access to an address is compared with those before it, of any rank. A rank knows how far each other rank
 was when it last heard from it, directly or through others (vector clocks: Mattern 1989). Where it does not
 know that an earlier access is done, the other rank signals after it and this one waits.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from wavefabric.collectives.plans.moves import STAGING, Move, Place, StagingBuffer
+from wavefabric.collectives.plans.moves import STAGING, Address, Move, StagingBuffer
 
 
 @dataclass(frozen=True)
@@ -51,32 +51,32 @@ class _Step:
 
 @dataclass
 class _Accesses:
-    """Of a place: who wrote it last, and who has read it since, by (rank, step)."""
+    """Of an address: who wrote it last, and who has read it since, by (rank, step)."""
 
     written: tuple[int, int]
     read: list[tuple[int, int]] = field(default_factory=list)
 
 
 def ordered(
-    moves: list[Move], staging: Sequence[StagingBuffer], ranks: int, packets: bool, rooms: int | None
+    moves: list[Move], staging: Sequence[StagingBuffer], ranks: int, packets: bool, slots: int | None
 ):
-    """Instructions of each rank, how often the first of a pair of ranks signals the second, and rooms.
+    """Instructions of each rank, how often the first of a pair of ranks signals the second, and slots.
 
-    One room for staging buffers if that makes nobody wait, else two, or as many as ``rooms`` says.
+    One slot for staging buffers if that makes nobody wait, else two, or as many as ``slots`` says.
     """
 
-    def order(rooms: int, late: set[int]) -> _Order:
-        made = _Order(staging, ranks, packets, rooms, late)
+    def order(slots: int, late: set[int]) -> _Order:
+        made = _Order(staging, ranks, packets, slots, late)
         for step in _steps(moves):
             made.add(step)
         made.end()
         return made
 
     made = None
-    if rooms != 2 and not packets:
+    if slots != 2 and not packets:
         made = order(1, set())
         if late := made.late():
-            made = order(1, late) if rooms == 1 else None
+            made = order(1, late) if slots == 1 else None
     if made is None:
         return *order(2, set()).instructions(), 2
     return *made.instructions(), 1
@@ -91,7 +91,9 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
     for (_, _, rank), group in groupby(sorted(moves, key=like), like):
         step, read, written = _Step(rank), set(), set()
         for move in group:
-            reads, writes = ({place.key for place in places} for places in (move.sources, move.targets))
+            reads, writes = (
+                {address.key for address in addresses} for addresses in (move.sources, move.targets)
+            )
             if written & (reads | writes) or read & writes:
                 yield step
                 step, read, written = _Step(rank), set(), set()
@@ -102,35 +104,35 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
 
 
 class _Order:
-    """With one room, senders of the staging buffers ``late`` wait until the receiver has begun the call."""
+    """With one slot, senders of the staging buffers ``late`` wait until the receiver has begun the call."""
 
     def __init__(
-        self, staging: Sequence[StagingBuffer], ranks: int, packets: bool, rooms: int, late: set[int]
+        self, staging: Sequence[StagingBuffer], ranks: int, packets: bool, slots: int, late: set[int]
     ):
-        self._staging, self._packets, self._rooms, self._late = staging, packets, rooms, late
+        self._staging, self._packets, self._slots, self._late = staging, packets, slots, late
         self._known = [[0] * ranks for _ in range(ranks)]
         # The first step of a rank: what its caller did before is done.
         self._steps = [[] for _ in range(ranks)]
         self._accesses: dict[int, _Accesses] = {}
-        self._places: dict[int, Place] = {}
+        self._addresses: dict[int, Address] = {}
         for rank in range(ranks):
             self._done(_Step(rank))
 
     def add(self, step: _Step) -> None:
         """Order a step after all that it needs."""
-        writes = {place.key: place for move in step.moves for place in move.targets}
-        reads = {place.key: place for move in step.moves for place in move.sources}
+        writes = {address.key: address for move in step.moves for address in move.targets}
+        reads = {address.key: address for move in step.moves for address in move.sources}
         me = step.rank, len(self._steps[step.rank])
         needs: set[tuple[int, int]] = set()
-        for place in {**reads, **writes}.values():
-            here = self._of(place)
-            if place.key in reads and place.buffer == STAGING and self._packets:
+        for address in {**reads, **writes}.values():
+            here = self._of(address)
+            if address.key in reads and address.buffer == STAGING and self._packets:
                 # Flags say that it is there, and that its writer has begun; of other threads nothing.
                 writer, known = here.written[0], self._known[step.rank]
                 known[writer] = max(known[writer], 1)
-            elif place.key in reads or not here.read:
+            elif address.key in reads or not here.read:
                 needs.add(here.written)
-            if place.key in writes:
+            if address.key in writes:
                 needs.update(here.read)
         self._require(step, needs)
         for key in reads:
@@ -143,13 +145,13 @@ class _Order:
         """The last step of each rank: all that others write here has come."""
         needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
         for key, access in self._accesses.items():
-            place = self._places[key]
-            if place.buffer != STAGING and access.written[0] != place.rank:
-                needs[place.rank].add(access.written)
+            address = self._addresses[key]
+            if address.buffer != STAGING and access.written[0] != address.rank:
+                needs[address.rank].add(access.written)
         last = [_Step(rank) for rank in range(len(self._steps))]
         for step, needed in zip(last, needs, strict=True):
             self._require(step, needed)
-        if self._rooms == 2:
+        if self._slots == 2:
             # What the next call but one overwrites is read in this one: the reader must have begun the next.
             for staging_buffer in self._staging:
                 self._require(last[staging_buffer.sender], {(staging_buffer.rank, 0)})
@@ -158,20 +160,20 @@ class _Order:
 
     def late(self) -> set[int]:
         """Numbers of staging buffers that their senders do not know to have been read when they are done."""
-        found = set()
+        result = set()
         for number, staging_buffer in enumerate(self._staging):
             reads = self._accesses[-1 - number].read
             if any(self._known[staging_buffer.sender][rank] <= step for rank, step in reads):
-                found.add(number)
-        return found
+                result.add(number)
+        return result
 
-    def _of(self, place: Place) -> _Accesses:
-        """Accesses so far; before the first, those of its owner's caller. A free room has no earlier ones."""
-        if place.key not in self._accesses:
-            free = place.buffer == STAGING and -1 - place.key not in self._late
-            self._accesses[place.key] = _Accesses((place.rank, -1 if free else 0))
-            self._places[place.key] = place
-        return self._accesses[place.key]
+    def _of(self, address: Address) -> _Accesses:
+        """Accesses so far; before the first, those of its owner's caller. A free slot has no earlier ones."""
+        if address.key not in self._accesses:
+            free = address.buffer == STAGING and -1 - address.key not in self._late
+            self._accesses[address.key] = _Accesses((address.rank, -1 if free else 0))
+            self._addresses[address.key] = address
+        return self._accesses[address.key]
 
     def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
         """Steps that must be done before; the latest first, since what it knows may include others."""

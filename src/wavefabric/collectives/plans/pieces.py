@@ -17,8 +17,8 @@ class Pieces:
     """Columns, shape (pieces,), in the order of transfers.
 
     ``transfer``: its number. ``size``: elements. ``src_first``, ``dst_first``: first element in the rank's
-    buffer. ``src_key``, ``dst_key``: number of that place; two pieces at a place have one key, and pieces
-    with different keys have no element in common.
+    buffer. ``src_key``, ``dst_key``: number of that address; two pieces at an address have one key, and
+    pieces with different keys have no element in common.
     """
 
     transfer: np.ndarray

@@ -30,7 +30,7 @@ class ExecutionPlan:
     schedule : Schedule
     protocol : str
         Of `PROTOCOLS`. Packets are 16 bytes for 8 of data; they are always written to staging buffers.
-    rooms : int
+    slots : int
         Copies of the staging buffers, used in turn by one call after another.
     instructions : tuple of tuple of `Move`, `Signal`, `Wait` or `Barrier`, one a rank
     staging : tuple of `StagingBuffer`
@@ -40,7 +40,7 @@ class ExecutionPlan:
 
     schedule: Schedule
     protocol: str
-    rooms: int
+    slots: int
     instructions: tuple[tuple[Instruction, ...], ...]
     staging: tuple[StagingBuffer, ...] = field(repr=False)
     signals: dict[tuple[int, int], int] = field(repr=False)
@@ -51,7 +51,7 @@ class ExecutionPlan:
         return self.protocol == "packets"
 
 
-def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | None = None) -> ExecutionPlan:
+def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | None = None) -> ExecutionPlan:
     """Compile a schedule, the same on all ranks.
 
     Parameters
@@ -60,14 +60,14 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | Non
         One that `verify` accepts. Sums are taken in its order.
     protocol : str
         Of `PROTOCOLS`.
-    rooms : int, optional
+    slots : int, optional
         1 or 2. With one, a sender may have to wait until the receiver has begun; by default one if none has
         to. Packets need 2.
 
     Raises
     ------
     InputError
-        For a protocol or rooms that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule
+        For a protocol or slots that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule
         that do not fit together.
 
     Examples
@@ -80,15 +80,15 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", rooms: int | Non
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"protocol: {protocol!r} given; allowed: {', '.join(PROTOCOLS)}")
-    if rooms not in (None, 1, 2) or (rooms == 1 and protocol == "packets"):
-        raise InputError(f"rooms: {rooms} given; allowed: 1 or 2, 2 for packets")
+    if slots not in (None, 1, 2) or (slots == 1 and protocol == "packets"):
+        raise InputError(f"rooms: {slots} given; allowed: 1 or 2, 2 for packets")
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)
     made, staging = moves(schedule, protocol == "packets")
     packets = protocol == "packets"
-    instructions, signals, rooms = ordered(joined(made), staging, schedule.ranks, packets, rooms)
-    return ExecutionPlan(schedule, protocol, rooms, instructions, tuple(staging), signals)
+    instructions, signals, slots = ordered(joined(made), staging, schedule.ranks, packets, slots)
+    return ExecutionPlan(schedule, protocol, slots, instructions, tuple(staging), signals)
 
 
 def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:

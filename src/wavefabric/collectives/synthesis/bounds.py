@@ -90,10 +90,10 @@ def cut_bound(
             for a, b, e in edges
             if (shared or b & inside) and bool(a & inside) != bool(b & inside)
         }
-        room = _together(cut, groups)
-        rounds = -(-crossing // room) if room else UNREACHABLE
+        space = _together(cut, groups)
+        rounds = -(-crossing // space) if space else UNREACHABLE
         if rounds > best[0]:
-            where = f"the edges round {_ranks_name(inside, demand.ranks)}, which carry {room} a round"
+            where = f"the edges round {_ranks_name(inside, demand.ranks)}, which carry {space} a round"
             best = rounds, f"{crossing} chunks have to cross {where}"
     return best
 
@@ -122,9 +122,9 @@ def link_bound(
     uses = link_uses(demand, hops, until)
     if uses >= FAR * FAR:
         return UNREACHABLE, "some rank is not linked to what it needs"
-    room = _together({e: n for e, n in capacity.items() if n}, groups)
-    rounds = -(-uses // room) if room else UNREACHABLE if uses else 0
-    return rounds, f"chunks have to go over links {uses} times; all links carry {room} a round"
+    space = _together({e: n for e, n in capacity.items() if n}, groups)
+    rounds = -(-uses // space) if space else UNREACHABLE if uses else 0
+    return rounds, f"chunks have to go over links {uses} times; all links carry {space} a round"
 
 
 def link_uses(demand: Demand, hops: np.ndarray, until: float = math.inf) -> int:
@@ -175,10 +175,10 @@ def _ranks_name(inside: int, ranks: int) -> str:
 
 def _together(cut: dict[Edge, int], groups: Groups) -> int:
     """An upper limit of what edges carry: each edge counted alone, or in one of its groups."""
-    left, room = dict(cut), 0
+    left, capacity = dict(cut), 0
     for edges, n in sorted(groups, key=lambda group: group[1] - sum(cut.get(e, 0) for e in group[0])):
-        room += min(n, sum(left.pop(e, 0) for e in edges))
-    return room + sum(left.values())
+        capacity += min(n, sum(left.pop(e, 0) for e in edges))
+    return capacity + sum(left.values())
 
 
 def _cuts(ranks: int, capacity: Mapping[Edge, int], chunks: int) -> Iterator[int]:

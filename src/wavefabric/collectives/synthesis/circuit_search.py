@@ -28,7 +28,7 @@ from wavefabric.collectives.synthesis.search import (
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
 
 #: What a proof that rests on routes says of itself.
-GIVEN = "for the routes given"
+FIXED = "for the routes given"
 #: Seconds for a try with one route a pair, and for the wavelengths of one round whose circuits are known.
 _SINGLE, _ONE_ROUND = 2.0, 10.0
 #: Orders in which the circuits of a round are set up.
@@ -57,11 +57,11 @@ class CircuitSearch(Search):
 
     def lower_bound(self) -> Bound:
         """One by lasers is preferred, as it does not depend on routes."""
-        network, until = self.net.network, clock.share(self.deadline, 1 / 4)
+        network, until = self.net.network, clock.fraction(self.deadline, 1 / 4)
         by_lasers = circuit_bound(self.demand, network.at_once)
         by_edges = cut_bound(self.demand, self.net.capacity, shared=network.shared, until=until)
         if by_edges[0] > by_lasers[0]:
-            return by_edges[0], f"{by_edges[1]}, {GIVEN}"
+            return by_edges[0], f"{by_edges[1]}, {FIXED}"
         return by_lasers
 
     def known(self, stop: Deadline) -> Iterator[Solution]:
@@ -80,7 +80,7 @@ class CircuitSearch(Search):
         answer = None
         if not self.net.all_wide and any(len(routes) > 1 for routes in self.net.routes.values()):
             # Fewer routes make for an easier model; only yes is an answer.
-            soon = clock.share(until, 1 / 4, _SINGLE)
+            soon = clock.fraction(until, 1 / 4, _SINGLE)
             with suppress(OutOfTime):
                 self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
                 answer = self.decide_over(self._single, rounds, soon, say)
@@ -97,10 +97,10 @@ class CircuitSearch(Search):
         say("without wavelengths")
         model, sends = self._sends(net, rounds, until)
         circuits = count_circuits(model, net, sends.sent)
-        answer = decide(model, until if net.all_wide else clock.share(until, 1 / 2, 600.0))
+        answer = decide(model, until if net.all_wide else clock.fraction(until, 1 / 2, 600.0))
         if answer.feasible is False:
             everywhere = net.all_wide and len(net.routes) == net.network.ranks * (net.network.ranks - 1)
-            return f"{answer.solver}, without wavelengths" + ("" if everywhere else f", {GIVEN}")
+            return f"{answer.solver}, without wavelengths" + ("" if everywhere else f", {FIXED}")
         if answer.values is not None:
             chosen = {
                 key: [route for column, route in options for _ in range(int(answer.values[column]))]
@@ -116,7 +116,7 @@ class CircuitSearch(Search):
         z = tell_apart(model, net, sends.sent)
         answer = decide(model, until)
         if answer.feasible is False:
-            return f"{answer.solver}, with wavelengths, {GIVEN}"
+            return f"{answer.solver}, with wavelengths, {FIXED}"
         if answer.values is None:
             return None
         lightpaths = _lightpaths(z, answer.values)
@@ -201,10 +201,10 @@ def tell_apart(
             loads["receive", d, 0, r] += columns
     for (what, n, _, _), columns in loads.items():
         if what == "edge":
-            room = net.waveguides[n]
+            capacity = net.waveguides[n]
         else:
-            room = 1 if what in ("laser", "photodiode") else network.at_once
-        model.limit(columns, room)
+            capacity = 1 if what in ("laser", "photodiode") else network.at_once
+        model.limit(columns, capacity)
     return z
 
 

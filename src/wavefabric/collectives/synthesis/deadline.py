@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-#: Seconds to write down and verify a move of a chunk, with room for a busy machine.
+#: Seconds to write down and verify a move of a chunk, with space for a busy machine.
 _WRITE = 5e-5
 
 
@@ -38,7 +38,7 @@ def check(at: float) -> None:
         raise OutOfTime
 
 
-def share(until: float, part: float, most: float = math.inf) -> float:
+def fraction(until: float, part: float, most: float = math.inf) -> float:
     """When a part of the time from now on has passed, or `most` seconds of a time without end."""
     begun = now()
     return begun + (most if math.isinf(until) else min(most, (until - begun) * part))

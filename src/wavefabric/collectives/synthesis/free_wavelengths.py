@@ -61,8 +61,8 @@ class RoutedNetwork:
 
         Where tiles are numbered row by row, that is dimension-order routing, which uses edges evenly.
         """
-        ways = {pair: (min((tiles for _, tiles in r), key=_turns),) for pair, r in self.routes.items()}
-        return replace(self.network, routes=ways)
+        paths = {pair: (min((tiles for _, tiles in r), key=_turns),) for pair, r in self.routes.items()}
+        return replace(self.network, routes=paths)
 
     def narrow(self, edges: Iterable[int]) -> tuple[int, ...]:
         """Those of some edges that are not wide, in order."""

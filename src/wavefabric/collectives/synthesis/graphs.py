@@ -28,13 +28,13 @@ def ring_moves(
     if cycle is None:
         return None
     moves: list[Move] = []
-    for way in (1, -1) if both else (1,):
+    for path in (1, -1) if both else (1,):
         for start in range(ranks):
             chunks = own[cycle[start]]
             sent: list[tuple[int, int]] = []
             for j, number in enumerate(chunks):
                 # The odd hop of an even ring goes one way with every other chunk.
-                hops = (ranks - (way == (1 if j % 2 else -1))) // 2 if both else ranks - 1
+                hops = (ranks - (path == (1 if j % 2 else -1))) // 2 if both else ranks - 1
                 sent += [(hop, number) for hop in range(hops)]
             taken: Counter[int] = Counter()
             earliest: Counter[int] = Counter()
@@ -45,8 +45,8 @@ def ring_moves(
                     r += 1
                 taken[r] += 1
                 earliest[number] = r + 1
-                here = start + way * hop
-                moves.append((r, number, cycle[here % ranks], cycle[(here + way) % ranks]))
+                here = start + path * hop
+                moves.append((r, number, cycle[here % ranks], cycle[(here + path) % ranks]))
     return moves
 
 
@@ -62,11 +62,11 @@ def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
     start = min(range(ranks), key=lambda t: len(near[t]))
     path, on_path = [start], {start}
 
-    def ways_out(here: int) -> list[int]:
+    def outgoing(here: int) -> list[int]:
         free = [n for n in near[here] if n not in on_path]
         return sorted(free, key=lambda n: sum(m not in on_path for m in near[n]))
 
-    tries = [iter(ways_out(start))]
+    tries = [iter(outgoing(start))]
     for _ in range(200 * ranks):
         here = next(tries[-1], None)
         if here is None:
@@ -79,7 +79,7 @@ def _hamiltonian_cycle(ranks: int, pairs: list[Edge]) -> list[int] | None:
         on_path.add(here)
         if len(path) == ranks and start in near[here]:
             return path
-        tries.append(iter(ways_out(here)))
+        tries.append(iter(outgoing(here)))
     return None
 
 

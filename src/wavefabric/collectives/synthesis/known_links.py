@@ -32,7 +32,7 @@ class StepCapacity:
                 self.of_link[link].append(i)
 
     def take(self, link: Edge) -> bool:
-        """Use a link for a chunk, if there is room."""
+        """Use a link for a chunk, if there is space."""
         groups = self.of_link.get(link, ())
         if self.links.get(link, 0) < 1 or any(self.groups[i] < 1 for i in groups):
             return False
@@ -92,8 +92,8 @@ def greedy(
     moves: list[Move] = []
     step = 0
     while (needs & ~has).any():
-        room = StepCapacity(links, rounds[step] if step < len(rounds) else 1)
-        sent = _greedy_step(room, links, hops, has, needs & ~has, rng, stop)
+        capacity = StepCapacity(links, rounds[step] if step < len(rounds) else 1)
+        sent = _greedy_step(capacity, links, hops, has, needs & ~has, rng, stop)
         if not sent:
             return None
         for number, s, d in sent:
@@ -104,7 +104,7 @@ def greedy(
 
 
 def _greedy_step(
-    room: StepCapacity, links: Links, hops, has, missing, rng, stop: Deadline
+    capacity: StepCapacity, links: Links, hops, has, missing, rng, stop: Deadline
 ) -> list[tuple[int, int, int]]:
     """Chunk, source and destination of what one step sends."""
     copies, pairs = has.sum(axis=1), links.usable
@@ -121,7 +121,7 @@ def _greedy_step(
     taken: set[tuple[int, int]] = set()
     sent = []
     for _, _, _, number, s, d in sorted(wanted):
-        if (number, d) not in taken and room.take((s, d)):
+        if (number, d) not in taken and capacity.take((s, d)):
             taken.add((number, d))
             sent.append((number, s, d))
     return sent
@@ -243,11 +243,11 @@ def _paths_of_differences(
 
     jobs_in_order = sorted(range(len(jobs)), key=lambda j: (hops[jobs[j]], jobs[j]))
     orders = [jobs_in_order, *[range(len(jobs))] * (_PASSES - 1)]
-    ways = _even_ways(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
-    return [ways[job] for job in range(len(jobs))]
+    paths = _even_routes(orders, dict(enumerate(jobs)), onward, dict(enumerate(capacity.tolist())), stop)
+    return [paths[job] for job in range(len(jobs))]
 
 
-def _even_ways(
+def _even_routes(
     orders: Sequence[Iterable[int]],
     starts: Mapping[int, int],
     onward: Callable[[int, int], list],
@@ -259,18 +259,18 @@ def _even_ways(
     `onward`: from where a job is, the links that it can take and where they lead; none at its end.
     """
     load: dict = defaultdict(float)
-    ways: dict[int, list] = {}
+    paths: dict[int, list] = {}
     for order in orders:
         for job in order:
             stop.check()
-            for link in ways.get(job, ()):
+            for link in paths.get(job, ()):
                 load[link] -= 1 / capacity[link]
-            ways[job], here = [], starts[job]
+            paths[job], here = [], starts[job]
             while able := onward(job, here):
                 link, here = min(able, key=lambda option: load[option[0]])
                 load[link] += 1 / capacity[link]
-                ways[job].append(link)
-    return ways
+                paths[job].append(link)
+    return paths
 
 
 def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> list[Move] | None:
@@ -287,10 +287,10 @@ def farthest_first(demand: Demand, links: Links, seed: int, stop: Deadline) -> l
         return None
     if sum(int(hops[pair]) * len(numbers) for pair, numbers in chunks.items()) > _MOVES:
         return None
-    return _queued(_ways(chunks, links, hops, seed, stop), links, seed, stop)
+    return _queued(_routes(chunks, links, hops, seed, stop), links, seed, stop)
 
 
-def _ways(
+def _routes(
     chunks: dict[Edge, list[int]], links: Links, hops: np.ndarray, seed: int, stop: Deadline
 ) -> dict[int, list[Edge]]:
     """Links on the way of each chunk; `seed` sets the order of chunks and of links loaded alike."""
@@ -312,7 +312,7 @@ def _ways(
         return [((here, b), b) for b in able]
 
     starts = {number: s for number, (s, _) in ends.items()}
-    return _even_ways([order] * (_PASSES if even else 1), starts, onward, links.capacity, stop)
+    return _even_routes([order] * (_PASSES if even else 1), starts, onward, links.capacity, stop)
 
 
 def _opposite(here: int, able: list[int]) -> bool:
@@ -320,26 +320,26 @@ def _opposite(here: int, able: list[int]) -> bool:
     return len(able) == 2 and able[0] - here == here - able[1]
 
 
-def _queued(ways: dict[int, list[Edge]], links: Links, seed: int, stop: Deadline) -> list[Move] | None:
+def _queued(paths: dict[int, list[Edge]], links: Links, seed: int, stop: Deadline) -> list[Move] | None:
     """Moves along ways, a step at a time: on each link what has farthest to go."""
     rng = np.random.default_rng(seed)
-    at = dict.fromkeys(ways, 0)
+    at = dict.fromkeys(paths, 0)
     moves: list[Move] = []
     step = 0
     while at:
-        room = StepCapacity(links, 1)
-        waiting = sorted(at, key=lambda number: (at[number] - len(ways[number]), rng.random()))
+        capacity = StepCapacity(links, 1)
+        waiting = sorted(at, key=lambda number: (at[number] - len(paths[number]), rng.random()))
         sent = []
         for number in waiting:
             stop.check()
-            if room.take(ways[number][at[number]]):
+            if capacity.take(paths[number][at[number]]):
                 sent.append(number)
         if not sent:
             return None
         for number in sent:
             here = at.pop(number)
-            moves.append((step, number, *ways[number][here]))
-            if here + 1 < len(ways[number]):
+            moves.append((step, number, *paths[number][here]))
+            if here + 1 < len(paths[number]):
                 at[number] = here + 1
         step += 1
     return moves

@@ -28,7 +28,7 @@ class LinkSearch(Search):
     def __init__(self, demand: Demand, links: Links, deadline: float, say: Progress):
         self.links = links
         #: Of steps and of rounds, found in a quarter of the time.
-        self.bounds = link_bounds(demand, links, clock.share(deadline, 1 / 4))
+        self.bounds = link_bounds(demand, links, clock.fraction(deadline, 1 / 4))
         super().__init__(demand, deadline, say)
 
     def lower_bound(self) -> Bound:
@@ -53,7 +53,7 @@ class LinkSearch(Search):
         (least, far), (fewest, why) = self.bounds
         if least > steps or fewest > rounds:
             return f"a bound ({far if least > steps else why})"
-        known = self._known_exactly(steps, rounds - steps, clock.share(self.deadline, 1 / 4))
+        known = self._known_exactly(steps, rounds - steps, clock.fraction(self.deadline, 1 / 4))
         answer = known or self._ask(steps, rounds, self.deadline, self.say)
         if answer is None and self.too_large(steps):
             allowed = f"{TOO_MANY}, or links that a ring fits"

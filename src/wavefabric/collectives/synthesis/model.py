@@ -97,7 +97,7 @@ class SendVariables:
         alike: dict[ChunkDemand, list[dict[tuple[int, int], list[int]]]] = defaultdict(list)
         for number, (chunk, numbers) in enumerate(self.groups):
             if forward or not chunk.direct:
-                alike[chunk].append(self._any_way(number, chunk))
+                alike[chunk].append(self._any_route(number, chunk))
             else:
                 (s,), (d,) = chunk.have, chunk.need
                 straight = [self._variable(number, s, d, r) for r in range(rounds) if (s, d) in allowed]
@@ -105,7 +105,7 @@ class SendVariables:
         for chunk, received in alike.items():
             self._order(min(chunk.need), received)
 
-    def _any_way(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
+    def _any_route(self, group: int, chunk: ChunkDemand) -> dict[tuple[int, int], list[int]]:
         """A chunk that may take several ways: the variables by which it reaches d in round r, by (d, r)."""
         have, need, pairs, hops = chunk.have, chunk.need, self.pairs, self.hops
         if self.forward:

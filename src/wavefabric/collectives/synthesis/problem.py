@@ -67,7 +67,7 @@ class OpticalNetwork:
 
     def reversed(self) -> OpticalNetwork:
         """The same network with time, and so every route, reversed."""
-        routes = {(d, s): tuple(tuple(r[::-1]) for r in ways) for (s, d), ways in self.routes.items()}
+        routes = {(d, s): tuple(tuple(r[::-1]) for r in paths) for (s, d), paths in self.routes.items()}
         capacity = self.capacity and {(b, a): w for (a, b), w in self.capacity.items()}
         return replace(self, routes=routes, capacity=capacity)
 
@@ -77,7 +77,7 @@ class OpticalNetwork:
         if any(self.waveguides_of(a, b) != self.waveguides_of(b, a) for a, b in edges):
             return False
         mirror = self.reversed().routes
-        return all(set(map(tuple, ways)) == set(mirror.get(pair, ())) for pair, ways in self.routes.items())
+        return all(set(map(tuple, paths)) == set(mirror.get(pair, ())) for pair, paths in self.routes.items())
 
 
 @dataclass(frozen=True)

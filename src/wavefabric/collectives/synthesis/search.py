@@ -118,7 +118,7 @@ class Search(ABC):
         rounds = self.lower
         while self._wanted(rounds, limit):
             last = self.best.rounds == rounds + 1
-            if self._try(rounds, clock.share(self.deadline, 1 if last else 1 / 2)):
+            if self._try(rounds, clock.fraction(self.deadline, 1 if last else 1 / 2)):
                 break
             rounds += 1
         # Time that is left goes to the fewest rounds that were not decided.
@@ -139,7 +139,7 @@ class Search(ABC):
 
     def _begin(self) -> Solution:
         """The best known solution: until there is one all of the time may pass, then a share of it."""
-        soon, stop = clock.share(self.deadline, self.time_for_known()), Deadline(self.deadline)
+        soon, stop = clock.fraction(self.deadline, self.time_for_known()), Deadline(self.deadline)
         best: Solution | None = None
         try:
             for solution in self.known(stop):

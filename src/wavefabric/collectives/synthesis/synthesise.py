@@ -81,7 +81,7 @@ def synthesise(
         return run.result([search(0, run.deadline).run(max_rounds, times=len(run.parts))])
     if not run.parts:
         return run.result([])
-    first, second = search(0, clock.share(run.deadline, 1 / 2)), search(1, run.deadline)
+    first, second = search(0, clock.fraction(run.deadline, 1 / 2)), search(1, run.deadline)
     sums = first.run(max_rounds, second.lower)
     try:
         copies = second.run(max_rounds, sums.rounds)
@@ -156,7 +156,7 @@ def least_steps(
     run = _Run(layout, links, time_limit, progress)
     halves: list[HalfResult] = []
     for part in range(run.different):
-        until = clock.share(run.deadline, 1 / (run.different - part))
+        until = clock.fraction(run.deadline, 1 / (run.different - part))
         half = LinkSearch(*run.parts[part], until, run.say_of(part)).run()
         halves.append(replace(half, rounds_of_steps=(1,) * half.rounds))
     return run.result(halves)
@@ -170,8 +170,8 @@ class _Run:
     ):
         self.begun = clock.now()
         if layout.ranks != network.ranks:
-            given = f"{layout.ranks} ranks; allowed: the {network.ranks} ranks of the fabric"
-            raise InputError(f"layout: {given}")
+            actual = f"{layout.ranks} ranks; allowed: the {network.ranks} ranks of the fabric"
+            raise InputError(f"layout: {actual}")
         if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
             raise InputError(f"time_limit: {time_limit!r}; allowed: seconds, more than 0")
         self.say = progress or (lambda text: None)

@@ -37,7 +37,7 @@ class ScheduleWriter:
     def sums(self, moves: Sequence[Move]) -> list[int]:
         """Write moves each of which adds to what is at the receiver; the schedule's round of each round.
 
-        Of several arrivals for one chunk the first of the lowest rank is added as it arrives, the others go
+        Of several sums for one chunk the first of the lowest rank is added as it arrives, the others go
         to scratch and are added in rounds of their own, in rank order: bits do not depend on what is first.
         """
         became: list[int] = []

@@ -40,8 +40,8 @@ def remove_own() -> None:
     remove(mapped(os.getpid()))
 
 
-def check_room(ranks: int) -> None:
-    """Raise InputError for ranks for which there is no room: MPICH would crash with a bus error."""
+def check_space(ranks: int) -> None:
+    """Raise InputError for ranks for which there is no space: MPICH would crash with a bus error."""
     free, needed = free_bytes(), ranks * _PER_RANK
     if free is not None and free < needed:
         raise InputError(

@@ -63,7 +63,7 @@ def launch(options: LaunchOptions) -> int:
         variables = _environment(options, folder)
         command, variables = mpiexec.command(options.ranks, options.transport, variables)
         if mpiexec.library().family == "MPICH":
-            dev_shm.check_room(options.ranks)
+            dev_shm.check_space(options.ranks)
         process = subprocess.Popen(
             [*command, *options.program, *options.arguments],
             env=variables,

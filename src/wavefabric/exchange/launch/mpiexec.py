@@ -71,8 +71,8 @@ def find(wanted: MPILibrary) -> Path:
             others.append(f"{path} ({family})")
     if not others:
         raise MissingExtra("mpiexec, which starts more than one rank,", "mpi")
-    given = f"mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(others))} given"
-    raise InputError(f"mpiexec: {given}; allowed: the mpiexec of mpi4py's MPI beside Python or on PATH")
+    actual = f"mpi4py uses {wanted.version}, but {', '.join(dict.fromkeys(others))} given"
+    raise InputError(f"mpiexec: {actual}; allowed: the mpiexec of mpi4py's MPI beside Python or on PATH")
 
 
 def _said(*words: str) -> subprocess.CompletedProcess[str]:

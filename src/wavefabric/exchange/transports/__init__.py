@@ -67,8 +67,8 @@ def open_transport(name: str, group: RankGroup) -> Transport:
     why = "no other serves all ranks"
     for each in names if name == "auto" else [name]:
         try:
-            found = _load(TRANSPORTS[each].on(device))
-            opened = found.automatic(group) if name == "auto" else found.open(group)
+            result = _load(TRANSPORTS[each].on(device))
+            opened = result.automatic(group) if name == "auto" else result.open(group)
         except ImportError as error:
             opened, why = None, str(error).splitlines()[0]
         if opened is not None:

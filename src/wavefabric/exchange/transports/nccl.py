@@ -64,8 +64,8 @@ class NCCLExchange(Exchange):
         super().__init__(program, buffers, scratch, transport)
         comm, stream = transport.comm, transport.stream
         calls = [partial(_messages, comm, *moves, _BYTE) for moves in self._moves()]
-        if share := _equal_share(program):
-            first, size = buffers[0].data.ptr, share * buffers[0].itemsize
+        if part := _equal_part(program):
+            first, size = buffers[0].data.ptr, part * buffers[0].itemsize
             calls = [partial(comm.allGather, first + program.rank * size, first, size, _BYTE)]
         self._works = [_Work(stream, call) for call in calls]
 
@@ -79,15 +79,15 @@ class NCCLExchange(Exchange):
         self._works[number].wait()
 
 
-def _equal_share(program) -> int:
+def _equal_part(program) -> int:
     """Elements of a rank's share, if the program is a direct all-gather of equal shares; else 0."""
     schedule = program.schedule
     if len(program.levels) != 1 or len(schedule.buffers) != 1 or not schedule.name.startswith("direct"):
         return 0
     if schedule.ranks < 2 or kind(schedule)[0] != "all-gather":
         return 0
-    shares = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
-    return int(shares.pop()) if len(shares) == 1 else 0
+    parts = set(schedule.sizes[0][0].reshape(schedule.ranks, -1).sum(axis=1).tolist())
+    return int(parts.pop()) if len(parts) == 1 else 0
 
 
 class NCCLTransport(Transport):
@@ -121,17 +121,17 @@ class NCCLTransport(Transport):
         first, count, dtype, add = whole.data.ptr, whole.size, _TYPES[name], nccl.NCCL_SUM
         if collective in CUT_BY_RANK and count % size:
             raise InputError(f"elements: {count} on {size} ranks; allowed for NCCL: equal shares")
-        share, step = count // size, whole.nbytes // size
+        local_part, step = count // size, whole.nbytes // size
         here = first + rank * step
         parts, others = (
-            [(buffer.data.ptr + peer * step, share, peer) for peer in range(size)]
+            [(buffer.data.ptr + peer * step, local_part, peer) for peer in range(size)]
             for buffer in (whole, buffers[-1])
         )
         at_root = [part for part in parts if part[-1] != root] if rank == root else []
-        elsewhere = [(here, share, root)] if rank != root else []
+        elsewhere = [(here, local_part, root)] if rank != root else []
         calls = {
-            "all-gather": partial(comm.allGather, here, first, share, dtype),
-            "reduce-scatter": partial(comm.reduceScatter, first, here, share, dtype, add),
+            "all-gather": partial(comm.allGather, here, first, local_part, dtype),
+            "reduce-scatter": partial(comm.reduceScatter, first, here, local_part, dtype, add),
             "all-reduce": partial(comm.allReduce, first, first, count, dtype, add),
             "broadcast": partial(comm.broadcast, first, first, count, dtype, root),
             "reduce": partial(comm.reduce, first, first, count, dtype, add, root),

@@ -29,7 +29,8 @@ from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
 #: Bytes of its largest piece that a block should have, and most blocks, unless told otherwise: 32 keep 1 MiB
-#: under way, more than an NVLink delays times what it carries, and leave room for what is computed meanwhile.
+#: under way, more than an NVLink delays times what it carries, and leave space for what is computed
+#: meanwhile.
 _SLICE, _ENOUGH = 1 << 14, 32
 
 
@@ -66,7 +67,7 @@ class PlanExchange(Exchange):
         self._arguments = (
             *code.arguments(program, self._shared),
             self._calls,
-            np.uint32(plan.rooms),
+            np.uint32(plan.slots),
             *self._timeout.arguments,
         )
         folder = "wavefabric.exchange.transports"
@@ -78,12 +79,12 @@ class PlanExchange(Exchange):
     def _memory(self, transport) -> list[RankMemory]:
         """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
         mine = [array.data.ptr for array in (*self._buffers, self._staging, self._counters)]
-        found = []
+        result = []
         for peer, theirs in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
             own = peer == transport.control.rank
             at = mine if own else [transport.map(peer, location) for location in theirs]
-            found.append(RankMemory(at[:-2], at[-2], at[-1]))
-        return found
+            result.append(RankMemory(at[:-2], at[-2], at[-1]))
+        return result
 
     def run(self) -> None:
         if self._running:

@@ -13,7 +13,7 @@ enum Kind { MOVE, SIGNAL, WAIT, BARRIER };
 
 struct Operand {
     char *at;
-    long long room;  // bytes from a staging buffer in one call to the same in the next
+    long long stride;  // bytes from a staging buffer in one call to the same in the next
     long long sender;  // rank that writes it, of a staging buffer
 };
 
@@ -113,7 +113,7 @@ __device__ __forceinline__ Element fresh_element(const Element *at) {
 
 // What a launch shares.
 struct Call {
-    unsigned number, rooms;
+    unsigned number, slots;
     Timeout timeout;
     // Moves that follow one another without a barrier are independent: each begins with the threads behind those that
     // the one before has work for, so that warps do small ones at the same time.
@@ -121,7 +121,7 @@ struct Call {
     __device__ __forceinline__ unsigned thread() const { return (threadIdx.x + blockDim.x - busy) % blockDim.x; }
     __device__ __forceinline__ void occupy(long long threads) { busy = (busy + (threads + 31) / 32 * 32) % blockDim.x; }
     __device__ __forceinline__ char *address(const Operand &operand) const {
-        return operand.at + number % rooms * operand.room;
+        return operand.at + number % slots * operand.stride;
     }
     __device__ __forceinline__ void wait(const Mark &mark) {
         timeout.wait(mark.counters + blockIdx.x, (number - 1) * mark.each + mark.number, mark.rank);
@@ -267,7 +267,7 @@ extern __shared__ long long kept_program[];
 // it to its shared memory first: reading it piece by piece from afar would take as long as a signal does.
 extern "C" __global__ void __launch_bounds__(512)
 run_plan(const long long *program, int length, int operand_count, int mark_count, int keep,
-         unsigned *calls, unsigned rooms, unsigned *late, unsigned long long timeout)
+         unsigned *calls, unsigned slots, unsigned *late, unsigned long long timeout)
 {
     static_assert(sizeof(Instruction) % 8 == 0 && sizeof(Operand) % 8 == 0 && sizeof(Mark) % 8 == 0, "whole words");
     if (keep) {
@@ -279,7 +279,7 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
     const Instruction *const code = (const Instruction *)program;
     const Operand *const operands = (const Operand *)(code + length);
     const Mark *const marks = (const Mark *)(operands + operand_count);
-    Call call = {calls[blockIdx.x] + 1, rooms, {late, timeout, false}, 0};
+    Call call = {calls[blockIdx.x] + 1, slots, {late, timeout, false}, 0};
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {
         const Instruction one = code[at];

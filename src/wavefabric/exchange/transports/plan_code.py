@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from wavefabric.collectives.plans.moves import STAGING, Move, Place
+from wavefabric.collectives.plans.moves import STAGING, Address, Move
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.device import bfloat16
@@ -25,7 +25,7 @@ INSTRUCTION = np.dtype(
     + [(name, np.uint16) for name in ("sources", "targets", "packed_sources", "packed_targets")]
     + [("size", np.int64)]
 )
-OPERAND = np.dtype([("at", np.uint64), ("room", np.int64), ("sender", np.int64)])
+OPERAND = np.dtype([("at", np.uint64), ("stride", np.int64), ("sender", np.int64)])
 MARK = np.dtype([("counters", np.uint64), ("each", np.uint32), ("number", np.uint32), ("rank", np.int64)])
 _MOVE, _SIGNAL, _WAIT, _BARRIER = range(4)
 
@@ -84,11 +84,11 @@ class StagingLayout:
 
 
 def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
-    """Memory for the staging buffers of one rank, in all rooms.
+    """Memory for the staging buffers of one rank, in all slots.
 
     A power of two: what one exchange gives back serves many others, and mapped memory is never freed.
     """
-    needed = StagingLayout(plan, rank, itemsize).nbytes * plan.rooms
+    needed = StagingLayout(plan, rank, itemsize).nbytes * plan.slots
     return 1 << max(0, needed - 1).bit_length()
 
 
@@ -129,11 +129,11 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
     numbers = element_type(dtype, has_sums(plan))[1]
     layout = cache(lambda owner: StagingLayout(plan, owner, itemsize))
 
-    def operand(place: Place) -> tuple:
-        at = memory[place.rank]
-        if place.buffer != STAGING:
-            return at.buffers[place.buffer] + place.first * itemsize, 0, -1
-        staging, number = layout(place.rank), -1 - place.key
+    def operand(address: Address) -> tuple:
+        at = memory[address.rank]
+        if address.buffer != STAGING:
+            return at.buffers[address.buffer] + address.first * itemsize, 0, -1
+        staging, number = layout(address.rank), -1 - address.key
         return at.staging + staging.offsets[number], staging.nbytes, plan.staging[number].sender
 
     def mark(peer: int, number: int, own: bool) -> tuple:
@@ -146,12 +146,16 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
     for each in plan.instructions[rank]:
         if isinstance(each, Move):
             packed = [
-                sum(1 << k for k, place in enumerate(places) if plan.packets and place.buffer == STAGING)
-                for places in (each.sources, each.targets)
+                sum(
+                    1 << k
+                    for k, address in enumerate(addresses)
+                    if plan.packets and address.buffer == STAGING
+                )
+                for addresses in (each.sources, each.targets)
             ]
             counts = len(each.sources), len(each.targets)
             instructions.append((_MOVE, len(operands), *counts, *packed, each.size * numbers))
-            operands += [operand(place) for place in (*each.sources, *each.targets)]
+            operands += [operand(address) for address in (*each.sources, *each.targets)]
         elif isinstance(each, Signal):
             instructions.append((_SIGNAL, len(marks), len(each.to), 0, 0, 0, 0))
             for peer in each.to:

@@ -47,7 +47,7 @@ struct Timeout {
         if (++watch.tries % 256) return true;
         const unsigned long long now = nanoseconds();
         if (watch.begun == 0) watch.begun = now;
-        missed = *(volatile unsigned *)late != 0;  // found by another block, or said by the host
+        missed = *(volatile unsigned *)late != 0;  // result by another block, or said by the host
         if (missed || now - watch.begun <= limit) return !missed;
         *(volatile unsigned *)late = 1 + (unsigned)rank;
         missed = true;

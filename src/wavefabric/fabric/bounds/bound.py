@@ -98,25 +98,25 @@ def schedule_bound(
         return _total(fabric, needs, 2, incremental)
     whole = float(of.counts.sum()) * element_bytes
     if of.counts.size % schedule.ranks:
-        shares = np.full(schedule.ranks, whole / schedule.ranks)
+        parts = np.full(schedule.ranks, whole / schedule.ranks)
     else:
-        shares = of.counts.reshape(schedule.ranks, -1).sum(axis=1) * element_bytes
-    return _named(of.collective, fabric, shares, whole, of.root or 0, incremental)
+        parts = of.counts.reshape(schedule.ranks, -1).sum(axis=1) * element_bytes
+    return _named(of.collective, fabric, parts, whole, of.root or 0, incremental)
 
 
 def _named(
     collective: str,
     fabric: Fabric | PhotonicFabric,
-    shares: np.ndarray,
+    parts: np.ndarray,
     whole: float,
     root: int,
     incremental: bool,
 ) -> LowerBound:
-    """The bound of a named operation; `shares`: B of each rank."""
-    n = len(shares)
-    needs = _needs(collective, _electrical(fabric, n), shares, whole, root) if n > 1 else ()
+    """The bound of a named operation; `parts`: B of each rank."""
+    n = len(parts)
+    needs = _needs(collective, _electrical(fabric, n), parts, whole, root) if n > 1 else ()
     if collective in ("gather", "scatter"):  # Ranks with an empty share have no part in it.
-        n = 1 + int(np.count_nonzero(np.delete(shares, root)))
+        n = 1 + int(np.count_nonzero(np.delete(parts, root)))
     return _total(fabric, needs, n, incremental)
 
 
@@ -154,25 +154,25 @@ def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_
         yield float(times[g]), f"{fabric.gpus[g]} {verb} at least {_amount(amount[g])}"
 
 
-def _needs(collective: str, fabric: Fabric, shares: np.ndarray, whole: float, root: int) -> Iterator[_Need]:
-    n = len(shares)
+def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, root: int) -> Iterator[_Need]:
+    n = len(parts)
     ranks = np.arange(n)
-    each, others = (1, shares), (n - 1, whole - shares)
+    each, others = (1, parts), (n - 1, whole - parts)
     ends = (_across(collective, each, others, ranks == root, whole, into) for into in (False, True))
     yield from _port_needs(fabric, *(np.broadcast_to(amount, n) for amount in ends))
     copies = _COPIES.get(collective, 0) * (n - 1) * whole
     for verb, rate in zip(("send", "receive"), port_rates(fabric), strict=True):
         yield copies / float(rate.sum()), f"all GPUs together {verb} at least {_amount(copies)}"
     # Shares of a cut array differ by an element or so: the smallest counts, so that this stays a bound.
-    share = float(shares.min())
+    part = float(parts.min())
     for gpus, capacity, reverse in _cuts(collective, fabric, root):
-        inside, outside = ((count, count * share) for count in (len(gpus), n - len(gpus)))
+        inside, outside = ((count, count * part) for count in (len(gpus), n - len(gpus)))
         amount = float(_across(collective, inside, outside, root in gpus, whole, reverse))
         why = f"{_amount(amount)} {'into' if reverse else 'out of'} {_some(fabric, gpus)}"
         yield float(amount / capacity) if capacity else np.inf, why
     if collective == "all-to-all":
         apart, bandwidth = hop_counts(fabric)
-        crossed = float(apart.sum()) * share
+        crossed = float(apart.sum()) * part
         yield crossed / bandwidth, f"{_amount(crossed)} over all links together"
 
 

@@ -119,14 +119,14 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
     everybody = frozenset(range(n))
     around = [(len(fed) - (v in fed), receives[v], everybody - {v}) for v in waiting]
     around += [(1, sends[r], frozenset({r})) for r in fed if n > 1]
-    share, rate, best = max(
+    part, rate, best = max(
         around, key=lambda cut: cut[0] / cut[1] if cut[1] else np.inf, default=(0, np.inf, everybody)
     )
     start = Cut(best, float(rate))
     if not rate or (roots is None and _ring_reaches(fabric, start)) or not 0 < len(waiting) <= MOST_SINKS:
         return start
     network = _FlowNetwork(fabric, reverse)
-    tightest, ratio = start, Fraction(share) / Fraction(rate)
+    tightest, ratio = start, Fraction(part) / Fraction(rate)
     for sink in waiting:
         while True:
             side = network.cut(fed, (sink,), ratio)
@@ -179,10 +179,10 @@ class _FlowNetwork:
         self.source, self.target = ends[1::-1] if reverse else ends[:2]
         self.unit, self.units = _whole_multiples(ends[2])
         first, last = np.full(gpu.size, nodes), np.full(gpu.size, nodes + 1)
-        places = [np.concatenate((self.source, first, gpu)), np.concatenate((self.target, gpu, last))]
-        numbers = np.arange(1, places[0].size + 1)
-        self._csr = csr_matrix((numbers, places), shape=(nodes + 2, nodes + 2))
-        self._place = np.asarray(self._csr.data, np.int64) - 1
+        positions = [np.concatenate((self.source, first, gpu)), np.concatenate((self.target, gpu, last))]
+        numbers = np.arange(1, positions[0].size + 1)
+        self._csr = csr_matrix((numbers, positions), shape=(nodes + 2, nodes + 2))
+        self._position = np.asarray(self._csr.data, np.int64) - 1
 
     def cut(self, fed: Iterable[int], sinks: Iterable[int], ratio: Fraction | None = None) -> np.ndarray:
         """Nodes on the source's side of a least cut between GPUs: shape (nodes,), bool.
@@ -195,18 +195,18 @@ class _FlowNetwork:
         fed, most = list(fed), 2**31 - 2
         if ratio is None:
             total = sum(u for u in self.units if u > 0)
-            one, offer = (Fraction(1), most) if total < most else (Fraction(2**30, total), most)
+            one, output = (Fraction(1), most) if total < most else (Fraction(2**30, total), most)
         else:
-            one, offer = Fraction((ratio * self.unit).numerator), (ratio * self.unit).denominator
-            if offer * len(fed) >= most:
-                offer = 2**30 // len(fed)
-                one = ratio * self.unit * offer
+            one, output = Fraction((ratio * self.unit).numerator), (ratio * self.unit).denominator
+            if output * len(fed) >= most:
+                output = 2**30 // len(fed)
+                one = ratio * self.unit * output
         up, down = one.numerator, one.denominator
-        supply, drain = np.zeros((2, (self._place.size - len(self.units)) // 2), np.int64)
-        supply[fed], drain[list(sinks)] = offer, most
+        supply, drain = np.zeros((2, (self._position.size - len(self.units)) // 2), np.int64)
+        supply[fed], drain[list(sinks)] = output, most
         carried = [most if u < 0 else min(-(-u * up // down), most) for u in self.units]
         network = self._csr.copy()
-        network.data = np.concatenate((carried, supply, drain))[self._place].astype(np.int32)
+        network.data = np.concatenate((carried, supply, drain))[self._position].astype(np.int32)
         left = network - maximum_flow(network, self.nodes, self.nodes + 1).flow
         left.eliminate_zeros()
         side = np.zeros(self.nodes + 2, bool)

@@ -51,8 +51,8 @@ class Cost:
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
     """Refuse more ranks than GPUs, and element sizes that are no positive number."""
     if schedule.ranks > fabric.ranks:
-        given = f"{schedule.ranks} in {schedule.name}"
-        raise InputError(f"ranks: {given}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
+        actual = f"{schedule.ranks} in {schedule.name}"
+        raise InputError(f"ranks: {actual}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
     number = isinstance(element_bytes, int | float) or hasattr(element_bytes, "__float__")
     if isinstance(element_bytes, bool | str) or not number or not 0 < float(element_bytes) < 1e18:
         raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")

@@ -131,7 +131,7 @@ def fair_shares(flows, first, resource, capacity, most, rate):
 
 @njit(nogil=True)
 def _sort(numbers, count):
-    """Shell's sort, in place (NumPy's takes a second to compile)."""
+    """Shellsort, in place (NumPy's takes a second to compile)."""
     gap = 1
     while gap < count // 9:
         gap = 3 * gap + 1
@@ -335,7 +335,7 @@ def simulate(transfers, links, waits, ranks, engines, times):
         timers, readies, ended = _receive(now, transfers, state, expired, timers)
         done += ended
         if movers > 0 and (arrived > 0 or movers > staying):
-            on_way = np.empty(movers, np.int64)
+            on_route = np.empty(movers, np.int64)
             for i in range(movers):
-                on_way[i] = transfers.pair[state.moving[i]]
-            fair_shares(on_way, links.first, links.resource, links.capacity, links.most, state.rate)
+                on_route[i] = transfers.pair[state.moving[i]]
+            fair_shares(on_route, links.first, links.resource, links.capacity, links.most, state.rate)

@@ -30,7 +30,7 @@ def kernel(
     element_bytes: float,
     *,
     protocol: str = "auto",
-    rooms: int | None = None,
+    slots: int | None = None,
     graph: bool = False,
 ) -> Cost:
     """Time of a call, one after another as fast as they go.
@@ -43,17 +43,17 @@ def kernel(
     share all this evenly, so their number does not count. Levels that overlap share resources too: a call
     takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
-    ``protocol`` and ``rooms`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
+    ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
     takes no less than a host needs to launch it. ``busiest`` names the protocol. `InputError` if the fabric
     says nothing of kernels, and as `compile_plan`.
     """
     times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)
-    found = []
+    result = []
     for name in PROTOCOLS if protocol == "auto" else (protocol,):
-        plan = compile_plan(schedule, name, rooms if name == "signals" or protocol != "auto" else None)
-        found.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
-    seconds, name = min(found)
+        plan = compile_plan(schedule, name, slots if name == "signals" or protocol != "auto" else None)
+        result.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
+    seconds, name = min(result)
     issue = 0.0 if graph else times.issue
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
     limit = schedule_bound(schedule, _quickest(fabric, times), element_bytes)
@@ -135,16 +135,16 @@ class _Replay:
         data = move.size * self._bytes
         return [(p.rank, data * self._packing(p)) for p in move.targets if p.rank != move.rank]
 
-    def _packed(self, place) -> bool:
-        return self._plan.packets and place.buffer == STAGING
+    def _packed(self, address) -> bool:
+        return self._plan.packets and address.buffer == STAGING
 
-    def _packing(self, place) -> float:
-        return _PACKED if self._packed(place) else 1.0
+    def _packing(self, address) -> float:
+        return _PACKED if self._packed(address) else 1.0
 
     def _local(self, move: Move) -> float:
         """Bytes of its own memory that a move reads and writes."""
-        places = [*move.sources, *(place for place in move.targets if place.rank == move.rank)]
-        return move.size * self._bytes * sum(map(self._packing, places))
+        addresses = [*move.sources, *(address for address in move.targets if address.rank == move.rank)]
+        return move.size * self._bytes * sum(map(self._packing, addresses))
 
     def _used(self, rank: int, peer: int) -> np.ndarray:
         """Resources between two ranks."""
@@ -179,7 +179,7 @@ class _Replay:
             each = code[self._at[rank]]
             if isinstance(each, Move):
                 moves = self._together(code, self._at[rank])
-                arrived = [place.key for move in moves for place in move.sources if self._packed(place)]
+                arrived = [address.key for move in moves for address in move.sources if self._packed(address)]
                 if any(key not in self._here for key in arrived):
                     break
                 self._move(rank, moves, arrived)
@@ -217,11 +217,11 @@ class _Replay:
         data = sum(move.size for move in moves) * self._bytes
         self.events.append(PlanEvent(kind_of(moves), rank, self._now[rank], end, nbytes=data))
         for move in moves:
-            for place in move.targets:
-                if self._packed(place):
-                    there = end + self._times.packet + self._latency(rank, place.rank)
-                    self._here[place.key] = there
-                    self.events.append(PlanEvent("packets", rank, end, there, place.rank))
+            for address in move.targets:
+                if self._packed(address):
+                    there = end + self._times.packet + self._latency(rank, address.rank)
+                    self._here[address.key] = there
+                    self.events.append(PlanEvent("packets", rank, end, there, address.rank))
         self._now[rank] = end
 
     def _wait(self, rank: int, until: float) -> None:

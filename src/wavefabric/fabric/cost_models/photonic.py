@@ -157,15 +157,15 @@ class _Clock:
         closing = rates(self.fabric, [b.route for b in part.bundles], budget)
         if not closing.all():
             dark = part.bundles[int(closing.argmin())]
-            given = f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
+            actual = f"circuit {dark.src} -> {dark.dst} carries nothing over {len(dark.route) - 1} edges"
             allowed = "losses with which some rate closes"
-            raise InputError(f"budget: round {part.round}: {given}; allowed: {allowed}")
+            raise InputError(f"budget: round {part.round}: {actual}; allowed: {allowed}")
         return np.minimum(closing, self.fabric.laser_bandwidth)
 
 
-def _same_grid(given: PhotonicFabric, fabric: PhotonicFabric) -> None:
+def _same_grid(planned: PhotonicFabric, fabric: PhotonicFabric) -> None:
     """Refuse a plan for tiles, wavelengths or waveguides that the fabric does not have."""
     for key in ("rows", "columns", "wafer_rows", "wafer_columns", "lasers", "ports", "waveguides", "fibres"):
-        here, there = getattr(given, key), getattr(fabric, key)
+        here, there = getattr(planned, key), getattr(fabric, key)
         if here != there:
             raise InputError(f"plan: {here} {key}; allowed: the {there} of {fabric.name}")

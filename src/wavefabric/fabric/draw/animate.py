@@ -52,8 +52,8 @@ def _palette(pictures: list[Image]) -> Image:
         sheet.paste(each, (0, k * high))
     # Colours that are rare but matter are added: wavelengths, levels.
     for column in range(wide):
-        share = column / wide
-        colour = style.wavelength_colour(share) if column % 2 else style.level_colour(share)
+        fraction = column / wide
+        colour = style.wavelength_colour(fraction) if column % 2 else style.level_colour(fraction)
         sheet.paste(colour, (column, 0, column + 1, high // 2))
     return sheet.quantize(colors=255, method=Image.Quantize.MEDIANCUT)
 
@@ -90,15 +90,15 @@ class _Canvas:
         self._draw(self._axes, wafers.circuits(self._axes, now))
         self._background = self._canvas.copy_from_bbox(self._figure.bbox)
 
-    def picture(self, now: Frame, share: float, pulses: bool) -> Image:
+    def picture(self, now: Frame, fraction: float, pulses: bool) -> Image:
         from PIL import Image
 
         self._canvas.restore_region(self._background)
-        artists = wafers.tiles(self._axes, self._scene, now.before + (now.after - now.before) * share)
+        artists = wafers.tiles(self._axes, self._scene, now.before + (now.after - now.before) * fraction)
         if pulses:
-            artists += wafers.pulses(self._axes, now, share)
+            artists += wafers.pulses(self._axes, now, fraction)
         self._draw(self._axes, artists)
-        time, words = wafers.clock(now, share), f"{now.title}   ·   {now.note}"
+        time, words = wafers.clock(now, fraction), f"{now.title}   ·   {now.note}"
         line = [
             style.label(self._line, 0, 5.5, words, 10.5, ha="left"),
             style.label(self._line, 1, 5.5, time, 10.5, ha="right", fontweight="bold"),

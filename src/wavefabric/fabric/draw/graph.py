@@ -39,12 +39,12 @@ def graph(axes: Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
     axes.set(xlim=(low[0], high[0]), ylim=(high[1], low[1]), aspect="equal")
     axes.axis("off")
     unit = style.points_per_unit(axes)
-    both_ways = set(ends)
+    both_directions = set(ends)
     thin = min(1.0, 24 / max(len(names), 12))
     width = unit * (0.014 + 0.03 * w.bandwidth / w.bandwidth.max(initial=1.0)) * thin
     lines = []
     for (a, b), wide in zip(ends, width / unit, strict=True):
-        apart = 0.5 * wide + 0.012 if (b, a) in both_ways else 0.0
+        apart = 0.5 * wide + 0.012 if (b, a) in both_directions else 0.0
         lines.append(_line(at, a, b, apart, fabric.ranks))
     order = np.arange(len(ends))
     if loads is None:

@@ -59,9 +59,9 @@ def replay(schedule: Schedule) -> Replay:
         mine = owner[chunk] * len(names) + item[chunk]
         wanted = np.isin(mine, keys) & (item[chunk] >= 0)
         np.maximum.at(held, np.searchsorted(keys, mine[wanted]), _count(origins[chunk[wanted]]))
-        share = np.minimum(held / np.maximum(needed, 1), 1)
+        fraction = np.minimum(held / np.maximum(needed, 1), 1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            levels.append(np.bincount(rank, share * weight, ranks.size) / total)
+            levels.append(np.bincount(rank, fraction * weight, ranks.size) / total)
 
     chunk, numbers, masks = _table(schedule, schedule.pre, index)
     item = np.full(m.chunks, -1, np.int64)

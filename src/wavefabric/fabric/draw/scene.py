@@ -97,14 +97,14 @@ class Scene:
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
     """Lay a circuit plan out: `most` of its rounds, evenly chosen; times from a cost of the same plan."""
     fabric, progress = plan.fabric, replay(schedule)
-    tiles, wafers = place_tiles(fabric)
+    tiles, wafers = lay_out_tiles(fabric)
     parts = Counter(r.round for r in plan.rounds)
     order = sorted(parts)
     # What ranks hold when rounds begin (local rounds belong to the one before them), and at the end.
     held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
     held = np.pad(held, ((0, 0), (0, fabric.ranks - schedule.ranks)), constant_values=np.nan)
     times = _times(cost)
-    sent = _shares(schedule)
+    sent = _fractions(schedule)
     known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
     frames = []
     for number in evenly(len(plan.rounds), most):
@@ -133,17 +133,17 @@ def _times(cost: Cost | None) -> dict[int, tuple[float, float]]:
     return {each.round: (begin, each.seconds) for each, begin in zip(rounds, begins, strict=False)}
 
 
-def _shares(schedule: Schedule) -> dict[tuple[int, int, int], float]:
+def _fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
     """Share of the whole array that goes from rank to rank in a round."""
     whole = whole_elements(schedule) or 1
     keys = schedule.transfers[["round", "src", "dst"]].tolist()
-    shares: dict[tuple[int, int, int], float] = defaultdict(float)
+    fractions: dict[tuple[int, int, int], float] = defaultdict(float)
     for key, elements in zip(keys, transfer_elements(schedule).tolist(), strict=True):
-        shares[key] += elements / whole
-    return shares
+        fractions[key] += elements / whole
+    return fractions
 
 
-def place_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
+def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:
     """Centres of tiles, and the left, top, right and bottom of wafers."""
     row, column = np.divmod(np.arange(fabric.ranks), fabric.columns)
     x = column + GAP * (column // fabric.wafer_columns)
@@ -162,7 +162,7 @@ def _draw_round(
     lanes = _lanes(tiles, now.bundles)
     spacing = min(_LANE, STREET / (1 + max((lane for each in lanes for lane in each), default=0)))
     circuits = []
-    for bundle, lane, share in zip(now.bundles, lanes, carried, strict=True):
+    for bundle, lane, fraction in zip(now.bundles, lanes, carried, strict=True):
         strands = []
         for members in _groups(bundle.wavelengths):
             across = (float(np.mean(members)) + 0.5) / fabric.lasers
@@ -170,7 +170,7 @@ def _draw_round(
             points = _line(tiles, bundle.route, offsets)
             wavelength = float(np.mean(members)) / max(fabric.lasers - 1, 1)
             strands.append(DrawnWavelengths(points, wavelength, 0.8 * spacing * len(members) / fabric.lasers))
-        circuits.append(DrawnCircuit(bundle.src, bundle.dst, tuple(strands), _words(bundle, share)))
+        circuits.append(DrawnCircuit(bundle.src, bundle.dst, tuple(strands), _words(bundle, fraction)))
     return tuple(circuits)
 
 
@@ -275,8 +275,8 @@ def flat(points: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _words(bundle: Bundle, share: float | None) -> str:
+def _words(bundle: Bundle, fraction: float | None) -> str:
     """A circuit in words, for a tooltip."""
-    what = f", {100 * share:.3g} % of the array" if share is not None else ""
+    what = f", {100 * fraction:.3g} % of the array" if fraction is not None else ""
     waves, distance = counted(bundle.lasers, "wavelength"), counted(len(bundle.route) - 1, "tile")
     return f"{bundle.src} to {bundle.dst}: {waves}, {distance} away{what}"

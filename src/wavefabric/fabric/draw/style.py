@@ -33,18 +33,18 @@ def without_formulae() -> Iterator[None]:
         yield
 
 
-def _gradient(stops: Sequence[str], share: float) -> str:
+def _gradient(stops: Sequence[str], fraction: float) -> str:
     """A colour between equidistant stops, share 0 to 1."""
     rgb = np.array([list(bytes.fromhex(stop[1:])) for stop in stops])
-    at = float(np.clip(share, 0, 1)) * (len(rgb) - 1)
+    at = float(np.clip(fraction, 0, 1)) * (len(rgb) - 1)
     low = min(int(at), len(rgb) - 2)
     mixed = rgb[low] + (at - low) * (rgb[low + 1] - rgb[low])
     return "#" + "".join(f"{round(float(v)):02x}" for v in mixed)
 
 
-def wavelength_colour(share: float) -> str:
+def wavelength_colour(fraction: float) -> str:
     """Colour of a wavelength, or a round, from the first (0) to the last (1)."""
-    return _gradient(_SPECTRUM, share)
+    return _gradient(_SPECTRUM, fraction)
 
 
 def spectrum(lasers: int) -> list[str]:
@@ -57,9 +57,9 @@ def level_colour(level: float) -> str:
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
 
 
-def load_colour(share: float) -> str:
+def load_colour(fraction: float) -> str:
     """Colour of a link that is busy for a share of the time, 0 to 1."""
-    return _gradient(_LOADS, share)
+    return _gradient(_LOADS, fraction)
 
 
 def lines(axes: Axes, points: Sequence[Any], colours: Any, widths: Any, **look: Any) -> Any:

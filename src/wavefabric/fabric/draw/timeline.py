@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 #: Colours of what a kernel does.
 _COLOURS = {"put": "#4f9cff", "add and put": "#2fd6c0", "add": "#6cf08c", "copy": "#8fa3c4"}
 #: Colours of what is on the way.
-_WAYS = {"signal": "#f4e45a", "packets": "#ffa24a"}
+_TRANSFERS = {"signal": "#f4e45a", "packets": "#ffa24a"}
 _HALF = 0.3
-#: Characters of a title that there is room for.
+#: Characters of a title that there is space for.
 _TITLE = 80
 #: Most ranks of a picture.
 MOST_RANKS = 32
@@ -86,9 +86,9 @@ def _draw(axes: Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> N
         if e.kind == "wait"
     ]
     style.bars(axes, waits, facecolor=style.STREETS, edgecolor=style.RIM, linewidth=0.5, zorder=2)
-    for kind, colour in _WAYS.items():
-        ways = [event for event in events if event.kind == kind]
-        points = [((e.begin * scale, e.rank), (e.end * scale, e.peer)) for e in ways]
+    for kind, colour in _TRANSFERS.items():
+        routes = [event for event in events if event.kind == kind]
+        points = [((e.begin * scale, e.rank), (e.end * scale, e.peer)) for e in routes]
         style.lines(axes, points, colour, 1.0, alpha=0.8, zorder=2.5)
         ends = [end for _, end in points]
         if ends:
@@ -100,9 +100,9 @@ def _draw(axes: Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> N
 def _legend(figure, box: tuple[float, float, float, float], kinds: set[str]) -> None:
     axes = style.legend_axes(figure, box)
     at = 0.0
-    looks = {**_COLOURS, "wait": style.STREETS, **_WAYS}
+    looks = {**_COLOURS, "wait": style.STREETS, **_TRANSFERS}
     for kind in (kind for kind in looks if kind in kinds):
-        if kind in _WAYS:
+        if kind in _TRANSFERS:
             style.lines(axes, [((at, 5), (at + 2.2, 5))], looks[kind], 1.4)
             axes.scatter([at + 2.2], [5], s=10, color=looks[kind])
         else:

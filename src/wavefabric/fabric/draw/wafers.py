@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, place_tiles, right_of
+from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, lay_out_tiles, right_of
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
 from wavefabric.units import counted, time_words
@@ -59,8 +59,8 @@ def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
     """Draw what tiles hold, and their numbers; the artists, for whoever animates."""
     unit = style.points_per_unit(axes)
     inner, held = HALF - 0.03, np.nan_to_num(levels)
-    places = [(x, y, h) for (x, y), h in zip(scene.tiles, held, strict=True)]
-    liquid = [(x - inner, y + inner - 2 * inner * h, 2 * inner, 2 * inner * h) for x, y, h in places]
+    positions = [(x, y, h) for (x, y), h in zip(scene.tiles, held, strict=True)]
+    liquid = [(x - inner, y + inner - 2 * inner * h, 2 * inner, 2 * inner * h) for x, y, h in positions]
     colours = [style.level_colour(h) for h in held]
     rims: dict[str, Any] = {"edgecolor": [c if c == style.FULL else style.TILE_RIM for c in colours]}
     rims |= {"facecolor": "none", "linewidth": max(0.5, unit * 0.016)}
@@ -110,7 +110,7 @@ def circuits(axes: Axes, now: Frame) -> list[Any]:
     return made
 
 
-def pulses(axes: Axes, now: Frame, share: float) -> list[Any]:
+def pulses(axes: Axes, now: Frame, fraction: float) -> list[Any]:
     """Draw data on their way, each circuit's three times over in a round; the artists."""
     if not now.circuits:
         return []
@@ -118,7 +118,7 @@ def pulses(axes: Axes, now: Frame, share: float) -> list[Any]:
     lines = [flat(c.middle) for c in now.circuits]
     made: list[Any] = []
     for back, alpha in ((0.0, 1.0), (0.035, 0.55), (0.07, 0.28)):
-        at = np.array([_along(line, (3 * share - back) % 1.0) for line in lines])
+        at = np.array([_along(line, (3 * fraction - back) % 1.0) for line in lines])
         made.append(axes.scatter(*at.T, s=sizes, c="white", alpha=alpha, linewidths=0, zorder=5.8))
     return made
 
@@ -136,10 +136,10 @@ def _head(points: np.ndarray, width: float) -> np.ndarray:
     return np.array([tip + along * 0.015, back + aside, back - aside])
 
 
-def _along(points: np.ndarray, share: float) -> np.ndarray:
+def _along(points: np.ndarray, fraction: float) -> np.ndarray:
     """The point at a share of a line's length."""
     length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
-    return np.array([np.interp(share * length[-1], length, points[:, k]) for k in range(2)])
+    return np.array([np.interp(fraction * length[-1], length, points[:, k]) for k in range(2)])
 
 
 def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) -> None:
@@ -154,9 +154,9 @@ def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) 
     style.colour_strip(axes, [style.FULL], 96.5, 3, 3)
 
 
-def clock(now: Frame, share: float) -> str:
+def clock(now: Frame, fraction: float) -> str:
     """Time so far in words; empty without a cost."""
-    return "" if np.isnan(now.begin) else time_words(now.begin + share * (now.end - now.begin))
+    return "" if np.isnan(now.begin) else time_words(now.begin + fraction * (now.end - now.begin))
 
 
 def circuits_figure(scene: Scene) -> Figure:
@@ -253,7 +253,7 @@ def _bare(
     fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
 ) -> tuple[Scene, Figure, list[Axes]]:
     """Wafers without circuits, once for each caption."""
-    scene = Scene(*titles, fabric, *place_tiles(fabric), ())
+    scene = Scene(*titles, fabric, *lay_out_tiles(fabric), ())
     left, top, right, bottom = scene.box
     most = 8.0 if right - left > bottom - top else 6.4
     strip = 0.34 if captions[0] else 0.0

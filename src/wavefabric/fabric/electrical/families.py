@@ -45,8 +45,8 @@ def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
     """Refuse a family of no GPU, or of more than `MOST_RANKS`."""
     least = 0 if kind == "hypercube" else 1
     if min(sizes) < least or count_gpus(kind, sizes) > MOST_RANKS:
-        given = "x".join(map(str, sizes))
-        raise InputError(f"{key}: {kind}:{given} given; allowed: 1 to {MOST_RANKS} GPUs in all")
+        actual = "x".join(map(str, sizes))
+        raise InputError(f"{key}: {kind}:{actual} given; allowed: 1 to {MOST_RANKS} GPUs in all")
     return sizes
 
 

@@ -110,8 +110,8 @@ def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:
 
 def _photonic(table: PhotonicTable) -> PhotonicFabric:
     if table.rows * table.columns > families.MOST_RANKS:
-        given = f"{table.rows} rows of {table.columns} given"
-        raise InputError(f"rows: {given}; allowed: up to {families.MOST_RANKS} tiles in all")
+        actual = f"{table.rows} rows of {table.columns} given"
+        raise InputError(f"rows: {actual}; allowed: up to {families.MOST_RANKS} tiles in all")
     values = table.model_dump(exclude={"kind", "budget"})
     if table.budget is not None:
         try:

@@ -24,13 +24,13 @@ class PlanError(InputError):
     """Circuits that cannot be up together or do not carry their schedule; names the first fault."""
 
 
-def _fault(where: str | CircuitRound | tuple[CircuitRound, Bundle], given: str, allowed: str) -> PlanError:
+def _fault(where: str | CircuitRound | tuple[CircuitRound, Bundle], actual: str, allowed: str) -> PlanError:
     if isinstance(where, tuple):
         part, b = where
         where = f"round {part.round}, part {part.part}: circuit {b.src} -> {b.dst}"
     if isinstance(where, CircuitRound):
         where = f"round {where.round}, part {where.part}"
-    return PlanError(f"{where}: {given}; allowed: {allowed}")
+    return PlanError(f"{where}: {actual}; allowed: {allowed}")
 
 
 def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
@@ -104,11 +104,11 @@ def _check_part(fabric: PhotonicFabric, part: CircuitRound) -> None:
     for end, what in (("src", "laser"), ("dst", "photodiode")):
         used = _counts(np.array([getattr(b, end) for b in part.bundles]), lit)
         for tile, w in np.argwhere(used > 1):
-            given = f"tile {tile}: {what} of wavelength {w} used {used[tile, w]} times"
-            raise _fault(part, given, "once")
+            actual = f"tile {tile}: {what} of wavelength {w} used {used[tile, w]} times"
+            raise _fault(part, actual, "once")
         for tile in np.flatnonzero(used.sum(axis=1) > fabric.ports):
-            given = f"tile {tile}: {used[tile].sum()} {what}s used"
-            raise _fault(part, given, f"{fabric.ports}, its ports")
+            actual = f"tile {tile}: {used[tile].sum()} {what}s used"
+            raise _fault(part, actual, f"{fabric.ports}, its ports")
     owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     guides, guide = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
     for number, w in np.argwhere(_counts(guide.ravel(), lit[owner]) > 1):

@@ -46,8 +46,8 @@ def optical_network(
     whole("k", k, 1)
     length = (fabric.rows + fabric.columns) // 3 + 1
     if fabric.ranks**2 * (2 if method == "xy" else k) * length > _MOST_TILES:
-        given = f"{fabric.ranks} tiles given, whose routes have some {length} tiles each"
-        raise InputError(f"fabric: {given}; allowed: {_MOST_TILES} in all routes, as of 24x24 tiles by xy")
+        actual = f"{fabric.ranks} tiles given, whose routes have some {length} tiles each"
+        raise InputError(f"fabric: {actual}; allowed: {_MOST_TILES} in all routes, as of 24x24 tiles by xy")
     tile_grid(fabric)
     routes: dict[tuple[int, int], tuple[Route, ...]] = {}
     for s, d in permutations(range(fabric.ranks), 2):
@@ -69,8 +69,8 @@ def circuit_plan(synthesis: Synthesis, fabric: PhotonicFabric) -> CircuitPlan:
     for c in synthesis.circuits:
         masks, key = of_round[c.round], (c.src, c.dst, tuple(c.route))
         if masks.get(key, 0) >> c.wavelength & 1:
-            given = f"circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice"
-            raise InputError(f"round {c.round}: {given}; allowed: one")
+            actual = f"circuit {c.src} -> {c.dst}, wavelength {c.wavelength} twice"
+            raise InputError(f"round {c.round}: {actual}; allowed: one")
         masks[key] = masks.get(key, 0) | 1 << c.wavelength
     rounds = tuple(_round(fabric, number, of_round[number]) for number in sorted(of_round))
     plan = CircuitPlan(synthesis.schedule.name, fabric, rounds)
@@ -89,8 +89,8 @@ def _round(
     for w in range(max(masks).bit_length()):
         load = edge_loads(fabric, [r for r, m in zip(routes, masks, strict=True) if m >> w & 1])
         for edge in np.flatnonzero(load > g.capacity).tolist():
-            given = f"wavelength {w} {load[edge]} times on edge {g.name(edge)}"
-            raise InputError(f"round {number}: {given}; allowed: {g.capacity[edge]}, its waveguides")
+            actual = f"wavelength {w} {load[edge]} times on edge {g.name(edge)}"
+            raise InputError(f"round {number}: {actual}; allowed: {g.capacity[edge]}, its waveguides")
     served = sorted({key[:2] for key in wavelengths})
     return CircuitRound(
         round=number,

@@ -71,7 +71,7 @@ class RankCheckpoint:
 
         def write_part() -> None:
             part = self._part(slot)
-            checkpoint_file.remove(part)  # belongs to no manifest, and would only take room
+            checkpoint_file.remove(part)  # belongs to no manifest, and would only take space
             checkpoint_file.save(part, arrays, {"token": token, "state": state}, self.fingerprint)
 
         def write_manifest() -> None:

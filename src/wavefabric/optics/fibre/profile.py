@@ -42,8 +42,8 @@ class Sellmeier:
 
     def __post_init__(self):
         if len(self.strengths) != len(self.resonances) or not self.strengths:
-            given = f"{len(self.resonances)} given for {len(self.strengths)} strengths"
-            raise InputError(f"resonances: {given}; give as many of each, at least one")
+            actual = f"{len(self.resonances)} given for {len(self.strengths)} strengths"
+            raise InputError(f"resonances: {actual}; give as many of each, at least one")
 
     def index(self, wavelength: float) -> float:
         """Refractive index at the vacuum wavelength in m; InputError where the equation does not hold."""
@@ -245,8 +245,8 @@ class TableProfile(Profile):
         object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
         object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
-            given = f"{len(self.indices)} given for {len(self.radii)} radii"
-            raise InputError(f"indices: {given}; give as many, at least 2")
+            actual = f"{len(self.indices)} given for {len(self.radii)} radii"
+            raise InputError(f"indices: {actual}; give as many, at least 2")
         r, n = np.array(self.radii), np.array(self.indices)
         gaps = np.diff(r)
         if r[0] != 0 or not np.isfinite(r).all() or gaps.min() < 0 or gaps[0] == 0:
@@ -270,8 +270,8 @@ class TableProfile(Profile):
         radii, indices = np.array(self.radii), np.array(self.indices)
         right = np.clip(np.searchsorted(radii, r, side="right"), 1, len(radii) - 1)
         width = radii[right] - radii[right - 1]
-        share = (r - radii[right - 1]) / np.where(width > 0, width, 1)
-        n = indices[right - 1] + share * (indices[right] - indices[right - 1])
+        fraction = (r - radii[right - 1]) / np.where(width > 0, width, 1)
+        n = indices[right - 1] + fraction * (indices[right] - indices[right - 1])
         return n + (self.cladding.index(self.design_wavelength) - indices[-1])
 
 

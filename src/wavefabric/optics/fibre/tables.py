@@ -86,8 +86,8 @@ def fibre_from_csv(
         `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
     """
     choice("coupling", coupling, ("groups", "modes"))
-    given = TableValues(**values)
-    wavelength, step = number(given.wavelength, "m", "wavelength"), number(step, "m", "step")
+    inputs = TableValues(**values)
+    wavelength, step = number(inputs.wavelength, "m", "wavelength"), number(step, "m", "step")
     if (kappa_csv is None) == (profile is None):
         fault = f"{'neither' if profile is None else 'both'} it and a profile given"
         raise InputError(f"kappa_csv: {fault}; effective areas alone do not give κ, give one")
@@ -96,11 +96,11 @@ def fibre_from_csv(
     groups, a_eff = table["mode_group"][lp], table["a_eff_um2"][lp] * 1e-12
     beta, loss = linear[lp, :4], linear[lp, 4]
     default = ATTENUATION if np.isnan(loss[0]) else loss
-    alpha = numbers(default if given.attenuation is None else given.attenuation, "1/m", "attenuation")
-    if given.gamma is not None:
-        gamma = number(given.gamma, "1/W/m", "gamma")
+    alpha = numbers(default if inputs.attenuation is None else inputs.attenuation, "1/m", "attenuation")
+    if inputs.gamma is not None:
+        gamma = number(inputs.gamma, "1/W/m", "gamma")
     elif "LP01" in labels:
-        gamma = gamma_of(a_eff[labels.index("LP01")], wavelength, number(given.n2, "m^2/W", "n2"))
+        gamma = gamma_of(a_eff[labels.index("LP01")], wavelength, number(inputs.n2, "m^2/W", "n2"))
     else:
         raise InputError(f"{modes_csv}: no LP01 (l = 0, m = 1), from which γ follows; add it or give gamma")
     if profile is None:
@@ -108,13 +108,13 @@ def fibre_from_csv(
     else:
         taken, lp01_area = _overlap_of_table(modes_csv, labels, profile, wavelength, step)
         kappa, kappa_of = kappa_from(taken, coupling, lp01_area)
-        if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, given.gamma is None):
+        if text := _areas_apart(labels, a_eff, taken.a_eff, lp01_area, inputs.gamma is None):
             (warn or partial(warnings.warn, stacklevel=2))(f"{modes_csv}: {text}")
     if kappa_of == "group" and groups_csv is None:
         average_over_groups(beta, groups)
         if alpha.shape == groups.shape:
             average_over_groups(alpha, groups)
-    return Fibre(given.name, labels, groups, alpha, beta, gamma, kappa, kappa_of, a_eff, wavelength)
+    return Fibre(inputs.name, labels, groups, alpha, beta, gamma, kappa, kappa_of, a_eff, wavelength)
 
 
 def _overlap_of_table(path, labels, profile: Profile, wavelength: float, step: float):

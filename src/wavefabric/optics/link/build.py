@@ -46,7 +46,7 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
     `at_frequency`; an index profile is fixed by its values there, and solved at the middle of the channels.
     """
     table = run.fibre
-    keys = table.given("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
+    keys = table.present("attenuation", "n2", "gamma", "wavelength", "beta2", "beta3")
     options: dict[str, Any] = {key: getattr(table, key) for key in keys}
     centre = run.signal.centre
     if table.preset == "single-mode":
@@ -98,8 +98,8 @@ def build_transmitter(run: RunFile, modes: int) -> Transmitter:
     """Transmitter of [signal] for a fibre of so many modes; its grid is centred on the channels."""
     signal = run.signal
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
-        given = f"lists for {len(powers)} modes given, the fibre has {modes}"
-        raise InputError(f"signal.launch_power: {given}; {POWER_FORMS}")
+        actual = f"lists for {len(powers)} modes given, the fibre has {modes}"
+        raise InputError(f"signal.launch_power: {actual}; {POWER_FORMS}")
     return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed)
 
 

@@ -101,7 +101,7 @@ class _Link:
         self.notes: list[str] = []
         self.fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
-        self.share = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
+        self.local_modes = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings, self.fibre.modes)
         self.receiver = build_receiver(settings, self.transmitter)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
@@ -110,7 +110,7 @@ class _Link:
         identity = fingerprint(
             settings.identity(),
             fibre=fibre_digest(self.fibre),
-            segment=str(settings.output.checkpoint_every),
+            check_interval=str(settings.output.checkpoint_every),
         )
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
@@ -130,9 +130,11 @@ class _Link:
             return ""
         solver = self.settings.solver
         form = exchange_form(solver.exchange, solver.kerr)
-        form = rank_phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.share, form).form
+        form = rank_phase_group_coupling(
+            self.fibre.kappa_rows(), self.fibre.gamma, self.local_modes, form
+        ).form
         by = ", powers stored by kernels" if self.comm.one_sided else ""
-        return f"{form}, modes {'+'.join(map(str, np.diff(self.share.ends)))}{by}"
+        return f"{form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
     def _gain(self) -> float:
         """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""
@@ -157,13 +159,13 @@ class _Link:
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
-        needed = self.share.rows * grid.samples * item + scratch
+        needed = self.local_modes.rows * grid.samples * item + scratch
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "field and receiver", advice)
         receiver = self.settings.receiver
-        places = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        kept = places * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
-        what, advice = f"results at {places} places", "fewer places (receiver.at) need less"
+        positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
+        kept = positions * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
+        what, advice = f"results at {positions} places", "fewer places (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
     # --- the run ---------------------------------------------------------------------------------
@@ -173,8 +175,8 @@ class _Link:
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = PropagationOptions(
             **solver.model_dump(exclude={"device", "threads"}),
-            segment=self.settings.output.checkpoint_every,
-            split=tuple(np.diff(self.share.ends).tolist()),
+            check_interval=self.settings.output.checkpoint_every,
+            split=tuple(np.diff(self.local_modes.ends).tolist()),
         )
         self.propagator = Propagator(
             self.fibre, grid.samples, grid.sample_rate, self.device, options, self.comm
@@ -204,20 +206,20 @@ class _Link:
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
         self.progress.update(done)
-        if self.interrupt.asked and self.ranks == 1:
+        if self.interrupt.requested and self.ranks == 1:
             self.interrupt.stop()
 
-    def _stop_if_asked(self) -> None:
+    def _stop_if_requested(self) -> None:
         """Several ranks stop together, once all have done their rows."""
-        if combine(self.comm, Status(self.interrupt.asked)).interrupted:
+        if combine(self.comm, Status(self.interrupt.requested)).interrupted:
             self.interrupt.stop()
 
     def _transmit(self) -> tuple[int, None]:
         """The field at the transmitter; the link begins with its first span."""
-        share = self.share
-        self.progress.start(share.rows, "transmitter, rows")
-        self.transmitter.fill(self.device, self.A, share.first_row, self.fibre.modes, self._stoppable)
-        self._stop_if_asked()
+        local_modes = self.local_modes
+        self.progress.start(local_modes.rows, "transmitter, rows")
+        self.transmitter.fill(self.device, self.A, local_modes.first_row, self.fibre.modes, self._stoppable)
+        self._stop_if_requested()
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
             self._receive("back_to_back", 0)
@@ -234,8 +236,8 @@ class _Link:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
         self.propagator.run(self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state))
-        grid, share = self.transmitter.grid, self.share
-        self.amplifier.apply(self.device, self.A, grid, self.settings.seed, span, share.first_row)
+        grid, local_modes = self.transmitter.grid, self.local_modes
+        self.amplifier.apply(self.device, self.A, grid, self.settings.seed, span, local_modes.first_row)
         if link.mix_groups:
             self._mixing(span).apply(self.device, self.A)
         if span + 1 in self.settings.receiver.spans(link.spans):
@@ -245,16 +247,16 @@ class _Link:
 
     def _mixing(self, span: int) -> ModeMixing:
         whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.settings.seed, span)
-        return whole.within(self.share.first_row, self.share.rows)
+        return whole.within(self.local_modes.first_row, self.local_modes.rows)
 
     def _receive(self, name: str, spans: int) -> None:
-        link, share = self.settings.link, self.share
+        link, local_modes = self.settings.link, self.local_modes
         mixings = [self._mixing(span) for span in range(spans)] if link.mix_groups else []
         # The noise of an OSNR refers to the nominal power that arrives.
         net = 1.0
         if link.gain is not None:
             net = (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * link.length)) ** spans
-        self.progress.start(share.rows, f"receiver, {name.replace('_', ' ')}, rows")
+        self.progress.start(local_modes.rows, f"receiver, {name.replace('_', ' ')}, rows")
         result = self.receiver.receive(
             self.device,
             self.A,
@@ -262,12 +264,15 @@ class _Link:
             self.fibre.beta,
             total(mixings).inverse if mixings else None,
             power_gain=net,
-            first_mode=share.first_mode,
+            first_mode=local_modes.first_mode,
             modes=self.fibre.modes,
-            keep=[(mode, self.middle) for mode in range(share.first_mode, share.first_mode + share.modes)],
+            keep=[
+                (mode, self.middle)
+                for mode in range(local_modes.first_mode, local_modes.first_mode + local_modes.modes)
+            ],
             progress=self._stoppable,
         )
-        self._stop_if_asked()
+        self._stop_if_requested()
         parts = self.comm.control.gather(arrays_of(result)) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (spans * link.length, whole)
@@ -276,7 +281,7 @@ class _Link:
 
     def _checkpoint(self, span: int, inside: dict | None) -> None:
         # One clock for all, and everyone's Ctrl-C. One that comes from here on is agreed on at the next step.
-        status = combine(self.comm, Status(self.interrupt.asked, self.checkpoint.due()))
+        status = combine(self.comm, Status(self.interrupt.requested, self.checkpoint.due()))
         if not (status.save_due or status.interrupted):
             return
         state = {
@@ -314,7 +319,7 @@ class _Link:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
         shape, reader, content = (self.fibre.rows, self.A.shape[1]), None, {}
         if self.settings.output.save_field:
-            reader = RowReader(self.comm, self.share, self._row, shape[1], self.A.dtype)
+            reader = RowReader(self.comm, self.local_modes, self._row, shape[1], self.A.dtype)
 
         def write() -> None:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.optics.propagation.kernels.sweep_plan import SweepPlan, sweep_plan, transfers
+from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, fused_plan, transfers
 
 #: Transfer functions kept: a composition method uses four step fractions.
 MOST_LENGTHS = 6
@@ -64,10 +64,10 @@ class TransformsAndTable(LinearPropagation):
     def propagate(self, field, length: float) -> None:
         table = self.prepare(length)
 
-        def rows(share: slice) -> None:
-            part = field[share]
+        def rows(rows_of: slice) -> None:
+            part = field[rows_of]
             self._fft.forward(part)
-            self._kernels.apply_transfer(part, table, self.table_row[share])
+            self._kernels.apply_transfer(part, table, self.table_row[rows_of])
             self._fft.backward(part)
 
         self._device.map_rows(len(self.table_row), rows)
@@ -80,21 +80,22 @@ class TransformsAndTable(LinearPropagation):
         return table
 
 
-class Sweeps(LinearPropagation):
-    """Three sweeps over the field with the transforms and the transfer function inside (linear_sweeps.cu).
+class FusedSteps(LinearPropagation):
+    """Three fused kernels over the field with the transforms and the transfer function inside
+    (fused_linear.cu).
 
     Arguments as of `TransformsAndTable`. The rows of a mode are neighbours and share a transfer function.
     """
 
-    def __init__(self, device, plan: SweepPlan, coefficients, table_row, sample_rate: float):
+    def __init__(self, device, plan: FusedPlan, coefficients, table_row, sample_rate: float):
         super().__init__()
         self._device, self._plan = device, plan
         self._coefficients, self._rate = np.asarray(coefficients), sample_rate
         self.table_row = device.asarray(table_row)
-        self._sweeps = device.kernels("wavefabric.optics.propagation.kernels.linear_sweeps").sweeps(plan)
+        self._fused = device.kernels("wavefabric.optics.propagation.kernels.fused_linear").fused(plan)
 
     def propagate(self, field, length: float) -> None:
-        self._sweeps.propagate(field, self.prepare(length), self.table_row)
+        self._fused.propagate(field, self.prepare(length), self.table_row)
 
     def _fill(self, free, length):
         made = self._device.asarray(transfers(self._coefficients, self._rate, length, self._plan.n))
@@ -104,14 +105,14 @@ class Sweeps(LinearPropagation):
         return free
 
 
-def swept(device, n: int, dtype) -> SweepPlan | None:
-    """The sweeps that a device propagates rows of n samples by; None where it takes whole transforms."""
-    return sweep_plan(n, dtype, device.block_memory) if device.block_memory else None
+def fused_plan_of(device, n: int, dtype) -> FusedPlan | None:
+    """The kernels that a device propagates rows of n samples by; None where it takes whole transforms."""
+    return fused_plan(n, dtype, device.block_memory) if device.block_memory else None
 
 
 def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:
     """Bytes beside the field: tables of so many lengths, and the work area of the transforms on a GPU."""
-    if swept(device, n, dtype):
+    if fused_plan_of(device, n, dtype):
         return 0
     work_area = 0 if device.name == "cpu" else rows * n * np.dtype(dtype).itemsize
     return work_area + 16 * n * table_rows * lengths

@@ -1,4 +1,4 @@
-"""The operators of the propagation: linear propagation of a field, and sweeps of the Kerr operator.
+"""The operators of the propagation: linear propagation of a field, and kernels of the Kerr operator.
 
 Integrators are written in these alone; transforms, transfer tables and layouts stay in here.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
-from wavefabric.optics.propagation.linear_propagation import Sweeps, TransformsAndTable, swept
+from wavefabric.optics.propagation.linear_propagation import FusedSteps, TransformsAndTable, fused_plan_of
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
@@ -26,7 +26,7 @@ RK4IP_LAST = KerrOperator("rk4ip_last", stages=2, numbers=3)
 @dataclass
 class OperationCounts:
     """What a propagation cost. One FFT transforms all rows once; an exchange is one round of powers of phase
-    groups. With one rank, a sweep counts as one round: that of its sums together."""
+    groups. With one rank, a kernel counts as one round: that of its sums together."""
 
     steps: int = 0
     rejected: int = 0
@@ -40,9 +40,9 @@ class OperationCounts:
         return OperationCounts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
 
 
-def linear_coefficients(fibre: Fibre, share: RankModes) -> tuple[np.ndarray, np.ndarray]:
+def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
     """Distinct α, β1…β4 of the rows of a share, (table rows, 5), and which of them each row has."""
-    rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[share.slice]
+    rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[local_modes.slice]
     coefficients, row = np.unique(rows, axis=0, return_inverse=True)
     # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
     return np.ascontiguousarray(coefficients), row.reshape(-1).astype(np.int32)
@@ -52,46 +52,46 @@ class FibreOperators:
     """Linear propagation L̂ and the Kerr operator N̂ of one fibre, on one device, for one field shape.
 
     ``n`` samples a row at ``sample_rate`` Hz, complex64 or complex128, else InputError; ``kerr`` and
-    ``svd_tolerance`` as in `phase_group_coupling`; ``share`` are the modes that this rank holds (all).
+    ``svd_tolerance`` as in `phase_group_coupling`; ``local_modes`` are the modes that this rank holds (all).
     """
 
     #: Bytes that all ranks together receive in one exchange.
     exchange_bytes = 0
 
     def __init__(
-        self, device, fibre: Fibre, n, sample_rate, dtype, kerr="auto", svd_tolerance=1e-12, share=None
+        self, device, fibre: Fibre, n, sample_rate, dtype, kerr="auto", svd_tolerance=1e-12, local_modes=None
     ):
         self.device, self.fibre, self.n = device, fibre, int(n)
-        self.share: RankModes = share or RankModes((0, fibre.modes))
+        self.local_modes: RankModes = local_modes or RankModes((0, fibre.modes))
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.dtype(np.complex64), np.dtype(np.complex128)):
             raise InputError(f"field: type {self.dtype} given; allowed: complex64, complex128")
         if self.n < 1 or not sample_rate > 0:
             raise InputError(f"field: {n} samples at {sample_rate} Hz given; both must be positive")
         #: Real type of the fields, and their shape on this rank: (2M, N) with one.
-        self.real, self.shape = np.finfo(self.dtype).dtype, (self.share.rows, self.n)
+        self.real, self.shape = np.finfo(self.dtype).dtype, (self.local_modes.rows, self.n)
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
         self.counts = OperationCounts()
         self._lay_out_kerr(kerr, svd_tolerance)
         self.propagation = self._linear_propagation(float(sample_rate))
-        self._energy = device.empty((self.share.rows,), np.float64)
+        self._energy = device.empty((self.local_modes.rows,), np.float64)
         self.error = device.zeros((1,), np.float64)
 
     def _lay_out_kerr(self, kerr: str, svd_tolerance: float) -> None:
         self.coupling = phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
         self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
 
-    def _linear_propagation(self, sample_rate: float) -> Sweeps | TransformsAndTable:
-        coefficients, row = linear_coefficients(self.fibre, self.share)
-        plan = swept(self.device, self.n, self.dtype)
+    def _linear_propagation(self, sample_rate: float) -> FusedSteps | TransformsAndTable:
+        coefficients, row = linear_coefficients(self.fibre, self.local_modes)
+        plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
-            return Sweeps(self.device, plan, coefficients, row, sample_rate)
+            return FusedSteps(self.device, plan, coefficients, row, sample_rate)
         return TransformsAndTable(
             self.device, self.kernels, coefficients, row, self.n, sample_rate, self._plan
         )
 
     def _plan(self):
-        return self.device.row_fft(self.share.rows, self.n, self.dtype)
+        return self.device.row_fft(self.local_modes.rows, self.n, self.dtype)
 
     def empty(self):
         """One more field."""

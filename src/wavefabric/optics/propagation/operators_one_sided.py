@@ -32,6 +32,6 @@ class OneSidedOperators(RankOperators):
         self.counts.exchanges += operator.stages
 
 
-def rank_operators(*shape, comm: Communicator, **how) -> RankOperators:
+def rank_operators(comm: Communicator, *options) -> RankOperators:
     """`RankOperators`, or `OneSidedOperators` where the communicator's kernels write into other ranks."""
-    return (OneSidedOperators if comm.one_sided else RankOperators)(*shape, comm=comm, **how)
+    return (OneSidedOperators if comm.one_sided else RankOperators)(comm, *options)

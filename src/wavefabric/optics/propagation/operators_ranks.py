@@ -1,6 +1,6 @@
 """The operators of the propagation when the rows of the field are split over ranks.
 
-Linear propagation needs no other rank. A Kerr sweep is cut where powers of phase groups are exchanged, and
+Linear propagation needs no other rank. A Kerr kernel is cut where powers of phase groups are exchanged, and
 time is cut in chunks: while the powers of one chunk travel, sums, phases and rows of its neighbours are
 worked on. A step of RK4IP exchanges one real number a group and sample four times, as in Brehler et al.,
 section 4.
@@ -9,6 +9,7 @@ section 4.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 
 from wavefabric.collectives import direct_all_gather
 from wavefabric.device import fftw
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, FibreOperators
@@ -46,6 +48,19 @@ class TimeChunk(NamedTuple):
     size: int
 
 
+@dataclass(frozen=True)
+class ExchangeOptions:
+    """How powers travel: ``form`` of `rank_phase_group_coupling`, and ``chunks`` of time (`chunks_for`).
+
+    ``use_received`` False leaves out the work on what other ranks send, which still travels: the "only
+    communication" of Brehler et al., figure 3; answers are wrong.
+    """
+
+    form: str = "auto"
+    chunks: int | None = None
+    use_received: bool = True
+
+
 class PowerExchange:
     """Powers of the phase groups of all ranks over ``m`` samples, W, and the all-gather that fills them."""
 
@@ -65,40 +80,34 @@ class PowerExchange:
 class RankOperators(FibreOperators):
     """Operators on the rows that one rank holds; all ranks call the same ones in the same order.
 
-    ``share`` are the modes of every rank, ``exchange`` is the form of `rank_phase_group_coupling`, ``chunks``
-    the number of chunks of time (`chunks_for`). ``use_received`` False leaves out the work on what other
-    ranks send, which still travels: the "only communication" of Brehler et al., figure 3; answers are wrong.
-    InputError for ``kerr="svd"``, or forms that disagree.
+    ``local_modes`` are the modes of every rank. `InputError` for ``kerr="svd"``, or forms that disagree.
     """
 
     def __init__(
         self,
-        device,
+        comm: Communicator,
         fibre: Fibre,
         n,
         sample_rate,
         dtype,
-        comm,
-        share: RankModes,
+        local_modes: RankModes,
         kerr="auto",
-        exchange="auto",
-        chunks: int | None = None,
-        use_received: bool = True,
+        exchange: ExchangeOptions | None = None,
     ):
-        n = int(n)
-        self.comm, self.use_received = comm, use_received
-        self._form = exchange_form(exchange, kerr)
-        size = -(-n // (chunks or chunks_for(n)))
+        n, exchange = int(n), exchange or ExchangeOptions()
+        self.comm, self.use_received = comm, exchange.use_received
+        self._form = exchange_form(exchange.form, kerr)
+        size = -(-n // (exchange.chunks or chunks_for(n)))
         self._chunks = [TimeChunk(i, t, min(size, n - t)) for i, t in enumerate(range(0, n, size))]
         self._exchanges: dict[tuple[int, int, int], PowerExchange] = {}
         self._scratch: dict[tuple, Any] = {}
-        super().__init__(device, fibre, n, sample_rate, dtype, kerr, share=share)
-        self.error = device.zeros((len(self._chunks),), np.float64)
+        super().__init__(comm.device, fibre, n, sample_rate, dtype, kerr, local_modes=local_modes)
+        self.error = comm.device.zeros((len(self._chunks),), np.float64)
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
         comm, kappa = self.comm, self.fibre.kappa_rows()
         self.coupling: RankPhaseGroupCoupling = rank_phase_group_coupling(  # type: ignore
-            kappa, self.fibre.gamma, self.share, self._form
+            kappa, self.fibre.gamma, self.local_modes, self._form
         )
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]

@@ -152,12 +152,12 @@ def phase_group_coupling(
 
 
 def rank_phase_group_coupling(
-    kappa_rows, gamma: float, share: RankModes, form: str = "auto"
+    kappa_rows, gamma: float, local_modes: RankModes, form: str = "auto"
 ) -> RankPhaseGroupCoupling:
     """Lay out γκ (κ between rows, (2M, 2M)) for one rank; ``"auto"`` is factored if that is less."""
     kappa = np.asarray(kappa_rows, float)
     rows = np.arange(kappa.shape[0])
-    ends = share.row_ends
+    ends = local_modes.row_ends
     group = find_phase_groups(kappa)
     count = [np.unique(group[a:b]).size for a, b in pairwise(ends)]
     if form == "dense" or (form == "auto" and sum(count) == rows.size):
@@ -166,7 +166,7 @@ def rank_phase_group_coupling(
         form = "factored"
     first = np.unique(group, return_index=True)[1]  # a row that stands for its group
     firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]
-    mine, own = group[share.slice], firsts[share.rank]
+    mine, own = group[local_modes.slice], firsts[local_modes.rank]
     start = np.append(np.flatnonzero(np.diff(mine, prepend=-1)), mine.size)
     blocks = [np.ascontiguousarray(gamma * kappa[np.ix_(own, theirs)]) for theirs in firsts]
     return RankPhaseGroupCoupling(form, int(group[-1]) + 1, tuple(f.size for f in firsts), start, blocks)

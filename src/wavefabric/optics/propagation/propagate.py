@@ -19,7 +19,7 @@ from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbyte
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
 from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
 from wavefabric.optics.propagation.operators_one_sided import rank_operators
-from wavefabric.optics.propagation.operators_ranks import chunks_for
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
@@ -58,7 +58,7 @@ class PropagationReport:
 class PropagationOptions:
     """How a field is propagated.
 
-    `InputError` for an unknown integrator or precision, forms that disagree, or a segment of no steps.
+    `InputError` for an unknown integrator or precision, forms that disagree, or a check interval of no steps.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class PropagationOptions:
         See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     precision : {"double", "single"}
         complex128 or complex64 fields.
-    segment : int
+    check_interval : int
         Steps between looks at the field (energy, NaN, checkpoint, end of merged half steps).
     exchange : {"auto", "dense", "factored"}
         What several ranks exchange: powers of rows, or of the exact groups of rows; ``"auto"`` takes
@@ -89,7 +89,7 @@ class PropagationOptions:
     kerr: str = "auto"
     svd_tolerance: float = 1e-12
     precision: str = "double"
-    segment: int = 100
+    check_interval: int = 100
     exchange: str = "auto"
     split: Sequence[int] | None = None
     chunks: int | None = None
@@ -100,8 +100,8 @@ class PropagationOptions:
                 raise InputError(f"{key}: {getattr(self, key)!r} is unknown; allowed: {', '.join(allowed)}")
         if isinstance(self.step, str):
             object.__setattr__(self, "step", quantity(self.step, "m", "step"))
-        if self.segment < 1:
-            raise InputError(f"segment: {self.segment} steps given; allowed: 1 or more")
+        if self.check_interval < 1:
+            raise InputError(f"check_interval: {self.check_interval} steps given; allowed: 1 or more")
         if self.kerr != "svd":
             exchange_form(self.exchange, self.kerr)
 
@@ -127,25 +127,25 @@ class Propagator:
         options: PropagationOptions,
         comm: Communicator | None = None,
     ):
-        self.fibre, self.device, self.segment = fibre, device, options.segment
+        self.fibre, self.device, self.check_interval = fibre, device, options.check_interval
         self.comm = comm if comm is not None and comm.size > 1 else None
         ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
         if options.split:
             ends = check_split(options.split, fibre.modes, ranks)
         else:
             ends = split_modes(fibre.modes, ranks)
-        self.share = RankModes(ends, rank)
+        self.local_modes = RankModes(ends, rank)
         one_sided = self.comm is not None and self.comm.one_sided
-        needed = memory_needed(fibre, samples, options, device, self.share, one_sided)
-        what = f"{self.share.rows} rows x {samples} samples"
+        needed = memory_needed(fibre, samples, options, device, self.local_modes, one_sided)
+        what = f"{self.local_modes.rows} rows x {samples} samples"
         advice = "fewer modes, symbols or samples a symbol, or single precision, need less"
         check_memory(self.comm, device, needed, what, advice)
-        shape = (device, fibre, samples, sample_rate, options.dtype)
+        shape = (fibre, samples, sample_rate, options.dtype)
         if self.comm is None:
-            self.operators = FibreOperators(*shape, options.kerr, options.svd_tolerance)
+            self.operators = FibreOperators(device, *shape, options.kerr, options.svd_tolerance)
         else:
-            how = {"kerr": options.kerr, "exchange": options.exchange, "chunks": options.chunks}
-            self.operators = rank_operators(*shape, comm=self.comm, share=self.share, **how)
+            exchange = ExchangeOptions(options.exchange, options.chunks)
+            self.operators = rank_operators(self.comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
         self.control = make_control(
             self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
@@ -167,12 +167,12 @@ class Propagator:
         length: float,
         state: dict | None = None,
         on_step: Callable[[float, int], None] | None = None,
-        on_segment: Callable[[dict], None] | None = None,
+        on_check: Callable[[dict], None] | None = None,
     ) -> dict:
         """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
 
-        ``state`` continues an earlier call (from ``on_segment``); ``on_step(z, steps)`` is called
-        after each step is enqueued, ``on_segment(state)`` whenever the field is whole and finite.
+        ``state`` continues an earlier call (from ``on_check``); ``on_step(z, steps)`` is called
+        after each step is enqueued, ``on_check(state)`` whenever the field is whole and finite.
         FieldLost if the field is no longer finite.
         """
         begun, report = time.perf_counter(), self.report
@@ -183,7 +183,7 @@ class Propagator:
         first = np.array(state["energy"])
         lit, loss = first > 0, np.repeat(self.fibre.alpha, 2)
         while state["z"] < length:
-            for done in self.control.advance(A, length, state, self.segment):
+            for done in self.control.advance(A, length, state, self.check_interval):
                 if on_step:
                     on_step(state["z"], done)
             energy = self.finite_energy(A, state["z"])
@@ -191,8 +191,8 @@ class Propagator:
             state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
             now = time.perf_counter()
             report.seconds, begun = report.seconds + now - begun, now
-            if on_segment:
-                on_segment(state)
+            if on_check:
+                on_check(state)
         report.energy_drift = max(report.energy_drift, state["drift"])
         report.local_error = float(np.fmax(report.local_error, state.get("worst_error", math.nan)))
         report.step = state.get("h", math.nan)
@@ -239,24 +239,24 @@ def memory_needed(
     samples: int,
     options: PropagationOptions,
     device: Device,
-    share: RankModes | None = None,
+    local_modes: RankModes | None = None,
     one_sided: bool = False,
 ) -> int:
     """Bytes on the device: fields, what linear propagation needs beside them, exchanged powers, scratch.
 
     ``one_sided``: whether the ranks' communicator does, see `Communicator`.
     """
-    share = share or RankModes((0, fibre.modes))
+    local_modes = local_modes or RankModes((0, fibre.modes))
     integrator = INTEGRATORS[options.integrator]
     item = np.dtype(options.dtype).itemsize
-    field_bytes = share.rows * samples * item
+    field_bytes = local_modes.rows * samples * item
     # A varying step fills the store of transfer functions.
     lengths = len(set(integrator.lengths(1.0))) if options.step is not None else MOST_LENGTHS
-    table_rows = len(linear_coefficients(fibre, share)[0])
-    linear = linear_nbytes(device, share.rows, samples, options.dtype, table_rows, lengths)
-    several = share.ranks > 1
+    table_rows = len(linear_coefficients(fibre, local_modes)[0])
+    linear = linear_nbytes(device, local_modes.rows, samples, options.dtype, table_rows, lengths)
+    several = local_modes.ranks > 1
     form = exchange_form(options.exchange, options.kerr) if several else "factored"
-    coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, share, form)
+    coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, local_modes, form)
     chunks = options.chunks or chunks_for(samples)
     powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
     if one_sided:
@@ -292,8 +292,8 @@ def propagate(
         :class:`Propagator`.
     **options
         ``step`` (m, or text), ``max_phase`` (rad) or ``tolerance`` (relative local error); ``integrator``,
-        ``kerr``, ``svd_tolerance``, ``precision``, ``segment``, ``exchange``, ``split``, ``chunks``: see
-        :class:`PropagationOptions`.
+        ``kerr``, ``svd_tolerance``, ``precision``, ``check_interval``, ``exchange``, ``split``, ``chunks``:
+        see :class:`PropagationOptions`.
 
     Returns
     -------
@@ -324,6 +324,6 @@ def propagate(
         device = get_device(device)
     propagator = Propagator(fibre, field.shape[1], rate, device, PropagationOptions(**options), comm)
     A = propagator.operators.empty()
-    A[...] = device.asarray(field[propagator.share.slice])
+    A[...] = device.asarray(field[propagator.local_modes.slice])
     propagator.run(A, length, on_step=progress)
-    return gather_field(propagator.comm, propagator.share, device.to_host(A)), propagator.report
+    return gather_field(propagator.comm, propagator.local_modes, device.to_host(A)), propagator.report

@@ -98,39 +98,39 @@ class RowReader:
     local row i on the host; a row has ``length`` samples.
     """
 
-    def __init__(self, comm, share: RankModes, local: Callable[[int], np.ndarray], length: int, dtype):
-        self._control, self._share, self._local = comm.control, share, local
+    def __init__(self, comm, local_modes: RankModes, local: Callable[[int], np.ndarray], length: int, dtype):
+        self._control, self._local_modes, self._local = comm.control, local_modes, local
         self._buffer = np.empty(length, dtype)
-        self._own = share.row_ends[1]
+        self._own = local_modes.row_ends[1]
         self._next = self._own
 
     def read(self, row: int) -> np.ndarray:
         """Global row ``row``, valid until the next call."""
         if row < self._own:
             return self._local(row)
-        owner = int(np.searchsorted(self._share.row_ends, row, side="right")) - 1
+        owner = int(np.searchsorted(self._local_modes.row_ends, row, side="right")) - 1
         self._control.recv_array(owner, self._buffer, row)
         self._next = row + 1
         return self._buffer
 
     def serve(self) -> None:
         """Send the own rows to rank 0."""
-        for i in range(self._share.rows):
+        for i in range(self._local_modes.rows):
             row = np.ascontiguousarray(self._local(i))
-            self._control.send_array(0, row, self._share.first_row + i)
+            self._control.send_array(0, row, self._local_modes.first_row + i)
 
     def drain(self) -> None:
         """Take what was not read, so that nobody waits for ever after a failure on rank 0."""
-        for row in range(self._next, self._share.row_ends[-1]):
+        for row in range(self._next, self._local_modes.row_ends[-1]):
             self.read(row)
 
 
-def gather_field(comm, share: RankModes, field: np.ndarray) -> np.ndarray:
+def gather_field(comm, local_modes: RankModes, field: np.ndarray) -> np.ndarray:
     """The whole field (2M, N) on the host of every rank, from the own rows of each."""
     if comm is None or comm.size == 1:
         return field
-    out = np.empty((share.row_ends[-1], field.shape[1]), field.dtype)
-    for rank, (first, end) in enumerate(pairwise(share.row_ends)):
+    out = np.empty((local_modes.row_ends[-1], field.shape[1]), field.dtype)
+    for rank, (first, end) in enumerate(pairwise(local_modes.row_ends)):
         for row in range(first, end):
             mine = field[row - first] if rank == comm.rank else None
             out[row] = comm.control.bcast(mine, rank)

@@ -48,9 +48,9 @@ class RunFile(tables.RunFileTable):
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
         # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:
-            given = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
+            actual = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
             limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
-            raise InputError(f"fibre.wavelength: {given}, allowed: {limit}")
+            raise InputError(f"fibre.wavelength: {actual}, allowed: {limit}")
         return self
 
     @property

@@ -119,7 +119,7 @@ class RunFileTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    def given(self, *keys: str) -> list[str]:
+    def present(self, *keys: str) -> list[str]:
         """Those keys that have a value."""
         return [key for key in keys if getattr(self, key) is not None]
 
@@ -141,7 +141,7 @@ class ProfileTable(RunFileTable):
         if self.table_csv is not None:
             if other := sorted(self.model_fields_set - {"table_csv"}):
                 raise InputError(f"{other[0]}: given together with table_csv; allowed: one of the two")
-        elif missing := [key for key in needed if not self.given(key)]:
+        elif missing := [key for key in needed if not self.present(key)]:
             raise InputError(f"{missing[0]}: missing; a profile needs {' and '.join(needed)}, or table_csv")
         if (self.trench_width > 0) != (self.trench_depth > 0):
             key = "trench_depth" if self.trench_width > 0 else "trench_width"
@@ -176,11 +176,11 @@ class FibreTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        files = self.given("groups_csv", "kappa_csv", "modes_csv")
+        files = self.present("groups_csv", "kappa_csv", "modes_csv")
         source = "modes_csv" if files else "[fibre.profile]"
         if self.preset is not None:
             source = f'preset = "{self.preset}"'
-            if other := files + self.given("profile"):
+            if other := files + self.present("profile"):
                 raise InputError(f"{other[0]}: given together with {source}; allowed: one of the two")
         elif files:
             if self.modes_csv is None:
@@ -193,7 +193,7 @@ class FibreTable(RunFileTable):
             raise InputError(f"preset: missing; allowed: {sources}")
         elif self.dispersion == "paper":
             raise InputError('dispersion: "paper" given for a profile; allowed: "solver"')
-        idle = self.given(*self._keys_without_effect())
+        idle = self.present(*self._keys_without_effect())
         if idle := [key for key in idle if key in self.model_fields_set]:
             raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
         return self
@@ -296,15 +296,15 @@ class SignalTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_grid(self) -> Self:
-        given = {key for form in _FREQUENCY_FORMS for key in self.given(*form)}
-        forms = [form for form in _FREQUENCY_FORMS if given & (set(form) - {"spacing"})]
+        inputs = {key for form in _FREQUENCY_FORMS for key in self.present(*form)}
+        forms = [form for form in _FREQUENCY_FORMS if inputs & (set(form) - {"spacing"})]
         if len(forms) != 1:
             fault = f"{forms[-1][0]}: given for two grids at once" if forms else "channels: missing"
             raise InputError(f"{fault}; {_FREQUENCY_RULE}")
-        if extra := sorted(given - set(forms[0])):
+        if extra := sorted(inputs - set(forms[0])):
             raise InputError(f"{extra[0]}: not allowed beside {forms[0][0]}; {_FREQUENCY_RULE}")
         needless = {"spacing"} if self.channels == 1 else set()
-        if missing := sorted(set(forms[0]) - given - needless):
+        if missing := sorted(set(forms[0]) - inputs - needless):
             raise InputError(f"{missing[0]}: missing; {_FREQUENCY_RULE}")
         if self.first_frequency and self.last_frequency and self.spacing:
             steps = (self.last_frequency - self.first_frequency) / self.spacing
@@ -325,8 +325,8 @@ class SignalTable(RunFileTable):
         per_mode = rows is self.launch_power
         for number, row in enumerate(rows, start=1):
             if len(row) != channels and (len(row) > 1 or not per_mode):
-                given = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
-                raise InputError(f"launch_power: {given}, there are {channels} channels; {POWER_FORMS}")
+                actual = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
+                raise InputError(f"launch_power: {actual}, there are {channels} channels; {POWER_FORMS}")
         return self
 
 
@@ -368,17 +368,17 @@ class SolverTable(RunFileTable):
 
     @model_validator(mode="after")
     def _one_step_control(self) -> Self:
-        controls = self.given("step", "max_phase", "tolerance")
+        controls = self.present("step", "max_phase", "tolerance")
         if len(controls) != 1:
             fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
             raise InputError(f"{fault}; allowed: exactly one of step, max_phase, tolerance")
         if self.tolerance is not None and not INTEGRATORS[self.integrator].adaptive:
             adaptive = ", ".join(f'"{name}"' for name, kind in INTEGRATORS.items() if kind.adaptive)
-            given = f'{self.tolerance:g} given with integrator = "{self.integrator}"'
-            raise InputError(f"tolerance: {given}; only allowed with {adaptive}")
+            actual = f'{self.tolerance:g} given with integrator = "{self.integrator}"'
+            raise InputError(f"tolerance: {actual}; only allowed with {adaptive}")
         if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
-            given = f'"{self.exchange}" given with kerr = "{self.kerr}"'
-            raise InputError(f'exchange: {given}; allowed: the same, or "auto"')
+            actual = f'"{self.exchange}" given with kerr = "{self.kerr}"'
+            raise InputError(f'exchange: {actual}; allowed: the same, or "auto"')
         return self
 
 

@@ -1,4 +1,4 @@
 """Signals: WDM grid, constellations, transmitter, amplifier, receiver.
 
-Imports devices, and of the other rooms of optics only `ModeMixing`.
+Imports devices, and of the other packages of optics only `ModeMixing`.
 """

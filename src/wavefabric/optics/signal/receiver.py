@@ -138,10 +138,10 @@ class Receiver:
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
         here = field.shape[0] // 2
-        asked = Reception(**options)
-        mine = range(asked.first_mode, asked.first_mode + here)
-        modes = mine.stop if asked.modes is None else asked.modes
-        kept = self._checked_signals(asked.keep, mine, modes)
+        request = Reception(**options)
+        mine = range(request.first_mode, request.first_mode + here)
+        modes = mine.stop if request.modes is None else request.modes
+        kept = self._checked_signals(request.keep, mine, modes)
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
         coefficients = _checked_beta(beta, modes)
@@ -154,7 +154,7 @@ class Receiver:
                 pair = inverse_mixing.mode(device, field, k)
             window = bands.compensated(device.fft(pair), length, coefficients[mode])
             if self.osnr_db is not None:
-                density = osnr_noise_density(self.osnr_db, asked.power_gain) * powers(modes)[mode]
+                density = osnr_noise_density(self.osnr_db, request.power_gain) * powers(modes)[mode]
                 self._add_noise(device, bands, window, mode, density)
             window *= bands.matched
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
@@ -162,8 +162,8 @@ class Receiver:
             error[k], wrong[k] = self._judge(device, symbols, sent)
             for channel in sorted(c for m, c in kept if m == mode):
                 points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
-            if asked.progress is not None:
-                asked.progress(2 * k + 2, 2 * here)
+            if request.progress is not None:
+                request.progress(2 * k + 2, 2 * here)
         error[powers(modes)[mine.start : mine.stop] == 0] = np.nan
         wrong[np.isnan(error)] = np.nan
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
@@ -227,8 +227,8 @@ class Receiver:
 def _checked_beta(beta, modes: int) -> np.ndarray:
     coefficients = np.zeros((modes, 4)) if beta is None else np.asarray(beta, dtype=float)
     if coefficients.shape != (modes, 4) or not np.isfinite(coefficients).all():
-        given = f"shape {coefficients.shape} given"
-        raise InputError(f"beta: {given}, finite numbers of shape {(modes, 4)} allowed")
+        actual = f"shape {coefficients.shape} given"
+        raise InputError(f"beta: {actual}, finite numbers of shape {(modes, 4)} allowed")
     return coefficients
 
 

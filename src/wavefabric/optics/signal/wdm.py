@@ -140,10 +140,10 @@ class WdmGrid:
         if 2 * (np.abs(bins).max() + half) * self.resolution >= self.sample_rate:
             band = 2 * float(np.abs(self.offsets).max()) + width
             least = max(math.ceil(band / self.symbol_rate), self.samples_per_symbol + 1)
-            given = f"{self.samples_per_symbol} given simulates {self.sample_rate / 1e9:g} GHz"
+            actual = f"{self.samples_per_symbol} given simulates {self.sample_rate / 1e9:g} GHz"
             occupied = f"but the channels occupy {band / 1e9:g} GHz"
-            raise InputError(f"samples_per_symbol: {given}, {occupied}; must be at least {least}")
+            raise InputError(f"samples_per_symbol: {actual}, {occupied}; must be at least {least}")
         if self.channels > 1 and (gap := int(np.diff(bins).min())) <= 2 * half:
-            given = f"channels {gap * self.resolution / 1e9:.6g} GHz apart overlap"
+            actual = f"channels {gap * self.resolution / 1e9:.6g} GHz apart overlap"
             wide = f"at this symbol_rate and rolloff each is {width / 1e9:.6g} GHz wide"
-            raise InputError(f"frequencies: {given}; {wide}")
+            raise InputError(f"frequencies: {actual}; {wide}")

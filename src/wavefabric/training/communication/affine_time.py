@@ -38,8 +38,8 @@ def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -
     if everywhere:
         return (first,)
     last = tangent(MOST)
-    found = [first, *_between(tangent, LEAST, first, MOST, last)]
-    return tuple(dict.fromkeys(found))
+    result = [first, *_between(tangent, LEAST, first, MOST, last)]
+    return tuple(dict.fromkeys(result))
 
 
 def _between(
@@ -80,7 +80,7 @@ class BatchTime:
 
 
 def batch_time(
-    schedule: Schedule, found: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
+    schedule: Schedule, result: Cost, gpus: Sequence[Collection[int]], elements: Sequence[float]
 ) -> BatchTime:
     """The time of calls combined into a schedule, from its photonic cost at `LARGE` bytes an element.
 
@@ -89,8 +89,8 @@ def batch_time(
     """
     transfers = schedule.transfers
     away = np.flatnonzero(transfers["src"] != transfers["dst"])
-    assert found.times is not None
-    begin, end = found.times[away].T
+    assert result.times is not None
+    begin, end = result.times[away].T
     begins, part = np.unique(begin, return_inverse=True)  # circuits of a part begin together, parts never do
     owner = np.zeros(schedule.ranks, np.int64)
     for number, some in enumerate(gpus):
@@ -98,4 +98,4 @@ def batch_time(
     call = owner[transfers["src"][away]]
     rates = np.zeros((begins.size, len(gpus)))
     np.maximum.at(rates, (part, call), (end - begin) / LARGE / np.array(elements)[call])
-    return BatchTime(sum(r.latency + r.reconfiguration for r in found.rounds), rates)
+    return BatchTime(sum(r.latency + r.reconfiguration for r in result.rounds), rates)

@@ -15,7 +15,7 @@ import numpy as np
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.builders.messages import greedy, point_to_point
 from wavefabric.collectives.builders.recursive import factors
-from wavefabric.collectives.builders.ring import ring_of_one_share
+from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.registry import build, why_refused
 from wavefabric.collectives.schedule import Schedule
@@ -212,13 +212,13 @@ def folded(recipe: Recipe, collective: str, ranks: int) -> Built:
     """
     if recipe.algorithm != "ring":
         return built(recipe, collective, ranks)
-    share = ring_of_one_share(collective, ranks)
-    verify(share)
-    reduce = np.unique(share.transfers["reduce"])[::-1]
+    part = ring_of_one_part(collective, ranks)
+    verify(part)
+    reduce = np.unique(part.transfers["reduce"])[::-1]
     number, rank = np.divmod(np.arange(reduce.size * ranks), ranks)
     rounds = transfers(number, rank, (rank + 1) % ranks, 0, reduce=reduce[number])
-    kinds = replace(share, transfers=rounds, pre={}, post={})
-    return Built(kinds, ranks, share.communication_rounds // reduce.size)
+    kinds = replace(part, transfers=rounds, pre={}, post={})
+    return Built(kinds, ranks, part.communication_rounds // reduce.size)
 
 
 def complete(recipe: Recipe, collective: str, ranks: int) -> Built:

@@ -32,8 +32,8 @@ def check_gpus(call: Call, fabric: AnyFabric) -> None:
     """Refuse GPUs that the fabric does not have, and one that is in two groups."""
     last = max(call.gpus)
     if last >= fabric.ranks:
-        given = f"gpus: {last + 1} given"
-        raise InputError(f"{given}; allowed: up to {fabric.ranks}, the GPUs of {fabric.name}")
+        actual = f"gpus: {last + 1} given"
+        raise InputError(f"{actual}; allowed: up to {fabric.ranks}, the GPUs of {fabric.name}")
     if len(call.gpus) < sum(map(len, call.groups)):
         raise InputError(f"groups: a GPU twice in {call.collective} given; allowed: disjoint groups")
     if len({len(group) for group in call.groups}) > 1:

@@ -117,8 +117,8 @@ class Communication:
             raise InputError("collective: zero given; allowed: an algorithm (zero needs no fabric)")
         self.photonic = isinstance(fabric, PhotonicFabric)
         if not self.photonic and (incremental or planning):
-            given = next(iter(planning), "incremental")
-            raise InputError(f"{given}: given for electrical {fabric.name}; allowed: on photonic fabrics")
+            inputs = next(iter(planning), "incremental")
+            raise InputError(f"{inputs}: given for electrical {fabric.name}; allowed: on photonic fabrics")
         self.concurrent = not self.photonic
         self.incremental, self.planning = incremental, planning
         self.latency = fabric.alpha

@@ -25,8 +25,8 @@ _SIZE = BeforeValidator(partial(converted, unit="B", least=1.0, most=1e18))
 Rate = Annotated[float, "FLOP/s", _RATE]
 Size = Annotated[float, "B", _SIZE]
 Amount = Annotated[float, "", Field(strict=True, ge=0, lt=1e30)]
-Share = Annotated[float, Field(strict=True, gt=0, le=1)]
-Shares = tuple[Share, Share]
+Fraction = Annotated[float, Field(strict=True, gt=0, le=1)]
+Fractions = tuple[Fraction, Fraction]
 
 
 class PeakTable(FabricFileTable):
@@ -50,14 +50,14 @@ class MeasuredTable(FabricFileTable):
 class EfficiencyTable(FabricFileTable):
     """Shares of peak and bandwidth of each operator; those left out are the presets' own."""
 
-    matmul: Shares | None = None
-    convolution: Shares | None = None
-    attention: Shares | None = None
-    embedding: Shares | None = None
-    normalisation: Shares | None = None
-    elementwise: Shares | None = None
-    pooling: Shares | None = None
-    softmax: Shares | None = None
+    matmul: Fractions | None = None
+    convolution: Fractions | None = None
+    attention: Fractions | None = None
+    embedding: Fractions | None = None
+    normalisation: Fractions | None = None
+    elementwise: Fractions | None = None
+    pooling: Fractions | None = None
+    softmax: Fractions | None = None
 
 
 class DeviceTable(FabricFileTable):

@@ -94,8 +94,8 @@ class DeviceModel:
         for key in ("launch", "half_flops"):
             _check(key, getattr(self, key))
         for operator in OPERATORS:
-            for share in self.efficiency.get(operator, (None,)):
-                _check(f"efficiency.{operator}", share, positive=True, most=1.0)
+            for fraction in self.efficiency.get(operator, (None,)):
+                _check(f"efficiency.{operator}", fraction, positive=True, most=1.0)
         seen = set()
         for number, row in enumerate(self.measured):
             _check_row(f"measured[{number}]", row)
@@ -130,8 +130,8 @@ class DeviceModel:
         launch + max((F + `filling`)/(peak e), bytes/(bandwidth m)): Williams, Waterman and Patterson 2009,
         doi:10.1145/1498765.1498785, with the shares e and m of `efficiency`.
         """
-        share, stream = self.efficiency[operator]
-        rate = self.peak[_effective(operator, arithmetic)] * share
+        fraction, stream = self.efficiency[operator]
+        rate = self.peak[_effective(operator, arithmetic)] * fraction
         work = flops + self.filling(flops) if operator in MATRIX_OPERATORS else flops
         return self.launch + max(work / rate, nbytes / (self.bandwidth * stream))
 

@@ -155,11 +155,11 @@ class _Engine:
 
     def _advance(self, worker: int, now: float) -> None:
         """Begin a worker's next task, if it can."""
-        program, place = self.graph.program[worker], self.position[worker]
-        if self.running[worker] or place == len(program) or self.missing[program[place]]:
+        program, position = self.graph.program[worker], self.position[worker]
+        if self.running[worker] or position == len(program) or self.missing[program[position]]:
             return
         self.running[worker] = True
-        task = program[place]
+        task = program[position]
         self._start(task, now, self.graph.seconds[task], self.last_on[worker])
 
     def _finish(self, task: int, touched: set[int]) -> None:
@@ -241,9 +241,9 @@ class _Engine:
         """Take from a queue the calls whose workers are in no other, and not waited for by an earlier one."""
         chosen: list[int] = []
         waiting: list[int] = []
-        for place, task in enumerate(queue):
+        for position, task in enumerate(queue):
             if len(taken) == self.graph.workers:
-                waiting += queue[place:]
+                waiting += queue[position:]
                 break
             ports = self.graph.ports[task]
             free = taken.isdisjoint(ports)

@@ -51,8 +51,8 @@ def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float
     collective = _collective(source, target)
     if collective is not None:
         kind, groups = collective
-        share = source.data * source.tensor if kind == "all-to-all" else target.data
-        return Call(kind, groups, nbytes / share, "layer-to-layer")
+        part = source.data * source.tensor if kind == "all-to-all" else target.data
+        return Call(kind, groups, nbytes / part, "layer-to-layer")
     messages = _messages(source, target)
     return Call("messages", _ends(messages), nbytes, "layer-to-layer", messages) if messages else None
 
@@ -102,8 +102,8 @@ def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:
     """Of [0, 1] cut into `others`: intervals that meet number `part` of `parts`, and the common lengths."""
     scale = parts * others
     begin, end = part * others, (part + 1) * others  # in units of 1 / scale
-    found = []
+    result = []
     for k in range(begin // parts, -(-end // parts)):
         common = min(end, (k + 1) * parts) - max(begin, k * parts)
-        found.append((k, common / scale))
-    return found
+        result.append((k, common / scale))
+    return result

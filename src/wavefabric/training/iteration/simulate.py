@@ -94,13 +94,13 @@ class Iteration:
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
         """s on the critical path by what is done: ``"compute"``, or purposes of calls; the largest first."""
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         for task in self.critical_path:
             call = self.graph.call[task]
             what = "compute" if call is None else call.purpose
             spent = float(self.timeline.end[task] - self.timeline.begin[task])
-            found[what] = found.get(what, 0.0) + spent
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            result[what] = result.get(what, 0.0) + spent
+        return dict(sorted(result.items(), key=lambda item: -item[1]))
 
     @property
     def most_critical(self) -> tuple[str, float]:
@@ -111,9 +111,9 @@ class Iteration:
     @property
     def bound_by(self) -> str:
         """What takes most of the critical path, in words."""
-        what, share = self.most_critical
+        what, fraction = self.most_critical
         words = {"compute": "computation", "layer-to-layer": "layer-to-layer transfers"}
-        return f"{words.get(what, f'communication of {what}')}, {share:.0%} of the critical path"
+        return f"{words.get(what, f'communication of {what}')}, {fraction:.0%} of the critical path"
 
     @cached_property
     def call_bytes(self) -> dict[str, list[float]]:

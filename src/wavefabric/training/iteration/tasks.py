@@ -96,10 +96,10 @@ def _program(graph: TaskGraph, passes: Sequence[tuple[int, _Phase]]) -> list[int
     for offset, phase in passes:
         begin = len(program)
         program += [offset + task for task in phase.tasks]
-        for gather, place in phase.gathers:
+        for gather, position in phase.gathers:
             if before:
                 graph.waits[offset + gather] = [program[before - 1]]
-            before = begin + place
+            before = begin + position
     return program
 
 

@@ -145,11 +145,11 @@ class ModelGraph:
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """For each layer the numbers of those that take its output."""
-        found: list[list[int]] = [[] for _ in self.layers]
+        result: list[list[int]] = [[] for _ in self.layers]
         for number, layer in enumerate(self.layers):
             for name in layer.inputs:
-                found[self.index[name]].append(number)
-        return tuple(map(tuple, found))
+                result[self.index[name]].append(number)
+        return tuple(map(tuple, result))
 
     @property
     def parameters(self) -> int:

@@ -98,8 +98,8 @@ def _product(op: _Operation) -> _Numbers:
 def _einsum_flops(op: _Operation) -> float:
     terms = str(op.node.args[0]).replace(" ", "").split("->")[0].split(",")
     if any("." in term or len(term) != len(shape) for term, shape in zip(terms, op.shapes, strict=False)):
-        given = show(op.node.args[0])
-        raise InputError(f"{op.node.name}: einsum of {given} given; allowed: a letter for each dimension")
+        actual = show(op.node.args[0])
+        raise InputError(f"{op.node.name}: einsum of {actual} given; allowed: a letter for each dimension")
     sizes = {
         letter: n for term, s in zip(terms, op.shapes, strict=True) for letter, n in zip(term, s, strict=True)
     }
@@ -275,13 +275,13 @@ def _kind(node: Any, module: Any) -> str:
 
 def _operands(arguments: Iterable[Any]) -> list[Any]:
     """Nodes among arguments and lists of them, in order, each as often as it is given."""
-    found = []
+    result = []
     for argument in arguments:
         if isinstance(argument, tuple | list):
-            found += _operands(argument)
+            result += _operands(argument)
         elif hasattr(argument, "all_input_nodes"):
-            found.append(argument)
-    return found
+            result.append(argument)
+    return result
 
 
 def _shape(node: Any) -> tuple[int, ...]:
@@ -298,5 +298,5 @@ def _block(node: Any, last: str) -> str:
         return last
     path = node.target if node.op == "call_module" else next(reversed(node.meta["nn_module_stack"]), "")
     parts = path.split("@")[0].split(".")
-    numbers = [place for place, part in enumerate(parts) if part.isdigit()]
+    numbers = [position for position, part in enumerate(parts) if part.isdigit()]
     return ".".join(parts[: numbers[0] + 1]) if numbers else ""

@@ -126,11 +126,11 @@ class _Relaxed:
     def path(self) -> tuple[int, ...]:
         """The states of the least sum; the first of equals."""
         state = int((self.node[0] + self.to_go[0]).argmin())
-        found = [state]
+        result = [state]
         for k, edge in enumerate(self.edge):
             state = int((edge[state] + self.node[k + 1] + self.to_go[k + 1]).argmin())
-            found.append(state)
-        return tuple(found)
+            result.append(state)
+        return tuple(result)
 
 
 def _relaxed(costs: ChainCosts, time: float, memory: float) -> _Relaxed:
@@ -181,11 +181,11 @@ class _Label(NamedTuple):
 
     def path(self) -> tuple[int, ...]:
         """Layouts of all units."""
-        label, found = self, [self.layout]
+        label, result = self, [self.layout]
         while label.before is not None:
             label = label.before
-            found.append(label.layout)
-        return tuple(reversed(found))
+            result.append(label.layout)
+        return tuple(reversed(result))
 
 
 def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) -> _Label | None:

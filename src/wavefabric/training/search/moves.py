@@ -107,10 +107,10 @@ class StrategyMoves:
         if not cuts:
             return None
         cut, later = random.choice(cuts), random.random() < 0.5
-        place = cut if later else cut - 1
-        if stages.count(stages[place]) == 1:
+        position = cut if later else cut - 1
+        if stages.count(stages[position]) == 1:
             return None
-        stages[place] = stages[cut - 1] if later else stages[cut]
+        stages[position] = stages[cut - 1] if later else stages[cut]
         stage = [0] * len(strategy.stage)
         for block, own in zip(self.blocks, stages, strict=True):
             for n in block:

@@ -140,8 +140,8 @@ def search(
     chosen = [first, *how.starts]
     for start in chosen[1:]:
         if (start.gpus, start.batch) != (gpus, batch):
-            given = f"starts: a strategy of {start.gpus} GPUs and {start.batch} samples given"
-            raise InputError(f"{given}; allowed: of {gpus} and {batch}")
+            actual = f"starts: a strategy of {start.gpus} GPUs and {start.batch} samples given"
+            raise InputError(f"{actual}; allowed: of {gpus} and {batch}")
         check_strategy(model, start)
     costs = StrategyCosts(setting, memory, how.policy)
     until = None if how.seconds is None else monotonic() + how.seconds
@@ -178,8 +178,8 @@ def _walk(
     chosen = [s for s in dict.fromkeys(chosen) if not costs(s).excess] or chosen[-1:]
     moves = StrategyMoves(setting.model, setting.gpus)
     for number, start in enumerate(chosen):
-        share = trail.limit * (number + 1) // len(chosen) - trail.limit * number // len(chosen)
-        markov_chain(start, costs, moves.propose, share, beta, random, trail)
+        fraction = trail.limit * (number + 1) // len(chosen) - trail.limit * number // len(chosen)
+        markov_chain(start, costs, moves.propose, fraction, beta, random, trail)
 
 
 def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: SearchTrail) -> Strategy | None:

@@ -19,12 +19,12 @@ def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
     the one that takes it, so that any model is a chain, of one unit at worst.
     """
     atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
-    place = [number for number, atom in enumerate(atoms) for _ in atom]
+    position = [number for number, atom in enumerate(atoms) for _ in atom]
     # An output of atom i that atom j takes joins atoms i + 1 to j; joining moves no output further.
     joined = [False] * len(atoms)  # to the atom before
     for producer, consumers in enumerate(model.consumers):
         for consumer in consumers:
-            for between in range(place[producer] + 2, place[consumer] + 1):
+            for between in range(position[producer] + 2, position[consumer] + 1):
                 joined[between] = True
     units: list[Unit] = []
     for atom, with_last in zip(atoms, joined, strict=True):
@@ -56,7 +56,7 @@ def part_of(model: ModelGraph, numbers: Sequence[int]) -> ModelGraph:
 
     What they take from other layers is given to them like the model's input.
     """
-    names = {model.layers[n].name: str(place) for place, n in enumerate(numbers)}
+    names = {model.layers[n].name: str(position) for position, n in enumerate(numbers)}
     # Blocks of one name that are apart stay two when what is between them is left out.
     block_of = {n: number for number, block in enumerate(model.blocks) for n in block}
     blocks: dict[int, str] = {}

@@ -157,8 +157,8 @@ def uniform(
     for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert)):
         whole(key, value, 1)
     if gpus % (tensor * pipeline):
-        given = f"tensor: {tensor} with pipeline {pipeline} given"
-        raise InputError(f"{given}; allowed: degrees whose product divides {gpus}, the GPUs")
+        actual = f"tensor: {tensor} with pipeline {pipeline} given"
+        raise InputError(f"{actual}; allowed: degrees whose product divides {gpus}, the GPUs")
     across = gpus // (tensor * pipeline)
     if data not in (None, across):
         allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
@@ -201,8 +201,8 @@ def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     for data in sorted({layout.data for layout in strategy.layouts}):
         parts = strategy.microbatches * data
         if strategy.batch % parts:
-            given = f"batch: {strategy.batch} samples in {strategy.microbatches} microbatches given"
-            raise InputError(f"{given}; allowed: multiples of {parts}, with data {data}")
+            actual = f"batch: {strategy.batch} samples in {strategy.microbatches} microbatches given"
+            raise InputError(f"{actual}; allowed: multiples of {parts}, with data {data}")
 
 
 def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
@@ -211,11 +211,11 @@ def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
         raise InputError(f"stage: {len(stage)} given; allowed: {len(model.layers)}, one for each layer")
     for before, here, layer in zip((0, *stage), stage, model.layers, strict=False):
         if here not in (before, before + 1) or stage[0]:
-            given = f"stage: {show(here)} after {show(before)} given for {layer.name}"
-            raise InputError(f"{given}; allowed: the same or the next, from 0")
+            actual = f"stage: {show(here)} after {show(before)} given for {layer.name}"
+            raise InputError(f"{actual}; allowed: the same or the next, from 0")
     if strategy.gpus % strategy.stages:
-        given = f"gpus: {strategy.gpus} given"
-        raise InputError(f"{given}; allowed: multiples of {strategy.stages}, the pipeline stages")
+        actual = f"gpus: {strategy.gpus} given"
+        raise InputError(f"{actual}; allowed: multiples of {strategy.stages}, the pipeline stages")
 
 
 def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
@@ -223,24 +223,24 @@ def _check_layer(layer: Layer, strategy: Strategy, layout: LayerLayout) -> None:
     for key in ("data", "tensor", "expert"):
         whole(f"{where}.{key}", getattr(layout, key), 1)
     if layout.gpus != strategy.stage_gpus:
-        given = f"{where}: data {layout.data} and tensor {layout.tensor} given"
-        raise InputError(f"{given}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
+        actual = f"{where}: data {layout.data} and tensor {layout.tensor} given"
+        raise InputError(f"{actual}; allowed: a product of {strategy.stage_gpus}, the GPUs of a stage")
     if layout.data % layout.expert:
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: divisors of data, {layout.data}")
     if layout.expert > max(1, layer.experts) or (layer.experts and layer.experts % layout.expert):
         allowed = f"divisors of its {layer.experts} experts" if layer.experts else "1, it has no experts"
         raise InputError(f"{where}.expert: {layout.expert} given; allowed: {allowed}")
     if layer.split in ("column", "local") and layout.tensor > layer.features:
-        given = f"tensor: {layout.tensor} given for layer {show(layer.name)}"
-        raise InputError(f"{given}; allowed: up to {layer.features}, its outputs for each sample")
+        actual = f"tensor: {layout.tensor} given for layer {show(layer.name)}"
+        raise InputError(f"{actual}; allowed: up to {layer.features}, its outputs for each sample")
 
 
 def cut_stages(model: ModelGraph, stages: int) -> tuple[int, ...]:
     """Stage of each layer: consecutive blocks, the largest sum of FLOPs in a stage as small as it can be."""
     blocks = model.blocks
     if stages > len(blocks):
-        given = f"pipeline: {stages} given"
-        raise InputError(f"{given}; allowed: up to {len(blocks)}, the blocks of {model.name}")
+        actual = f"pipeline: {stages} given"
+        raise InputError(f"{actual}; allowed: up to {len(blocks)}, the blocks of {model.name}")
     work = np.array([sum(model.layers[i].flops for i in block) for block in blocks])
     total = np.concatenate(([0.0], np.cumsum(work)))
     count = len(blocks)

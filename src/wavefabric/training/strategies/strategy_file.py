@@ -135,9 +135,9 @@ def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
     last = 0
     for name in names:
         if name not in allowed or model.index[name] <= last:
-            given = f"stages: {show(name)} given"
+            actual = f"stages: {show(name)} given"
             raise InputError(
-                f"{given}; allowed: first layers of blocks of {model.name}, in order, not the first"
+                f"{actual}; allowed: first layers of blocks of {model.name}, in order, not the first"
             )
         last = model.index[name]
     begins = [model.index[name] for name in names]

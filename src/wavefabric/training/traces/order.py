@@ -68,13 +68,13 @@ def gpus_of_workers(
     """
     graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
     if gpus is not None:
-        found = [tuple(members) for members in gpus]
-        flat = [gpu for members in found for gpu in members]
-        if len(found) != graph.workers or len(set(flat)) < len(flat) or not all(found):
-            given = f"gpus: {len(flat)} GPUs of {len(found)} workers given"
+        result = [tuple(members) for members in gpus]
+        flat = [gpu for members in result for gpu in members]
+        if len(result) != graph.workers or len(set(flat)) < len(flat) or not all(result):
+            actual = f"gpus: {len(flat)} GPUs of {len(result)} workers given"
             allowed = f"each GPU once, one or more of each of {graph.workers} workers"
-            raise InputError(f"{given}; allowed: {allowed}")
-        return found
+            raise InputError(f"{actual}; allowed: {allowed}")
+        return result
     workload = None if isinstance(simulated, TaskGraph) else simulated.workload
     if workload is not None:
         strategy = workload.strategy
@@ -84,8 +84,8 @@ def gpus_of_workers(
     last = max((gpu for call in calls for gpu in call.gpus), default=graph.workers - 1)
     each, left = divmod(last + 1, graph.workers)
     if left:
-        given = f"gpus: {last + 1} GPUs of {graph.workers} workers, none given"
-        raise InputError(f"{given}; allowed: the GPUs of each worker")
+        actual = f"gpus: {last + 1} GPUs of {graph.workers} workers, none given"
+        raise InputError(f"{actual}; allowed: the GPUs of each worker")
     return [tuple(range(worker * each, (worker + 1) * each)) for worker in range(graph.workers)]
 
 
@@ -105,13 +105,13 @@ def lanes(begin: np.ndarray, end: np.ndarray) -> list[int]:
     begin, end : ndarray
         s, shape (intervals,).
     """
-    found = [0] * len(begin)
+    result = [0] * len(begin)
     free_from: list[float] = []
     for number in np.lexsort((end, begin)).tolist():
         lane = next((k for k, until in enumerate(free_from) if until <= begin[number]), len(free_from))
         free_from[lane : lane + 1] = [float(end[number])]
-        found[number] = lane
-    return found
+        result[number] = lane
+    return result
 
 
 def ranges(numbers: Sequence[int]) -> str:

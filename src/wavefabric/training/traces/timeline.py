@@ -92,8 +92,8 @@ def draw_timeline(
     if not iteration.seconds > 0:
         raise InputError("tasks: none that take time; allowed: an iteration with something to draw")
     if iteration.graph.workers > MOST_ROWS:
-        given = f"workers: {iteration.graph.workers} given"
-        raise InputError(f"{given}; allowed: {MOST_ROWS} at most in a picture")
+        actual = f"workers: {iteration.graph.workers} given"
+        raise InputError(f"{actual}; allowed: {MOST_ROWS} at most in a picture")
     return save_figure(path, timeline_figure(iteration, title, subtitle))
 
 
@@ -127,27 +127,27 @@ def _tracks(iteration: Iteration) -> list[_Track]:
     """Tracks of all workers, from the top."""
     graph, times = iteration.graph, iteration.timeline
     if graph.workers == 1:
-        found = [_Track(0.06, 1.28, "compute", list(graph.program[0]))]
+        result = [_Track(0.06, 1.28, "compute", list(graph.program[0]))]
         for purpose in PURPOSES:
             mine = [t for t, call in enumerate(graph.call) if call is not None and call.purpose == purpose]
             if mine:
-                found.append(_Track(found[-1].top + found[-1].height + 0.12, 0.55, purpose, mine))
-        return found
+                result.append(_Track(result[-1].top + result[-1].height + 0.12, 0.55, purpose, mine))
+        return result
     calls: list[list[int]] = [[] for _ in range(graph.workers)]
     for task, ports in enumerate(graph.ports):
         for worker in ports:
             calls[worker].append(task)
-    found = []
+    result = []
     for worker, program in enumerate(graph.program):
-        found.append(_Track(worker + 0.07, _COMPUTE_END - 0.07, "compute", list(program)))
+        result.append(_Track(worker + 0.07, _COMPUTE_END - 0.07, "compute", list(program)))
         mine = calls[worker]
         lane = lanes(times.begin[mine], times.end[mine])
         count = max(lane, default=0) + 1
         high = (_CALLS_END - _COMPUTE_END) / count
         for number in range(count):
             tasks = [task for task, at in zip(mine, lane, strict=True) if at == number]
-            found.append(_Track(worker + _COMPUTE_END + number * high, high, "calls", tasks))
-    return found
+            result.append(_Track(worker + _COMPUTE_END + number * high, high, "calls", tasks))
+    return result
 
 
 def _bars(axes: Axes, iteration: Iteration, track: _Track, scale: float) -> None:
@@ -235,9 +235,9 @@ def _exposed(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], scale: 
     total, points = np.zeros(iteration.graph.workers), _points(axes)
     corners: dict[bool, list[tuple[float, float, float, float]]] = {True: [], False: []}
     for worker, track in enumerate(track for track in tracks if track.name == "compute"):
-        found = exposed_times(iteration, worker)
-        total[worker] = np.diff(found).sum()
-        for a, b in (found * scale).tolist():
+        result = exposed_times(iteration, worker)
+        total[worker] = np.diff(result).sum()
+        for a, b in (result * scale).tolist():
             # Hatching of a narrow bar could not be told from none.
             narrow = (b - a) * points < 2 * _NARROW
             corners[narrow].append((a, track.top, max(b - a, _LEAST / points), track.height))
@@ -263,10 +263,10 @@ def _rows(axes: Axes, iteration: Iteration, tracks: Sequence[_Track], exposed: n
         _beside(axes, -1, high, head, size, style.TEXT)
         _beside(axes, -1, low, tail, 0.85 * size, style.DIM)
         computing, waiting = iteration.compute_seconds[worker] / iteration.seconds, exposed[worker]
-        share = waiting / iteration.seconds
+        fraction = waiting / iteration.seconds
         _beside(axes, 1, high, f"{computing:.0%} computing", size, style.TEXT)
-        colour = EXPOSED if share >= 5e-4 else style.DIM
-        _beside(axes, 1, low, f"{share:.1%} exposed", 0.85 * size, colour)
+        colour = EXPOSED if fraction >= 5e-4 else style.DIM
+        _beside(axes, 1, low, f"{fraction:.1%} exposed", 0.85 * size, colour)
         if worker:
             axes.axhline(worker, color=style.RIM, lw=0.6, zorder=1)
 
@@ -285,9 +285,11 @@ def _title(iteration: Iteration) -> str:
 
 def _subtitle(iteration: Iteration) -> str:
     words = f"{time_words(iteration.seconds)} an iteration"
-    share, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
-    exposed = f"{added} of it ({share:.1%}) are exposed communication"
-    return f"{words}; {exposed if share >= 5e-4 else 'communication hidden'}; bound by {iteration.bound_by}"
+    fraction, added = iteration.exposed_seconds / iteration.seconds, time_words(iteration.exposed_seconds)
+    exposed = f"{added} of it ({fraction:.1%}) are exposed communication"
+    return (
+        f"{words}; {exposed if fraction >= 5e-4 else 'communication hidden'}; bound by {iteration.bound_by}"
+    )
 
 
 def _legend(

@@ -348,8 +348,8 @@ def counted(draw):
         for r in range(ranks)
     ]  # fmt: skip
     gpus = [
-        (sizes, [block(n, peer, peer, steps) for n, (peer, steps) in enumerate(found)])
-        for sizes, found in gpus
+        (sizes, [block(n, peer, peer, steps) for n, (peer, steps) in enumerate(result)])
+        for sizes, result in gpus
     ]
     return algo("custom", gpus, 8, proto=draw(st.sampled_from(["Simple", "LL"])), more='maxBytes="{}"')
 

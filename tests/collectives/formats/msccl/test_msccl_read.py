@@ -197,7 +197,7 @@ def test_out_of_place_the_whole_array_is_that_of_all_ranks(coll):
             steps.append(("rrc", ("o", 0), ("o", 0)))
         gpus.append((sizes, [block(0, other, other, steps)]))
     schedule = from_msccl(algo(coll, gpus, 2), elements=3)
-    found = operation(schedule)
-    assert (found.collective, found.in_place) == (coll.replace("allg", "all-g").replace("_", "-"), False)
+    result = operation(schedule)
+    assert (result.collective, result.in_place) == (coll.replace("allg", "all-g").replace("_", "-"), False)
     assert whole_elements(schedule) == 6
     verify(from_msccl(to_msccl(schedule)))

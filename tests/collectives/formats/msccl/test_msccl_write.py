@@ -113,8 +113,8 @@ def test_buffers_and_attributes(schedule, coll, inplace, chunks, scratch):
     assert (root.get("name"), root.get("proto"), root.get("ngpus")) == ("ours", "LL128", "3")
     assert (root.get("coll"), root.get("inplace")) == (coll, inplace)
     for gpu in root:
-        found = [root.get("nchunksperloop"), *(gpu.get(f"{b}_chunks") for b in "ios")]
-        assert [int(n) for n in found] == [*chunks, scratch]
+        result = [root.get("nchunksperloop"), *(gpu.get(f"{b}_chunks") for b in "ios")]
+        assert [int(n) for n in result] == [*chunks, scratch]
 
 
 def blocks_of(text):
@@ -143,8 +143,8 @@ def test_long_rings_use_more_channels():
 
 def test_many_peers_are_spread_over_channels():
     direct = blocks_of(to_msccl(direct_all_gather([1] * 40)))
-    for way in (2, 3):
-        ends = [(b[0], b[4]) for b in direct if b[way] >= 0]
+    for direction in (2, 3):
+        ends = [(b[0], b[4]) for b in direct if b[direction] >= 0]
         assert max(ends.count(e) for e in set(ends)) <= 32
     assert max(b[1] for b in direct) == 77
     shared = blocks_of(to_msccl(direct_all_gather([1] * 112)))  # 222 blocks would be too many

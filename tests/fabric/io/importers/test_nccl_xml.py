@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("nccl-*.xml"))
 
 
-def way(fabric, src, dst):
+def route(fabric, src, dst):
     """Nodes between two GPUs, and GB/s of each link of the way."""
     routes = static_routes(fabric)
     _, wires = routes.wires_of(np.array([src]), np.array([dst]))
@@ -36,7 +36,7 @@ def test_nvswitches_are_one_node():
     for a in range(8):
         for b in range(8):
             if a != b:  # 12 links of 20 GB/s
-                assert way(fabric, a, b) == (["NVSwitch"], [240.0, 240.0])
+                assert route(fabric, a, b) == (["NVSwitch"], [240.0, 240.0])
     assert fabric.alpha == pytest.approx(0.7e-6)
     # PCIe stays: two GPUs at a switch, four NUMA nodes joined all to all; adapters of one host lead nowhere.
     assert {f"CPU{n}" for n in (1, 3, 5, 7)} <= set(fabric.switches)
@@ -54,19 +54,19 @@ def test_links_between_gpus():
     assert len(direct) == 2 * 16
     for n in range(8):
         assert sum(link.bandwidth for link in direct if link.source == f"GPU{n}") == pytest.approx(6 * 20e9)
-    assert way(fabric, 0, 1) == ([], [40.0])
-    assert way(fabric, 0, 2) == ([], [20.0])
+    assert route(fabric, 0, 1) == ([], [40.0])
+    assert route(fabric, 0, 2) == ([], [20.0])
     far = ["PCI 0000:04:00.0", "CPU0", "CPU1", "PCI 0000:88:00.0"]
-    assert way(fabric, 0, 7) == (far, [12.0, 12.0, 6.0, 12.0, 12.0])  # Broadwell
+    assert route(fabric, 0, 7) == (far, [12.0, 12.0, 6.0, 12.0, 12.0])  # Broadwell
 
 
 def test_a_file_for_virtual_machines():
     fabric = read_nccl_xml(DATA / "nccl-virtual-machine.xml")
     assert fabric.ranks == 8
     assert {link.kind for link in fabric.links} == {"pcie", "qpi"}
-    assert way(fabric, 0, 1) == (["PCI ffff:ff:01.0"], [12.0, 12.0])
-    assert way(fabric, 0, 2)[0] == ["PCI ffff:ff:01.0", "CPU0", "PCI ffff:ff:02.0"]
-    assert way(fabric, 0, 7)[1] == [12.0, 12.0, 10.0, 12.0, 12.0]  # Skylake
+    assert route(fabric, 0, 1) == (["PCI ffff:ff:01.0"], [12.0, 12.0])
+    assert route(fabric, 0, 2)[0] == ["PCI ffff:ff:01.0", "CPU0", "PCI ffff:ff:02.0"]
+    assert route(fabric, 0, 7)[1] == [12.0, 12.0, 10.0, 12.0, 12.0]  # Skylake
     assert fabric.alpha == pytest.approx(10e-6)
 
 
@@ -79,16 +79,16 @@ def test_nvlinks_that_the_file_lacks_are_named_and_may_be_assumed():
     assert assumed_.description == "8 GPUs, from an NCCL topology file"
     assert "12 NVLinks a GPU to NVSwitches are assumed" in assumed_.source
     assert all(
-        way(assumed_, a, b) == (["NVSwitch"], [240.0, 240.0]) for a in range(8) for b in range(8) if a != b
+        route(assumed_, a, b) == (["NVSwitch"], [240.0, 240.0]) for a in range(8) for b in range(8) if a != b
     )
-    assert way(read_nccl_xml(path, nvlinks=18, sm=90), 0, 7)[1] == [pytest.approx(18 * 20.6)] * 2
+    assert route(read_nccl_xml(path, nvlinks=18, sm=90), 0, 7)[1] == [pytest.approx(18 * 20.6)] * 2
     assert assumed_.alpha == pytest.approx(0.7e-6)
     # Files that name GPUs say their generation, and one of several hosts has switches of its own.
     named = read_nccl_xml(pair(attributes='sm="70"'), nvlinks=6)
-    assert way(named, 0, 1) == (["NVSwitch"], [120.0, 120.0])
+    assert route(named, 0, 1) == (["NVSwitch"], [120.0, 120.0])
     hosts = read_nccl_xml(DATA / "nccl-two-hosts.xml", nvlinks=4, sm=80)
-    assert [way(hosts, a, a + 1)[0] for a in (0, 2)] == [["NVSwitch"], ["NVSwitch of host 1"]]
-    assert "network" in way(hosts, 1, 2)[0]
+    assert [route(hosts, a, a + 1)[0] for a in (0, 2)] == [["NVSwitch"], ["NVSwitch of host 1"]]
+    assert "network" in route(hosts, 1, 2)[0]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_links_of_amd():
     for a in range(4):
         for b in range(4):
             if a != b:
-                assert way(fabric, a, b) == ([], [96.0 if {a, b} == {0, 1} else 48.0])
+                assert route(fabric, a, b) == ([], [96.0 if {a, b} == {0, 1} else 48.0])
     assert {link.kind for link in fabric.links} == {"xgmi", "pcie", "qpi"}
     assert fabric.alpha == pytest.approx(0.7e-6)
     text = re.sub("<xgmi[^>]*>", "", (DATA / "nccl-xgmi.xml").read_text())
@@ -143,7 +143,7 @@ def test_links_of_amd():
 )
 def test_xgmi_speeds(gcn, each):
     text = (DATA / "nccl-xgmi.xml").read_text().replace("gfx942", gcn)
-    assert way(read_nccl_xml(text), 0, 2) == ([], [each])
+    assert route(read_nccl_xml(text), 0, 2) == ([], [each])
 
 
 def test_attributes_that_may_be_missing():
@@ -160,10 +160,10 @@ def test_attributes_that_may_be_missing():
 def test_two_hosts_meet_in_the_network():
     fabric = read_nccl_xml(DATA / "nccl-two-hosts.xml")
     assert fabric.ranks == 4
-    inside, speeds = way(fabric, 0, 1)
+    inside, speeds = route(fabric, 0, 1)
     assert inside == ["PCI 0000:3a:00.0", "CPU0", "CPU1", "PCI 0000:ba:00.0"]
     assert speeds == [48.0, 48.0, 22.0, 48.0, 48.0]  # Sapphire Rapids
-    between, speeds = way(fabric, 1, 2)
+    between, speeds = route(fabric, 1, 2)
     here = ["PCI 0000:ba:00.0", "NIC 0000:bc:00.0", "net 1"]
     there = ["net 0 of host 1", "NIC 0000:3c:00.0 of host 1", "PCI 0000:3a:00.0 of host 1"]
     assert between == [*here, "network", *there]
@@ -176,9 +176,9 @@ def test_two_hosts_meet_in_the_network():
 def test_a_fabric_like_any_other(path):
     fabric = read_nccl_xml(path)
     assert from_toml(to_toml(fabric)) == fabric
-    found = cost(ring_all_gather([1000] * fabric.ranks), fabric, 4.0)
-    assert 0 < found.seconds < 1
-    assert found.bound.seconds <= found.seconds * (1 + 1e-9)
+    result = cost(ring_all_gather([1000] * fabric.ranks), fabric, 4.0)
+    assert 0 < result.seconds < 1
+    assert result.bound.seconds <= result.seconds * (1 + 1e-9)
     assert read_nccl_xml(path.read_text()) == read_nccl_xml(str(path)) == fabric
 
 
@@ -209,8 +209,8 @@ def test_ranks_order_the_gpus():
         cpu(gpu("0000:01:00.0", nvlink, 'sm="80" rank="5"') + gpu("0000:02:00.0", "", 'sm="80" rank="4"'))
     )
     fabric = read_nccl_xml(text)
-    assert way(fabric, 1, 0) == ([], [60.0])
-    assert way(fabric, 0, 1)[0] == ["CPU0"]  # the other direction is not in the file
+    assert route(fabric, 1, 0) == ([], [60.0])
+    assert route(fabric, 0, 1)[0] == ["CPU0"]  # the other direction is not in the file
     assert read_nccl_xml(
         text.replace("0000:01", "0000:09").replace(' rank="5"', "").replace(' rank="4"', "")
     ).gpus
@@ -231,7 +231,7 @@ def test_ranks_order_the_gpus():
 )
 def test_pcie_speeds(speed, width, wanted):
     text = pair(link=f'link_speed="{speed}" link_width="{width}"')
-    assert way(read_nccl_xml(text), 0, 1)[1] == [pytest.approx(wanted, abs=1e-3)] * 2
+    assert route(read_nccl_xml(text), 0, 1)[1] == [pytest.approx(wanted, abs=1e-3)] * 2
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_pcie_speeds(speed, width, wanted):
 )
 def test_between_cpus(about, wanted):
     text = system(cpu(gpu("0000:01:00.0"), 0, about), cpu(gpu("0000:81:00.0"), 1, about))
-    assert way(read_nccl_xml(text), 0, 1) == (["CPU0", "CPU1"], [24.0, wanted, 24.0])
+    assert route(read_nccl_xml(text), 0, 1) == (["CPU0", "CPU1"], [24.0, wanted, 24.0])
 
 
 @pytest.mark.parametrize(
@@ -260,17 +260,17 @@ def test_between_cpus(about, wanted):
 def test_nvlink_speeds(sm, each):
     body = '<nvlink target="fffffff:ff:ff.0" count="5" tclass="0x068000"/>'
     text = system(cpu("".join(gpu(f"0000:0{n}:00.0", body, f'sm="{sm}"') for n in (1, 2))))
-    assert way(read_nccl_xml(text), 0, 1) == (["NVSwitch"], [5 * each] * 2)
+    assert route(read_nccl_xml(text), 0, 1) == (["NVSwitch"], [5 * each] * 2)
     assert bandwidths.nvlink(sm) == pytest.approx(each * 1e9)
 
 
 def test_links_to_a_cpu():
     c2c = '<c2c bw="44712" count="10"/>'
     text = system(cpu("".join(gpu(f"0000:0{n}:00.0", c2c) for n in (1, 2)), 0, 'arch="arm64"'))
-    assert way(read_nccl_xml(text), 0, 1) == (["CPU0"], [447.12 + 24] * 2)  # beside PCIe
+    assert route(read_nccl_xml(text), 0, 1) == (["CPU0"], [447.12 + 24] * 2)  # beside PCIe
     power = '<nvlink target="0004:00:00.0" count="3" tclass="0x068001"/>'
     text = system(cpu("".join(gpu(f"0000:0{n}:00.0", power, 'sm="70"') for n in (1, 2)), 0, 'arch="ppc64"'))
-    assert way(read_nccl_xml(text), 0, 1) == (["CPU0"], [60 + 24] * 2)
+    assert route(read_nccl_xml(text), 0, 1) == (["CPU0"], [60 + 24] * 2)
 
 
 def test_several_ranks_of_a_device_share_its_links():
@@ -280,8 +280,8 @@ def test_several_ranks_of_a_device_share_its_links():
     text = system(cpu(pci("0002:81:00.0", "0x030200", two) + gpu("0000:01:00.0", "", 'sm="90" rank="2"')))
     fabric = read_nccl_xml(text)
     assert fabric.ranks == 3
-    assert way(fabric, 0, 1)[1] == [5000.0, 5000.0]
-    assert way(fabric, 0, 2)[1] == [5000.0, 29.0, 24.0]
+    assert route(fabric, 0, 1)[1] == [5000.0, 5000.0]
+    assert route(fabric, 0, 2)[1] == [5000.0, 29.0, 24.0]
 
 
 def test_second_paths_between_bridges():
@@ -290,8 +290,8 @@ def test_second_paths_between_bridges():
         pci(f"0000:{n}0:00.0", "0x060400", gpu(f"0000:{n}1:00.0") + (link if n == 1 else "")) for n in (1, 2)
     )
     fabric = read_nccl_xml(system(cpu(bridges)))
-    assert way(fabric, 0, 1) == (["PCI 0000:10:00.0", "PCI 0000:20:00.0"], [24.0, 5000.0, 24.0])
-    assert way(fabric, 1, 0)[0] == ["PCI 0000:20:00.0", "CPU0", "PCI 0000:10:00.0"]
+    assert route(fabric, 0, 1) == (["PCI 0000:10:00.0", "PCI 0000:20:00.0"], [24.0, 5000.0, 24.0])
+    assert route(fabric, 1, 0)[0] == ["PCI 0000:20:00.0", "CPU0", "PCI 0000:10:00.0"]
 
 
 def test_one_switch_a_host_unless_it_is_virtual():
@@ -306,10 +306,10 @@ def test_one_switch_a_host_unless_it_is_virtual():
         )
 
     virtual = read_nccl_xml(hosts("fffffff:ff:ff.0"))
-    assert way(virtual, 0, 3)[0] == ["NVSwitch"]
+    assert route(virtual, 0, 3)[0] == ["NVSwitch"]
     apart = read_nccl_xml(hosts("0000:c0:00.0"))
-    assert way(apart, 2, 3)[0] == ["NVSwitch of host 1"]
-    assert "network" in way(apart, 0, 3)[0]
+    assert route(apart, 2, 3)[0] == ["NVSwitch of host 1"]
+    assert "network" in route(apart, 0, 3)[0]
 
 
 def test_a_socket_listed_under_both_cpus():
@@ -318,7 +318,7 @@ def test_a_socket_listed_under_both_cpus():
     fabric = read_nccl_xml(system(*both))
     assert fabric.ranks == 4
     here = ["CPU0", "NIC 1 on CPU0", "net 0"]
-    assert way(fabric, 0, 2)[0] == [*here, "network", *(f"{node} of host 1" for node in here[::-1])]
+    assert route(fabric, 0, 2)[0] == [*here, "network", *(f"{node} of host 1" for node in here[::-1])]
 
 
 @pytest.mark.parametrize(

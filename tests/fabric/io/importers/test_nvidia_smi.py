@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("smi-*.txt"))
 
 
-def way(fabric, src, dst):
+def route(fabric, src, dst):
     """Nodes between two GPUs, and GB/s of each link of the way."""
     routes = static_routes(fabric)
     _, wires = routes.wires_of(np.array([src]), np.array([dst]))
@@ -40,17 +40,17 @@ def test_nvswitch_is_seen_from_the_number_of_links():
     assert "\x1b[4m" in text
     fabric = read_topo(text, sm=90)
     assert fabric.ranks == 8
-    assert way(fabric, 0, 7) == (["NVSwitch0"], [370.8, 370.8])  # 18 links of 20.6 GB/s
-    assert way(read_topo(text, sm=90, nvlink_bandwidth=25e9), 0, 7)[1] == [450.0, 450.0]
+    assert route(fabric, 0, 7) == (["NVSwitch0"], [370.8, 370.8])  # 18 links of 20.6 GB/s
+    assert route(read_topo(text, sm=90, nvlink_bandwidth=25e9), 0, 7)[1] == [450.0, 450.0]
     assert {link.bandwidth for link in fabric.links if link.kind == "pcie"} == {48e9}
-    assert way(read_topo(text, sm=90, nvswitch=False), 0, 7)[0] == []
+    assert route(read_topo(text, sm=90, nvswitch=False), 0, 7)[0] == []
 
 
 def test_links_between_gpus():
     fabric = read_topo(DATA / "smi-cube-mesh.txt", sm=70)
-    assert way(fabric, 0, 1) == ([], [40.0])
-    assert way(fabric, 0, 3) == ([], [20.0])
-    assert way(fabric, 0, 7) == (["CPU0", "CPU1"], [12.0, 16.0, 12.0])
+    assert route(fabric, 0, 1) == ([], [40.0])
+    assert route(fabric, 0, 3) == ([], [20.0])
+    assert route(fabric, 0, 7) == (["CPU0", "CPU1"], [12.0, 16.0, 12.0])
     total = sum(link.bandwidth for link in fabric.links if link.kind == "nvlink" and link.source == "GPU0")
     assert total == pytest.approx(6 * 20e9)
 
@@ -60,9 +60,9 @@ def test_a_tree_of_switches():
         DATA / "smi-pcie.txt", name="box", pcie_bandwidth=12e9, socket_bandwidth=20e9, alpha=5e-6
     )
     assert (fabric.name, fabric.alpha) == ("box", 5e-6)
-    assert way(fabric, 2, 3) == (["PCIe switch 1"], [12.0, 12.0])
-    assert way(fabric, 0, 2)[0] == ["PCIe switch 0", "CPU0", "PCIe switch 1"]
-    assert way(fabric, 0, 7) == (
+    assert route(fabric, 2, 3) == (["PCIe switch 1"], [12.0, 12.0])
+    assert route(fabric, 0, 2)[0] == ["PCIe switch 0", "CPU0", "PCIe switch 1"]
+    assert route(fabric, 0, 7) == (
         ["PCIe switch 0", "CPU0", "CPU1", "PCIe switch 3"],
         [12.0, 12.0, 20.0, 12.0, 12.0],
     )
@@ -78,7 +78,7 @@ def test_a_fabric_like_any_other(path):
 
 def class_of(fabric, src, dst):
     """The class of a way, from the nodes that it passes."""
-    nodes = way(fabric, src, dst)[0]
+    nodes = route(fabric, src, dst)[0]
     cpus = [n for n in nodes if n.startswith("CPU")]
     if len(cpus) == 2:
         return "SYS"
@@ -95,16 +95,16 @@ def test_the_tree_has_the_classes_of_the_table(data):
     """GPUs at random places of a tree: each place is a socket, a bridge, a tree of switches and a switch."""
     gpus = data.draw(st.integers(1, 8))
     digit = st.integers(0, 1)
-    places = data.draw(st.lists(st.tuples(digit, digit, digit, digit), min_size=gpus, max_size=gpus))
+    positions = data.draw(st.lists(st.tuples(digit, digit, digit, digit), min_size=gpus, max_size=gpus))
 
     def link(a, b):
         if a == b:
             return "X"
-        same = next((n for n in range(4) if places[a][n] != places[b][n]), 4)
+        same = next((n for n in range(4) if positions[a][n] != positions[b][n]), 4)
         return ["SYS", "NODE", "PHB", "PXB", "PIX"][same]
 
     links = [[link(a, b) for b in range(gpus)] for a in range(gpus)]
-    fabric = read_topo(table(links, [p[0] for p in places]))
+    fabric = read_topo(table(links, [p[0] for p in positions]))
     for a in range(gpus):
         for b in range(gpus):
             if a != b:
@@ -119,8 +119,8 @@ def test_numa_tells_what_nvlinks_hide():
         ["NV4", "SYS", "NV4", "X"],
     ]
     fabric = read_topo(table(links, [0, 0, 1, 1]))
-    assert way(fabric, 0, 1) == ([], [80.0])
-    assert way(fabric, 0, 2)[0] == ["CPU0", "CPU1"]
+    assert route(fabric, 0, 1) == ([], [80.0])
+    assert route(fabric, 0, 2)[0] == ["CPU0", "CPU1"]
     assert {link.target for link in fabric.links if link.source == "GPU1" and link.kind == "pcie"} == {"CPU0"}
 
 

@@ -67,14 +67,14 @@ def test_recursive_rounds_are_routed_with_the_least_overlap_proved(ranks, radix)
     worst = 0
     for pairs in recursive_rounds(ranks, radix):
         begin = time.process_time()
-        found = route(fabric, pairs)
+        result = route(fabric, pairs)
         assert time.process_time() - begin < 5
-        assert found.certified
-        assert found.overlap == found.bound
-        assert found.method.startswith("xy")
-        assert_routes(fabric, pairs, found.routes)
-        assert found.overlap == load_of(found.routes)
-        worst = max(worst, found.overlap)
+        assert result.certified
+        assert result.overlap == result.bound
+        assert result.method.startswith("xy")
+        assert_routes(fabric, pairs, result.routes)
+        assert result.overlap == load_of(result.routes)
+        worst = max(worst, result.overlap)
     if (ranks, radix) == (8, 4):
         # The paper's grid is 4 x 2 here: each row of 2 x 4 is one group of four.
         assert worst == LEAST[4][8]
@@ -90,13 +90,13 @@ def test_a_permutation_of_256_tiles_is_routed_better_than_by_rows_and_columns(se
     target = np.random.default_rng(seed).permutation(256).tolist()
     pairs = [(s, d) for s, d in enumerate(target) if s != d]
     begin = time.process_time()
-    found = route(fabric, pairs, seed=seed)
+    result = route(fabric, pairs, seed=seed)
     assert time.process_time() - begin < 2
     straight = route(fabric, pairs, "xy")
-    assert_routes(fabric, pairs, found.routes)
-    assert load_of(found.routes) == found.overlap < straight.overlap
-    assert found.bound <= found.overlap <= found.bound + 1
-    assert found.bound >= 4
+    assert_routes(fabric, pairs, result.routes)
+    assert load_of(result.routes) == result.overlap < straight.overlap
+    assert result.bound <= result.overlap <= result.bound + 1
+    assert result.bound >= 4
 
 
 def test_the_same_seed_gives_the_same_routes():
@@ -123,13 +123,13 @@ def test_k_shortest_are_those_of_networkx(rows, columns, data):
     fabric = wafer(rows, columns)
     src, dst = data.draw(st.permutations(range(rows * columns)))[:2]
     k = data.draw(st.integers(1, 12))
-    found = k_shortest(fabric, src, dst, k)
+    result = k_shortest(fabric, src, dst, k)
     graph = nx.grid_2d_graph(rows, columns)
     every = nx.shortest_simple_paths(graph, divmod(src, columns), divmod(dst, columns))
     lengths = [len(path) for _, path in zip(range(k), every, strict=False)]
-    assert [len(path) for path in found] == lengths
-    assert len(set(found)) == len(found)
-    assert_routes(fabric, [(src, dst)] * len(found), found)
+    assert [len(path) for path in result] == lengths
+    assert len(set(result)) == len(result)
+    assert_routes(fabric, [(src, dst)] * len(result), result)
 
 
 @settings(max_examples=25, deadline=None)
@@ -142,20 +142,20 @@ def test_xy_goes_straight(rows, columns, data):
     for column_first in (False, True):
         routes = [xy(fabric, s, d, column_first) for s, d in pairs]
         assert_routes(fabric, pairs, routes)
-        for (s, d), way in zip(pairs, routes, strict=True):
+        for (s, d), path in zip(pairs, routes, strict=True):
             (r0, c0), (r1, c1) = divmod(s, columns), divmod(d, columns)
-            assert len(way) - 1 == abs(r0 - r1) + abs(c0 - c1)
+            assert len(path) - 1 == abs(r0 - r1) + abs(c0 - c1)
             corner = r1 * columns + c0 if column_first else r0 * columns + c1
-            assert corner in way
+            assert corner in path
 
 
-def brute_bound(fabric, pairs, weights, room):
+def brute_bound(fabric, pairs, weights, capacity):
     """The cut bound by counting, over every rectangle."""
     best = 0
     for r0, r1 in product(range(fabric.rows), range(1, fabric.rows + 1)):
         for c0, c1 in product(range(fabric.columns), range(1, fabric.columns + 1)):
             inside = {r * fabric.columns + c for r in range(r0, r1) for c in range(c0, c1)}
-            rim = sum(room(a, b) for a, b in fabric.edges() if a in inside and b not in inside)
+            rim = sum(capacity(a, b) for a, b in fabric.edges() if a in inside and b not in inside)
             out = sum(w for (s, d), w in zip(pairs, weights, strict=True) if s in inside and d not in inside)
             into = sum(w for (s, d), w in zip(pairs, weights, strict=True) if d in inside and s not in inside)
             if max(out, into):
@@ -172,10 +172,10 @@ def test_cut_bounds_by_prefix_sums_are_those_by_counting(rows, columns, data):
     pairs = data.draw(st.lists(st.sampled_from(every), min_size=1, max_size=25, unique=True))
     weights = data.draw(st.lists(st.integers(1, 4), min_size=len(pairs), max_size=len(pairs)))
     assert overlap_bound(fabric, pairs) == brute_bound(fabric, pairs, [1] * len(pairs), lambda a, b: 1)
-    room = lambda a, b: 4 * fabric.capacity(a, b)  # noqa: E731
-    assert parts_bound(fabric, pairs, weights) == brute_bound(fabric, pairs, weights, room)
+    capacity = lambda a, b: 4 * fabric.capacity(a, b)  # noqa: E731
+    assert parts_bound(fabric, pairs, weights) == brute_bound(fabric, pairs, weights, capacity)
     alike = [data.draw(st.integers(1, 60))] * len(pairs)
-    assert parts_bound(fabric, np.array(pairs), alike) == brute_bound(fabric, pairs, alike, room)
+    assert parts_bound(fabric, np.array(pairs), alike) == brute_bound(fabric, pairs, alike, capacity)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(33, 32), (2, 513), (520, 2)])
@@ -186,7 +186,7 @@ def test_cut_bounds_of_large_grids_are_those_of_bands_and_tiles_by_counting(rows
     src, dst = rng.integers(0, fabric.ranks, (2, 3000)) if seed else rng.integers(0, 60, (2, 500))
     pairs = np.unique(np.stack((src, dst), axis=1)[src != dst], axis=0)
     weights = rng.integers(1, 9, len(pairs))
-    each, room = np.array(fabric.edges()), np.array([fabric.capacity(*edge) for edge in fabric.edges()])
+    each, capacity = np.array(fabric.edges()), np.array([fabric.capacity(*edge) for edge in fabric.edges()])
     tiles = np.arange(fabric.ranks)
     sets = [tiles == tile for tile in tiles]
     for line, n in ((tiles // columns, rows), (tiles % columns, columns)):
@@ -199,7 +199,7 @@ def test_cut_bounds_of_large_grids_are_those_of_bands_and_tiles_by_counting(rows
             across = inside[pairs[:, a]] & ~inside[pairs[:, b]]
             if rim.any():
                 least = max(least, -(-across.sum() // rim.sum()))
-                parts = max(parts, -(-weights[across].sum() // (2 * room[rim].sum())))
+                parts = max(parts, -(-weights[across].sum() // (2 * capacity[rim].sum())))
     assert (overlap_bound(fabric, pairs), parts_bound(fabric, pairs, weights)) == (least, parts)
 
 
@@ -217,7 +217,7 @@ def least_overlap_by_enumeration(fabric, pairs):
     """Over all simple paths of all pairs."""
     graph = nx.DiGraph(fabric.edges())
     choices = [[tuple(pairwise(p)) for p in nx.all_simple_paths(graph, s, d)] for s, d in pairs]
-    return min(max(Counter(e for p in way for e in p).values()) for way in product(*choices))
+    return min(max(Counter(e for p in path for e in p).values()) for path in product(*choices))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -232,8 +232,8 @@ def test_exact_is_the_least_overlap_of_all_choices(seed):
     routes, bound = minimum_overlap(fabric, pairs, start, 1, 20.0)
     assert_routes(fabric, pairs, routes)
     assert load_of(routes) == bound == least
-    found = route(fabric, pairs, "exact")
-    assert (found.overlap, found.bound, found.certified) == (least, least, True)
+    result = route(fabric, pairs, "exact")
+    assert (result.overlap, result.bound, result.certified) == (least, least, True)
     assert overlap_bound(fabric, pairs) <= least
 
 
@@ -241,8 +241,8 @@ def test_exact_proves_routes_optimal_that_no_rectangle_certifies():
     fabric = wafer(3, 3, waveguides=1)
     pairs = [(7, 6), (7, 4), (5, 6), (6, 2), (4, 2), (5, 3)]
     assert overlap_bound(fabric, pairs) == 1
-    found = route(fabric, pairs)
-    assert (found.overlap, found.bound, found.certified) == (2, 2, True)
+    result = route(fabric, pairs)
+    assert (result.overlap, result.bound, result.certified) == (2, 2, True)
     assert route(fabric, pairs, "exact").method == "exact"
     assert not route(fabric, pairs, "ripup").certified
 
@@ -251,14 +251,14 @@ def test_auto_takes_shortest_routes_where_all_fit():
     """Two routes along a row share its edges; the way around is too long for a fast wavelength."""
     fabric = wafer(8, 8, laser_bandwidth=28e9, waveguides=2)
     pairs = [(0, 7), (1, 6)]
-    apart, found = route(fabric, pairs, "ripup"), route(fabric, pairs, budget=LinkBudget())
-    rates = [min(budget(fabric, r).best_rate for r in each.routes) for each in (apart, found)]
-    assert (apart.overlap, found.overlap, rates) == (1, 2, [28e9, 224e9])
-    assert (found.method, found.certified, found.set_ups) == ("xy", False, 1)
+    apart, result = route(fabric, pairs, "ripup"), route(fabric, pairs, budget=LinkBudget())
+    rates = [min(budget(fabric, r).best_rate for r in each.routes) for each in (apart, result)]
+    assert (apart.overlap, result.overlap, rates) == (1, 2, [28e9, 224e9])
+    assert (result.method, result.certified, result.set_ups) == ("xy", False, 1)
     # With one waveguide two set-ups at 224 Gbit/s still take less time than one at 28.
     narrow = wafer(8, 8, laser_bandwidth=28e9, waveguides=1)
-    found = route(narrow, pairs, budget=LinkBudget())
-    assert (found.overlap, found.set_ups, found.bound) == (2, 2, 1)
+    result = route(narrow, pairs, budget=LinkBudget())
+    assert (result.overlap, result.set_ups, result.bound) == (2, 2, 1)
     # Where circuits carry the same over any route, the fewest set-ups are best.
     assert route(narrow, pairs).overlap == 1
 
@@ -271,17 +271,17 @@ def test_no_method_takes_less_time_than_auto(chosen, waveguides, switch_loss):
     pairs = sorted((s, d) for s, d in chosen if s != d)
     light = LinkBudget(switch_loss=switch_loss, launch_power=20.0)
 
-    def seconds(found):
-        loads = Counter(e for r in found.routes for e in pairwise(r))
+    def seconds(result):
+        loads = Counter(e for r in result.routes for e in pairwise(r))
         parts = max((-(-n // fabric.capacity(*e)) for e, n in loads.items()), default=1)
-        assert found.set_ups == parts
-        slowest = min((budget(fabric, r, light).best_rate for r in found.routes), default=1.0)
+        assert result.set_ups == parts
+        slowest = min((budget(fabric, r, light).best_rate for r in result.routes), default=1.0)
         return parts / slowest if slowest else float("inf")
 
-    found = route(fabric, pairs, budget=light)
-    assert found.bound <= found.overlap
+    result = route(fabric, pairs, budget=light)
+    assert result.bound <= result.overlap
     for method in ("xy", "ripup", "exact"):
-        assert seconds(found) <= seconds(route(fabric, pairs, method)) * (1 + 1e-12)
+        assert seconds(result) <= seconds(route(fabric, pairs, method)) * (1 + 1e-12)
 
 
 def test_the_time_limit_of_exact_is_kept_and_its_bound_holds():
@@ -300,10 +300,10 @@ def test_all_methods_answer_and_none_is_below_the_bound():
     fabric = wafer(3, 4)
     pairs = [(0, 11), (11, 0), (3, 8), (8, 3), (1, 10), (5, 6), (0, 10)]
     for method in METHODS:
-        found = route(fabric, pairs, method, k=6)
-        assert_routes(fabric, pairs, found.routes)
-        assert found.overlap == load_of(found.routes) >= found.bound >= 1
-        assert found.seconds > 0
+        result = route(fabric, pairs, method, k=6)
+        assert_routes(fabric, pairs, result.routes)
+        assert result.overlap == load_of(result.routes) >= result.bound >= 1
+        assert result.seconds > 0
     assert route(fabric, []).overlap == 0
 
 

@@ -85,8 +85,8 @@ def conditions(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Hol
         return _performed(a, schedule)
     if collective not in COLLECTIVES:
         raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
-    shares = a.gpus if collective in CUT_BY_RANK else 1
-    pieces, rest = divmod(a.chunks, shares)
+    parts = a.gpus if collective in CUT_BY_RANK else 1
+    pieces, rest = divmod(a.chunks, parts)
     if rest:
         raise InputError(
             f"algo nchunksperloop: {a.chunks} of {a.coll}; allowed: multiples of ngpus, {a.gpus}"
@@ -94,7 +94,7 @@ def conditions(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Hol
     if not pieces:
         raise InputError("algo nchunksperloop: 0; allowed: at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
-    expected = layout(collective, a.gpus, pieces * shares, pieces, root)
+    expected = layout(collective, a.gpus, pieces * parts, pieces, root)
     if collective == "all-to-all":
         last = 0 if a.inplace else 1
         return expected.pre, {(r, last, c): held for (r, _, c), held in expected.post.items()}
@@ -104,9 +104,9 @@ def conditions(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Hol
     cut = collective == "all-gather", collective == "reduce-scatter"
     ends = []
     for buffer, held in enumerate((expected.pre, expected.post)):
-        share = expected.sizes[0].shape[1] // a.gpus * cut[buffer]
+        part = expected.sizes[0].shape[1] // a.gpus * cut[buffer]
         width = schedule.sizes[buffer].shape[1]
-        ends.append({(r, buffer, c - r * share): v for (r, _, c), v in held.items()})
+        ends.append({(r, buffer, c - r * part): v for (r, _, c), v in held.items()})
         outside = next((gpu for gpu, _, chunk in ends[-1] if chunk >= width), None)
         if outside is not None:
             where = f"gpu {outside} {'io'[buffer]}_chunks"

@@ -46,48 +46,50 @@ def _check_chunks(a: fmt.MscclAlgorithm) -> None:
         times = a.gpus if a.coll == coll else 1
         sizes = a.sizes[:, column]
         if (gpu := _first((sizes > 0) & (sizes * times != a.chunks))) is not None:
-            given = f"{sizes[gpu]} with nchunksperloop {a.chunks} and coll {a.coll}"
+            actual = f"{sizes[gpu]} with nchunksperloop {a.chunks} and coll {a.coll}"
             allowed = "0" if a.chunks % times else f"0 or {a.chunks // times}"
-            raise InputError(f"gpu {gpu} {fmt.BUFFERS[column]}_chunks: {given}; allowed: {allowed}")
+            raise InputError(f"gpu {gpu} {fmt.BUFFERS[column]}_chunks: {actual}; allowed: {allowed}")
 
 
 def _check_blocks(a: fmt.MscclAlgorithm) -> None:
     blocks = a.blocks
 
-    def refuse(row: int, key: str, given: object, allowed: str):
+    def refuse(row: int, key: str, actual: object, allowed: str):
         raise InputError(
-            f"gpu {blocks['gpu'][row]} tb {blocks['id'][row]} {key}: {given}; allowed: {allowed}"
+            f"gpu {blocks['gpu'][row]} tb {blocks['id'][row]} {key}: {actual}; allowed: {allowed}"
         )
 
     if (row := _first(blocks["chan"] >= a.channels)) is not None:
         refuse(row, "chan", blocks["chan"][row], f"below nchannels, {a.channels}")
-    for way in ("send", "recv"):
+    for direction in ("send", "recv"):
         seen: dict[tuple[int, int, int], int] = {}
         number: Counter[tuple[int, int]] = Counter()
-        for row in np.flatnonzero(blocks[way] >= 0).tolist():
-            gpu, peer, chan = key = blocks[row][["gpu", way, "chan"]].tolist()
+        for row in np.flatnonzero(blocks[direction] >= 0).tolist():
+            gpu, peer, chan = key = blocks[row][["gpu", direction, "chan"]].tolist()
             if key in seen:
-                refuse(row, way, f"gpu {peer} on channel {chan}, as tb {seen[key]}", "one block for each")
+                refuse(
+                    row, direction, f"gpu {peer} on channel {chan}, as tb {seen[key]}", "one block for each"
+                )
             seen[key] = blocks["id"][row]
             number[gpu, chan] += 1
             if number[gpu, chan] > fmt.PER_CHANNEL:
-                given = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
-                raise InputError(f"gpu {gpu} {way}: {given}; allowed: {fmt.PER_CHANNEL}")
+                actual = f"more than {fmt.PER_CHANNEL} blocks on channel {chan}"
+                raise InputError(f"gpu {gpu} {direction}: {actual}; allowed: {fmt.PER_CHANNEL}")
 
 
 def _check_steps(a: fmt.MscclAlgorithm) -> None:
     steps = a.steps
     kind, blocks = steps["type"], a.blocks[steps["block"]]
-    for way, needs in (("send", fmt.SENDS), ("recv", fmt.RECEIVES)):
-        if (row := _first(needs[kind] & (blocks[way] < 0))) is not None:
-            raise InputError(f"{a.step_name(row)}: its block has {way} -1; allowed: a GPU")
+    for direction, needs in (("send", fmt.SENDS), ("recv", fmt.RECEIVES)):
+        if (row := _first(needs[kind] & (blocks[direction] < 0))) is not None:
+            raise InputError(f"{a.step_name(row)}: its block has {direction} -1; allowed: a GPU")
     for side, used in (("src", fmt.READS), ("dst", fmt.WRITES)):
         size = a.sizes[blocks["gpu"], steps[f"{side}buf"]]
         first = steps[f"{side}off"].astype(np.int64)
         if (row := _first(used[kind] & ((first < 0) | (first + steps["cnt"] > size)))) is not None:
-            given = f"{first[row]} with cnt {steps['cnt'][row]}"
+            actual = f"{first[row]} with cnt {steps['cnt'][row]}"
             allowed = f"within the {size[row]} chunks of {fmt.BUFFERS[steps[f'{side}buf'][row]]}"
-            raise InputError(f"{a.step_name(row)} {side}off: {given}; allowed: {allowed}")
+            raise InputError(f"{a.step_name(row)} {side}off: {actual}; allowed: {allowed}")
     apart = np.abs(steps["srcoff"].astype(np.int64) - steps["dstoff"])
     overlap = (steps["srcbuf"] == steps["dstbuf"]) & (apart < steps["cnt"])
     # A sum may replace what it was made from; nothing else may overlap.

@@ -106,12 +106,12 @@ class MscclAlgorithm:
         block = np.where(waits, first_block[self.gpu] + self.steps["depid"], 0)
         return np.where(waits, first_step[block] + self.steps["deps"], -1)
 
-    def on_connections(self, way: str) -> tuple[np.ndarray, np.ndarray]:
+    def on_connections(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Steps that ``"send"`` or ``"recv"``, by connection (sender, receiver, channel), and its number."""
-        row = np.flatnonzero((SENDS if way == "send" else RECEIVES)[self.steps["type"]])
+        row = np.flatnonzero((SENDS if direction == "send" else RECEIVES)[self.steps["type"]])
         blocks = self.blocks[self.steps["block"][row]]
-        ends = (self.gpu[row], blocks[way].astype(np.int64))
-        source, target = ends if way == "send" else ends[::-1]
+        ends = (self.gpu[row], blocks[direction].astype(np.int64))
+        source, target = ends if direction == "send" else ends[::-1]
         connection = (source * self.gpus + target) * CHANNELS + blocks["chan"]
         order = np.argsort(connection, kind="stable")
         return row[order], connection[order]
@@ -134,8 +134,8 @@ class MscclAlgorithm:
         wrong = counts[sent] != counts[received]
         if wrong.any():
             s, r = int(sent[np.argmax(wrong)]), int(received[np.argmax(wrong)])
-            given = f"{counts[s]}, received by {self.step_name(r)} with {counts[r]}"
-            raise InputError(f"{self.step_name(s)} cnt: {given}; allowed: the same")
+            actual = f"{counts[s]}, received by {self.step_name(r)} with {counts[r]}"
+            raise InputError(f"{self.step_name(s)} cnt: {actual}; allowed: the same")
         senders = np.full(len(self.steps), -1, np.int64)
         senders[received] = sent
         return senders
@@ -245,9 +245,9 @@ def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list)
     lowest = -1 if max(peers.values()) == -1 else 0
     chan = whole_of(tb, where, "chan", lowest, CHANNELS - 1)
     for s, step in enumerate(tb.iterfind("step")):
-        given = whole_of(step, f"{where} step", "s", 0, STEPS - 1)
-        if given != s:
-            raise InputError(f"{where} step s: {given}; allowed: {s}, the order of the elements")
+        actual = whole_of(step, f"{where} step", "s", 0, STEPS - 1)
+        if actual != s:
+            raise InputError(f"{where} step s: {actual}; allowed: {s}, the order of the elements")
         steps.append((len(blocks), s, *_read_step(step, f"{where} step {s}")))
     blocks.append((gpu, number, peers["send"], peers["recv"], chan))
 
@@ -255,7 +255,7 @@ def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list)
 def _read_step(step, where: str) -> list[int]:
     """The columns of `STEP` from ``type`` on."""
     kind = TYPES.index(one_of(step, where, "type", TYPES))
-    places = [
+    positions = [
         BUFFERS.index(one_of(step, where, key, BUFFERS))
         if key.endswith("buf")
         else whole_of(step, where, key, -1, _MOST)
@@ -263,4 +263,4 @@ def _read_step(step, where: str) -> list[int]:
     ]
     limits = {"cnt": (0 if kind == NOP else 1, COUNT), "depid": (-1, BLOCKS - 1), "deps": (-1, STEPS - 1)}
     limits["hasdep"] = (0, 1)
-    return [kind, *places, *(whole_of(step, where, key, *limit) for key, limit in limits.items())]
+    return [kind, *positions, *(whole_of(step, where, key, *limit) for key, limit in limits.items())]

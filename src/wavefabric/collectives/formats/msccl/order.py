@@ -66,12 +66,12 @@ def check_deadlock(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     rows = find_circle(a, slots, max(1, min(fmt.COUNT, fmt.MESSAGE_BYTES[proto] // chunk)))
     named = " → ".join(a.step_name(row) for row in rows[:_NAMED])
     more = f" → {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
-    room, allowed = f"{slots} slots a connection, {each} a message under {proto}", "no such circle"
+    capacity, allowed = f"{slots} slots a connection, {each} a message under {proto}", "no such circle"
     if most:
         sizes = f"{low} to {top}" if a.declared else f"{top} and more"
-        room += f", above {most} bytes of the {'any size' if top is None else sizes} that it is for"
+        capacity += f", above {most} bytes of the {'any size' if top is None else sizes} that it is for"
         allowed += f", or maxBytes to {most}" if most >= low else ""
-    raise InputError(f"deadlock with {room}: {named}{more} → back to the first; allowed: {allowed}")
+    raise InputError(f"deadlock with {capacity}: {named}{more} → back to the first; allowed: {allowed}")
 
 
 def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:

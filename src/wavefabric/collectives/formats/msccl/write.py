@@ -119,9 +119,9 @@ def _check_sizes(schedule: Schedule, collective: str) -> None:
         used += [schedule.sizes[b].ravel() for b in range(2 if collective == "all-to-all" else 1)]
     sizes = np.unique(np.concatenate(used))
     if sizes.size > 1:
-        given = f"{int(sizes[0])} to {int(sizes[-1])} elements"
+        actual = f"{int(sizes[0])} to {int(sizes[-1])} elements"
         multiple = "all of one size (elements a multiple of the number of chunks)"
-        raise InputError(f"chunks: {given}; allowed by MSCCL: {multiple}")
+        raise InputError(f"chunks: {actual}; allowed by MSCCL: {multiple}")
     if not sizes.size or not sizes[0]:
         raise InputError("chunks: none with elements; allowed by MSCCL: at least one")
 
@@ -183,9 +183,9 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
 
 def _build(moves: np.ndarray, gpus: int, shared: bool | None) -> tuple[np.ndarray, np.ndarray]:
     why = ""
-    for way in (False, True) if shared is None else (shared,):
+    for direction in (False, True) if shared is None else (shared,):
         try:
-            return build_blocks(moves, gpus, way)
+            return build_blocks(moves, gpus, direction)
         except MscclLimitExceeded as error:
             why = str(error)
     limits = f"{fmt.BLOCKS} thread blocks a GPU, {fmt.WAITED_BLOCK + 1} of them waited for"

@@ -123,11 +123,11 @@ class _Reader:
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         numbers = (_number(element, f"cpu {numa}", key, 0) for key in ("familyid", "modelid"))
         self.cpus[host, numa] = cpu, bandwidths.sockets(arch, vendor, *numbers)
-        for place, child in enumerate(element):
+        for position, child in enumerate(element):
             if child.tag == "pci":
                 self.pci(child, cpu, cpu, host)
             elif child.tag == "nic":  # without a bus id
-                self.nic(child, cpu, f"NIC {place} on CPU{numa}", host, bandwidths.LOCAL)
+                self.nic(child, cpu, f"NIC {position} on CPU{numa}", host, bandwidths.LOCAL)
 
     def pci(self, element: Element, parent: str, cpu: str, host: int) -> None:
         bus, name = _bus(element, "pci", "busid"), element.get("busid")
@@ -188,11 +188,11 @@ class _Reader:
         adapter = self.node(name, host)
         self.both(adapter, parent, bandwidth, "pcie")
         for net in nets:
-            given = _number(net, "net", "speed", 0)
+            inputs = _number(net, "net", "speed", 0)
             # The same one may be listed under several CPUs.
             port = f"net {_number(net, 'net', 'dev')}" + (f" of host {host}" if host else "")
             self.nodes[port] = None
-            self.ports[port] = (given if given > 0 else 10_000) / 8000 * 1e9
+            self.ports[port] = (inputs if inputs > 0 else 10_000) / 8000 * 1e9
             self.both(adapter, port, self.ports[port], "network")
 
     def join(self) -> None:

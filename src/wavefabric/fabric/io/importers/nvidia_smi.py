@@ -75,8 +75,8 @@ def _check(table: GpuTopology) -> None:
             allowed = "X" if a == b else f"{', '.join(SLOW_FIRST)}, NV and a number from 1"
             raise InputError(f"nvidia-smi topo -m: {link} between GPU{a} and GPU{b}; allowed: {allowed}")
         if link != back:
-            given = f"{link} from GPU{a} to GPU{b}, {back} back"
-            raise InputError(f"nvidia-smi topo -m: {given}; allowed: the same both ways")
+            actual = f"{link} from GPU{a} to GPU{b}, {back} back"
+            raise InputError(f"nvidia-smi topo -m: {actual}; allowed: the same both ways")
 
 
 def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
@@ -148,5 +148,5 @@ def _check_tree(table: GpuTopology, groups: list[list[int]]) -> None:
         link = table.links[a][b]
         joined = next((c for c, group in zip(classes, groups, strict=True) if group[a] == group[b]), "SYS")
         if link in SLOW_FIRST and link != joined:
-            given = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
-            raise InputError(f"nvidia-smi topo -m: {given}; allowed: classes of a tree")
+            actual = f"{link} between GPU{a} and GPU{b}, which are {joined} through others"
+            raise InputError(f"nvidia-smi topo -m: {actual}; allowed: classes of a tree")

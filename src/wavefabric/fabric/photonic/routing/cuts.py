@@ -68,12 +68,12 @@ def _tightest(fabric: PhotonicFabric, ends: bytes, weights: bytes) -> tuple[tupl
 
 def _most(crossings: Iterable[np.ndarray], rims: Iterable[np.ndarray]) -> tuple[int, int]:
     """What crosses, and the capacity of the rim, of the rectangle where their ratio is greatest."""
-    found = []
+    result = []
     for crossing, rim in zip(crossings, rims, strict=True):
         # Rounding moves no quotient of numbers below 2⁵³ to or past a whole number, so ⌈ratio⌉ is exact.
         at = int(np.argmax(crossing / rim))
-        found.append((int(crossing.flat[at]), int(rim.flat[at])))
-    return max(found, key=lambda one: one[0] / one[1])
+        result.append((int(crossing.flat[at]), int(rim.flat[at])))
+    return max(result, key=lambda one: one[0] / one[1])
 
 
 @lru_cache(maxsize=4)
@@ -84,21 +84,21 @@ def _rims(fabric: PhotonicFabric) -> tuple[tuple[np.ndarray, ...], tuple[np.ndar
     """
     rows, columns = fabric.rows, fabric.columns
     capacity = tile_grid(fabric).capacity
-    found = []
-    for room in ((capacity > 0).astype(np.int64), capacity):
-        room = room.reshape(rows, columns, 4)
+    result = []
+    for space in ((capacity > 0).astype(np.int64), capacity):
+        space = space.reshape(rows, columns, 4)
         # What lies between row i − 1 and row i, between column j − 1 and column j; nothing at the border.
         # Both directions have the same.
         down, right = np.zeros((rows + 1, columns), np.int64), np.zeros((rows, columns + 1), np.int64)
-        down[1:], right[:, 1:] = room[:, :, 2], room[:, :, 0]
+        down[1:], right[:, 1:] = space[:, :, 2], space[:, :, 0]
         if rows * columns <= _MOST_TILES:
             rims = [_rim(down, right)]
         else:
             bands = _rim(down.sum(axis=1)[:, None], np.zeros((rows, 2), np.int64))
             across = _rim(np.zeros((2, columns), np.int64), right.sum(axis=0)[None])
-            rims = [bands, across, room.sum(axis=2).ravel()]
-        found.append(tuple(np.maximum(rim, 1) for rim in rims))
-    by_edges, by_guides = found
+            rims = [bands, across, space.sum(axis=2).ravel()]
+        result.append(tuple(np.maximum(rim, 1) for rim in rims))
+    by_edges, by_guides = result
     return by_edges, by_guides
 
 
@@ -148,10 +148,10 @@ def _number(ends: np.ndarray, n: int) -> np.ndarray:
 
 def _sums(values: np.ndarray) -> np.ndarray:
     """Sums over all intervals of the first axis."""
-    found = [values]
+    result = [values]
     for more in range(1, len(values)):
-        found.append(found[-1][:-1] + values[more:])
-    return np.concatenate(found)
+        result.append(result[-1][:-1] + values[more:])
+    return np.concatenate(result)
 
 
 def _add_contained(counts: np.ndarray, n: int) -> None:

@@ -136,8 +136,8 @@ def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -
 def random_routes(fabric: PhotonicFabric, pairs: Iterable[Pair], k: int, seed: int) -> list[Route]:
     """For each pair one of its k shortest simple paths, all equally likely."""
     rng = np.random.default_rng(seed)
-    found = (k_shortest(fabric, s, d, k) for s, d in pairs)
-    return [paths[int(rng.integers(len(paths)))] for paths in found]
+    result = (k_shortest(fabric, s, d, k) for s, d in pairs)
+    return [paths[int(rng.integers(len(paths)))] for paths in result]
 
 
 def _time(fabric: PhotonicFabric, routing: Routing, budget: LinkBudget | None) -> float:

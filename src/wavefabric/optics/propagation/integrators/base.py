@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # reading a run file needs the names of integrators, not Numb
 class Integrator:
     """Advances a field in place by whole steps.
 
-    A *segment* is ``begin``, any number of ``step`` and ``end``, all with the same h. Between
+    A *check interval* is ``begin``, any number of ``step`` and ``end``, all with the same h. Between
     ``begin`` and ``end`` the field may be in the integrator's own representation (``strang`` holds
     it half a linear step ahead), so it is only to be read after ``end``.
     """

@@ -21,7 +21,7 @@ class RK4IP(Integrator):
         k_4 = h\hat N(E[A_I + k_3])\,E[A_I + k_3], \quad
         A(z+h) = E[A_I + \tfrac{k_1}6 + \tfrac{k_2}3 + \tfrac{k_3}3] + \tfrac{k_4}6 .
 
-    Two fields are enough: k2 and k3 are formed in one sweep, and the sweep that adds k4 also forms
+    Two fields are enough: k2 and k3 are formed in one kernel, and the kernel that adds k4 also forms
     :math:`\hat N(A)A` of the next step.
     """
 

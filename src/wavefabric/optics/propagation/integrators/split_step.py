@@ -40,7 +40,7 @@ class Strang(Integrator):
 class SSFMRK4(Strang):
     r"""SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order.
 
-    The stages of RK4 are multiples of A by one number a phase group, so the sweep reads the field once.
+    The stages of RK4 are multiples of A by one number a phase group, so the kernel reads the field once.
     """
 
     name = "ssfm_rk4"

@@ -117,12 +117,12 @@ struct Block {
 
 // An operator of one or two stages.
 template <class Operator>
-__device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *given)
+__device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *argument)
 {
     constexpr int STAGES = Operator::STAGES;
     static_assert(STAGES <= 2 && Operator::NUMBERS <= RATE, "slots and scratch are for so many");
     __shared__ Shared shared;
-    const Peers p = *given;
+    const Peers p = *argument;
     Block block = {p, shared, {p.late, p.timeout, false}};
     const int lane = threadIdx.y, x = threadIdx.x;
     const Index tiles = (n + TILE - 1) / TILE;

@@ -59,7 +59,7 @@ class OneSidedKerr:
         self.blocks = most if blocks is None else blocks
         slots = comm.symmetric((self.blocks, _SLOTS, 2, parts, samples), real)
         sent = comm.symmetric((self.blocks, 2, comm.size), np.uint32)
-        lane_start, lane_part = share_out(np.diff(coupling.start), lanes)
+        lane_start, lane_part = dealt(np.diff(coupling.start), lanes)
         padded = -(-own // (outputs * lanes)) * outputs * lanes
         matrix = np.zeros((parts, padded), real)
         matrix[:, :own] = np.hstack(coupling.blocks).T
@@ -114,15 +114,17 @@ def sizes(
     return (samples, lanes, outputs), (f"-DTILE={samples}", f"-DLANES={lanes}", f"-DOUTPUTS={outputs}")
 
 
-def share_out(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """Parts of so many rows for each of some rows of threads: the largest first, each to who has least.
 
     Where each row of threads begins, (lanes + 1,), and the parts one after another, (parts,).
     """
-    shares: list[list[int]] = [[] for _ in range(lanes)]
+    lanes_parts: list[list[int]] = [[] for _ in range(lanes)]
     least = [(0, lane) for lane in range(lanes)]
     for part in np.argsort(-np.asarray(rows), kind="stable").tolist():
         load, lane = heapq.heappop(least)
-        shares[lane].append(part)
+        lanes_parts[lane].append(part)
         heapq.heappush(least, (load + int(rows[part]), lane))
-    return np.cumsum([0, *map(len, shares)]), np.array([part for share in shares for part in share])
+    return np.cumsum([0, *map(len, lanes_parts)]), np.array(
+        [part for local_modes in lanes_parts for part in local_modes]
+    )

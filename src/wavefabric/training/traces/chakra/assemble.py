@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from wavefabric.errors import InputError, show
 from wavefabric.training.iteration.calls import PURPOSES, Call
 from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
-from wavefabric.training.traces.chakra.match import Instance, Place
+from wavefabric.training.traces.chakra.match import Instance, Position
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, whole
 from wavefabric.training.traces.order import in_order
 
@@ -38,38 +38,38 @@ class Assembly:
         self.gpu_workers = len(order)
         self.cpu_worker: dict[int, int] = {}
         joined = DisjointSet()
-        for places in (*(instance.places for instance in instances), *self._same_tasks()):
-            for place in places:
-                joined.add(place)
-                joined.merge(places[0], place)
+        for positions in (*(instance.positions for instance in instances), *self._same_tasks()):
+            for position in positions:
+                joined.add(position)
+                joined.merge(positions[0], position)
         #: Nodes of each task, by the first of them, its root.
-        self.members = {min(places): sorted(places) for places in joined.subsets()}
-        self.root = {place: root for root, places in self.members.items() for place in places}
-        self.instances: dict[Place, list[Instance]] = defaultdict(list)
+        self.members = {min(positions): sorted(positions) for positions in joined.subsets()}
+        self.root = {position: root for root, positions in self.members.items() for position in positions}
+        self.instances: dict[Position, list[Instance]] = defaultdict(list)
         for instance in instances:
-            self.instances[self.root[instance.places[0]]].append(instance)
+            self.instances[self.root[instance.positions[0]]].append(instance)
         self.waits = {root: self._waits(root) for root in self.members}
 
-    def _same_tasks(self) -> list[list[Place]]:
+    def _same_tasks(self) -> list[list[Position]]:
         """Nodes of a worker's GPUs that are one task."""
-        tasks: dict[tuple, list[Place]] = defaultdict(list)
+        tasks: dict[tuple, list[Position]] = defaultdict(list)
         for number, file in enumerate(self.files):
-            for place, node in enumerate(file.nodes):
-                key = (node.own.get("task"),) if self.own else (self.worker[number], place)
+            for position, node in enumerate(file.nodes):
+                key = (node.own.get("task"),) if self.own else (self.worker[number], position)
                 if self.own and key[0] is None:
-                    key = number, place
-                tasks[key].append((number, place))
+                    key = number, position
+                tasks[key].append((number, position))
         return list(tasks.values())
 
-    def _waits(self, root: Place) -> list[Place]:
+    def _waits(self, root: Position) -> list[Position]:
         """Tasks that one waits for."""
-        others: set[Place] = set()
-        for file, place in self.members[root]:
+        others: set[Position] = set()
+        for file, position in self.members[root]:
             nodes = self.files[file].nodes
             # In own files computations wait for the one before them too: that is their program.
-            program = self.own and nodes[place].computes
+            program = self.own and nodes[position].computes
             others.update(
-                self.root[file, at] for at in nodes[place].waits if not (program and nodes[at].computes)
+                self.root[file, at] for at in nodes[position].waits if not (program and nodes[at].computes)
             )
         return sorted(others - {root})
 
@@ -80,7 +80,7 @@ class Assembly:
             raise InputError(f"trace: {self.files[0].file}: nodes wait in a circle; allowed: none that do")
         programs = self._programs(order)
         graph = TaskGraph(len(programs))
-        number: dict[Place, int] = {}
+        number: dict[Position, int] = {}
         hidden = self._gradients(order)
         for root in order:
             waits = self._needed(root, number)
@@ -97,24 +97,24 @@ class Assembly:
         graph.program = [[number[root] for root in program] for program in programs]
         return graph
 
-    def _node(self, root: Place) -> TraceNode:
+    def _node(self, root: Position) -> TraceNode:
         return self.files[root[0]].nodes[root[1]]
 
-    def _priority(self, root: Place) -> tuple[int, ...]:
+    def _priority(self, root: Position) -> tuple[int, ...]:
         """Tasks of equal standing come by their number, or else by their place in a file."""
         return (whole(self._node(root).own.get("task")), *root) if self.own else root[::-1]
 
-    def _program_of(self, root: Place) -> int:
+    def _program_of(self, root: Position) -> int:
         """The worker of a computation."""
         worker = self.worker[root[0]]
         return self.cpu_worker[worker] if self._node(root).cpu else worker
 
-    def _programs(self, order: Sequence[Place]) -> list[list[Place]]:
+    def _programs(self, order: Sequence[Position]) -> list[list[Position]]:
         """Computations of each worker: as in its first file, if that makes none wait for itself."""
         for file, worker in enumerate(self.worker):
             if any(node.cpu for node in self.files[file].nodes):
                 self.cpu_worker.setdefault(worker, self.gpu_workers + len(self.cpu_worker))
-        programs: list[list[Place]] = [[] for _ in range(self.gpu_workers + len(self.cpu_worker))]
+        programs: list[list[Position]] = [[] for _ in range(self.gpu_workers + len(self.cpu_worker))]
         for root in sorted(root for root in order if self._node(root).computes):
             programs[self._program_of(root)].append(root)
         waits = {root: list(others) for root, others in self.waits.items()}
@@ -123,10 +123,10 @@ class Assembly:
                 waits[after].append(before)
         if len(in_order(waits, lambda root: root)) == len(waits):
             return programs
-        place = {root: turn for turn, root in enumerate(order)}
-        return [sorted(program, key=place.__getitem__) for program in programs]
+        position = {root: turn for turn, root in enumerate(order)}
+        return [sorted(program, key=position.__getitem__) for program in programs]
 
-    def _needed(self, root: Place, number: Mapping[Place, int]) -> list[int]:
+    def _needed(self, root: Position, number: Mapping[Position, int]) -> list[int]:
         """What a task waits for, besides computations before it in its program."""
         worker = self._program_of(root) if self._node(root).computes else -1
         return sorted(
@@ -135,17 +135,17 @@ class Assembly:
             if worker < 0 or not self._node(other).computes or self._program_of(other) != worker
         )
 
-    def _check(self, root: Place) -> None:
+    def _check(self, root: Position) -> None:
         """Refuse nodes that are said to be one task and differ."""
         node = self._node(root)
-        for file, place in self.members[root]:
-            other = self.files[file].nodes[place]
+        for file, position in self.members[root]:
+            other = self.files[file].nodes[position]
             same = (other.seconds, other.cpu, other.computes) == (node.seconds, node.cpu, node.computes)
             if not same or (node.computes and self.worker[file] != self.worker[root[0]]):
-                given = f"{self.files[file].file}: {show(other.name)} differs from {show(node.name)}"
-                raise InputError(f"trace: {given}; allowed: nodes of one task that are the same")
+                actual = f"{self.files[file].file}: {show(other.name)} differs from {show(node.name)}"
+                raise InputError(f"trace: {actual}; allowed: nodes of one task that are the same")
 
-    def _call(self, root: Place, hidden: set[Place]) -> Call:
+    def _call(self, root: Position, hidden: set[Position]) -> Call:
         node, instances = self._node(root), self.instances[root]
         collective = node.collective or "messages"
         gpus = [gpu for instance in instances for gpu in instance.gpus]
@@ -155,29 +155,29 @@ class Assembly:
         if collective == "messages":
             return self._messages(root, purpose)
         groups = tuple(instance.gpus for instance in instances)
-        nodes = {(self._node(i.places[0]).collective, self._node(i.places[0]).size) for i in instances}
+        nodes = {(self._node(i.positions[0]).collective, self._node(i.positions[0]).size) for i in instances}
         if len(set(gpus)) < len(gpus) or len(set(map(len, groups))) > 1 or len(nodes) > 1:
-            given = f"{self.files[root[0]].file}: {show(node.name)} is not the same in its groups"
-            raise InputError(f"trace: {given}; allowed: disjoint groups of one size")
+            actual = f"{self.files[root[0]].file}: {show(node.name)} is not the same in its groups"
+            raise InputError(f"trace: {actual}; allowed: disjoint groups of one size")
         whole = node.size * (len(groups[0]) if collective == "all-gather" else 1)
         return Call(collective, groups, _own_size(node, "call_bytes", whole), purpose)
 
-    def _messages(self, root: Place, purpose: str) -> Call:
+    def _messages(self, root: Position, purpose: str) -> Call:
         sent = []
         for instance in self.instances[root]:
-            node = self._node(instance.places[0])
+            node = self._node(instance.positions[0])
             if node.collective:
-                given = f"{self.files[root[0]].file}: {show(node.name)} is a collective and a message"
-                raise InputError(f"trace: {given}; allowed: one of both")
+                actual = f"{self.files[root[0]].file}: {show(node.name)} is a collective and a message"
+                raise InputError(f"trace: {actual}; allowed: one of both")
             size = _own_size(node, "message_size", node.size)
             sent.append((whole(node.own.get("message")), (*instance.gpus, size)))
         messages = tuple(message for _, message in sorted(sent))
         ends = tuple(sorted({end for source, target, _ in messages for end in (source, target)}))
         return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, messages)
 
-    def _gradients(self, order: Sequence[Place]) -> set[Place]:
+    def _gradients(self, order: Sequence[Position]) -> set[Position]:
         """Calls that no computation waits for, not even by way of others."""
-        awaited: set[Place] = set()
+        awaited: set[Position] = set()
         for root in reversed(order):
             if root in awaited or self._node(root).computes:
                 awaited.update(self.waits[root])

@@ -48,7 +48,7 @@ _VALUES = (
 _MESSAGES = {
     "AttributeProto": (
         ("name", 1, "STRING"),
-        *((f"{kind.lower()}_val", 3 + 2 * place, kind) for place, kind in enumerate(_VALUES)),
+        *((f"{kind.lower()}_val", 3 + 2 * position, kind) for position, kind in enumerate(_VALUES)),
     ),
     "GlobalMetadata": (("version", 1, "STRING"), ("attr", 2, "*AttributeProto")),
     "IOInfo": (("values", 1, "STRING"),),
@@ -150,14 +150,14 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
     InputError
         If it ends within a message, or has something else in it.
     """
-    kinds, place, number = schema(), 0, 0
+    kinds, position, number = schema(), 0, 0
     known = {} if known is None else known
-    while place < len(content):
-        length, begin = _varint(content, place, file)
+    while position < len(content):
+        length, begin = _varint(content, position, file)
         if number and not length:
-            raise _fault(file, place, "holds an empty message")
+            raise _fault(file, position, "holds an empty message")
         if begin + length > len(content):
-            raise _fault(file, place, f"ends within a message of {length} bytes")
+            raise _fault(file, position, f"ends within a message of {length} bytes")
         body = content[begin : begin + length]
         if number and body in known:
             yield known[body]
@@ -166,26 +166,28 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
             try:
                 message.ParseFromString(body)
             except kinds.decode_error:
-                raise _fault(file, place, "holds something else") from None
+                raise _fault(file, position, "holds something else") from None
             result = message, attributes(message)
             if number:
                 known[body] = result
             yield result
-        place, number = begin + length, number + 1
+        position, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
 
 
-def _varint(content: bytes, place: int, file: str) -> tuple[int, int]:
+def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:
     """A length and where it ends."""
     value = 0
-    for shift, byte in enumerate(content[place : place + _MOST_VARINT]):
+    for shift, byte in enumerate(content[position : position + _MOST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
-            return value, place + shift + 1
-    what = "ends within a length" if len(content) - place < _MOST_VARINT else "holds no length of a message"
-    raise _fault(file, place, what)
+            return value, position + shift + 1
+    what = (
+        "ends within a length" if len(content) - position < _MOST_VARINT else "holds no length of a message"
+    )
+    raise _fault(file, position, what)
 
 
-def _fault(file: str, place: int, what: str) -> InputError:
-    return InputError(f"trace: {file} {what} at byte {place}; allowed: a Chakra execution trace")
+def _fault(file: str, position: int, what: str) -> InputError:
+    return InputError(f"trace: {file} {what} at byte {position}; allowed: a Chakra execution trace")

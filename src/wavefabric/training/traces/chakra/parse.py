@@ -86,28 +86,28 @@ class _Reader:
         self.groups: dict[str, tuple[int, ...]] = {}
 
     def read(self, metadata: dict[str, Any], messages: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
-        found = list(messages)
-        place: dict[int, int] = {}  # of a node by its number
+        result = list(messages)
+        position: dict[int, int] = {}  # of a node by its number
         passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
-        for message, _ in found:
-            if message.id in place or message.id in passed:
+        for message, _ in result:
+            if message.id in position or message.id in passed:
                 raise self._fault(message, "is there twice", "each number once")
             if message.type == NodeType.METADATA:
                 passed[message.id] = [*message.data_deps, *message.ctrl_deps]
                 self._read_groups(message)
             else:
-                place[message.id] = len(place)
-        for message, values in found:
+                position[message.id] = len(position)
+        for message, values in result:
             if message.type != NodeType.METADATA:
-                self.nodes.append(self._node(message, values, self._waits(message, place, passed)))
+                self.nodes.append(self._node(message, values, self._waits(message, position, passed)))
         return TraceFile(self.file, self.rank, metadata, self.nodes, self.groups)
 
-    def _waits(self, message: Any, place: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
+    def _waits(self, message: Any, position: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
         waits, seen, left = set(), set(), [*message.data_deps, *message.ctrl_deps]
         while left:
             other = left.pop()
-            if other in place:
-                waits.add(place[other])
+            if other in position:
+                waits.add(position[other])
             elif other not in passed:
                 raise self._fault(message, f"waits for node {other}", "nodes of the file")
             elif other not in seen:
@@ -155,9 +155,9 @@ class _Reader:
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
         number = int(self._number(message, values, "comm_type"))
         if number not in _BY_NUMBER:
-            given = COMM_TYPES[number] if number < len(COMM_TYPES) else number
+            numbers = COMM_TYPES[number] if number < len(COMM_TYPES) else number
             allowed = ", ".join(COMM_TYPES[n] for n in sorted(_BY_NUMBER))
-            raise self._fault(message, f"has comm_type {given}", allowed)
+            raise self._fault(message, f"has comm_type {numbers}", allowed)
         return _BY_NUMBER[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
@@ -207,9 +207,9 @@ def whole(value: Any) -> int:
     return value if type(value) is int and 0 <= value < 2**63 else -1
 
 
-def _gpus(given: Any) -> tuple[int, ...]:
+def _gpus(values: Any) -> tuple[int, ...]:
     """Numbers of GPUs, each once."""
-    gpus = tuple(given)
+    gpus = tuple(values)
     if any(type(gpu) is not int or gpu < 0 for gpu in gpus) or len(set(gpus)) < len(gpus):
-        raise ValueError(show(given))
+        raise ValueError(show(values))
     return gpus

@@ -85,8 +85,8 @@ def _check_whole(files: Sequence[TraceFile]) -> None:
         there = {file.rank for file in files}
         missing = [str(rank) for rank in islice((r for r in range(count) if r not in there), 9)]
         words = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
-        given = f"{files[0].file} given, and no file of rank{'s' * (len(missing) > 1)} {words}"
-        raise InputError(f"trace: {given}; allowed: the files of all GPUs, ranks 0 to {count - 1}")
+        actual = f"{files[0].file} given, and no file of rank{'s' * (len(missing) > 1)} {words}"
+        raise InputError(f"trace: {actual}; allowed: the files of all GPUs, ranks 0 to {count - 1}")
 
 
 def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -98,10 +98,10 @@ def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
         start = f"{prefix.name}."
         names = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
         middle = ((path, path.name.removeprefix(start).removesuffix(".et")) for path in names)
-        found = [p for p, rank in middle if p.name == f"{start}{rank}.et" and rank.isdecimal()]
-        if not found:
+        result = [p for p, rank in middle if p.name == f"{start}{rank}.et" and rank.isdecimal()]
+        if not result:
             raise InputError(f"trace: {prefix} given; allowed: NAME of files NAME.RANK.et that there are")
-        return sorted(found)
+        return sorted(result)
     if not files:
         raise InputError("trace: no files given; allowed: one or more")
     return [Path(file) for file in files]

@@ -126,8 +126,8 @@ class _Writer:
         self.sends[task] = mine
         for gpu in (*self.group_of[task], *mine):
             if gpu not in self.worker_of or self.worker_of[gpu] not in self.graph.ports[task]:
-                given = f"tasks: {self.graph.name[task]} has GPU {gpu}, not of its workers"
-                raise InputError(f"{given}; allowed: GPUs of the workers of a call")
+                actual = f"tasks: {self.graph.name[task]} has GPU {gpu}, not of its workers"
+                raise InputError(f"{actual}; allowed: GPUs of the workers of a call")
             self.calls_of[gpu].append(task)
         return max(map(len, mine.values()), default=1)
 
@@ -149,18 +149,18 @@ class _Writer:
                 group = self.names[self.group_of[task][gpu]]
                 yield self._once((task, data, group), self._collective, task, data, group)
             else:
-                for place, message in enumerate(self.sends[task][gpu]):
-                    yield self._message(task, data, gpu, place, message)
+                for position, message in enumerate(self.sends[task][gpu]):
+                    yield self._message(task, data, gpu, position, message)
 
-    def _once(self, key: tuple, make: Any, *given: Any) -> bytes:
+    def _once(self, key: tuple, make: Any, *arguments: Any) -> bytes:
         """What is the same in the files of several GPUs is made once."""
         if key not in self.known:
-            self.known[key] = make(*given)
+            self.known[key] = make(*arguments)
         return self.known[key]
 
-    def _number(self, task: int, place: int = 0) -> int:
+    def _number(self, task: int, position: int = 0) -> int:
         """The number of a node; 0 is the groups'."""
-        return 1 + self.turn[task] * self.stride + place
+        return 1 + self.turn[task] * self.stride + position
 
     def _waits(self, task: int, gpu: int) -> set[int]:
         """Numbers of the nodes of this GPU that a task waits for, by way of calls that it is not in."""
@@ -172,12 +172,14 @@ class _Writer:
                 if self.graph.worker[other] == worker:
                     waits.add(self._number(other))
                 elif self.graph.call[task] is None and other in self.graph.waits[task]:
-                    given = f"tasks: {self.graph.name[task]} waits for {self.graph.name[other]} of other GPUs"
-                    raise InputError(f"{given}; allowed: waits for calls between them")
+                    actual = (
+                        f"tasks: {self.graph.name[task]} waits for {self.graph.name[other]} of other GPUs"
+                    )
+                    raise InputError(f"{actual}; allowed: waits for calls between them")
             elif gpu in self.group_of[other]:
                 waits.add(self._number(other))
             elif gpu in self.sends[other]:
-                waits.update(self._number(other, place) for place in range(len(self.sends[other][gpu])))
+                waits.update(self._number(other, position) for position in range(len(self.sends[other][gpu])))
             elif other not in seen:
                 seen.add(other)
                 left += self.graph.waits[other] if worker in self.graph.ports[other] else ()
@@ -194,8 +196,8 @@ class _Writer:
         tell(node, is_cpu_op=False)
         return node
 
-    def _node(self, task: int, kind: NodeType, data: tuple[int, ...], place: int = 0) -> Any:
-        node = schema().node(id=self._number(task, place), name=self.graph.name[task], type=int(kind))
+    def _node(self, task: int, kind: NodeType, data: tuple[int, ...], position: int = 0) -> Any:
+        node = schema().node(id=self._number(task, position), name=self.graph.name[task], type=int(kind))
         node.data_deps.extend(data)
         if self.begin is not None:
             node.start_time_micros = round(self.begin[task] * 1e6)
@@ -221,11 +223,11 @@ class _Writer:
         tell(node, comm_type=COLLECTIVE_NUMBERS[call.collective], comm_size=_whole(size), pg_name=group)
         return self._of_call(node, call)
 
-    def _message(self, task: int, data: tuple[int, ...], gpu: int, place: int, message: int) -> bytes:
+    def _message(self, task: int, data: tuple[int, ...], gpu: int, position: int, message: int) -> bytes:
         call = self.graph.call_of(task)
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
-        node = self._node(task, kind, data, place)
+        node = self._node(task, kind, data, position)
         tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
         tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
         return self._of_call(node, call)

@@ -1,7 +1,8 @@
-"""Times of every pass of the fused ultrasound step on a GPU, by what `axis_passes_cuda._tuned` says.
+"""Times of every pass of the fused ultrasound step on a GPU, by what `axis_kernels_cuda._tuned` says.
 
-    python tools/tune_passes.py SIZE [--medium homogeneous] [--choices tools/choices.json] [--steps 10]
-    python tools/tune_passes.py SIZE --registers     # nvcc's registers and spills instead, without a GPU
+    python tools/tune_axis_kernels.py SIZE [--medium homogeneous] [--choices tools/choices.json] [--steps 10]
+    python tools/tune_axis_kernels.py SIZE --registers     # nvcc's registers and spills instead, without a
+    GPU
 
 Choices are a JSON list of objects: "name"; by axis (X, Y, Z, G: the gradient along z) [values a thread
 holds, largest radix, threads that share a multiprocessor's registers]; "threads", by axis, most threads of a
@@ -26,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.fused import axis_passes_cuda as passes
+from wavefabric.acoustics.fused import axis_kernels_cuda as kernels
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.ultrasound_ranks import light_problem
@@ -39,16 +40,16 @@ _MEDIA = ("homogeneous", "heterogeneous", "tissues")
 @contextmanager
 def chosen(choice: dict):
     """The module's settings as a choice says."""
-    kept = passes._tuned, dict(passes._THREADS), passes._SHARED
+    kept = kernels._tuned, dict(kernels._THREADS), kernels._SHARED
     axes = {axis: tuple(choice[axis]) for axis in "XYZG" if axis in choice}
-    passes._tuned = lambda name, n: axes.get(name) or kept[0](name, n)
-    passes._THREADS.update(choice.get("threads", {}))
-    passes._SHARED = choice.get("shared", kept[2])
+    kernels._tuned = lambda name, n: axes.get(name) or kept[0](name, n)
+    kernels._THREADS.update(choice.get("threads", {}))
+    kernels._SHARED = choice.get("shared", kept[2])
     try:
         yield
     finally:
-        passes._tuned, passes._SHARED = kept[0], kept[2]
-        passes._THREADS.update(kept[1])
+        kernels._tuned, kernels._SHARED = kept[0], kept[2]
+        kernels._THREADS.update(kept[1])
 
 
 def times(size: int, medium: str, choices: list[dict], steps: int) -> None:
@@ -56,7 +57,7 @@ def times(size: int, medium: str, choices: list[dict], steps: int) -> None:
     import cupy
 
     device, problem = get_device("cuda"), light_problem(medium, (size,) * 3)
-    launch, events = passes.AxisPasses._launch, {}
+    launch, events = kernels.AxisKernels._launch, {}
 
     def timed(self, name, grid, *arguments):
         pair = cupy.cuda.Event(), cupy.cuda.Event()
@@ -81,22 +82,22 @@ def times(size: int, medium: str, choices: list[dict], steps: int) -> None:
                 last.synchronize()
                 rounds.append(cupy.cuda.get_elapsed_time(first, last) / steps)
             events.clear()
-            passes.AxisPasses._launch = timed
+            kernels.AxisKernels._launch = timed
             try:
                 for _ in range(steps):
                     step._advance(stages.sources.active(100))
             finally:
-                passes.AxisPasses._launch = launch
+                kernels.AxisKernels._launch = launch
             device.synchronize()
-            found = {}
+            result = {}
             for name, pairs in events.items():
                 each = [cupy.cuda.get_elapsed_time(*pair) for pair in pairs]
                 count = len(each) // steps
-                found[name] = [round(statistics.median(each[i::count]), 3) for i in range(count)]
-            total = sum(map(sum, found.values()))
+                result[name] = [round(statistics.median(each[i::count]), 3) for i in range(count)]
+            total = sum(map(sum, result.values()))
             step_time = statistics.median(rounds)
             print(f"{size} {medium} {choice['name']}: step {step_time:.3f}, kernels {total:.3f}")
-            print(f"  {found}", flush=True)
+            print(f"  {result}", flush=True)
             del stages, step
             cupy.get_default_memory_pool().free_all_blocks()
 
@@ -106,20 +107,20 @@ def registers(size: int, medium: str, choices: list[dict]) -> None:
     mixed = medium != "homogeneous"
     forms = dict.fromkeys((*AT_POINTS, "staggered"), "full" if mixed else "uniform")
     layers = np.array([[0, 10, 0], [size - 10, size, 10]], np.uint64)
-    sources = [source.split("/") for source in passes.SOURCES]
+    sources = [source.split("/") for source in kernels.SOURCES]
     text = "".join(files(package).joinpath(name).read_text("utf-8") for package, name in sources)
     for choice in choices:
         with chosen(choice), tempfile.TemporaryDirectory() as folder:
-            series = passes.sinc_series(1.2, np.float32)
+            series = kernels.sinc_series(1.2, np.float32)
             kind = (mixed, "power_law" if mixed else "none", "XYZ", series, layers, forms, mixed)
-            source = Path(folder) / "passes.cu"
-            source.write_text(passes.prelude((size,) * 3, np.float32, *kind) + text, "utf-8")
+            source = Path(folder) / "fused.cu"
+            source.write_text(kernels.prelude((size,) * 3, np.float32, *kind) + text, "utf-8")
             options = ["-arch=sm_90", "--std=c++17", "-Xptxas", "-v", "-cubin", "-o", "/dev/null"]
             command = ["nvcc", *options, source]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
             print(f"{size} {medium} {choice['name']}")
-            for name, stores, loads, used in re.findall(_OF_A_KERNEL, said, re.DOTALL):
-                print(f"  {name}: {used} registers, spills {stores} / {loads} bytes")
+            for name, writes, loads, used in re.findall(_OF_A_KERNEL, said, re.DOTALL):
+                print(f"  {name}: {used} registers, spills {writes} / {loads} bytes")
 
 
 def main() -> None:
@@ -130,12 +131,12 @@ def main() -> None:
     parser.add_argument("--choices", type=Path)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--registers", action="store_true")
-    given = parser.parse_args()
-    choices = json.loads(given.choices.read_text("utf-8")) if given.choices else [{"name": "now"}]
-    if given.registers:
-        registers(given.size, given.medium, choices)
+    inputs = parser.parse_args()
+    choices = json.loads(inputs.choices.read_text("utf-8")) if inputs.choices else [{"name": "now"}]
+    if inputs.registers:
+        registers(inputs.size, inputs.medium, choices)
     else:
-        times(given.size, given.medium, choices, given.steps)
+        times(inputs.size, inputs.medium, choices, inputs.steps)
 
 
 if __name__ == "__main__":

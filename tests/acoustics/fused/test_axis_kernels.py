@@ -15,21 +15,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_problems import problem
 
-from wavefabric.acoustics.fused.axis_passes_cuda import (
+from wavefabric.acoustics.fused.axis_kernels_cuda import (
     MediumKind,
+    index_macro,
     pitch,
-    place_macro,
     prelude,
     radices,
-    row_room,
+    row_space,
     row_twiddles,
     sinc_series,
     twiddles,
     usable,
 )
-from wavefabric.acoustics.fused.fused_layout import axis_passes, scaled_derivatives, scaled_squares
+from wavefabric.acoustics.fused.fused_layout import axis_kernels, scaled_derivatives, scaled_squares
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.split_density import places, runs_along
+from wavefabric.acoustics.solver.split_density import positions, runs_along
 
 REALS = [np.float32, np.float64]
 
@@ -39,12 +39,12 @@ REALS = [np.float32, np.float64]
 @given(st.lists(st.sampled_from([2, 3, 5, 7]), min_size=1, max_size=10), st.sampled_from([8, 16]))
 def test_radices_multiply_back(primes, most):
     n = math.prod(primes)
-    found = radices(n, most)
-    assert math.prod(found) == n
-    assert set(found) <= {2, 3, 4, 5, 7, 8, most}
+    result = radices(n, most)
+    assert math.prod(result) == n
+    assert set(result) <= {2, 3, 4, 5, 7, 8, most}
     # The largest are taken first, so a power of two has at most one radix that is not the largest.
-    assert found == sorted(found, reverse=True)
-    assert sum(r % 2 == 0 and r < most for r in found) <= 1
+    assert result == sorted(result, reverse=True)
+    assert sum(r % 2 == 0 and r < most for r in result) <= 1
 
 
 @given(st.integers(1, 400), st.sampled_from([11, 13, 17, 19, 23, 29, 31, 37, 101]), st.sampled_from([8, 16]))
@@ -86,7 +86,7 @@ SMOOTH = sorted(
 @pytest.mark.parametrize("real", REALS)
 def test_blocks_that_a_gpu_can_launch(real):
     """At most 1024 threads a block, 2048 a multiprocessor; memory for its columns, or thrice its rows."""
-    item, found = 2 * np.dtype(real).itemsize, set()
+    item, result = 2 * np.dtype(real).itemsize, set()
     for n in SMOOTH:
         for nx, ny, nz in ((n, 4, 4), (4, n, n)):
             if not usable(nx, ny, nz, real):
@@ -97,10 +97,10 @@ def test_blocks_that_a_gpu_can_launch(real):
                 threads, tile = numbers[f"P{axis}"], numbers[f"T{axis}"]
                 assert threads * tile <= 1024
                 assert threads * tile * numbers[f"B{axis}"] <= 2048
-                values = 3 * row_room(points, threads) if axis == "X" else points
+                values = 3 * row_space(points, threads) if axis == "X" else points
                 assert tile * values * item <= 227 * 1024
-                found.add((axis, points))
-    assert {("X", 2048), ("Y", 1024), ("Z", 1024), ("G", 1024)} <= found
+                result.add((axis, points))
+    assert {("X", 2048), ("Y", 1024), ("Z", 1024), ("G", 1024)} <= result
 
 
 # --- Tables -----------------------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ def test_twiddles(radices, real):
 @pytest.mark.parametrize("radices", [(8, 8, 8), (16, 16, 2), (5, 5, 5, 3)])
 def test_twiddles_in_single_precision_have_no_mean_error(radices):
     """Of each leg of a stage the squared moduli sum up to their number, to one rounding of one of them."""
-    found = row_twiddles(radices, np.float32).astype(complex)
-    errors, at, half = abs(found) ** 2 - 1, 0, math.prod(radices)
+    result = row_twiddles(radices, np.float32).astype(complex)
+    errors, at, half = abs(result) ** 2 - 1, 0, math.prod(radices)
     for order in (radices, radices[::-1]):
         for stage in range(1, len(order)):
             before = math.prod(order[:stage])
@@ -153,26 +153,26 @@ def test_twiddles_in_single_precision_have_no_mean_error(radices):
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(1, 5000), st.integers(1, 1024))
-def test_room_of_a_row(points, threads):
+def test_space_of_a_row(points, threads):
     """The half spectrum of a row, from one word of 16 bytes to the next in complex numbers of 8."""
-    room = row_room(points, threads)
-    assert room >= points + 1
+    space = row_space(points, threads)
+    assert space >= points + 1
     if threads == 1 or threads % 2 == 0:
-        assert room % 2 == 0
+        assert space % 2 == 0
 
 
-PLACES = """
+POSITIONS = """
 template <int N, int P>
 __device__ void note(int *&out) {{
     typedef Rows<N, P, 2> FieldLayout;
-    *out++ = FieldLayout::room;
-    for (int n = 0; n < N; ++n) *out++ = FieldLayout::at(n) - FieldLayout::transform() * FieldLayout::room;
+    *out++ = FieldLayout::space;
+    for (int n = 0; n < N; ++n) *out++ = FieldLayout::at(n) - FieldLayout::transform() * FieldLayout::space;
 }}
 extern "C" __global__ void places(int *out) {{ {calls} }}
 """
 
 
-def test_room_of_a_row_is_that_of_the_kernels():
+def test_space_of_a_row_is_that_of_the_kernels():
     """And each point of a row has a place of its own there."""
     lengths, threads = (1, 2, 15, 16, 17, 30, 31, 64, 105, 128, 256, 625), (1, 2, 3, 4, 8, 14, 16, 32, 125)
     cases = list(product(lengths, threads))
@@ -180,12 +180,12 @@ def test_room_of_a_row_is_that_of_the_kernels():
     source = "".join(files("wavefabric.spectral").joinpath(name).read_text("utf-8") for name in names)
     calls = " ".join(f"note<{n}, {p}>(out);" for n, p in cases)
     out = np.full(sum(n + 1 for n, _ in cases), -1, np.int32)
-    Module(source + PLACES.format(calls=calls), ("-DREAL=float",)).kernel("places")((1,), (1,), (out,))
+    Module(source + POSITIONS.format(calls=calls), ("-DREAL=float",)).kernel("places")((1,), (1,), (out,))
     for n, p in cases:
-        (room, *at), out = out[: n + 1], out[n + 1 :]
-        assert room == row_room(n, p)
+        (space, *at), out = out[: n + 1], out[n + 1 :]
+        assert space == row_space(n, p)
         assert len(set(at)) == n
-        assert 0 <= min(at) <= max(at) < room
+        assert 0 <= min(at) <= max(at) < space
 
 
 # --- sin(x)/x ---------------------------------------------------------------------------------------------
@@ -254,8 +254,8 @@ inside = st.lists(st.booleans(), min_size=1, max_size=40)
 @example([True, True, False, False, True])
 def test_places_compiled_in(inside):
     """Any layers, not at the ends alone: a block of a grid has them amid its points."""
-    at = places(np.where(inside, 0.9, 1.0))
-    macro = place_macro(runs_along(at))
+    at = positions(np.where(inside, 0.9, 1.0))
+    macro = index_macro(runs_along(at))
     assert [value_at(macro, x) for x in range(len(inside))] == at.tolist()
 
 
@@ -270,52 +270,54 @@ LAYERS = [
 def test_places_in_c():
     """Of an argument that is itself a sum, as the kernels give it."""
     text = "".join(
-        f"#undef PLACE_X\n#define PLACE_X(x) {place_macro(runs_along(places(np.array(layers))))}\n"
+        f"#undef INDEX_X\n#define INDEX_X(x) {index_macro(runs_along(positions(np.array(layers))))}\n"
         f'extern "C" __global__ void layers_{k}(int *out) {{\n'
-        f"    for (int j = 0; j < {len(layers)}; ++j) out[j] = 1 + PLACE_X(2 * j - j) * 2;\n}}\n"
+        f"    for (int j = 0; j < {len(layers)}; ++j) out[j] = 1 + INDEX_X(2 * j - j) * 2;\n}}\n"
         for k, layers in enumerate(LAYERS)
     )
     module = Module(text)
     for k, layers in enumerate(LAYERS):
         out = np.full(len(layers), -9, np.int32)
         module.kernel(f"layers_{k}")((1,), (1,), (out,))
-        assert (out == 1 + 2 * places(np.array(layers))).all()
+        assert (out == 1 + 2 * positions(np.array(layers))).all()
 
 
 def test_what_is_compiled_in():
     """Numbers of the series are exact; without one, sin is called."""
     for real in REALS:
         terms = sinc_series(3.0, real)
-        runs = runs_along(places(np.array(LAYERS[0])))
+        runs = runs_along(positions(np.array(LAYERS[0])))
         text = prelude((6, 4, 18), real, MediumKind(True, "stokes"), "XYZ", terms, runs)
         series = re.search(r"#define SINC_SERIES (.*)", text)
         assert series
         assert [float(term) for term in re.findall(r"\(REAL\)([^,]+)", series[1])] == terms
-        assert f"#define PLACE_X(x) {place_macro(runs)}\n" in text
+        assert f"#define INDEX_X(x) {index_macro(runs)}\n" in text
     plain = prelude((6, 4, 18), np.float32, MediumKind(True, "stokes"))
     assert "SINC_SERIES" not in plain
-    assert "#define PLACE_X(x) (-1)\n" in plain
+    assert "#define INDEX_X(x) (-1)\n" in plain
 
 
 # --- κ as it is computed in each step ---------------------------------------------------------------------
 
 
-def with_time_step(shape, share):
+def with_time_step(shape, fraction):
     """A problem whose largest x of sin(x)/x is a share of π."""
     made = problem(shape, pml=False, initial=0)
     sizes = zip(shape, made.spacing, strict=True)
     k = math.sqrt(sum((2 * math.pi * (n // 2) / (n * spacing)) ** 2 for n, spacing in sizes))
-    return replace(made, dt=2 * share * math.pi / (made.reference_speed * k))
+    return replace(made, dt=2 * fraction * math.pi / (made.reference_speed * k))
 
 
 @cache
-def along_z(shape, share):
-    """Coefficients on an emulated GPU, passes along z as the stages make them, and (c_ref Δt/2)² k²."""
-    c = Coefficients(EmulatedDevice(), with_time_step(shape, share), np.float64, pitch(shape[0], np.float64))
+def along_z(shape, fraction):
+    """Coefficients on an emulated GPU, kernels along z as the stages make them, and (c_ref Δt/2)² k²."""
+    c = Coefficients(
+        EmulatedDevice(), with_time_step(shape, fraction), np.float64, pitch(shape[0], np.float64)
+    )
     squares = scaled_squares(c)
-    assert sum(float(k2.max()) for k2 in squares) == pytest.approx((share * math.pi) ** 2)
-    passes = axis_passes(c, Fields(c), c.shape, "Z")
-    return c, passes, [c.device.asarray(k2, np.float64) for k2 in squares]
+    assert sum(float(k2.max()) for k2 in squares) == pytest.approx((fraction * math.pi) ** 2)
+    kernels = axis_kernels(c, Fields(c), c.shape, "Z")
+    return c, kernels, [c.device.asarray(k2, np.float64) for k2 in squares]
 
 
 def pulses(c, count):
@@ -329,9 +331,9 @@ def pulses(c, count):
 def check_operator(c, spectrum, factor):
     """A pulse has become the operator factor κ along z, there and back, not divided by Nz."""
     half = c.subdomain.basis[0] // 2 + 1
-    found = np.fft.fft(np.asarray(spectrum)[..., :half], axis=0) / len(spectrum)
+    result = np.fft.fft(np.asarray(spectrum)[..., :half], axis=0) / len(spectrum)
     wanted = factor * c.subdomain.basis_points * np.asarray(c.kappa)[..., :half]
-    assert abs(found - wanted).max() < 2e-15 * abs(factor).max()
+    assert abs(result - wanted).max() < 2e-15 * abs(factor).max()
 
 
 #: Grid, and the largest x as a share of π: κ by its series up to 1, beyond by sin. Along z: few points, whose
@@ -345,20 +347,20 @@ KAPPA = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "share"), KAPPA)
-def test_kappa_of_the_gradient(shape, share):
-    c, passes, squares = along_z(shape, share)
+@pytest.mark.parametrize(("shape", "fraction"), KAPPA)
+def test_kappa_of_the_gradient(shape, fraction):
+    c, kernels, squares = along_z(shape, fraction)
     (s0, s1), (_, _, z) = pulses(c, 2), scaled_derivatives(c, 1)
-    passes.run("z_gradient", s0, s1, *squares, z)
+    kernels.run("z_gradient", s0, s1, *squares, z)
     check_operator(c, s0, np.ones(1))
     check_operator(c, s1, z[:, None, None])
 
 
-@pytest.mark.parametrize(("shape", "share"), KAPPA)
-def test_kappa_of_the_divergence(shape, share):
-    c, passes, squares = along_z(shape, share)
+@pytest.mark.parametrize(("shape", "fraction"), KAPPA)
+def test_kappa_of_the_divergence(shape, fraction):
+    c, kernels, squares = along_z(shape, fraction)
     spectra, (x, y, z) = pulses(c, 3), scaled_derivatives(c, -1)
-    passes.run("z_divergence", *spectra, *squares, x, y, z, 0, layers=3)
+    kernels.run("z_divergence", *spectra, *squares, x, y, z, 0, layers=3)
     # u_y, u_z and u_x lie in this order.
     for spectrum, factor in zip(spectra, (y[:, None], z[:, None, None], x), strict=True):
         check_operator(c, spectrum, factor)
@@ -368,5 +370,5 @@ def test_derivatives_carry_what_kappa_lacks(cpu):
     """i k e^{±i k Δ/2} with the 1/N of the transforms."""
     c = Coefficients(cpu, problem((10, 9, 12)), np.float64)
     for sign, plain in ((1, c.up), (-1, c.down)):
-        for found, wanted in zip(scaled_derivatives(c, sign), plain, strict=True):
-            np.testing.assert_allclose(found * (10 * 9 * 12), wanted, rtol=1e-15)
+        for result, wanted in zip(scaled_derivatives(c, sign), plain, strict=True):
+            np.testing.assert_allclose(result * (10 * 9 * 12), wanted, rtol=1e-15)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from vector_calls import complex_noise
 
-from wavefabric.acoustics.fused import plane_passes
+from wavefabric.acoustics.fused import plane_kernels
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch
 
 TOLERANCE = {np.float64: 1e-15, np.float32: 5e-7}
@@ -72,11 +72,11 @@ def test_planes_there_and_back(shape, dtype):
     grid = Grid(shape, dtype)
     field, spectrum = grid.real(), np.full(grid.half, np.nan, grid.complex)
     host = field.copy()
-    plane_passes.transform_planes(grid.fft, grid.batch, field, spectrum)
+    plane_kernels.transform_planes(grid.fft, grid.batch, field, spectrum)
     grid.check(spectrum[..., : grid.entries], np.fft.rfft2(host.astype(float)))
     assert (spectrum[..., grid.entries :] == 0).all()
     assert np.array_equal(field, host)
-    plane_passes.transform_planes_back(grid.fft, grid.batch, spectrum, field)
+    plane_kernels.transform_planes_back(grid.fft, grid.batch, spectrum, field)
     grid.check(field, shape[1] * shape[2] * host.astype(float))
 
 
@@ -86,7 +86,7 @@ def test_multiply_columns(shape, dtype):
     grid = Grid(shape, dtype)
     spectrum, operator = grid.noise(grid.half), grid.operator()
     wanted = along_z(spectrum, operator)
-    plane_passes.multiply_columns(grid.fft, spectrum, operator, grid.columns())
+    plane_kernels.multiply_columns(grid.fft, spectrum, operator, grid.columns())
     grid.check(spectrum, wanted)
 
 
@@ -96,7 +96,7 @@ def test_gradient_columns(shape, dtype):
     grid = Grid(shape, dtype)
     s0, kappa, s1 = grid.noise(grid.half), grid.operator(), np.full(grid.half, np.nan, grid.complex)
     pressure, k = s0.copy(), kappa.copy()
-    plane_passes.gradient_columns(grid.fft, s0, s1, kappa, grid.columns())
+    plane_kernels.gradient_columns(grid.fft, s0, s1, kappa, grid.columns())
     grid.check(s0, along_z(pressure, k))
     grid.check(s1, along_z(pressure, k, grid.up[2]))
     assert np.array_equal(kappa, k)
@@ -108,7 +108,7 @@ def test_divergence_columns(shape, dtype):
     grid = Grid(shape, dtype)
     spectra, kappa = [grid.noise(grid.half) for _ in range(3)], grid.operator()
     uy, ux, uz = (one.copy() for one in spectra)
-    plane_passes.divergence_columns(grid.fft, *spectra, kappa, grid.columns())
+    plane_kernels.divergence_columns(grid.fft, *spectra, kappa, grid.columns())
     grid.check(spectra[0], along_z(uy, kappa))
     grid.check(spectra[1], along_z(ux, kappa))
     grid.check(spectra[2], along_z(uz, kappa, grid.down[2]))
@@ -120,7 +120,7 @@ def test_absorption_columns(shape, dtype):
     grid = Grid(shape, dtype)
     s0, s1, nabla1, nabla2 = grid.noise(grid.half), grid.noise(grid.half), grid.operator(), grid.operator()
     rate, total = s0.copy(), s1.copy()
-    plane_passes.absorption_columns(grid.fft, s0, s1, nabla1, nabla2, grid.columns())
+    plane_kernels.absorption_columns(grid.fft, s0, s1, nabla1, nabla2, grid.columns())
     grid.check(s0, along_z(rate, nabla1))
     grid.check(s1, along_z(total, nabla2))
 
@@ -137,7 +137,7 @@ def test_derivatives_in_three_dimensions(dtype):
     field, s0 = grid.real(), np.zeros(grid.half, grid.complex)
     s1, out = np.zeros_like(s0), np.empty_like(field)
     wanted = np.fft.ifft(np.fft.fft(field.astype(float), axis=0) * k[:, None, None], axis=0).real
-    plane_passes.transform_planes(fft, axes.batch, field, s0)
-    plane_passes.gradient_columns(fft, s0, s1, kappa, grid.columns())
-    plane_passes.transform_planes_back(fft, axes.batch, s1, out)
+    plane_kernels.transform_planes(fft, axes.batch, field, s0)
+    plane_kernels.gradient_columns(fft, s0, s1, kappa, grid.columns())
+    plane_kernels.transform_planes_back(fft, axes.batch, s1, out)
     grid.check(out, wanted)

@@ -1,5 +1,5 @@
-// What the passes of the fused time step share and what their threads work on: columns, and rows with room for them
-// in shared memory; see axis_passes_cuda.py.
+// What the kernels of the fused time step share and what their threads work on: columns, and rows with space for them
+// in shared memory; see axis_kernels_cuda.py.
 // Real grids are (NZ, NY, NX), spectra (NZ, NY, HALF), their rows padded to PITCH, whole cache lines; the formulas
 // are those of row_kernels.py. Spectra hold F{u_y} or d/dy in s0, x in s2, z in s1; the derivatives dx, dy, dz
 // carry the 1/N of the transforms. WITH_X, WITH_Y, WITH_Z: axes that are transformed here.
@@ -8,8 +8,8 @@
 #define ROWS ((Index)NY * NZ)
 #define INLINE __device__ __forceinline__
 // At least so many blocks a multiprocessor must find registers: one loads while another computes.
-#define PASS_OF(axis, blocks) extern "C" __global__ void __launch_bounds__(P##axis *T##axis, blocks)
-#define PASS(axis) PASS_OF(axis, B##axis)
+#define KERNEL_OF(axis, blocks) extern "C" __global__ void __launch_bounds__(P##axis *T##axis, blocks)
+#define KERNEL(axis) KERNEL_OF(axis, B##axis)
 #define TABLE const Complex *__restrict__
 #define REALS const REAL *__restrict__
 extern __shared__ __align__(16) char memory[];
@@ -72,9 +72,9 @@ struct Row {
     bool here;
     int y, z;
     INLINE Row(const int *list = nullptr, int count = 0) {
-        const Index place = (Index)blockIdx.x * TX + threadIdx.x / PX;
-        here = place < (list == nullptr ? ROWS : (Index)count);
-        number = !here ? 0 : list == nullptr ? place : (Index)list[place];
+        const Index entry = (Index)blockIdx.x * TX + threadIdx.x / PX;
+        here = entry < (list == nullptr ? ROWS : (Index)count);
+        number = !here ? 0 : list == nullptr ? entry : (Index)list[entry];
         y = number % NY;
         z = number / NY;
     }
@@ -87,13 +87,13 @@ struct Row {
     }
 };
 
-// Room for a row of each transform of this block in shared memory, number `place` of its rooms. What a pass reads is
+// Space for a row of each transform of this block in shared memory, number `entry` of its spaces. What a kernel reads is
 // copied there asynchronously: many loads are under way without registers while others compute. A transform then
 // exchanges values where its spectrum has been; values of points rest there while registers serve others.
-struct Room {
+struct Space {
     Complex *all, *mine;
-    INLINE Room(int place)
-        : all((Complex *)memory + place * TX * LayoutX::room), mine(all + LayoutX::transform() * LayoutX::room) {}
+    INLINE Space(int entry)
+        : all((Complex *)memory + entry * TX * LayoutX::space), mine(all + LayoutX::transform() * LayoutX::space) {}
     template <int BYTES>
     static INLINE void copy(void *target, const void *source) {
 #ifdef __CUDA_ARCH__

@@ -1,10 +1,10 @@
-// Passes along y and z of the fused time step on a GPU: tiles of neighbouring columns.
+// Kernels along y and z of the fused time step on a GPU: tiles of neighbouring columns.
 
 #if WITH_Y
 typedef Axis<Columns<NY, PY, TY>, Radices<RADICES_Y>, Radices<REVERSED_Y>> AxisY;
 
 // Transforms of up to three spectra in place, one a block layer.
-PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
+KERNEL(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE twiddle) {
     const Column<false> c(TY, true);
     Complex *s = blockIdx.z == 0 ? s0 : blockIdx.z == 1 ? s1 : s2;
     const Complex *from = c.of(s);
@@ -18,7 +18,7 @@ PASS(Y) y_transform(Complex *s0, Complex *s1, Complex *s2, int inverse, TABLE tw
 
 #if SPLIT
 // The spectrum of that number to the columns of all ranks, transformed along y or as it is.
-PASS(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE twiddle) {
+KERNEL(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex *from = c.of(s);
     Complex v[AxisY::values];
@@ -36,7 +36,7 @@ PASS(Y) y_scatter(const Complex *s, int number, int transform, SCATTER TABLE twi
 
 // s0 = kappa F{p}, s1 = d/dz of it: back along y into d/dx (s2), d/dy (s0) in block layer 0, d/dz (s1) in layer 1.
 // Layer 0 reads s0 twice, the second time from the second-level cache: registers are dearer.
-PASS(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
+KERNEL(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
     const Column<false> c(TY, true);
     const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
     const bool z = blockIdx.z == 1;
@@ -92,7 +92,7 @@ INLINE void multiply_along_z(const Complex *from, const C &c, const Complex *twi
 // many, F{p} read and transformed again for the second.
 typedef Axis<Columns<NZ, PG, TG, true>, Radices<RADICES_G>, Radices<REVERSED_G>> AxisG;
 
-PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
+KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
     const REAL across = across_z(c, x2, y2);
     if constexpr (AxisG::values > 16) {
@@ -127,7 +127,7 @@ PASS(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.
-PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
+KERNEL(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, REALS z2, TABLE dx, TABLE dy,
                      TABLE dz, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     const REAL across = across_z(c, x2, y2);
@@ -144,7 +144,7 @@ PASS(Z) z_divergence(Complex *s0, Complex *s1, Complex *s2, REALS x2, REALS y2, 
 }
 
 // Layer 0: s0 times operator0, layer 1: s1 times operator1; along z there and back. `first`: the number of s0.
-PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int first, SCATTER TABLE twiddle) {
+KERNEL(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int first, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     const REAL *scale = c.of(blockIdx.z == 0 ? operator0 : operator1);
     Complex *s = blockIdx.z == 0 ? s0 : s1;
@@ -155,7 +155,7 @@ PASS(Z) z_scale(Complex *s0, Complex *s1, REALS operator0, REALS operator1, int 
 }
 
 // s, the last spectrum, times a complex factor of k_z and a scale, along z there and back.
-PASS(Z) z_translate(Complex *s, TABLE factor, REAL scale, SCATTER TABLE twiddle) {
+KERNEL(Z) z_translate(Complex *s, TABLE factor, REAL scale, SCATTER TABLE twiddle) {
     const Column<false> c(TZ, false);
     multiply_along_z<AxisZ>(
         s, c, twiddle, [&](Complex value, int n) { return value * (factor[n] * scale); },

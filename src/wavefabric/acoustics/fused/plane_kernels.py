@@ -2,13 +2,13 @@
 
 A 3-D transform is one along x and y in every z plane, and one along z in every slab of columns at one y.
 Between the two kinds lies a barrier; all pointwise work happens while its row, plane or slab is in cache.
-A lossless step is four passes, one with power-law absorption six; as whole-array transforms it would be 10
-or 14 of them, two passes each, besides the sweeps. ∂x and ∂y share their transform along z.
+A lossless step is four kernels, one with power-law absorption six; as whole-array transforms it would be 10
+or 14 of them, two passes each, besides the kernels. ∂x and ∂y share their transform along z.
 
 Real grids are ``(Nz, Ny, Nx)``, spectra ``(Nz, Ny, Nx//2+1)`` with padded rows; between passes only x and y
 are transformed. κ and the derivatives multiply a spectrum as it is transformed back. ``fft`` holds the
 addresses of `spectral.vector_axes.AxisTransforms`, ``batch`` its rows a call. Other parameters are those of
-``kernels.py``, whose sweeps are the reference for these.
+``kernels.py``, whose kernels are the reference for these.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def _add_source(row, source, z, y, cursor):
 
 
 @njit(**_PLANE)
-def _add_density_source(total, shell, source, parts, z, y, cursor):
+def _add_density_source(total, split_layers, source, parts, z, y, cursor):
     """Put a source into one row of each part of the density; the place in ``source.index`` after it."""
     if source.pattern.size > 0:
-        source_density_row(total, shell, source.pattern[z, y], source.amplitude, parts, z, y)
+        source_density_row(total, split_layers, source.pattern[z, y], source.amplitude, parts, z, y)
     index, values, end = source.index, source.values, source.first[z + 1]
     while cursor < end and index[cursor] < (y + 1) * total.size:
         value = values[cursor if values.size > 1 else 0]
-        put_density(total, shell, value, source.replace, parts, z, y, index[cursor] - y * total.size)
+        put_density(total, split_layers, value, source.replace, parts, z, y, index[cursor] - y * total.size)
         cursor += 1
     return cursor
 
@@ -215,7 +215,7 @@ def divergence_columns(fft, s0, s1, s2, kappa, scratch):
 
 @njit(**_JIT)
 def density_planes(
-    fft, spectra, rho, shell, p, medium, dt, source, parts, nonlinear, mode, disperses, rows, scratch
+    fft, spectra, rho, split_layers, p, medium, dt, source, parts, nonlinear, mode, disperses, rows, scratch
 ):
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
@@ -241,9 +241,9 @@ def density_planes(
             for y in range(first, first + batch):
                 total, rho0, i = rho[z, y], row_of(medium.density, z, y), y - first
                 mass_row(mass, total, rho0, dt, nonlinear)
-                density_row(total, shell, ga[i], gb[i], gc[i], mass, z, y, True)
+                density_row(total, split_layers, ga[i], gb[i], gc[i], mass, z, y, True)
                 if source.pattern.size > 0 or cursor < source.first[z + 1]:
-                    cursor = _add_density_source(total, shell, source, parts, z, y, cursor)
+                    cursor = _add_density_source(total, split_layers, source, parts, z, y, cursor)
                 if mode > 0:
                     rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
                 if mode < 2:

@@ -1,21 +1,21 @@
-"""Launches of ``linear_sweeps.cu``."""
+"""Launches of ``fused_linear.cu``."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from wavefabric.optics.propagation.kernels.sweep_plan import SweepPlan
+from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan
 from wavefabric.spectral.inplace_fft import SOURCES
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
 
 
-class LinearSweeps:
+class FusedLinear:
     """exp(h L̂) of rows of one length and type on one CUDA device."""
 
-    def __init__(self, device, plan: SweepPlan):
+    def __init__(self, device, plan: FusedPlan):
         self._device, self.plan = device, plan
-        module = device.module(PACKAGE, "linear_sweeps.cu", before=SOURCES, prelude=plan.prelude())
+        module = device.module(PACKAGE, "fused_linear.cu", before=SOURCES, prelude=plan.prelude())
         columns, rows = plan.columns, plan.rows
         #: Of each kernel: threads of a block, and bytes of its shared memory.
         self._kernels = {"rows_transfer": (rows.threads * rows.side, rows.shared(rows.gap))}
@@ -47,15 +47,15 @@ class LinearSweeps:
         self._device.launch(self._functions[name], (blocks,), (threads,), arguments, shared)
 
 
-class LinearSweepKernels:
-    """Makes `LinearSweeps` on one CUDA device."""
+class FusedLinearKernels:
+    """Makes `FusedLinear` on one CUDA device."""
 
     def __init__(self, device):
         self._device = device
 
-    def sweeps(self, plan: SweepPlan) -> LinearSweeps:
-        return LinearSweeps(self._device, plan)
+    def fused(self, plan: FusedPlan) -> FusedLinear:
+        return FusedLinear(self._device, plan)
 
 
 #: What `Device.kernels` makes on a GPU.
-KERNELS = LinearSweepKernels
+KERNELS = FusedLinearKernels

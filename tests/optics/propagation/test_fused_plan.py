@@ -1,4 +1,4 @@
-"""Splits of a row for the sweeps over a field, and the tables of twiddle factors and transfer functions."""
+"""Splits of a row for the kernels over a field, and the tables of twiddle factors and transfer functions."""
 
 import doctest
 import importlib
@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from roots_of_unity import ROUNDED, exact_root, worst_error
 
-from wavefabric.optics.propagation.kernels.sweep_plan import (
-    SweepPlan,
+from wavefabric.optics.propagation.kernels.fused_plan import (
+    FusedPlan,
     Transforms,
-    sweep_plan,
+    fused_plan,
     transfers,
 )
 from wavefabric.spectral.inplace_fft import radices
@@ -27,7 +27,7 @@ dtypes = st.sampled_from(DTYPES)
 
 
 def test_the_examples():
-    failed, tried = doctest.testmod(importlib.import_module(SweepPlan.__module__))
+    failed, tried = doctest.testmod(importlib.import_module(FusedPlan.__module__))
     assert (failed, tried) == (0, 1)
 
 
@@ -48,7 +48,7 @@ def transforms(plan):
 @example(1500282, np.complex128)
 @example(7**7, np.complex64)
 def test_splits(n, dtype):
-    plan = sweep_plan(n, dtype)
+    plan = fused_plan(n, dtype)
     splits = [c for c in range(2, 1025) if n % c == 0 and 16 <= n // c <= 8192]
     possible = 2 <= n <= 4096 or (n > 4096 and bool(splits))
     assert (plan is None) == (not possible or radices(n) == ())
@@ -78,7 +78,7 @@ def test_splits(n, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 11, 22, 4096 * 11, 2**24, 7**8, 3 * 2**23])
 def test_lengths_without_a_split(n, dtype):
-    assert sweep_plan(n, dtype) is None
+    assert fused_plan(n, dtype) is None
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_lengths_without_a_split(n, dtype):
 )
 def test_lengths_of_columns(n, dtype, columns):
     """Rows of about 2048 samples, and columns that are not too long for them."""
-    assert sweep_plan(n, dtype).columns.points == columns
+    assert fused_plan(n, dtype).columns.points == columns
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_less_shared_memory(dtype):
     """Other GPUs' blocks have 163 KiB (A100) or 99 KiB: shorter transforms, or none."""
-    assert sweep_plan(2**23, dtype).block_memory() > 163 * 1024
-    assert sweep_plan(2**23, dtype, 163 * 1024) is None
+    assert fused_plan(2**23, dtype).block_memory() > 163 * 1024
+    assert fused_plan(2**23, dtype, 163 * 1024) is None
     for n in (2**13, 3**9, 2**20, 2**22):
         for kilobytes in (163, 99):
-            assert sweep_plan(n, dtype, kilobytes * 1024).block_memory() <= kilobytes * 1024
+            assert fused_plan(n, dtype, kilobytes * 1024).block_memory() <= kilobytes * 1024
 
 
 def test_shared_memory():
@@ -117,61 +117,61 @@ def test_shared_memory():
     assert Transforms(16, 2, 16).shared(16) == 0
     # Columns that fill a cache line need no gap.
     for tile, gap in ((8, 0), (4, 4)):
-        plan = SweepPlan(Transforms(64, tile, 16), Transforms(32, 1, 16), np.dtype(complex))
+        plan = FusedPlan(Transforms(64, tile, 16), Transforms(32, 1, 16), np.dtype(complex))
         assert plan.column_gap == gap
-    assert SweepPlan(Transforms(1, 1, 16), Transforms(32, 1, 16), np.dtype(complex)).column_gap == 0
+    assert FusedPlan(Transforms(1, 1, 16), Transforms(32, 1, 16), np.dtype(complex)).column_gap == 0
 
 
 @settings(deadline=None, max_examples=60)
 @given(smooth.filter(lambda n: n <= 2**23), dtypes)
 def test_definitions(n, dtype):
-    plan = sweep_plan(n, dtype)
+    plan = fused_plan(n, dtype)
     if plan is None:
         return
     lines = [line.split(" ", 2) for line in plan.prelude().splitlines()]
     assert {first for first, *_ in lines} == {"#define"}
-    found = {name: value for _, name, value in lines}
-    assert found["REAL"] == {np.complex128: "double", np.complex64: "float"}[dtype]
-    assert int(found["N1"]) * int(found["N2"]) == n
-    assert int(found["PAIRED"]) == plan.together - 1
+    result = {name: value for _, name, value in lines}
+    assert result["REAL"] == {np.complex128: "double", np.complex64: "float"}[dtype]
+    assert int(result["N1"]) * int(result["N2"]) == n
+    assert int(result["PAIRED"]) == plan.together - 1
     for side, each, gap in (("1", plan.columns, plan.column_gap), ("2", plan.rows, plan.rows.gap)):
         if each.points == 1:
-            assert not any(name.endswith("1") and name != "N1" for name in found)
-            assert "TILE" not in found
+            assert not any(name.endswith("1") and name != "N1" for name in result)
+            assert "TILE" not in result
             continue
         assert (
-            math.prod(map(int, found[f"RADICES{side}"].split(","))) == int(found[f"N{side}"]) == each.points
+            math.prod(map(int, result[f"RADICES{side}"].split(","))) == int(result[f"N{side}"]) == each.points
         )
-        assert int(found[f"THREADS{side}"]) == each.threads
-        assert int(found[{"1": "TILE", "2": "ROWS"}[side]]) == each.side
-        assert int(found[f"GAP{side}"]) == gap
-        assert int(found[f"BLOCKS{side}"]) >= 1
+        assert int(result[f"THREADS{side}"]) == each.threads
+        assert int(result[{"1": "TILE", "2": "ROWS"}[side]]) == each.side
+        assert int(result[f"GAP{side}"]) == gap
+        assert int(result[f"BLOCKS{side}"]) >= 1
 
 
 # --- Tables ---
 
 
 def plan_of(columns, rows, dtype=np.complex128):
-    return SweepPlan(
+    return FusedPlan(
         Transforms(columns, 8, np.dtype(dtype).itemsize), Transforms(rows, 1, 16), np.dtype(dtype)
     )
 
 
 def test_roots_of_columns():
     plan = plan_of(90, 16)
-    found = plan.roots()
-    assert found.dtype == np.complex128
-    assert worst_error(found, [exact_root(m, 90) for m in range(90)]) < ROUNDED
+    result = plan.roots()
+    assert result.dtype == np.complex128
+    assert worst_error(result, [exact_root(m, 90) for m in range(90)]) < ROUNDED
 
 
 def test_split_factors():
     """w_N^(P n2), P the product of the radices of the stages before: the radices are 16, 3, 2."""
     plan = plan_of(96, 35)
     assert plan.columns.radices == (16, 3, 2)
-    found = plan.split_factors()
-    assert found.shape == (3, 35)
-    assert found.dtype == np.complex128
-    for line, before in zip(found, (1, 16, 48), strict=True):
+    result = plan.split_factors()
+    assert result.shape == (3, 35)
+    assert result.dtype == np.complex128
+    for line, before in zip(result, (1, 16, 48), strict=True):
         assert worst_error(line, [exact_root(before * n2, 96 * 35) for n2 in range(35)]) < ROUNDED
 
 
@@ -186,14 +186,14 @@ def test_transfers(n, h):
         [[0.3, 2.0, -0.8, 0.2, -0.1], [0.0, 0.0, 0.5, 0.0, 0.0], [0.1, -3.0, 0.0, -0.4, 0.2]]
     )
     rate = 0.9
-    found = transfers(coefficients, rate, h, n)
-    assert found.shape == (3, 5)
-    assert found.dtype == np.float64
-    assert found.flags.c_contiguous
+    result = transfers(coefficients, rate, h, n)
+    assert result.shape == (3, 5)
+    assert result.dtype == np.float64
+    assert result.flags.c_contiguous
     omega = 2 * np.pi * np.fft.fftfreq(n, 1 / rate)
     k = np.arange(n)
     x = np.where(2 * k < n, k, k - n) / n
-    for (alpha, *beta), (*phase, size) in zip(coefficients, found, strict=True):
+    for (alpha, *beta), (*phase, size) in zip(coefficients, result, strict=True):
         operator = -alpha / 2 + sum(
             1j * 1j**m / math.factorial(m) * b * (1j * omega) ** m for m, b in enumerate(beta, 1)
         )

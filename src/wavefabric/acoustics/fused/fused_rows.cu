@@ -1,4 +1,4 @@
-// Passes along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
+// Kernels along x of the fused time step on a GPU: rows of real fields and their half spectra, with all pointwise work.
 
 #if WITH_X
 // What one source adds or puts: a pattern times a signal, or values at points, or nothing.
@@ -18,10 +18,10 @@ struct Source {
         }
     }
     // The same into values of the row in shared memory, between barriers.
-    INLINE void put_at_points(const Room &room, const Row &row, Index step) const {
+    INLINE void put_at_points(const Space &space, const Row &row, Index step) const {
         LayoutX::sync();
         at_points(row, step, [&](int at, REAL value) {
-            REAL &old = ((REAL *)room.mine)[at];
+            REAL &old = ((REAL *)space.mine)[at];
             old = replace ? value : old + value;
         });
         LayoutX::sync();
@@ -29,23 +29,23 @@ struct Source {
 };
 
 // Rows of up to three fields, one a block layer: all, or those of a list.
-PASS(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
+KERNEL(X) x_forward(const REAL *f0, const REAL *f1, const REAL *f2, Complex *s0, Complex *s1, Complex *s2,
                   const int *__restrict__ list, int count, TABLE twiddle) {
     const Row row(list, count);
     const REAL *field = blockIdx.y == 0 ? f0 : blockIdx.y == 1 ? f1 : f2;
     Complex v[AxisX::values];
     AxisX::near(v, [&](Complex &value, int j) { value = row.get(field, j); });
-    Room(0).forth(v, row, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, twiddle);
+    Space(0).forth(v, row, blockIdx.y == 0 ? s0 : blockIdx.y == 1 ? s1 : s2, twiddle);
 }
 
-PASS(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE twiddle) {
+KERNEL(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE twiddle) {
     const Row row;
-    const Room room(0);
-    room.spectrum(spectrum, row);
-    room.commit();
-    room.wait<0>();
+    const Space space(0);
+    space.spectrum(spectrum, row);
+    space.commit();
+    space.wait<0>();
     Complex v[AxisX::values];
-    room.back(v, twiddle);
+    space.back(v, twiddle);
     AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
 }
 
@@ -61,34 +61,34 @@ struct Component {
 
 INLINE REAL updated(REAL u, REAL pml, REAL dt_rho, REAL gradient) { return pml * (pml * u - dt_rho * gradient); }
 
-PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward,
+KERNEL_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, const Index *clock, int forward,
                           TABLE twiddle) {
     const Row row;
     const int axis = blockIdx.y;
     const Component c = components[axis];
-    const Room room(0), velocity(1), density(2);
-    room.spectrum(c.spectrum, row);
-    room.commit();
+    const Space space(0), velocity(1), density(2);
+    space.spectrum(c.spectrum, row);
+    space.commit();
     velocity.field(c.u, row);
     if (c.density.full) {
         if constexpr (FORM_STAGGERED >= INDEX8) c.index.copy(density, row);
         else density.field(c.density.at, row);
     }
-    room.commit();
+    space.commit();
     const REAL across = axis == 0 ? (REAL)1 : c.pml[axis == 1 ? row.y : row.z];
     const REAL amplitude = c.source.amplitude(clock);
     const bool at_points = c.source.first || c.transducer.first;
     const REAL uniform = dt / *c.density.at;
-    room.wait<1>();
+    space.wait<1>();
     Complex v[AxisX::values];
-    room.back(v, twiddle);
-    room.wait<0>();
+    space.back(v, twiddle);
+    space.wait<0>();
     AxisX::near(v, [&](Complex &value, int j) {
         const Complex was = velocity.mine[j];
         Complex dt_rho = {uniform, uniform};
         if (c.density.full) {
             Complex rho0;
-            if constexpr (FORM_STAGGERED >= INDEX8) rho0 = c.density.of<1>(c.index.of_room(density, j));
+            if constexpr (FORM_STAGGERED >= INDEX8) rho0 = c.density.of<1>(c.index.of_space(density, j));
             else rho0 = density.mine[j];
             dt_rho = {dt / rho0.x, dt / rho0.y};
         }
@@ -106,11 +106,11 @@ PASS_OF(X, BV) x_velocity(const Component *__restrict__ components, REAL dt, con
             row.put(c.u, j, value);
         });
     }
-    if (forward) room.forth(v, row, c.spectrum, twiddle);
+    if (forward) space.forth(v, row, c.spectrum, twiddle);
 }
 
 struct State {
-    Shell shell;
+    SplitLayers layers;
     REAL *rho, *p;
     Grid<FORM_SPEED> speed;
     Grid<FORM_DENSITY> density;
@@ -177,13 +177,13 @@ INLINE REAL taken(REAL &part, REAL f, REAL mass, REAL du) {
 
 // The part of the density that flows along x, one step on. To du, swapped, is added what the total loses by damping.
 INLINE void damped_along_x(Complex *du, const State &s, const Row &row, REAL dt) {
-    REAL *part = s.shell.x + row.number * s.shell.layers_x;
+    REAL *part = s.layers.x + row.number * s.layers.layers_x;
     AxisX::near(du, [&](Complex &value, int j) {
-        const int a = PLACE_X(2 * j), b = PLACE_X(2 * j + 1);  // known to the compiler for most points: outside
+        const int a = INDEX_X(2 * j), b = INDEX_X(2 * j + 1);  // known to the compiler for most points: outside
         if (!row.here || (a < 0 && b < 0)) return;
         const Complex mass = mass_at(s, row, j, dt);
-        if (a >= 0) value.y += taken(part[a], s.shell.pml_x[2 * j], mass.x, value.y);
-        if (b >= 0) value.x += taken(part[b], s.shell.pml_x[2 * j + 1], mass.y, value.x);
+        if (a >= 0) value.y += taken(part[a], s.layers.pml_x[2 * j], mass.x, value.y);
+        if (b >= 0) value.x += taken(part[b], s.layers.pml_x[2 * j + 1], mass.y, value.x);
     });
 }
 
@@ -214,10 +214,10 @@ INLINE void damped(Complex *du, REAL *part, REAL factor, const State &s, const R
 INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &row, const REAL *pattern, REAL amplitude) {
     for (int x = LayoutX::lane(); x < NX; x += PX) {
         REAL &value = ((REAL *)total)[x];
-        const Inside in = inside(s.shell, x, row.y, row.z);
-        if (keeps_all(in, true)) value = total_of(load_parts(s.shell, in, x, row.y, row.z));
+        const Inside in = inside(s.layers, x, row.y, row.z);
+        if (keeps_all(in, true)) value = total_of(load_parts(s.layers, in, x, row.y, row.z));
         if (pattern)
-            put_density(s.shell, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)3);
+            put_density(s.layers, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)3);
     }
 }
 
@@ -227,37 +227,37 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
 
 // Density, sources and what follows in the same row: the pressure and its spectrum (s0) or, for the power law, spectra of
 // rho0 div u (s0) and, if it disperses, of the density (s1).
-PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,
-                  const Source *__restrict__ given, REAL dt, const Index *clock, TABLE twiddle) {
+KERNEL(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__restrict__ state,
+                  const Source *__restrict__ argument, REAL dt, const Index *clock, TABLE twiddle) {
     constexpr bool lossy = ABSORPTION != LOSSLESS;
     const State &s = *state;
-    const Source &source = *given;
+    const Source &source = *argument;
     const Row row;
-    const Room even(0), odd(1);
+    const Space even(0), odd(1);
     even.spectrum(s2, row);
     even.commit();
     odd.spectrum(s0, row);
     odd.commit();
-    const Inside in = {-1, s.shell.at_y[row.y], s.shell.at_z[row.z]};
+    const Inside in = {-1, s.layers.at_y[row.y], s.layers.at_z[row.z]};
     Complex v[AxisX::values], flow[AxisX::values];  // the sum of du over the axes, swapped, with what damping takes
-    const Room rate(2);                             // without, where the medium absorbs
+    const Space rate(2);                             // without, where the medium absorbs
 #pragma unroll 1
     for (int axis = 0; axis < 3; ++axis) {
-        const Room room(axis == 1);
-        room.wait<1>();
-        room.back(v, twiddle);
+        const Space space(axis == 1);
+        space.wait<1>();
+        space.back(v, twiddle);
         LayoutX::sync();  // what comes next may overwrite what was exchanged
-        if (axis == 0) room.spectrum(s1, row);
-        else if (axis == 1) room.field(s.rho, row);
-        else if constexpr (FORM_DENSITY >= INDEX8) s.index.copy(room, row);
-        else if (FORM_DENSITY == FULL) room.field(s.density.at, row);
-        room.commit();
+        if (axis == 0) space.spectrum(s1, row);
+        else if (axis == 1) space.field(s.rho, row);
+        else if constexpr (FORM_DENSITY >= INDEX8) s.index.copy(space, row);
+        else if (FORM_DENSITY == FULL) space.field(s.density.at, row);
+        space.commit();
         if (lossy)
             AxisX::near(v, [&](Complex &value, int j) { rate.mine[j] = axis ? rate.mine[j] + value : value; });
         if (axis == 0) damped_along_x(v, s, row, dt);
         else if (row.here && (axis == 1 ? in.y : in.z) >= 0) {
-            REAL *part = axis == 1 ? part_y(s.shell, in, 0, row.z) : part_z(s.shell, in, 0, row.y);
-            damped(v, part, axis == 1 ? s.shell.pml_y[row.y] : s.shell.pml_z[row.z], s, row, dt);
+            REAL *part = axis == 1 ? part_y(s.layers, in, 0, row.z) : part_z(s.layers, in, 0, row.y);
+            damped(v, part, axis == 1 ? s.layers.pml_y[row.y] : s.layers.pml_z[row.z], s, row, dt);
         }
         AxisX::near(v, [&](Complex &value, int) {
             Complex &sum = flow[&value - v];
@@ -266,7 +266,7 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
     }
     const REAL uniform = *s.density.at;
     const auto materials = [&](int j) {
-        if constexpr (FORM_DENSITY >= INDEX8) return s.index.of_room(even, j);
+        if constexpr (FORM_DENSITY >= INDEX8) return s.index.of_space(even, j);
         else return s.materials(row, j);
     };
     const auto medium = [&](int j) {
@@ -285,7 +285,7 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
     LayoutX::sync();
     if (source.first) {
         source.at_points(row, *clock, [&](int x, REAL value) {
-            put_density(s.shell, ((REAL *)total)[x], x, row.y, row.z, value, source.replace, (REAL)3);
+            put_density(s.layers, ((REAL *)total)[x], x, row.y, row.z, value, source.replace, (REAL)3);
         });
         LayoutX::sync();
     }
@@ -322,16 +322,16 @@ PASS(X) x_density(Complex *s0, Complex *s1, const Complex *s2, const State *__re
 
 // With power-law absorption: p as pressure_row of row_kernels.py gives it, and its spectrum, from those of L1 (s0)
 // and, if it disperses, L2 (s1).
-// It reads so many arrays that more threads, each loading for itself, serve better than rooms (but for L2). `disperses`
+// It reads so many arrays that more threads, each loading for itself, serve better than spaces (but for L2). `disperses`
 // is no definition: with one, nvcc spills more registers.
-PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
+KERNEL_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restrict__ state, int disperses,
                           REAL eta_factor, TABLE twiddle) {
     typedef RowsOf<false> Eager;
     const Row row;
-    const Room room(0), shift(1);
+    const Space space(0), shift(1);
     const auto back = [&](Complex *v, const Complex *spectrum) {
         const Complex *entries = spectrum + row.number * PITCH;
-        Eager::back(v, room.all, fresh(twiddle), [&](int k) { return entries[k]; });
+        Eager::back(v, space.all, fresh(twiddle), [&](int k) { return entries[k]; });
     };
     Complex v[AxisX::values], rho[AxisX::values];
     if (disperses) {
@@ -352,6 +352,6 @@ PASS_OF(X, BP) x_pressure(Complex *s0, const Complex *s1, const State *__restric
         value = state_of(m, rho[&value - v], extra);
         row.put(s.p, j, value);
     });
-    room.forth<Eager>(v, row, s0, fresh(twiddle));
+    space.forth<Eager>(v, row, s0, fresh(twiddle));
 }
 #endif

@@ -1,4 +1,6 @@
-"""How a row of N samples is split for the three sweeps of ``linear_sweeps.cu``, and the tables they need."""
+"""How a row of N samples is split for the three fused kernels of ``fused_linear.cu``, and the tables they
+need.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ _HELD = 16
 #: Points of the longest transforms over columns and over rows, and bytes of shared memory of a block.
 _MOST_COLUMN, _MOST_ROW, _MOST_SHARED = 1024, 8192, 200 * 1024
 _SHARED_OF_SM = 224 * 1024
-#: Samples of rows that one sweep propagates, in shared memory.
-_ONE_SWEEP = 4096
+#: Samples of rows that one kernel propagates, in shared memory.
+_ONE_KERNEL = 4096
 
 
 @dataclass(frozen=True)
 class Transforms:
-    """The transforms of ``points`` of one sweep: ``side`` of them in a block, ``threads`` each."""
+    """The transforms of ``points`` of one kernel: ``side`` of them in a block, ``threads`` each."""
 
     points: int
     side: int
@@ -58,7 +60,7 @@ class Transforms:
 
 
 @dataclass(frozen=True)
-class SweepPlan:
+class FusedPlan:
     """N = ``columns.points`` × ``rows.points`` for fields of one type (``dtype``)."""
 
     columns: Transforms
@@ -115,7 +117,7 @@ class SweepPlan:
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:
-    """exp(h L̂)/N of each row of ``coefficients`` (α, β1…β4 in SI), (rows, 5), as linear_sweeps.cu reads it.
+    """exp(h L̂)/N of each row of ``coefficients`` (α, β1…β4 in SI), (rows, 5), as fused_linear.cu reads it.
 
     The phase is π Σ_j phase[j] x^(j+1) at x = ω/(2π sample_rate), the amplitude the last number.
     """
@@ -126,19 +128,19 @@ def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) ->
     return np.ascontiguousarray(np.column_stack([coefficients[:, 1:] * scale, size]))
 
 
-def sweep_plan(n: int, dtype, block_memory: int = 227 * 1024) -> SweepPlan | None:
+def fused_plan(n: int, dtype, block_memory: int = 227 * 1024) -> FusedPlan | None:
     """The split for rows of n samples, where a block may have so much shared memory (an H200's, bytes).
 
     None where there is none: n has a prime factor above 7, or too many samples.
 
-    >>> sweep_plan(2**21, np.complex128).columns.points
+    >>> fused_plan(2**21, np.complex128).columns.points
     512
     """
     plans = _plans(n, np.dtype(dtype))
     return next((plan for plan in plans if plan.block_memory() <= block_memory), None)
 
 
-def _plans(n: int, dtype: np.dtype) -> Iterator[SweepPlan]:
+def _plans(n: int, dtype: np.dtype) -> Iterator[FusedPlan]:
     """Splits that fit, best first."""
     for columns in _column_lengths(n):
         rows, item = n // columns, dtype.itemsize
@@ -149,7 +151,7 @@ def _plans(n: int, dtype: np.dtype) -> Iterator[SweepPlan]:
             tile *= 2
         side = math.gcd(max(1, 128 * _HELD // rows), columns)
         # In single precision a thread works on both polarisations at once: 16 bytes either way.
-        yield SweepPlan(Transforms(columns, tile, item), Transforms(rows, side, 16), dtype)
+        yield FusedPlan(Transforms(columns, tile, item), Transforms(rows, side, 16), dtype)
 
 
 def _column_lengths(n: int) -> list[int]:
@@ -159,7 +161,7 @@ def _column_lengths(n: int) -> list[int]:
     """
     if not radices(n):
         return []
-    if n <= _ONE_SWEEP:
+    if n <= _ONE_KERNEL:
         return [1]
     lengths = [c for c in range(2, _MOST_COLUMN + 1) if n % c == 0 and 16 <= n // c <= _MOST_ROW]
     return sorted(lengths, key=lambda c: (n // c > 4096, c > 512, abs(math.log(n // c / 2048)), c))

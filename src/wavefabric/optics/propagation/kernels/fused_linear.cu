@@ -1,4 +1,4 @@
-// Linear propagation A <- F^-1 exp(h L) F A of rows of N = N1 N2 samples in three sweeps over the field, in place, by the
+// Linear propagation A <- F^-1 exp(h L) F A of rows of N = N1 N2 samples in three fused kernels over the field, in place, by the
 // four-step split of the transform (Bailey 1990, doi 10.1007/BF00162341) without its transposition:
 //   columns_forth: transforms of N1 points over samples N2 apart, times exp(-2 pi i k1 n2 / N);
 //   rows_transfer: transforms of N2 neighbouring samples, times the transfer function at k = k1 + N1 k2, and back;
@@ -9,7 +9,7 @@
 // (a column), TILE (columns a block), GAP1, BLOCKS1 (blocks a multiprocessor); of rows RADICES2, THREADS2, ROWS (a block),
 // GAP2, BLOCKS2.
 
-extern __shared__ char sweep_memory[];
+extern __shared__ char fused_memory[];
 
 #define SAMPLES ((Index)(N1) * (N2))
 
@@ -35,11 +35,11 @@ struct ColumnTurn {
     }
 };
 
-struct Place {  // of this thread's column
+struct Address {  // of this thread's column
     Complex *first;
     int n2;
     bool here;
-    __device__ __forceinline__ Place(Complex *field) {
+    __device__ __forceinline__ Address(Complex *field) {
         constexpr int tiles = ceiling(N2, TILE);
         n2 = blockIdx.x % tiles * TILE + LayoutColumns::column();
         here = N2 % TILE == 0 || n2 < N2;
@@ -52,23 +52,23 @@ struct Place {  // of this thread's column
 extern "C" __global__ void __launch_bounds__(THREADS1 * TILE, BLOCKS1)
 columns_forth(Complex *field, const Wide *__restrict__ roots, const Wide *__restrict__ split)
 {
-    const Place place(field);
-    const ColumnTurn turn(roots, split, place.n2);
+    const Address address(field);
+    const ColumnTurn turn(roots, split, address.n2);
     Complex v[Column::values];
-    Column::near(v, [&](Complex &value, int n) { value = place.first[(Index)n * N2]; });
-    Column::forth(v, (Complex *)sweep_memory, turn);
-    Column::far(v, [&](Complex &value, int k) { if (place.here) place.first[(Index)k * N2] = value; });
+    Column::near(v, [&](Complex &value, int n) { value = address.first[(Index)n * N2]; });
+    Column::forth(v, (Complex *)fused_memory, turn);
+    Column::far(v, [&](Complex &value, int k) { if (address.here) address.first[(Index)k * N2] = value; });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS1 * TILE, BLOCKS1)
 columns_back(Complex *field, const Wide *__restrict__ roots, const Wide *__restrict__ split)
 {
-    const Place place(field);
-    const ColumnTurn turn(roots, split, place.n2);
+    const Address address(field);
+    const ColumnTurn turn(roots, split, address.n2);
     Complex v[Column::values];
-    Column::far(v, [&](Complex &value, int k) { value = swapped(place.first[(Index)k * N2]); });
-    Column::back(v, (Complex *)sweep_memory, turn);
-    Column::near(v, [&](Complex &value, int n) { if (place.here) place.first[(Index)n * N2] = swapped(value); });
+    Column::far(v, [&](Complex &value, int k) { value = swapped(address.first[(Index)k * N2]); });
+    Column::back(v, (Complex *)fused_memory, turn);
+    Column::near(v, [&](Complex &value, int n) { if (address.here) address.first[(Index)n * N2] = swapped(value); });
 }
 #endif
 
@@ -218,7 +218,7 @@ rows_transfer(Complex *field, const Complex *__restrict__ legs, const Transfer *
     const RowTurn turn = {legs};
     RowValue v[Row::values];
     Row::near(v, [&](RowValue &value, int n) { read(value, line + n); });
-    Row::forth(v, (RowValue *)sweep_memory, turn);
+    Row::forth(v, (RowValue *)fused_memory, turn);
     const Transfer t = transfers[table_row[row]];
     Row::far(v, [&](RowValue &value, int k2) {
         const int slot = &value - v, zero = slot < ahead ? 0 : zero_after(some_part(v[slot < ahead ? 0 : slot - ahead]));
@@ -229,6 +229,6 @@ rows_transfer(Complex *field, const Complex *__restrict__ legs, const Transfer *
         sine_cosine_of_pi(phase, &s, &c, REAL());
         value = product(value, RowFactor{s * t.size, c * t.size});
     });
-    Row::back(v, (RowValue *)sweep_memory, turn);
+    Row::back(v, (RowValue *)fused_memory, turn);
     Row::near(v, [&](RowValue &value, int n) { write_swapped(value, line + n); });
 }

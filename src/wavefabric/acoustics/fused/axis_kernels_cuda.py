@@ -1,6 +1,6 @@
-"""Launches of ``row_passes.cu`` and ``column_passes.cu``: the passes of the fused time step on a GPU.
+"""Launches of ``fused_rows.cu`` and ``fused_columns.cu``: the passes of the fused time step on a GPU.
 
-A pass along one axis reads each array once (or again from the second-level cache) and writes it once, with
+A kernel along one axis reads each array once (or again from the second-level cache) and writes it once, with
 the transforms of that axis and all pointwise work in between. A lossless step moves 47 fields, instead of
 about 100 with whole-array transforms.
 """
@@ -24,10 +24,10 @@ SOURCES = (
     "wavefabric.spectral/axis_fft.cu",
     "wavefabric.spectral/real_rows.cu",
     "wavefabric.acoustics.solver/split_density.cu",
-    "wavefabric.acoustics.fused/passes.cu",
-    "wavefabric.acoustics.fused/column_passes.cu",
+    "wavefabric.acoustics.fused/fused.cu",
+    "wavefabric.acoustics.fused/fused_columns.cu",
     "wavefabric.acoustics.materials/medium.cu",
-    "wavefabric.acoustics.fused/row_passes.cu",
+    "wavefabric.acoustics.fused/fused_rows.cu",
 )
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
@@ -38,8 +38,8 @@ _KERNELS = {
 }
 #: Those that there are besides where passes end in a transpose.
 _SCATTER_KERNELS = {"Y": ("y_scatter",)}
-#: Rooms for a row in shared memory, one if not said.
-_ROOMS = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
+#: Spaces for a row in shared memory, one if not said.
+_SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
 _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
 #: Most threads of a block, but for those of one transform.
@@ -50,7 +50,7 @@ _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 FORMS = ("uniform", "full", "index8", "index16")
 #: Those of `AT_POINTS`, and of the staggered densities, when not said: full grids.
 ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
-#: Of `shell.runs_along`.
+#: Of `split_layers.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
@@ -118,19 +118,19 @@ class _Axis:
         """Bytes of shared memory of a block."""
         words = self.points
         if self.name == "X":
-            words = _ROOMS.get(kernel, 1) * row_room(self.points, self.threads)
+            words = _SPACES.get(kernel, 1) * row_space(self.points, self.threads)
         return self.tile * words * self._item
 
 
-def row_room(points: int, threads: int) -> int:
-    """Values of a row in shared memory: ``Rows::room`` of ``axis_fft.cu``."""
+def row_space(points: int, threads: int) -> int:
+    """Values of a row in shared memory: ``Rows::space`` of ``axis_fft.cu``."""
     return -(-(points + 1) // 16) * 16 + (threads if threads < 16 and threads % 2 == 0 else 0)
 
 
-def _axes(shape, real, passes: str) -> dict[str, _Axis]:
+def _axes(shape, real, kernels: str) -> dict[str, _Axis]:
     item = 2 * np.dtype(real).itemsize
     points = dict(zip("ZYXG", (*shape, shape[0]), strict=True))
-    return {name: _Axis(name, points[name], item) for name in (*passes, *("G" * ("Z" in passes)))}
+    return {name: _Axis(name, points[name], item) for name in (*kernels, *("G" * ("Z" in kernels)))}
 
 
 def pitch(nx: int, real) -> int:
@@ -155,11 +155,13 @@ def sinc_series(largest: float, real) -> list[float]:
     return terms
 
 
-def place_macro(runs: np.ndarray) -> str:
-    """Place of an x among the points of the layers along x, by `shell.runs_along`, as an expression in x."""
+def index_macro(runs: np.ndarray) -> str:
+    """Place of an x among the points of the layers along x, by `split_layers.runs_along`, as an expression
+    in x.
+    """
     expression = "-1"
-    for first, end, place in runs[::-1].tolist():
-        expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {place} : {expression}"
+    for first, end, position in runs[::-1].tolist():
+        expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {position} : {expression}"
     return f"({expression})"
 
 
@@ -179,21 +181,22 @@ def prelude(
     shape,
     real,
     medium: MediumKind,
-    passes: str = "XYZ",
+    kernels: str = "XYZ",
     series: Sequence[float] = (),
     runs: np.ndarray = NO_LAYERS,
     firsts: Sequence[int] = (),
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `shell.runs_along`. ``firsts``:
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `split_layers.runs_along`.
+    ``firsts``:
     where the parts of the ranks begin along the axis whose passes end in a transpose, but the first's.
     """
     forms = medium.forms
     macros: dict[str, object] = {
         "REAL": "float" if np.dtype(real).itemsize == 4 else "double",
         "PITCH": pitch(shape[2], real),
-        "PLACE_X(x)": place_macro(runs),
+        "INDEX_X(x)": index_macro(runs),
         "NONLINEAR": int(medium.nonlinear),
         "DISPERSES": int(medium.disperses),
         "ABSORPTION": ("none", "stokes", "power_law").index(medium.absorption),
@@ -207,8 +210,8 @@ def prelude(
     if series:
         macros["SINC_SERIES"] = ", ".join(f"(REAL){value!r}" for value in series)
     for name, n in zip("ZYX", shape, strict=True):
-        macros |= {f"N{name}": n, f"WITH_{name}": int(name in passes)}
-    for name, axis in _axes(shape, real, passes).items():
+        macros |= {f"N{name}": n, f"WITH_{name}": int(name in kernels)}
+    for name, axis in _axes(shape, real, kernels).items():
         factors = [str(radix) for radix in axis.radices]
         macros |= {f"P{name}": axis.threads, f"T{name}": axis.tile, f"B{name}": axis.blocks()}
         if name == "X":
@@ -244,17 +247,17 @@ def row_twiddles(radices: Sequence[int], real) -> np.ndarray:
     return np.concatenate([twiddles(radices, real), roots])
 
 
-class AxisPasses:
+class AxisKernels:
     """The passes for grids (Nz, Ny, Nx) of one shape, precision and kind of medium on one CUDA device.
 
-    ``passes`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
+    ``kernels`` names the axes that are transformed, each a product of 2, 3, 5 and 7: ranks hold planes or
     columns. ``definitions`` are those of `prelude`. ``scatter`` is an array of ``Scatter`` (scatter.cu), one
     a spectrum, for passes that end in a transpose: those along z, or `y_scatter`.
     """
 
-    def __init__(self, device, shape, dtype, passes: str, definitions: str, scatter=None):
+    def __init__(self, device, shape, dtype, kernels: str, definitions: str, scatter=None):
         self._device, self._scatter = device, scatter
-        self._axes = _axes(shape, dtype, passes)
+        self._axes = _axes(shape, dtype, kernels)
         nz, ny, nx = shape
         self._twiddles = {
             name: device.asarray((row_twiddles if name == "X" else twiddles)(axis.radices, dtype))
@@ -353,7 +356,7 @@ def members(parameter) -> tuple:
 
 def sources(scattered: bool) -> tuple[tuple[str, ...], str]:
     """What comes before the last source, and that; ``scattered``: for passes that end in a transpose."""
-    at = SOURCES.index("wavefabric.acoustics.fused/passes.cu")
+    at = SOURCES.index("wavefabric.acoustics.fused/fused.cu")
     more = (SIGNALS, "wavefabric.acoustics.parallel/scatter.cu") if scattered else ()
     return (*SOURCES[:at], *more, *SOURCES[at:-1]), SOURCES[-1]
 
