@@ -13,7 +13,7 @@ def test_what_is_exposed_is_over_the_same_kernels_without_exchange(monkeypatch):
     def work(comm):
         ranks = SimpleNamespace(size=comm.size, rank=comm.rank, device=comm.device)
         bench = _Bench(ranks, modes=1, n=64, steps=1, h=1.0, repeats=1)
-        bench.time = lambda operators: {"ms": 10.0 if operators.fused.timeout.waits else 4.0}
+        bench.time = lambda operators: {"ms": 10.0 if operators.one_sided.timeout.waits else 4.0}
         alone = {"one_rank": {"ms": 5.0}, "no_exchange": {"ms": 1.0}}
         result = bench.case(comm, "dense", alone)
         return result["ms"], result["ratio"], result["exposed_ms"]

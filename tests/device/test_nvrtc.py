@@ -280,7 +280,7 @@ def test_kernels_have_their_launchers():
     from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
     light = public(kerr, linear)
-    assert {"kerr_rotate", "transfer_table", "rk4ip_last", "row_energy", "KerrLayout"} <= light
+    assert {"kerr", "kerr_begin", "transfer_table", "row_energy", "KerrLayout"} <= light
     assert light <= set(dir(kerr_cuda.KerrKernels))
     assert {"fill_operator", "update_density", "set_points", "sample", "tick"} <= public(sound)
     assert public(sound) <= set(dir(sound_cuda.AcousticKernels))

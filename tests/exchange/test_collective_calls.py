@@ -208,7 +208,7 @@ def test_bad_arrays_are_refused(fresh, collective):
         return str(error.value)
 
     n, shape = fresh.size, shape_for(fresh, collective, (2,))
-    key = "share" if collective == "all-gather" else "array"
+    key = "part" if collective == "all-gather" else "array"
     assert refused([1.0, 2.0]).startswith(f"{key}: a list given; allowed: arrays on cpu")
     assert refused(np.zeros(shape, np.int8)).startswith(f"{key}: int8 given; allowed: float16, float32,")
     assert ">f4 given" in refused(np.zeros(shape, ">f4"))

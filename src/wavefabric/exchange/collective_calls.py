@@ -74,7 +74,7 @@ class CollectiveCalls:
         return self._call("all-reduce", array, array, **algorithm)
 
     def all_gather(self, part, out=None, **algorithm: Unpack[CallOptions]):
-        """Everybody's share, shape (ranks, *share.shape), in ``out`` or a new array; collective."""
+        """The parts of all ranks, shape (ranks, *part.shape), in ``out`` or a new array; collective."""
         return self._call("all-gather", part, out, **algorithm)
 
     def reduce_scatter(self, array, out=None, **algorithm: Unpack[CallOptions]):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from random_problems import problem
 
@@ -131,7 +132,7 @@ def test_the_limit_is_what_an_index_holds(limit):
 
 
 @hypothesis.settings(max_examples=40, deadline=None)
-@hypothesis.inputs(
+@given(
     mixed=st.sets(st.sampled_from("crba"), min_size=1),
     materials=st.integers(1, 6),
     absorption=st.sampled_from(["none", "stokes", "power_law"]),

@@ -131,7 +131,7 @@ def test_large_arrays_on_one_gpu(dtype, protocol):
     for elements in (1, 1001, 1 << 20):
         plan = compile_plan(build("recursive", "all-reduce", 4, elements), protocol)
         for blocks in (1, 16):
-            options = {"blocks": blocks, "threads": 512, "place": OnOneGpu}
+            options = {"blocks": blocks, "threads": 512, "backend": OnOneGpu}
             assert wrong_on_noise(plan, dtype, 5, elements, **options) == []
 
 

@@ -307,7 +307,7 @@ def test_a_checkpoint_is_due_behind_every_span_but_the_last(link, monkeypatch):
 def test_a_checkpoint_belongs_to_a_number_of_threads(link, tmp_path):
     """Other threads may round otherwise, so a resumed run would not be the one that was begun."""
     output = tmp_path / "out.h5"
-    changes = {"link": {"spans": 2}, "signal": {"symbols": 64}, "place": output}
+    changes = {"link": {"spans": 2}, "signal": {"symbols": 64}, "path": output}
     one = solo(get_device("cpu", threads=1))
     try:
         two = solo(get_device("cpu", threads=2))

@@ -81,7 +81,7 @@ def _benchmark(name: str, base: type, help: str, least: int = 2, /, **arguments:
             result = module.run(session.ranks, **inputs, progress=session.say)
             session.show(module, result, options.output, options.plot)
 
-    command.__doc__, command.__annotations__ = help, {"asked": group}
+    command.__doc__, command.__annotations__ = help, {"options": group}
     register(app, name, command, all_ranks=True)
 
 

@@ -28,7 +28,7 @@ class CompileOptions:
 
     protocol: str = option("{wavefabric.collectives.plans.plan:PROTOCOLS}.", default="signals")
     slots: int | None = option(
-        "Copies of the memory where data arrive: 1 or 2. \\[default: 1 if nobody waits for it]"
+        "Copies of the memory where data arrive: 1 or 2. \\[default: 1 if nobody waits for it]", "--rooms"
     )
     rank: int = option("Whose instructions are shown.", default=0)
     fabric: str | None = option("Of the picture: a name or a file.", "--fabric", "-f")
