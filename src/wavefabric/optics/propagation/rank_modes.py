@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -83,10 +84,14 @@ def split_modes(modes: int, ranks: int, boundaries=None) -> tuple[int, ...]:
 
 def check_split(split: Sequence[int], modes: int, ranks: int) -> tuple[int, ...]:
     """`RankModes.ends` from the number of modes of each rank; InputError unless they are all modes."""
-    sizes = [int(size) for size in split]
+    try:
+        sizes = list(map(operator.index, split))
+    except TypeError:
+        sizes = []
     if len(sizes) != ranks or min(sizes, default=0) < 1 or sum(sizes) != modes:
+        shown = sizes or repr(split)
         raise InputError(
-            f"split: {sizes} given; allowed: {ranks} positive numbers of modes, {modes} together"
+            f"split: {shown} given; allowed: {ranks} positive numbers of modes, {modes} together"
         )
     return tuple(int(end) for end in np.cumsum([0, *sizes]))
 
