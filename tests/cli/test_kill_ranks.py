@@ -35,7 +35,7 @@ from wavefabric.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
 from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
 class Often(checkpoints.Checkpoints):
-    def __init__(self, path, resume):
+    def __init__(self, path, interval=600.0, resume=True):
         super().__init__(path, every={every}, resume=resume)
 checkpoints.Checkpoints = Often
 save, seen = RankCheckpoint.save, []

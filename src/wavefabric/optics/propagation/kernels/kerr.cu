@@ -229,8 +229,8 @@ __device__ __forceinline__ void kerr(REAL2* A, REAL2* K, double h, double* error
     }
 }
 
-// By itself the compiler takes more registers here than leave space for enough blocks; many rows a thread would spill.
-extern "C" __global__ void __launch_bounds__(LANES * WARPS, ROWS > 8 ? 1 : 0)
+// By itself the compiler takes more registers here than leave space for enough blocks.
+extern "C" __global__ void __launch_bounds__(LANES * WARPS)
 kerr_rk4ip_last(REAL2* A, REAL2* K, double h, double* errors, long long n, const Layout* layout);
 
 #define KERNEL(name, Operator)                                                                    \
