@@ -35,8 +35,9 @@ from wavefabric.lifecycle.checkpoint import when as checkpoints
 from wavefabric.cli import main
 from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
 class Often(checkpoints.Checkpoints):
-    def __init__(self, path, interval=600.0, resume=True):
-        super().__init__(path, every={every}, resume=resume)
+    def __init__(self, path, interval=None, resume=True):
+        often = dict(every={every}) if interval is None else dict(interval=interval)
+        super().__init__(path, resume=resume, **often)
 checkpoints.Checkpoints = Often
 save, seen = RankCheckpoint.save, []
 def and_die(files, *given):
