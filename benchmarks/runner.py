@@ -167,7 +167,7 @@ def run_command(words: Sequence[str], log: Path, output: Path, limit: float) -> 
             stdout=shown if output != log else said,
             stderr=said,
             start_new_session=True,
-            preexec_fn=follow_parent,
+            preexec_fn=functools.partial(follow_parent, os.getpid()),
         )
     late = False
     try:

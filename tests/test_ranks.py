@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ def test_parallel_tests_pass_under_mpiexec(tmp_path, ranks, which):
         capture_output=True,
         text=True,
         timeout=600,
-        preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # nothing is left if the tests are killed
+        preexec_fn=partial(
+            die_with_parent, signal.SIGTERM, os.getpid()
+        ),  # nothing is left if the tests are killed
     )
     assert done.returncode == 0, f"{done.stdout[-12000:]}\n{done.stderr[-4000:]}"
     # Every rank says that it ran something.

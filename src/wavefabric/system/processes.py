@@ -11,23 +11,26 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(number: int) -> None:
-    """Have Linux send this process a signal when its parent dies. Elsewhere nothing."""
+def die_with_parent(number: int, parent: int | None = None) -> None:
+    """Have Linux send this process a signal when its parent dies. Elsewhere nothing.
+
+    A parent may die before this is called: whoever knows its process number gives it as ``parent``.
+    """
     if not sys.platform.startswith("linux"):
         return
     import ctypes
 
-    parent = os.getppid()
+    parent = parent or os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
-def follow_parent() -> None:
-    """In a new process: heed signals, and get SIGTERM when the parent is gone, even if it was killed."""
+def follow_parent(parent: int) -> None:
+    """In a new process: heed signals, and get SIGTERM when ``parent`` is gone, even if it was killed."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # ignored by what runs in the background of a script
-    die_with_parent(signal.SIGTERM)
+    die_with_parent(signal.SIGTERM, parent)
 
 
 def abandoned(parent: int) -> bool:

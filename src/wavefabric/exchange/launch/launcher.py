@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from wavefabric.errors import InputError
@@ -71,7 +72,7 @@ def launch(options: LaunchOptions) -> int:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=follow_parent,
+            preexec_fn=partial(follow_parent, os.getpid()),
         )
         return _Supervisor(options, process, folder).wait()
 
