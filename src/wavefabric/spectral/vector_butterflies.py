@@ -224,8 +224,8 @@ def emit_stages(complexes: Complexes, radices: Sequence[int], load, store, buffe
     """Stockham's autosort transforms of ``side`` sets of values that are transformed alike: a stage a radix.
 
     ``load(n, set)`` and ``store(k, value, set)`` reach the points and the spectra, ``buffers`` two places
-    that
-    keep all of them in between, objects with the same two. Factors come first in the table: `stage_factors`.
+    that keep all of them in between, objects with the same two. Factors come first in the table:
+    `stage_factors`.
     """
     n, before, first = math.prod(radices), 1, 0
     for number, radix in enumerate(radices):

@@ -55,6 +55,7 @@ def test_the_fifteen_groups_of_the_paper_over_eight_ranks():
         (lambda: check_split("even", 4, 2), "split: 'even' given"),
         (lambda: check_split([1.5, 2.5], 4, 2), r"split: \[1.5, 2.5\] given"),
         (lambda: check_split(4, 4, 2), "split: 4 given"),
+        (lambda: check_split(np.array([4, 0]), 4, 2), r"split: \[4, 0\] given"),
         (lambda: exchange_form("best", "auto"), "exchange: 'best'"),
         (lambda: exchange_form("auto", "best"), "kerr: 'best'"),
         (lambda: exchange_form("auto", "svd"), 'kerr: "svd" given with several ranks'),

@@ -95,8 +95,7 @@ def test_without_a_limit_it_is_the_best_of_all(splits, gpus, options, latency, e
 
 def check_best_within(inputs, options, units, fraction):
     """The best of those that fit, by trying all; the limit is ``fraction`` of the way from the least memory
-    to
-    the most. What was found, and the least memory."""
+    to the most. What was found, and the least memory."""
     pairs = [simulated(inputs, strategy) for strategy in all_strategies(inputs, options, units)]
     least, most = min(held for _, held in pairs), max(held for _, held in pairs)
     limit = least + fraction * (most - least)

@@ -47,6 +47,7 @@ class DecompositionOptions:
         blocks = None if self.grid is None else _blocks(self.grid, ranks.count)
         from wavefabric.acoustics.decomposition.decompose import Decomposition
 
+        # The command line has allowed no other word: ``kind`` is one of two.
         return Decomposition(kind=self.decomposition or "global", grid=blocks, **local)  # type: ignore[arg-type]
 
 

@@ -72,9 +72,8 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
     """Moves of all ranks in order, and staging buffers by number.
 
     A piece that goes to another rank is written there by its sender: into its address, or, if it is to be
-    added
-    or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go to
-    the next rank first, then to the one after it, so that ranks do not all write to one.
+    added or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go
+    to the next rank first, then to the one after it, so that ranks do not all write to one.
     """
     parts, depth = pieces(schedule), levels(schedule)
     t = schedule.transfers[parts.transfer]

@@ -64,10 +64,10 @@ class TransformsAndTable(LinearPropagation):
     def propagate(self, field, length: float) -> None:
         table = self.prepare(length)
 
-        def rows(rows_of: slice) -> None:
-            part = field[rows_of]
+        def rows(span: slice) -> None:
+            part = field[span]
             self._fft.forward(part)
-            self._kernels.apply_transfer(part, table, self.table_row[rows_of])
+            self._kernels.apply_transfer(part, table, self.table_row[span])
             self._fft.backward(part)
 
         self._device.map_rows(len(self.table_row), rows)

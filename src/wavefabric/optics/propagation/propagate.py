@@ -130,7 +130,7 @@ class Propagator:
         self.fibre, self.device, self.check_interval = fibre, device, options.check_interval
         self.comm = comm if comm is not None and comm.size > 1 else None
         ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
-        if options.split:
+        if options.split is not None:
             ends = check_split(options.split, fibre.modes, ranks)
         else:
             ends = split_modes(fibre.modes, ranks)

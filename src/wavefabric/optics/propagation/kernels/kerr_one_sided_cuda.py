@@ -119,12 +119,10 @@ def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
 
     Where each row of threads begins, (lanes + 1,), and the parts one after another, (parts,).
     """
-    lanes_parts: list[list[int]] = [[] for _ in range(lanes)]
+    by_lane: list[list[int]] = [[] for _ in range(lanes)]
     least = [(0, lane) for lane in range(lanes)]
     for part in np.argsort(-np.asarray(rows), kind="stable").tolist():
         load, lane = heapq.heappop(least)
-        lanes_parts[lane].append(part)
+        by_lane[lane].append(part)
         heapq.heappush(least, (load + int(rows[part]), lane))
-    return np.cumsum([0, *map(len, lanes_parts)]), np.array(
-        [part for local_modes in lanes_parts for part in local_modes]
-    )
+    return np.cumsum([0, *map(len, by_lane)]), np.array([part for parts in by_lane for part in parts])
