@@ -9,7 +9,7 @@ from schedule_cases import SCHEDULES, builds
 
 from wavefabric.collectives import ALGORITHMS, TRANSFER, Schedule, build, verify, why_refused
 from wavefabric.collectives.conditions import ROOTED
-from wavefabric.collectives.plans.interpret import Interpreter
+from plan_interpreter import Interpreter
 
 #: Protocol and slots.
 VARIANTS = (("signals", 1), ("signals", 2), ("signals", None), ("packets", None))

@@ -11,7 +11,7 @@ from plan_mutants import dropped, with_code
 
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans.check import check_execution_plan
-from wavefabric.collectives.plans.interpret import Interpreter
+from plan_interpreter import Interpreter
 from wavefabric.collectives.plans.order import Wait
 from wavefabric.collectives.plans.plan import compile_plan
 

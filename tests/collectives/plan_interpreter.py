@@ -16,7 +16,7 @@ _Condition = Callable[[], bool]
 
 
 class Interpreter:
-    """The memory of all ranks, and their kernels; the reference for `exchange.transports.plan.cu`.
+    """The memory of all ranks, and their kernels; the reference for `exchange/transports/plan.cu`.
 
     Parameters
     ----------
