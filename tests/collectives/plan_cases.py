@@ -5,11 +5,11 @@ import random
 
 import numpy as np
 from hypothesis import strategies as st
+from plan_interpreter import Interpreter
 from schedule_cases import SCHEDULES, builds
 
 from wavefabric.collectives import ALGORITHMS, TRANSFER, Schedule, build, verify, why_refused
 from wavefabric.collectives.conditions import ROOTED
-from plan_interpreter import Interpreter
 
 #: Protocol and slots.
 VARIANTS = (("signals", 1), ("signals", 2), ("signals", None), ("packets", None))

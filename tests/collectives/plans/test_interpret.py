@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import CASES, CHOICES, VARIANTS, everything, noise, verified, wrong_of_calls
+from plan_interpreter import Interpreter
 from plan_mutants import dropped, with_code
 
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans.check import check_execution_plan
-from plan_interpreter import Interpreter
 from wavefabric.collectives.plans.order import Wait
 from wavefabric.collectives.plans.plan import compile_plan
 
