@@ -23,6 +23,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import timing
 from wavefabric.execution.report import shape_words
+from wavefabric.system.machine import peak_memory
 
 _SAMPLE_MS = 40.0
 #: Between the smallest and the largest value; unscaled transforms grow by N a pair.
@@ -145,20 +146,9 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     whole_run(_TINY)
     with contextlib.suppress(OSError):  # else a peak of the tiny run may hide a smaller one
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    base = _resident("VmRSS") if chip.name == "cpu" else chip.used_memory()
+    base = chip.used_memory()
     whole_run(tuple(map(int, size.split("x"))))
-    print(base, _resident("VmHWM") if chip.name == "cpu" else chip.used_memory())
-
-
-def _resident(key: str) -> int:
-    """VmRSS (now) or VmHWM (largest) of this process, bytes; where Linux does not say, the largest."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith(key + ":"):
-                return int(line.split()[1]) * 1024
-    from wavefabric.system.machine import peak_memory
-
-    return peak_memory()
+    print(base, peak_memory() if chip.name == "cpu" else chip.used_memory())
 
 
 if __name__ == "__main__":
