@@ -179,16 +179,9 @@ class PreparedCalls:
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
         choice = self._choose(request, ranks, elements * request.dtype.itemsize)
-        self._gather(
-            {
-                "calls so far": str(self._calls),
-                "collective": request.collective,
-                "shape": str(request.shape),
-                "dtype": str(request.dtype),
-                "root": str(request.root),
-                "algorithm": request.algorithm if own else str(choice),
-            }
-        )
+        asked = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
+        algorithm = request.algorithm if own else str(choice)
+        self._gather({"calls so far": str(self._calls), **asked, "algorithm": algorithm})
         self._agreed.add(request.collective)
         protocol = self._served(choice.protocol)
         if own is not None:

@@ -64,10 +64,13 @@ def traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
     Local: one filling of all overlaps. Global: the transposes of one transform.
     """
     from wavefabric.acoustics.decomposition.decompose import decompose, halo_messages
+    from wavefabric.acoustics.kwave.format import Reader
     from wavefabric.collectives import point_to_point
     from wavefabric.spectral.distributed import boxes, transpose_messages
 
-    shared = decompose(_shape(file), ranks, options)
+    with Reader(file) as reader:
+        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
+    shared = decompose((x, y, z), ranks, options)
     if shared.options.kind == "local":
         messages = halo_messages(shared)
     else:
@@ -79,11 +82,3 @@ def traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
         if m.src != m.dst
     ]
     return point_to_point(shared.options.kind, ranks, sizes)
-
-
-def _shape(file: Path) -> tuple[int, int, int]:
-    from wavefabric.acoustics.kwave.format import Reader
-
-    with Reader(file) as reader:
-        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
-    return x, y, z

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,9 +45,10 @@ def _gradient(stops: Sequence[str], fraction: float) -> str:
     return "#" + "".join(f"{round(float(v)):02x}" for v in mixed)
 
 
-def wavelength_colour(fraction: float) -> str:
-    """Colour of a wavelength, or a round, from the first (0) to the last (1)."""
-    return _gradient(_SPECTRUM, fraction)
+#: Colour of a wavelength, or a round, from the first (0) to the last (1).
+wavelength_colour = partial(_gradient, _SPECTRUM)
+#: Colour of a link that is busy for a share of the time, 0 to 1.
+load_colour = partial(_gradient, _LOADS)
 
 
 def spectrum(lasers: int) -> list[str]:
@@ -57,11 +59,6 @@ def spectrum(lasers: int) -> list[str]:
 def level_colour(level: float) -> str:
     """Colour of what a tile holds."""
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
-
-
-def load_colour(fraction: float) -> str:
-    """Colour of a link that is busy for a share of the time, 0 to 1."""
-    return _gradient(_LOADS, fraction)
 
 
 def dark_figure(width: float, height: float, **look: Any) -> Figure:
