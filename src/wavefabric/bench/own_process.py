@@ -73,9 +73,8 @@ def bare_transforms(device: Device, shape: Triple, dtype: np.dtype) -> Iterator[
         yield Bare(device, shape, dtype).milliseconds
         return
     words = _command("transforms", shape_words(shape), dtype, device.threads)
-    process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_SPIN | os.environ
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=_SPIN | os.environ)
 
     def ask() -> float:
         assert process.stdin is not None
@@ -135,13 +134,8 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     chip = get_device(device, int(threads))
 
     def whole_run(shape) -> None:
-        inputs = problem(medium, shape, _STEPS, precision, chip)
-        run(
-            inputs,
-            Recording(where=points(shape)),
-            MemorySink(),
-            RunSettings(device=chip, precision=precision),
-        )
+        inputs, recording = problem(medium, shape, _STEPS, precision, chip), Recording(where=points(shape))
+        run(inputs, recording, MemorySink(), RunSettings(device=chip, precision=precision))
 
     whole_run(_TINY)
     with contextlib.suppress(OSError):  # else a peak of the tiny run may hide a smaller one

@@ -16,9 +16,8 @@ from wavefabric.exchange.control import Control
 from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
 
 #: Element types of arrays, besides bfloat16.
-DTYPES = tuple(
-    np.dtype(name) for name in ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
-)
+_NUMBERS = ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
+DTYPES = tuple(map(np.dtype, _NUMBERS))
 _IN_PLACE = ("all-reduce", "broadcast")
 
 

@@ -54,19 +54,15 @@ class RegionExchange:
         rank = comm.rank
         remote = [m for m in messages if m.src != m.dst]
         local = [m for m in messages if m.src == m.dst == rank]
-        boxes = (
-            [m.src_box for m in remote if m.src == rank],
-            [m.dst_box for m in remote if m.dst == rank],
-            [m.src_box for m in local],
-            [m.dst_box for m in local],
-        )
+        out = [m for m in remote if m.src == rank]
+        boxes = [m.src_box for m in out], [m.dst_box for m in remote if m.dst == rank]
+        boxes += [m.src_box for m in local], [m.dst_box for m in local]
         tables = (self._kernels.make_table(comm.device, each, fields) for each in boxes)
         self._out, self._in, self._local_from, self._local_to = tables
         self._has_local = bool(local)
         elements = [fields * m.points for m in remote]
-        sent = sum(n for n, m in zip(elements, remote, strict=True) if m.src == rank)
         #: Bytes that this rank sends each time.
-        self.bytes = sent * np.dtype(dtype).itemsize
+        self.bytes = fields * sum(m.points for m in out) * np.dtype(dtype).itemsize
         self._sources: list = []
         self._connect(comm, remote, elements, np.dtype(dtype))
 
@@ -170,6 +166,5 @@ def region_exchange(comm: Communicator, messages: list[Message], *shape, **how) 
     """A `RegionExchange`, by kernels alone where the communicator's kernels store in other ranks' memory."""
     pairs = {(m.src, m.dst) for m in messages}
     mutual = all((b, a) in pairs for a, b in pairs)
-    return (OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange)(
-        comm, messages, *shape, **how
-    )
+    kind = OneSidedRegionExchange if comm.one_sided and mutual else RegionExchange
+    return kind(comm, messages, *shape, **how)

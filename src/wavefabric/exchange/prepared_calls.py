@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
@@ -225,9 +225,7 @@ class PreparedCalls:
         device = self._device
         # Not kept: who calls has the memory at these addresses, whatever array it was before.
         used = ((before, at_source, source), (after, at_target, target))
-        arrays: dict[Hashable, Any] = {
-            number: device.borrow(array) for number, at, array in used if at is not None
-        }
+        arrays: dict[Hashable, Any] = {n: device.borrow(array) for n, at, array in used if at is not None}
         kernel = call.protocol in PROTOCOLS  # what is added arrives in memory of its own
         wanted = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
         # Not empty: addresses of empty arrays are no addresses.
@@ -235,7 +233,8 @@ class PreparedCalls:
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
         if self._transport.talks_in_bind:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
-            needs = _largest(self._gather(facts, more=needs))
+            offers = self._gather(facts, more=needs)
+            needs = {key: max(each.get(key, 0) for each in offers) for key in chain(*offers)}
         if self.buffers.outgrown(needs):
             device.synchronize()  # what goes with an exchange is in use until its work is done
             self._bound.clear()
@@ -264,11 +263,6 @@ def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any])
             cache.popitem(last=False)
     cache.move_to_end(key)
     return cache[key]
-
-
-def _largest(needs: Sequence[dict[Hashable, int]]) -> dict[Hashable, int]:
-    """For each purpose the most that a rank needs."""
-    return {key: max(each.get(key, 0) for each in needs) for key in dict.fromkeys(chain(*needs))}
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):

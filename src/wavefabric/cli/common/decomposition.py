@@ -76,9 +76,5 @@ def traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
     else:
         _, *layouts = boxes(shared.shape, shared.grid)
         messages = [m for a, b in pairwise(layouts) for m in transpose_messages(a, b)]
-    sizes = [
-        (m.src, m.dst, math.prod(part.stop - part.start for part in m.src_box))
-        for m in messages
-        if m.src != m.dst
-    ]
+    sizes = [(m.src, m.dst, m.points) for m in messages if m.src != m.dst]
     return point_to_point(shared.options.kind, ranks, sizes)

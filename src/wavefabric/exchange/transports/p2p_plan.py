@@ -44,9 +44,8 @@ class PlanExchange(Exchange):
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
-        self._staging = transport.allocate(
-            (plan_code.staging_bytes(plan, control.rank, dtype.itemsize),), np.uint8
-        )
+        nbytes = plan_code.staging_bytes(plan, control.rank, dtype.itemsize)
+        self._staging = transport.allocate((nbytes,), np.uint8)
         self._counters = transport.allocate((control.size * plan_code.MOST_BLOCKS,), np.uint32)
         self._calls = device.zeros((self.blocks,), np.uint32)
         for array in (self._staging, self._counters):

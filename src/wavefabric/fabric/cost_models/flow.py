@@ -42,9 +42,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     use = resource_use(fabric, *np.divmod(pairs, n))
     pair = np.full(t.size, -1, np.int64)
     pair[remote] = numbers
-    seconds, times = (
-        _simulate(schedule, fabric, size, pair, use, at_once) if t.size else (0.0, np.zeros((0, 2)))
-    )
+    seconds, times = _simulate(schedule, fabric, size, pair, use, at_once)
     sent = np.bincount(numbers, size[remote], pairs.size)[use.pair]
     busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
     busiest = use.name(int(np.argmax(busy))) if remote.size else "nothing"

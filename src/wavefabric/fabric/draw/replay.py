@@ -44,10 +44,8 @@ def replay(schedule: Schedule) -> Replay:
     state, src, dst = ChunkState(schedule, m), m.src, m.dst
     size = np.concatenate([s.ravel() for s in schedule.sizes])
     owner = np.concatenate([np.repeat(ranks, s.shape[1]) for s in schedule.sizes])
-    # Items have any numbers below 2^63.
-    names = np.unique(
-        np.array([item for ends in (schedule.pre, schedule.post) for item, _ in ends.values()], int)
-    )
+    known = (*schedule.pre.values(), *schedule.post.values())
+    names = np.unique(np.array([item for item, _ in known], np.int64))  # any numbers below 2^63
     # What is to be held in the end: of each rank and item (a key) elements, and the number of its origins.
     chunk, items, origins = state.table(schedule.post)
     item = np.searchsorted(names, items)

@@ -111,9 +111,7 @@ def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, numb
     """First fit, the largest bundles first, on one edge; `number` is written at `positions`."""
     used = [0] * guides
     full = dict.fromkeys(masks, 0)  # of a mask: how many guides, from the first, have no space for it
-    order = sorted(
-        zip(masks, positions.tolist(), strict=True), key=lambda each: (-each[0].bit_count(), *each)
-    )
+    order = sorted(zip(masks, positions.tolist(), strict=True), key=lambda one: (-one[0].bit_count(), *one))
     for mask, position in order:
         guide = next((g for g in range(full[mask], guides) if not used[g] & mask), None)
         if guide is None:
