@@ -140,9 +140,18 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     whole_run(_TINY)
     with contextlib.suppress(OSError):  # else a peak of the tiny run may hide a smaller one
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    base = chip.used_memory()
+    base = _held(chip)
     whole_run(tuple(map(int, size.split("x"))))
-    print(base, peak_memory() if chip.name == "cpu" else chip.used_memory())
+    print(base, peak_memory() if chip.name == "cpu" else _held(chip))
+
+
+def _held(device: Device) -> int:
+    """Bytes of this process: resident on a CPU (0 if unknown), in CuPy's pool on a GPU."""
+    if device.name != "cpu":
+        return device.xp.get_default_memory_pool().total_bytes()  # also what the pool keeps for later
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -193,10 +192,3 @@ class CpuDevice:
 
     def memory(self) -> tuple[int, int]:
         return host_memory()
-
-    def used_memory(self) -> int:
-        """Resident size; 0 where the system does not tell."""
-        try:
-            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, IndexError, ValueError):
-            return 0
