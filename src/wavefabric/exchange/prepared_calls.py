@@ -77,11 +77,6 @@ class SharedBuffers:
         """The first elements of the buffer for a purpose."""
         return self._held[purpose][: size * dtype.itemsize].view(dtype)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all."""
-        return sum(held.size for held in self._held.values())
-
 
 class PreparedCall:
     """An operation that ranks agreed on: this rank's program, and where its arrays lie in the buffers."""
@@ -179,9 +174,9 @@ class PreparedCalls:
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
         choice = self._choose(request, ranks, elements * request.dtype.itemsize)
-        asked = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
+        wanted = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
         algorithm = request.algorithm if own else str(choice)
-        self._gather({"calls so far": str(self._calls), **asked, "algorithm": algorithm})
+        self._gather({"calls so far": str(self._calls), **wanted, "algorithm": algorithm})
         self._agreed.add(request.collective)
         protocol = self._served(choice.protocol)
         if own is not None:
@@ -233,8 +228,8 @@ class PreparedCalls:
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
         if self._transport.talks_in_bind:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
-            offers = self._gather(facts, more=needs)
-            needs = {key: max(each.get(key, 0) for each in offers) for key in chain(*offers)}
+            gathered = self._gather(facts, more=needs)
+            needs = {key: max(each.get(key, 0) for each in gathered) for key in chain(*gathered)}
         if self.buffers.outgrown(needs):
             device.synchronize()  # what goes with an exchange is in use until its work is done
             self._bound.clear()
