@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from wavefabric.device import fftw, get_device
-from wavefabric.device.cpu_fft import CpuRowFFT
+from wavefabric.device.cpu import CpuRowFFT
 from wavefabric.errors import InputError
 
 needs_fftw = pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
@@ -20,7 +20,7 @@ TRANSFORMS = """
 import hashlib, sys
 import numpy as np
 from wavefabric.device import fftw
-from wavefabric.device.cpu_fft import CpuRowFFT
+from wavefabric.device.cpu import CpuRowFFT
 if len(sys.argv) > 1:
     fftw.import_wisdom(bytes.fromhex(sys.argv[1]))
 digest = hashlib.sha256()

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 from one_gpu import some_examples
 
 from wavefabric.errors import InputError
-from wavefabric.exchange.halos_transposes import Message, RegionExchange
-from wavefabric.exchange.one_sided_regions import OneSidedRegionExchange, region_exchange
+from wavefabric.exchange.halos_transposes import (
+    Message,
+    OneSidedRegionExchange,
+    RegionExchange,
+    region_exchange,
+)
 
 SEND, RECEIVE = (4, 5, 6), (7, 6, 8)
 

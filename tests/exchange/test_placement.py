@@ -7,7 +7,7 @@ import pytest
 
 from wavefabric.collectives import all_to_all, point_to_point, ring_all_gather
 from wavefabric.errors import InputError
-from wavefabric.exchange.placement import best_placement, crossings, message_counts, read_placement, traffic
+from wavefabric.exchange.placement import best_placement, crossings, read_placement, traffic
 from wavefabric.system.gpu_topology import parse, query, speed
 
 LEGEND = """
@@ -95,7 +95,7 @@ def test_traffic_counts_what_moves():
     expected = sizes * 8
     np.fill_diagonal(expected, 0)
     assert np.array_equal(8 * traffic(schedule), expected)
-    assert np.array_equal(message_counts(schedule), 1 - np.eye(3, dtype=int))
+    assert np.array_equal(traffic(schedule, messages=True), 1 - np.eye(3, dtype=int))
 
 
 def test_ring_over_two_sockets():
@@ -111,7 +111,7 @@ def test_ring_over_two_sockets():
 def test_ring_where_sockets_alternate():
     topology = parse(smi_table(interleaved, 8))
     schedule = ring_of_halos(8)
-    counts = message_counts(schedule)
+    counts = traffic(schedule, messages=True)
     assert crossings(counts, topology, list(range(8)))["SYS"] == 16
     result = best_placement(schedule, topology)
     assert (result.crossing, result.worst) == (4, 16)

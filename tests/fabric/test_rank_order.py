@@ -4,6 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from electrical_routes import nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import Fabric, Link, cost, load, rank_order
 from wavefabric.fabric.draw.graph import positions
-from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
 
 MIB = float(1 << 20)
@@ -94,7 +94,7 @@ def test_data_go_the_same_ways_whatever_the_order(order):
     for a in range(0, 12, 5):
         for b in range(12):
             if a != b:
-                routes = static_routes(other).nodes(a, b), static_routes(machine).nodes(order[a], order[b])
+                routes = nodes(other, a, b), nodes(machine, order[a], order[b])
                 assert routes[0] == routes[1]
     assert reordered(other, np.argsort(order).tolist()).gpus == machine.gpus
     drawn, known = positions(other), positions(machine)

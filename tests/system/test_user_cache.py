@@ -125,7 +125,7 @@ from wavefabric.cli import redirect_caches
 redirect_caches()
 from wavefabric.device import fftw
 if fftw.pyfftw:
-    from wavefabric.device.cpu_fft import CpuRowFFT
+    from wavefabric.device.cpu import CpuRowFFT
     CpuRowFFT(64, "complex128")
     assert list(fftw._folder().glob('*.json'))
 else:

@@ -23,6 +23,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.execution import timing
 from wavefabric.execution.report import shape_words
+from wavefabric.system.machine import peak_memory
 
 _SAMPLE_MS = 40.0
 #: Between the smallest and the largest value; unscaled transforms grow by N a pair.
@@ -72,9 +73,8 @@ def bare_transforms(device: Device, shape: Triple, dtype: np.dtype) -> Iterator[
         yield Bare(device, shape, dtype).milliseconds
         return
     words = _command("transforms", shape_words(shape), dtype, device.threads)
-    process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_SPIN | os.environ
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=_SPIN | os.environ)
 
     def ask() -> float:
         assert process.stdin is not None
@@ -134,31 +134,24 @@ def _print_memory(medium: str, size: str, precision: str, device: str, threads: 
     chip = get_device(device, int(threads))
 
     def whole_run(shape) -> None:
-        inputs = problem(medium, shape, _STEPS, precision, chip)
-        run(
-            inputs,
-            Recording(where=points(shape)),
-            MemorySink(),
-            RunSettings(device=chip, precision=precision),
-        )
+        inputs, recording = problem(medium, shape, _STEPS, precision, chip), Recording(where=points(shape))
+        run(inputs, recording, MemorySink(), RunSettings(device=chip, precision=precision))
 
     whole_run(_TINY)
     with contextlib.suppress(OSError):  # else a peak of the tiny run may hide a smaller one
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    base = _resident("VmRSS") if chip.name == "cpu" else chip.used_memory()
+    base = _held(chip)
     whole_run(tuple(map(int, size.split("x"))))
-    print(base, _resident("VmHWM") if chip.name == "cpu" else chip.used_memory())
+    print(base, peak_memory() if chip.name == "cpu" else _held(chip))
 
 
-def _resident(key: str) -> int:
-    """VmRSS (now) or VmHWM (largest) of this process, bytes; where Linux does not say, the largest."""
+def _held(device: Device) -> int:
+    """Bytes of this process: resident on a CPU (0 if unknown), in CuPy's pool on a GPU."""
+    if device.name != "cpu":
+        return device.xp.get_default_memory_pool().total_bytes()  # also what the pool keeps for later
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith(key + ":"):
-                return int(line.split()[1]) * 1024
-    from wavefabric.system.machine import peak_memory
-
-    return peak_memory()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 if __name__ == "__main__":

@@ -45,13 +45,13 @@ must hold item 0 of rank 0
     """
     structure.check_structure(schedule)
     m = structure.moves(schedule)
-    state = _State(schedule, m)
+    state = ChunkState(schedule, m)
     for first, last in structure.batches(schedule.transfers["round"][m.transfer]):
         state.play(first, last)
     state.compare(schedule.post)
 
 
-class _State:
+class ChunkState:
     """What each chunk holds: its item, `_NOTHING` if none, and its origins, whose bits are ranks."""
 
     def __init__(self, schedule: Schedule, m: structure.Moves):
@@ -61,10 +61,10 @@ class _State:
         self.origins = np.zeros(m.chunks, object)
         #: The move that writes a chunk in the round at hand, -1 for none.
         self.writer = np.full(m.chunks, -1, np.int64)
-        chunk, item, origins = self._table(schedule.pre)
+        chunk, item, origins = self.table(schedule.pre)
         self.item[chunk], self.origins[chunk] = item, origins
 
-    def _table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def table(self, held: Holdings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Chunk numbers, items and origins, in the order of rank, buffer and chunk."""
         keys = sorted(held)
         at = np.array(keys, np.int64).reshape(-1, 3)
@@ -112,7 +112,7 @@ class _State:
 
     def compare(self, post: Holdings) -> None:
         """Refuse unless all that `post` names is held exactly."""
-        chunk, item, origins = self._table(post)
+        chunk, item, origins = self.table(post)
         wrong = (self.item[chunk] != item) | (self.origins[chunk] != origins)
         if not wrong.any():
             return

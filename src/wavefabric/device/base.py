@@ -113,7 +113,3 @@ class Device(Protocol):
     def memory(self) -> tuple[int, int]:
         """Free and total memory in bytes."""
         ...
-
-    def used_memory(self) -> int:
-        """Bytes that this process holds of it: resident on a CPU, in CuPy's pool on a GPU."""
-        ...

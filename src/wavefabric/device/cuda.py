@@ -225,7 +225,3 @@ class CudaDevice:
         # What CuPy's pool holds unused counts as free.
         free, total = cupy.cuda.runtime.memGetInfo()
         return free + cupy.get_default_memory_pool().free_bytes(), total
-
-    def used_memory(self) -> int:
-        # Also what the pool keeps for later; work areas of transforms are in it.
-        return cupy.get_default_memory_pool().total_bytes()

@@ -65,7 +65,7 @@ def _block(index, high, key):
 def philox_uint32(out, seed, stream, offset):
     """Write random words: ``out[i]`` (uint32) is word ``(i + offset) % 4`` of counter ``(i + offset) // 4``.
 
-    ``seed``, ``stream`` and ``offset`` are in 0 … 2^63 − 1.
+    ``seed``, ``stream`` and ``offset``, the index of ``out[0]`` in its sequence, are in 0 … 2^63 − 1.
     """
     key, high, start = np.uint64(seed), np.uint64(stream), np.uint64(offset)
     last = ~np.uint64(0)
@@ -86,15 +86,8 @@ def add_complex_normal(out, sigma, seed, stream, offset):
     Element ``i`` uses counter ``i + offset`` whole: 53 bits for the radius, 53 for the angle of
     Box and Muller's method, in double precision whatever the type of ``out``
     (G. E. P. Box, M. E. Muller 1958, doi 10.1214/aoms/1177706645). Real and imaginary part each
-    have the variance ``sigma²/2``.
-
-    Parameters
-    ----------
-    out : complex128 or complex64 array, shape (n,), added to
-    sigma : float
-        Root of the mean power added to an element, in the unit of ``out``.
-    seed, stream, offset : int
-        In 0 … 2^63 − 1; ``offset`` is the index of ``out[0]`` in its sequence.
+    have the variance ``sigma²/2``, in the unit of ``out``: complex128 or complex64, shape (n,).
+    ``seed``, ``stream`` and ``offset`` are those of `philox_uint32`.
     """
     key, high, start = np.uint64(seed), np.uint64(stream), np.uint64(offset)
     for i in range(out.size):

@@ -11,13 +11,9 @@ def random_matrix(shape: tuple[int, int], arithmetic: str):
 
 
 def multiply(a, b, out, arithmetic: str, transpose_a: bool = False, transpose_b: bool = False) -> None:
-    """``out`` = a b, with a or b stored as its transpose.
+    """``out`` = a b, with a or b stored as its transpose; C-contiguous, made by `random_matrix`.
 
-    Parameters
-    ----------
-    a, b, out
-        Shapes (m, k) or (k, m), (k, n) or (n, k), and (m, n), C-contiguous, made by `random_matrix`.
-    arithmetic : str
-        ``"fp32"``; ``"tf32"``: fp32 of which a GPU multiplies the first 10 bits; ``"bf16"``: sums in fp32.
+    Shapes are (m, k) or (k, m), (k, n) or (n, k), and (m, n). ``arithmetic`` is ``"fp32"``, ``"tf32"`` (fp32
+    of which a GPU multiplies the first 10 bits) or ``"bf16"`` (sums in fp32).
     """
     np.matmul(a.T if transpose_a else a, b.T if transpose_b else b, out=out)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -23,6 +22,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from wavefabric.files.output import replacing
 from wavefabric.system import numba_cache
 
 #: Of a vector, whatever the processor: two instructions where its registers are shorter.
@@ -302,11 +302,8 @@ def _read(name: str) -> bytes | None:
 
 def _write(name: str, code: bytes) -> None:
     """Where files can be written."""
-    with contextlib.suppress(OSError):
-        file = _file(name)
-        part = file.with_suffix(f".{os.getpid()}")
-        part.write_bytes(hashlib.sha256(code).digest() + code)
-        part.replace(file)
+    with contextlib.suppress(OSError), replacing(_file(name)) as partial:
+        partial.write_bytes(hashlib.sha256(code).digest() + code)
 
 
 def _processor() -> tuple[str, str]:

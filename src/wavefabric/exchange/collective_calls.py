@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.tuning import Tuning, load_tuning
-from wavefabric.device import bfloat16
+from wavefabric.device import Device, bfloat16
 from wavefabric.errors import InputError, one_line, quoted
 from wavefabric.exchange.control import Control
 from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
 
-if TYPE_CHECKING:
-    from wavefabric.device import Device
-
 #: Element types of arrays, besides bfloat16.
-DTYPES = tuple(
-    np.dtype(name) for name in ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
-)
+_NUMBERS = ("float16", "float32", "float64", "int32", "int64", "complex64", "complex128")
+DTYPES = tuple(map(np.dtype, _NUMBERS))
 _IN_PLACE = ("all-reduce", "broadcast")
 
 

@@ -171,9 +171,8 @@ def mpi_world():
         if MPI.COMM_WORLD.Get_size() == started:
             return MPI.COMM_WORLD
         fault = f"mpi4py sees {MPI.COMM_WORLD.Get_size()}"
-    raise InputError(
-        f"ranks: {started} were started, but {fault}; mpiexec and mpi4py must belong to the same MPI"
-    )
+    allowed = "mpiexec and mpi4py must belong to the same MPI"
+    raise InputError(f"ranks: {started} were started, but {fault}; {allowed}")
 
 
 @lru_cache(maxsize=1)

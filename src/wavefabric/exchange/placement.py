@@ -50,18 +50,10 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
 # --- the least traffic ----------------------------------------------------------------------------------
 
 
-def traffic(schedule: Schedule) -> np.ndarray:
-    """Elements from rank to rank in one run of a schedule, shape (ranks, ranks)."""
-    return _between_ranks(schedule, transfer_elements(schedule))
-
-
-def message_counts(schedule: Schedule) -> np.ndarray:
-    """Messages from rank to rank in one run of a schedule, shape (ranks, ranks)."""
-    return _between_ranks(schedule, 1)
-
-
-def _between_ranks(schedule: Schedule, amounts) -> np.ndarray:
+def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
+    """Elements, or messages, from rank to rank in one run of a schedule, shape (ranks, ranks)."""
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
+    amounts = 1 if messages else transfer_elements(schedule)
     np.add.at(total, (schedule.transfers["src"], schedule.transfers["dst"]), amounts)
     np.fill_diagonal(total, 0)
     return total
@@ -109,7 +101,7 @@ def best_placement(schedule: Schedule, topology: GpuTopology) -> Placement:
     ranks, gpus = schedule.ranks, topology.gpus
     if ranks > gpus:
         raise InputError(f"placement: {ranks} ranks on {gpus} GPUs; allowed: a GPU for each rank")
-    moved, counted = traffic(schedule), message_counts(schedule)
+    moved, counted = traffic(schedule), traffic(schedule, messages=True)
 
     def cost(placed: np.ndarray) -> list[int]:
         return _by_class(moved, topology, [placed])[:, 0].tolist()

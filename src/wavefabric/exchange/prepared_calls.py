@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
@@ -76,11 +76,6 @@ class SharedBuffers:
     def part(self, purpose: Hashable, size: int, dtype: np.dtype) -> Any:
         """The first elements of the buffer for a purpose."""
         return self._held[purpose][: size * dtype.itemsize].view(dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all."""
-        return sum(held.size for held in self._held.values())
 
 
 class PreparedCall:
@@ -179,16 +174,9 @@ class PreparedCalls:
         elements = int(np.prod(request.shape, dtype=np.int64))
         elements *= ranks if request.collective == "all-gather" else 1
         choice = self._choose(request, ranks, elements * request.dtype.itemsize)
-        self._gather(
-            {
-                "calls so far": str(self._calls),
-                "collective": request.collective,
-                "shape": str(request.shape),
-                "dtype": str(request.dtype),
-                "root": str(request.root),
-                "algorithm": request.algorithm if own else str(choice),
-            }
-        )
+        wanted = {key: str(getattr(request, key)) for key in ("collective", "shape", "dtype", "root")}
+        algorithm = request.algorithm if own else str(choice)
+        self._gather({"calls so far": str(self._calls), **wanted, "algorithm": algorithm})
         self._agreed.add(request.collective)
         protocol = self._served(choice.protocol)
         if own is not None:
@@ -232,9 +220,7 @@ class PreparedCalls:
         device = self._device
         # Not kept: who calls has the memory at these addresses, whatever array it was before.
         used = ((before, at_source, source), (after, at_target, target))
-        arrays: dict[Hashable, Any] = {
-            number: device.borrow(array) for number, at, array in used if at is not None
-        }
+        arrays: dict[Hashable, Any] = {n: device.borrow(array) for n, at, array in used if at is not None}
         kernel = call.protocol in PROTOCOLS  # what is added arrives in memory of its own
         wanted = [*enumerate(program.sizes), *([] if kernel else [("scratch", program.scratch)])]
         # Not empty: addresses of empty arrays are no addresses.
@@ -242,7 +228,8 @@ class PreparedCalls:
         needs: dict[Hashable, int] = {purpose: size * dtype.itemsize for purpose, size in sizes.items()}
         if self._transport.talks_in_bind:
             facts = {"calls so far": str(self._calls), "collective": call.request.collective}
-            needs = _largest(self._gather(facts, more=needs))
+            gathered = self._gather(facts, more=needs)
+            needs = {key: max(each.get(key, 0) for each in gathered) for key in chain(*gathered)}
         if self.buffers.outgrown(needs):
             device.synchronize()  # what goes with an exchange is in use until its work is done
             self._bound.clear()
@@ -271,11 +258,6 @@ def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any])
             cache.popitem(last=False)
     cache.move_to_end(key)
     return cache[key]
-
-
-def _largest(needs: Sequence[dict[Hashable, int]]) -> dict[Hashable, int]:
-    """For each purpose the most that a rank needs."""
-    return {key: max(each.get(key, 0) for each in needs) for key in dict.fromkeys(chain(*needs))}
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):

@@ -69,9 +69,8 @@ class Program:
             if part.size:
                 spans.append(part)
         #: Elements of scratch: of what arrives to be added, the most in one level.
-        self.scratch = max(
-            (sum(span.size for span in level.receives if span.reduce) for level in self.levels), default=0
-        )
+        added = (sum(span.size for span in level.receives if span.reduce) for level in self.levels)
+        self.scratch = max(added, default=0)
         self.sizes = [int(o[-1]) for o in offsets]
 
     def only(self, levels: Iterable[Level]) -> Program:

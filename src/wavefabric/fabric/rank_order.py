@@ -12,7 +12,6 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import check_structure
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.electrical.fabric import Fabric
@@ -109,7 +108,6 @@ def best_order(
     same = tuple(range(fabric.ranks))
     if isinstance(fabric, PhotonicFabric):
         reordered(fabric, same)
-    check_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     seed = whole("seed", seed, 0)
     if not depends_on_pair(fabric) or not schedule.communication_rounds:

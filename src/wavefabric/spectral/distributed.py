@@ -16,8 +16,7 @@ import math
 import numpy as np
 
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.halos_transposes import Message, RegionExchange
-from wavefabric.exchange.one_sided_regions import region_exchange
+from wavefabric.exchange.halos_transposes import Message, RegionExchange, region_exchange
 
 Triple = tuple[int, int, int]
 #: Ranges along x, y, z.

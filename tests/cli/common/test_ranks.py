@@ -16,7 +16,7 @@ import pytest
 
 from wavefabric.cli.common import decomposition
 from wavefabric.exchange.launch import launcher
-from wavefabric.exchange.placement import message_counts, traffic
+from wavefabric.exchange.placement import traffic
 from wavefabric.system import gpu_topology
 from wavefabric.system.gpu_topology import GpuTopology
 
@@ -143,7 +143,7 @@ def test_traffic_of_a_local_decomposition():
 
     schedule = decomposition.traffic(KWAVE, 4, Decomposition("local", (4, 1, 1), 5))
     ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
-    assert np.array_equal(message_counts(schedule), ring)
+    assert np.array_equal(traffic(schedule, messages=True), ring)
     assert np.array_equal(traffic(schedule), 5 * 36 * 32 * ring)
 
 

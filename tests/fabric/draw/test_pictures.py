@@ -19,11 +19,11 @@ from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import Cost, LowerBound, RoundCost, load
 from wavefabric.fabric.draw import graph, pictures, style
-from wavefabric.fabric.draw.gantt import _lanes
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import HALF, flat, scene
 from wavefabric.fabric.draw.style import evenly
+from wavefabric.fabric.draw.timeline import _lanes
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.units import time_words
 

@@ -10,7 +10,7 @@ from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import build
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.fabric.draw.timeline import draw_timeline
+from wavefabric.fabric.draw.pictures import draw_timeline
 
 
 def test_a_picture_names_what_it_shows(tmp_path):

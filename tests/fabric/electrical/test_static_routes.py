@@ -1,10 +1,12 @@
 """Static routes: fewest links, then the widest; dimension by dimension on grids."""
 
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import networkx as nx
 import numpy as np
 import pytest
+from electrical_routes import nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,10 +55,10 @@ def test_ways_are_the_shortest_and_of_these_the_widest(fabric):
         allowed = _allowed(fabric, fabric.gpus[src], fabric.gpus[dst])
         if not allowed:
             with pytest.raises(InputError, match=f"no way from g{src} to g{dst}.*; allowed: pairs with one"):
-                static_routes(fabric).nodes(src, dst)
+                nodes(fabric, src, dst)
             continue
         widest = max(width for _, width in allowed)
-        assert (static_routes(fabric).nodes(src, dst), widest) in allowed
+        assert (nodes(fabric, src, dst), widest) in allowed
 
 
 @settings(max_examples=30, deadline=None)
@@ -74,7 +76,7 @@ def test_hops_count_through_anything(fabric):
 def test_grids_are_crossed_one_dimension_after_the_other(kind, sizes):
     fabric = load(f"{kind}:{'x'.join(map(str, sizes))}")
     for src, dst in permutations(range(fabric.ranks), 2):
-        route = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
+        route = [int(node[3:]) for node in nodes(fabric, src, dst)]
         positions = np.array(np.unravel_index(route, sizes)).T
         steps = [np.flatnonzero(a != b).tolist() for a, b in pairwise(positions)]
         axes = [axis for step in steps for axis in step]
@@ -85,7 +87,7 @@ def test_grids_are_crossed_one_dimension_after_the_other(kind, sizes):
 def test_cubes_are_crossed_from_the_lowest_dimension():
     fabric = load("hypercube:4")
     for src, dst in permutations(range(16), 2):
-        route = [int(node[3:]) for node in static_routes(fabric).nodes(src, dst)]
+        route = [int(node[3:]) for node in nodes(fabric, src, dst)]
         turned = [a ^ b for a, b in pairwise(route)]
         assert turned == [1 << d for d in range(4) if (src ^ dst) >> d & 1]
 
@@ -129,12 +131,8 @@ def test_gpus_that_do_not_forward_say_so():
     links = tuple(Link(a, b, 1.0) for a, b in ("ab", "ba", "bc", "cb"))
     line = Fabric("line", ("a", "b", "c"), (), links, 0.0)
     with pytest.raises(InputError) as error:
-        static_routes(line).nodes(0, 2)
+        nodes(line, 0, 2)
     assert str(error.value) == (
         "fabric line: no way from a to c (GPUs of this fabric do not forward); allowed: pairs with one"
     )
-    assert static_routes(Fabric("line", ("a", "b", "c"), (), links, 0.0, forwards=True)).nodes(0, 2) == [
-        "a",
-        "b",
-        "c",
-    ]
+    assert nodes(replace(line, forwards=True), 0, 2) == ["a", "b", "c"]

@@ -6,11 +6,12 @@ from subprocess import run
 
 import numpy as np
 import pytest
+from electrical_routes import nodes
 
 from wavefabric.fabric import Fabric, load, presets
 from wavefabric.fabric.bounds.cuts import bottleneck
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.fabric.electrical.static_routes import static_routes, wires
+from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 
 GIB = 2.0**30
@@ -37,7 +38,7 @@ def test_each_can_be_used(name):
     if isinstance(fabric, Fabric):
         check_connected(fabric)
         for src, dst in permutations(range(fabric.ranks), 2):
-            assert static_routes(fabric).nodes(src, dst)
+            assert nodes(fabric, src, dst)
 
 
 def test_all_families_are_presets():
@@ -66,10 +67,10 @@ def test_a_dgx_1_is_a_hybrid_cube_mesh():
             result[int(link.source[3:]), int(link.target[3:])] += 1
     np.testing.assert_array_equal(result, DGX_1)
     for src, dst in permutations(range(8), 2):
-        route = static_routes(fabric).nodes(src, dst)
+        route = nodes(fabric, src, dst)
         assert not any(node.startswith("GPU") for node in route[1:-1])
         assert (len(route) == 2) == (DGX_1[src][dst] > 0)
-    assert static_routes(fabric).nodes(0, 7) == ["GPU0", "PLX0", "CPU0", "CPU1", "PLX3", "GPU7"]
+    assert nodes(fabric, 0, 7) == ["GPU0", "PLX0", "CPU0", "CPU1", "PLX3", "GPU7"]
 
 
 @pytest.mark.parametrize(
@@ -86,20 +87,16 @@ def test_a_dgx_1_is_a_hybrid_cube_mesh():
 def test_servers(name, into_each, hops):
     fabric = load(name)
     w = wires(fabric)
-    nodes = fabric.ranks + len(fabric.switches)
-    np.testing.assert_allclose(np.bincount(w.target, w.bandwidth, nodes)[: fabric.ranks], into_each)
-    longest = max(
-        len(static_routes(fabric).nodes(*pair)) - 1 for pair in permutations(range(fabric.ranks), 2)
-    )
+    count = fabric.ranks + len(fabric.switches)
+    np.testing.assert_allclose(np.bincount(w.target, w.bandwidth, count)[: fabric.ranks], into_each)
+    longest = max(len(nodes(fabric, *pair)) - 1 for pair in permutations(range(fabric.ranks), 2))
     assert longest == hops
 
 
 def test_on_the_p40_server_quads_share_one_qpi():
     fabric = load("pny-p40")
     crossing = [
-        p
-        for p in permutations(range(8), 2)
-        if "CPU1" in (route := static_routes(fabric).nodes(*p)) and "CPU0" in route
+        p for p in permutations(range(8), 2) if "CPU1" in (route := nodes(fabric, *p)) and "CPU0" in route
     ]
     assert sorted(crossing) == sorted(p for p in permutations(range(8), 2) if (p[0] < 4) != (p[1] < 4))
 

@@ -16,7 +16,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.absorption import disperses
 from wavefabric.acoustics.solver.kspace import unstaggering
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.one_sided_regions import region_exchange
+from wavefabric.exchange.halos_transposes import region_exchange
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 

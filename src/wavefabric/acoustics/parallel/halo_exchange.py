@@ -13,7 +13,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.absorption import disperses
 from wavefabric.acoustics.solver.coefficients import Coefficients
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.one_sided_regions import region_exchange
+from wavefabric.exchange.halos_transposes import region_exchange
 
 
 class HaloExchange:

@@ -18,8 +18,7 @@ from wavefabric.collectives.plans.plan import MOST_RANKS, ExecutionPlan, Instruc
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes
-from wavefabric.fabric.draw.pictures import STILL
-from wavefabric.fabric.draw.timeline import draw_timeline
+from wavefabric.fabric.draw.pictures import STILL, draw_timeline
 
 
 @options()

@@ -64,26 +64,17 @@ def traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
     Local: one filling of all overlaps. Global: the transposes of one transform.
     """
     from wavefabric.acoustics.decomposition.decompose import decompose, halo_messages
+    from wavefabric.acoustics.kwave.format import Reader
     from wavefabric.collectives import point_to_point
     from wavefabric.spectral.distributed import boxes, transpose_messages
 
-    shared = decompose(_shape(file), ranks, options)
+    with Reader(file) as reader:
+        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
+    shared = decompose((x, y, z), ranks, options)
     if shared.options.kind == "local":
         messages = halo_messages(shared)
     else:
         _, *layouts = boxes(shared.shape, shared.grid)
         messages = [m for a, b in pairwise(layouts) for m in transpose_messages(a, b)]
-    sizes = [
-        (m.src, m.dst, math.prod(part.stop - part.start for part in m.src_box))
-        for m in messages
-        if m.src != m.dst
-    ]
+    sizes = [(m.src, m.dst, m.points) for m in messages if m.src != m.dst]
     return point_to_point(shared.options.kind, ranks, sizes)
-
-
-def _shape(file: Path) -> tuple[int, int, int]:
-    from wavefabric.acoustics.kwave.format import Reader
-
-    with Reader(file) as reader:
-        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
-    return x, y, z

@@ -14,7 +14,7 @@ from wavefabric.cli.common.options import check_range
 from wavefabric.errors import InputError
 from wavefabric.files import input as input_file
 from wavefabric.files.input import MOST_TEXT
-from wavefabric.files.output import check_output, replacing
+from wavefabric.files.output import check_output, replacing, unwritable
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
@@ -74,8 +74,7 @@ def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--outp
             for path, text in texts.items():
                 stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
     except OSError as error:
-        fault = f"{path} cannot be written ({error.strerror})"
-        raise InputError(f"{key}: {fault}; allowed: a name in a folder that can be written") from None
+        raise InputError(unwritable(path, key, str(error.strerror))) from None
     return list(texts)
 
 

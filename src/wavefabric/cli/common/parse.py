@@ -67,7 +67,6 @@ def _bytes(word: str, text: str, key: str) -> int:
     match = _BYTES.fullmatch(word.strip())
     size = int(match[1]) << _EXPONENTS[match[2].lower()] if match else 0
     if not 0 < size < 1 << 60:
-        raise InputError(
-            f"{key}: {text} given; allowed: bytes such as 64M, 64K,1M or 64K:1G (K, M, G: 2^10, …)"
-        )
+        allowed = "bytes such as 64M, 64K,1M or 64K:1G (K, M, G: 2^10, …)"
+        raise InputError(f"{key}: {text} given; allowed: {allowed}")
     return size

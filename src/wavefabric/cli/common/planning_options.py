@@ -13,8 +13,8 @@ class PlanningOptions:
 
     routing: str = option("{wavefabric.fabric.photonic.routing.routes:METHODS}.", default="auto")
     sharing: str = option(
-        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.planning:SHARING}: evenly, or as the "
-        "paper does.",
+        "Lasers of a tile over its peers, {wavefabric.fabric.photonic.wavelengths:SHARING}: evenly, or as "
+        "the paper does.",
         default="even",
     )
     oversubscribed: str = option(

@@ -26,9 +26,6 @@ MOST_RANKS = 4096
 #: Ranks that any machine may start; one with many hardware threads eight for each of them.
 MOST_STARTED = 16
 
-RANKS_HELP = "Processes, each with a GPU or CPU threads."
-PLACEMENT_HELP = "GPU of each rank: a file, or auto (least traffic over slow links)."
-
 
 def on_ranks() -> bool:
     """Whether this process is one of several ranks."""
@@ -49,11 +46,11 @@ def is_alone() -> bool:
 class RankOptions:
     """Options of several ranks; device and threads are those of the command."""
 
-    ranks: int | None = option(RANKS_HELP)
+    ranks: int | None = option("Processes, each with a GPU or CPU threads.")
     transport: str | None = option(
         "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
     )
-    placement: str | None = option(PLACEMENT_HELP)
+    placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None
     threads: int | None = None
     invocation: Invocation = field(default_factory=Invocation)

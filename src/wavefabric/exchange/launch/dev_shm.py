@@ -44,9 +44,8 @@ def check_space(ranks: int) -> None:
     """Raise InputError for ranks for which there is no space: MPICH would crash with a bus error."""
     free, needed = free_bytes(), ranks * _PER_RANK
     if free is not None and free < needed:
-        raise InputError(
-            f"/dev/shm: {free / 1e6:.1f} MB are free, {ranks} ranks need {needed / 1e6:.1f} MB; {ADVICE}"
-        )
+        actual = f"{free / 1e6:.1f} MB are free, {ranks} ranks need {needed / 1e6:.1f} MB"
+        raise InputError(f"/dev/shm: {actual}; {ADVICE}")
 
 
 def free_bytes() -> int | None:

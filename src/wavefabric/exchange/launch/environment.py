@@ -28,40 +28,39 @@ def _number(name: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _starter() -> tuple[str, ...] | None:
+def _starter() -> tuple[int | None, ...]:
+    """Rank, ranks, and both on this host, as far as a starter tells; None without one."""
     for names in _STARTERS:
-        rank, size = _number(names[0]), _number(names[1])
+        rank, size, *local = map(_number, names)
         if rank is not None and size is not None and rank < size:
-            return names
-    return None
+            return rank, size, *local
+    return (None,) * 4
 
 
 def ranks() -> int:
     """Number of ranks that were started together, 1 if this process was started alone."""
-    starter = _starter()
-    return (_number(starter[1]) if starter else None) or 1
+    return _starter()[1] or 1
 
 
 def rank() -> int:
     """Number of this rank, 0 if alone."""
-    starter = _starter()
-    return (_number(starter[0]) if starter else None) or 0
+    return _starter()[0] or 0
 
 
 def local_rank() -> int:
     """Number of this rank among those of its host; its rank where the starter does not say."""
-    starter = _starter()
-    numbers = [_number(name) for name in (starter[2], "SLURM_LOCALID")] if starter else []
-    return next((number for number in numbers if number is not None), rank())
+    rank, _, local, _ = _starter()
+    numbers = (local, _number("SLURM_LOCALID"), rank) if rank is not None else ()
+    return next((number for number in numbers if number is not None), 0)
 
 
 def local_size() -> int:
     """Ranks on this host; all of them where the starter does not say."""
-    starter = _starter()
-    if starter is None:
+    _, size, _, local = _starter()
+    if size is None:
         return 1
     tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
-    return _number(starter[3]) or _tasks_of_node(tasks, _number("SLURM_NODEID") or 0) or ranks()
+    return local or _tasks_of_node(tasks, _number("SLURM_NODEID") or 0) or size
 
 
 def _tasks_of_node(text: str, node: int) -> int | None:

@@ -16,14 +16,8 @@ from wavefabric.exchange.transports.base import Exchange, RankGroup, Transport
 if not getattr(nccl, "available", False):
     raise ImportError("CuPy was installed without NCCL")
 _BYTE = nccl.NCCL_UINT8
-_TYPES = {
-    "float16": nccl.NCCL_FLOAT16,
-    "bfloat16": nccl.NCCL_BFLOAT16,
-    "float32": nccl.NCCL_FLOAT32,
-    "float64": nccl.NCCL_FLOAT64,
-    "int32": nccl.NCCL_INT32,
-    "int64": nccl.NCCL_INT64,
-}
+_NAMES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+_TYPES = {name: getattr(nccl, f"NCCL_{name.upper()}") for name in _NAMES}
 
 
 class _Work:

@@ -19,7 +19,7 @@ from cupy.cuda import runtime
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.program import Level
+from wavefabric.exchange.program import Level, Span
 from wavefabric.exchange.transports import waiting
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
@@ -295,13 +295,10 @@ def without(program, reachable: list[bool]):
     Only single-level programs are split between two transports: levels of two would not wait for each other.
     """
     if len(program.levels) > 1:
-        raise InputError(
-            f"transport: p2p cannot run {program.schedule.name}, since some GPUs do not reach others; "
-            "allowed: nccl, mpi"
-        )
-    return program.only(
-        Level(
-            *([span for span in spans if not reachable[span.peer]] for spans in (level.sends, level.receives))
-        )
-        for level in program.levels
-    )
+        why = "since some GPUs do not reach others; allowed: nccl, mpi"
+        raise InputError(f"transport: p2p cannot run {program.schedule.name}, {why}")
+
+    def apart(spans: list[Span]) -> list[Span]:
+        return [span for span in spans if not reachable[span.peer]]
+
+    return program.only(Level(apart(level.sends), apart(level.receives)) for level in program.levels)

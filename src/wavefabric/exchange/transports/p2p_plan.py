@@ -14,17 +14,8 @@ from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.transports import SIGNALS
+from wavefabric.exchange.transports import SIGNALS, plan_code
 from wavefabric.exchange.transports.base import Exchange
-from wavefabric.exchange.transports.plan_code import (
-    MOST_BLOCKS,
-    SHARED,
-    RankMemory,
-    element_type,
-    encode,
-    has_sums,
-    staging_bytes,
-)
 from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
@@ -48,42 +39,39 @@ class PlanExchange(Exchange):
         check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
         self._plan = plan = compile_plan(program.schedule, protocol)
         check_execution_plan(plan)
-        name, _ = element_type(dtype, has_sums(plan))
-        most = min(MOST_BLOCKS, multiprocessors(transport))
+        name, _ = plan_code.element_type(dtype, plan_code.has_sums(plan))
+        most = min(plan_code.MOST_BLOCKS, multiprocessors(transport))
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
-        self._staging = transport.allocate((staging_bytes(plan, control.rank, dtype.itemsize),), np.uint8)
-        self._counters = transport.allocate((control.size * MOST_BLOCKS,), np.uint32)
+        nbytes = plan_code.staging_bytes(plan, control.rank, dtype.itemsize)
+        self._staging = transport.allocate((nbytes,), np.uint8)
+        self._counters = transport.allocate((control.size * plan_code.MOST_BLOCKS,), np.uint32)
         self._calls = device.zeros((self.blocks,), np.uint32)
         for array in (self._staging, self._counters):
             array.fill(0)
         device.synchronize()
-        code = encode(plan, control.rank, dtype, self._memory(transport))
+        code = plan_code.encode(plan, control.rank, dtype, self._memory(transport))
         program = device.asarray(code.program())
-        self._shared = program.nbytes if program.nbytes <= SHARED else 0
+        self._shared = program.nbytes if program.nbytes <= plan_code.SHARED else 0
         self._timeout = Timeout(plan.schedule.name)
         device.synchronize()  # calls may be in other streams
-        self._arguments = (
-            *code.arguments(program, self._shared),
-            self._calls,
-            np.uint32(plan.slots),
-            *self._timeout.arguments,
-        )
-        folder = "wavefabric.exchange.transports"
-        module = device.module(folder, "plan.cu", (f"-DELEMENT={name}",), (SIGNALS,))
+        own = self._calls, np.uint32(plan.slots), *self._timeout.arguments
+        self._arguments = *code.arguments(program, self._shared), *own
+        folder, options = "wavefabric.exchange.transports", (f"-DELEMENT={name}",)
+        module = device.module(folder, "plan.cu", options, (SIGNALS,))
         self._kernel = module.get_function("run_plan")
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
-    def _memory(self, transport) -> list[RankMemory]:
+    def _memory(self, transport) -> list[plan_code.RankMemory]:
         """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
         mine = [array.data.ptr for array in (*self._buffers, self._staging, self._counters)]
         result = []
         for peer, theirs in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
             own = peer == transport.control.rank
             at = mine if own else [transport.map(peer, location) for location in theirs]
-            result.append(RankMemory(at[:-2], at[-2], at[-1]))
+            result.append(plan_code.RankMemory(at[:-2], at[-2], at[-1]))
         return result
 
     def run(self) -> None:

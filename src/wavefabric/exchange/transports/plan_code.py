@@ -56,9 +56,7 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
 
 def has_sums(plan: ExecutionPlan) -> bool:
     """Whether anything is added."""
-    return any(
-        isinstance(each, Move) and len(each.sources) > 1 for code in plan.instructions for each in code
-    )
+    return any(isinstance(one, Move) and len(one.sources) > 1 for code in plan.instructions for one in code)
 
 
 class StagingLayout:
@@ -141,20 +139,16 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
         counters = memory[dst].counters + 4 * MOST_BLOCKS * src
         return counters, plan.signals[src, dst], number, peer
 
+    def packed(addresses: Sequence[Address]) -> int:
+        """Bits of those that are made of packets."""
+        return sum(1 << k for k, at in enumerate(addresses) if plan.packets and at.buffer == STAGING)
+
     instructions, operands, marks = [], [], []
     sent: Counter[int] = Counter()
     for each in plan.instructions[rank]:
         if isinstance(each, Move):
-            packed = [
-                sum(
-                    1 << k
-                    for k, address in enumerate(addresses)
-                    if plan.packets and address.buffer == STAGING
-                )
-                for addresses in (each.sources, each.targets)
-            ]
-            counts = len(each.sources), len(each.targets)
-            instructions.append((_MOVE, len(operands), *counts, *packed, each.size * numbers))
+            counts = len(each.sources), len(each.targets), packed(each.sources), packed(each.targets)
+            instructions.append((_MOVE, len(operands), *counts, each.size * numbers))
             operands += [operand(address) for address in (*each.sources, *each.targets)]
         elif isinstance(each, Signal):
             instructions.append((_SIGNAL, len(marks), len(each.to), 0, 0, 0, 0))

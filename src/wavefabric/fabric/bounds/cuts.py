@@ -31,10 +31,8 @@ def as_electrical(fabric: PhotonicFabric) -> Fabric:
     """What no choice of circuits can beat: tiles that send and receive at their full rate, and edges on which
     every waveguide carries every wavelength."""
     names = tuple(f"tile{r}" for r in range(fabric.ranks))
-    rate = fabric.lasers * fabric.laser_bandwidth
-    links = tuple(
-        Link(names[a], names[b], fabric.capacity(a, b) * rate, 0.0, "waveguide") for a, b in fabric.edges()
-    )
+    rate, edges = fabric.lasers * fabric.laser_bandwidth, fabric.edges()
+    links = tuple(Link(names[a], names[b], fabric.capacity(a, b) * rate, kind="waveguide") for a, b in edges)
     return Fabric(fabric.name, names, (), links, fabric.alpha, copy_bandwidth=fabric.bandwidth, forwards=True)
 
 

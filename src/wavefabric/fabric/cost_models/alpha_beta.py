@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
@@ -23,7 +22,6 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     and to copy within themselves, also in rounds of their own, and takes no less time in all than hosts need
     to issue everything. `times` give each transfer from the beginning of its round to the end of it.
     """
-    checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
     numbers, latency, transfer, sent, limits, busiest = _rounds(schedule, fabric, size)

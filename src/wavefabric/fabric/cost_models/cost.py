@@ -49,12 +49,15 @@ class Cost:
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
-    """Refuse more ranks than GPUs, and element sizes that are no positive number."""
+    """Refuse a schedule that is none, more ranks than GPUs, and element sizes that are no positive number."""
+    from wavefabric.collectives.structure import checked_structure
+
+    checked_structure(schedule)
     if schedule.ranks > fabric.ranks:
         actual = f"{schedule.ranks} in {schedule.name}"
         raise InputError(f"ranks: {actual}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")
-    number = isinstance(element_bytes, int | float) or hasattr(element_bytes, "__float__")
-    if isinstance(element_bytes, bool | str) or not number or not 0 < float(element_bytes) < 1e18:
+    number = hasattr(element_bytes, "__float__") and not isinstance(element_bytes, bool)
+    if not number or not 0 < float(element_bytes) < 1e18:
         raise InputError(f"element_bytes: {element_bytes!r} given; allowed: above 0 and below 1e18")
 
 

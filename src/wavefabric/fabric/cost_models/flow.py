@@ -7,7 +7,6 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import checked_structure
 from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.alpha_beta import issue_time
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
@@ -33,7 +32,6 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     for each transfer when its latency began (of one that had to queue, as if it began so as to end when it
     moved), and when its data, with their sum, were there.
     """
-    checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
     t, n = schedule.transfers, schedule.ranks
@@ -44,9 +42,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     use = resource_use(fabric, *np.divmod(pairs, n))
     pair = np.full(t.size, -1, np.int64)
     pair[remote] = numbers
-    seconds, times = (
-        _simulate(schedule, fabric, size, pair, use, at_once) if t.size else (0.0, np.zeros((0, 2)))
-    )
+    seconds, times = _simulate(schedule, fabric, size, pair, use, at_once)
     sent = np.bincount(numbers, size[remote], pairs.size)[use.pair]
     busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
     busiest = use.name(int(np.argmax(busy))) if remote.size else "nothing"

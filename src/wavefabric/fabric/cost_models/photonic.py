@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import batches, checked_structure
+from wavefabric.collectives.structure import batches
 from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
@@ -59,7 +59,6 @@ def photonic(
     >>> f"{halving.seconds * 1e6:.2f} us, {len(halving.rounds)} rounds"
     '245.82 us, 10 rounds'
     """
-    checked_structure(schedule)
     check_sizes(schedule, fabric, element_bytes)
     if plan is None:
         plan = plan_circuits(schedule, fabric, **planning)

@@ -63,7 +63,6 @@ class _Canvas:
 
     def __init__(self, scene: Scene):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
 
         left, top, right, bottom = scene.box
         ratio = (right - left) / (bottom - top)
@@ -72,7 +71,7 @@ class _Canvas:
         high = panel / ratio
         tall = high + 1.35
         self._scene = scene
-        self._figure = figure = Figure(figsize=(wide, tall), dpi=100, facecolor=style.NIGHT)
+        self._figure = figure = style.dark_figure(wide, tall, dpi=100)
         self._canvas = FigureCanvasAgg(figure)
         x = 0.2 / wide
         titles = scene.title, scene.subtitle

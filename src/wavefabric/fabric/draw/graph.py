@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,6 @@ from wavefabric.fabric.draw import style
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.families import neighbour_pairs
 from wavefabric.fabric.electrical.static_routes import wires
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _KINDS = {"nvlink": "#6cf08c", "pcie": "#4f9cff", "qpi": "#ffa24a", "network": "#8c6bff", "wire": "#2fd6e6"}
 _OTHERS = ("#f4e45a", "#ff5d6c", "#cfd8ea")
@@ -28,7 +24,7 @@ def _kind_colours(fabric: Fabric) -> dict[str, str]:
     return {kind: _KINDS.get(kind) or next(spare) for kind in dict.fromkeys(x.kind for x in fabric.links)}
 
 
-def graph(axes: Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
+def graph(axes: style.Axes, fabric: Fabric, loads: np.ndarray | None = None) -> None:
     """Draw a fabric; `loads`: share of the time that each of `routing.wires` is busy, else kinds of links."""
     placed, w = positions(fabric), wires(fabric)
     names = (*fabric.gpus, *fabric.switches)
@@ -102,7 +98,7 @@ def _arc(p: np.ndarray, q: np.ndarray, centre: np.ndarray, apart: float) -> np.n
     return centre + np.stack([reach * np.cos(angle), reach * np.sin(angle)], axis=1)
 
 
-def _nodes(axes: Axes, fabric: Fabric, at: np.ndarray, unit: float) -> None:
+def _nodes(axes: style.Axes, fabric: Fabric, at: np.ndarray, unit: float) -> None:
     from matplotlib.patches import Circle
 
     many = fabric.ranks > 64
@@ -121,7 +117,7 @@ def _nodes(axes: Axes, fabric: Fabric, at: np.ndarray, unit: float) -> None:
         style.label(axes, x, y + 0.01, name, max(unit * min(0.15, 0.62 / max(len(name), 1)), 2), style.DIM)
 
 
-def load_legend(figure: Figure, box: tuple[float, float, float, float]) -> None:
+def load_legend(figure: style.Figure, box: style.Box) -> None:
     """What colours of links mean: from never to always busy."""
     axes = style.legend_axes(figure, box)
     style.legend_text(axes, 0, "a link carries data: never")
@@ -129,7 +125,7 @@ def load_legend(figure: Figure, box: tuple[float, float, float, float]) -> None:
     style.legend_text(axes, 69, "all the time")
 
 
-def kind_legend(figure: Figure, box: tuple[float, float, float, float], fabric: Fabric) -> None:
+def kind_legend(figure: style.Figure, box: style.Box, fabric: Fabric) -> None:
     """Kinds of links and their colours."""
     axes = style.legend_axes(figure, box)
     for k, (kind, colour) in enumerate(_kind_colours(fabric).items()):

@@ -32,11 +32,9 @@ def page(scene: Scene) -> str:
         width = round(max(each.width * _UNIT * 0.85, 0.5), 2)
         return [paths.setdefault(text, len(paths)), colours.setdefault(tint, len(colours)), width]
 
-    sets: dict[tuple, list] = {}
+    sets = list(dict.fromkeys(now.circuits for now in scene.frames))
     frames = []
     for now in scene.frames:
-        if now.circuits not in sets:
-            sets[now.circuits] = [[c.src, c.dst, c.words, list(map(strand, c.strands))] for c in now.circuits]
         before, after = ([_or_none(v, 4) for v in level] for level in (now.before, now.after))
         frames.append(
             {
@@ -47,9 +45,10 @@ def page(scene: Scene) -> str:
                 # Left out where it is what the frame before ends with.
                 "before": None if frames and frames[-1]["after"] == before else before,
                 "after": after,
-                "circuits": list(sets).index(now.circuits),
+                "circuits": sets.index(now.circuits),
             }
         )
+    drawn = [[[c.src, c.dst, c.words, list(map(strand, c.strands))] for c in each] for each in sets]
     waveguides, fibres = streets(scene)
     content = {
         "title": scene.title,
@@ -66,7 +65,7 @@ def page(scene: Scene) -> str:
         "paths": list(paths),
         "ends": ends,
         "colours": list(colours),
-        "sets": list(sets.values()),
+        "sets": drawn,
         "frames": frames,
     }
     # "</script>" in a name must not end the data.

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost
 from wavefabric.fabric.cost_models.flow import flow
-from wavefabric.fabric.draw import graph, style, wafers
+from wavefabric.fabric.cost_models.kernel import plan_events
+from wavefabric.fabric.draw import graph, style, timeline, wafers
 from wavefabric.fabric.draw.animate import gif
-from wavefabric.fabric.draw.gantt import gantt
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.scene import MOST_FRAMES, scene
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import static_routes, transfer_bytes
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.routing.routes import Routing
 from wavefabric.files.output import check_output, replacing
 from wavefabric.system.progress import Progress
 from wavefabric.units import counted, time_words
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: What files may end in: still pictures, and animated ones.
 STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
 ENDINGS = (*STILL, *ANIMATED)
 #: Rounds of a still picture, of an animated one; a page has all up to `scene.MOST_FRAMES`.
 PANELS, FILM = 12, 40
+#: Most ranks of a picture of kernels, and characters of a title that there is space for.
+MOST_RANKS, _TITLE = 32, 80
 
 
 def check_ending(path: Path, fabric: AnyFabric) -> str:
@@ -47,15 +45,18 @@ def check_ending(path: Path, fabric: AnyFabric) -> str:
     return path.suffix.lower()
 
 
-def _check(path: str | Path, fabric: AnyFabric, force: bool, schedule: Schedule, wanted: str) -> Path:
-    """A picture's path that may be written; `wanted` is what it shows of a schedule."""
+def _check(path: str | Path, fabric: AnyFabric, force: bool) -> Path:
+    """A picture's path that may be written."""
     path = Path(path)
     check_ending(path, fabric)
-    check_output(path, force)
+    return check_output(path, force)
+
+
+def _check_sends(schedule: Schedule, wanted: str) -> None:
+    """Refuse a schedule that has nothing of what is wanted."""
     if not schedule.communication_rounds:
         allowed = f"a schedule with {wanted} to draw"
         raise InputError(f"schedule: {schedule.name} sends nothing; allowed: {allowed}")
-    return path
 
 
 @style.without_formulae()
@@ -76,7 +77,8 @@ def draw_circuits(
     by default 12, in an animation 40, in a page 600. `force` replaces a file that is there. `InputError` if
     nothing is sent, or the file exists, has another ending or cannot be written.
     """
-    path = _check(path, plan.fabric, force, schedule, "circuits")
+    path = _check(path, plan.fabric, force)
+    _check_sends(schedule, "circuits")
     ending = path.suffix.lower()
     default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
     shown = scene(schedule, plan, cost, default if most is None else min(most, MOST_FRAMES))
@@ -98,15 +100,14 @@ def draw_flow(
     force: bool = False,
 ) -> Path:
     """An electrical fabric with the loads of its links, and when each transfer runs (by default in flows)."""
-    from matplotlib.figure import Figure
-
-    path = _check(path, fabric, force, schedule, "transfers")
+    path = _check(path, fabric, force)
+    _check_sends(schedule, "transfers")
     cost = cost or flow(schedule, fabric, element_bytes)
     assert cost.times is not None
-    figure = Figure(figsize=(12.6, 6.3), facecolor=style.NIGHT)
+    figure = style.dark_figure(12.6, 6.3)
     loads = link_loads(schedule, fabric, element_bytes, cost.seconds)
     graph.graph(figure.add_axes((0.015, 0.07, 0.45, 0.80)), fabric, loads)
-    gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
+    timeline.gantt(figure.add_axes((0.525, 0.115, 0.455, 0.715)), schedule, cost.times)
     graph.load_legend(figure, (0.02, 0.015, 0.42, 0.05))
     rounds, order = counted(schedule.communication_rounds, "round"), _order_words(fabric, schedule.ranks)
     words = f"{fabric.name}{order}, {rounds}, {time_words(cost.seconds)}"
@@ -137,20 +138,48 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
 
 
 @style.without_formulae()
+def draw_timeline(
+    plan: ExecutionPlan, fabric: Fabric, element_bytes: float, path: str | Path, *, force: bool = False
+) -> Path:
+    """One call of a plan on a fabric, by the cost model ``"kernel"``.
+
+    `InputError` if the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is
+    moved, or the file exists, has another ending or cannot be written.
+    """
+    path = _check(path, fabric, force)
+    ranks = plan.schedule.ranks
+    if ranks > MOST_RANKS:
+        raise InputError(f"ranks: {ranks} given; allowed in a picture: up to {MOST_RANKS}")
+    events = plan_events(plan, fabric, element_bytes)
+    name = plan.schedule.name
+    if not events:
+        raise InputError(f"schedule: {name} moves nothing; allowed in a picture: one that does")
+    title = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
+    high = 1.75 + 0.52 * ranks
+    figure = style.dark_figure(11.0, high)
+    axes = figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high))
+    last = max(event.end for event in events)
+    timeline.kernels(axes, events, ranks, last)
+    box = (0.065, (high - 0.95) / high, 0.915, 0.25 / high)
+    timeline.kernels_legend(figure, box, {event.kind for event in events})
+    words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
+    style.header(figure, 0.02, ((high - 0.3) / high, (high - 0.6) / high), (title, words))
+    return save_figure(path, figure)
+
+
+@style.without_formulae()
 def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> Path:
     """A fabric alone: tiles and waveguides, or GPUs, switches and kinds of links.
 
     `InputError` if the file exists (without `force`), has another ending or cannot be written.
     """
-    from matplotlib.figure import Figure
-
     path = Path(path)
     if path.suffix.lower() not in STILL:
         raise InputError(f"output: {path} given; allowed: names that end in {', '.join(STILL)}")
     check_output(path, force)
     if isinstance(fabric, PhotonicFabric):
         return save_figure(path, wafers.fabric_figure(fabric))
-    figure = Figure(figsize=(7.4, 7.6), facecolor=style.NIGHT)
+    figure = style.dark_figure(7.4, 7.6)
     graph.graph(figure.add_axes((0.02, 0.06, 0.96, 0.83)), fabric)
     graph.kind_legend(figure, (0.03, 0.015, 0.9, 0.04), fabric)
     style.header(figure, 0.03, (0.957, 0.917), (fabric.name, fabric.description[:110]), sizes=(15.0, 9.0))
@@ -158,10 +187,8 @@ def draw_fabric(fabric: AnyFabric, path: str | Path, *, force: bool = False) -> 
 
 
 @style.without_formulae()
-def draw_routes(
-    fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]], path: str | Path
-) -> Path:
-    """How many routes share each edge; `routings`: what each panel is called, and its routes."""
+def draw_routes(fabric: PhotonicFabric, title: str, routings: wafers.Routings, path: str | Path) -> Path:
+    """How many routes share each edge, a panel for each of the routings."""
     return save_figure(Path(path), wafers.routes_figure(fabric, title, routings))
 
 
@@ -192,22 +219,14 @@ def draw_costs(
             axes.plot(sizes, bound, color=GREY, linewidth=1, linestyle=":", label="bound")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: size_words(value))
+        axes.xaxis.set_major_formatter(lambda value, _: style.size_words(value))
         axes.set(xlabel="size of the array", ylabel="time (µs)")
         axes.set_title(f"{plain_text(fabric)}, {next(iter(costs.values()))[0].model} model")
         axes.legend(loc="upper left")
     return save_figure(Path(path), figure)
 
 
-def size_words(value: float) -> str:
-    """Bytes in words, with the largest unit of 2¹⁰ that is not more."""
-    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 1 << power:
-            return f"{value / (1 << power):.4g} {unit}"
-    return f"{value:g} B"
-
-
-def save_figure(path: Path, figure: Figure) -> Path:
+def save_figure(path: Path, figure: style.Figure) -> Path:
     """Write a figure in the format of the path's ending, whole or not at all."""
     suffix = path.suffix.lower().removeprefix(".")
     colour = figure.get_facecolor()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: Left, bottom, width and height of axes, as shares of their figure.
+Box = tuple[float, float, float, float]
 #: Background, wafer, its rim, streets, tile, its rim, text, dim text.
 NIGHT, WAFER, RIM, STREETS = "#0b1220", "#111b2e", "#24344f", "#16223a"
 TILE, TILE_RIM, TEXT, DIM = "#1b2942", "#3a5078", "#eef4ff", "#8fa3c4"
@@ -42,9 +45,10 @@ def _gradient(stops: Sequence[str], fraction: float) -> str:
     return "#" + "".join(f"{round(float(v)):02x}" for v in mixed)
 
 
-def wavelength_colour(fraction: float) -> str:
-    """Colour of a wavelength, or a round, from the first (0) to the last (1)."""
-    return _gradient(_SPECTRUM, fraction)
+#: Colour of a wavelength, or a round, from the first (0) to the last (1).
+wavelength_colour = partial(_gradient, _SPECTRUM)
+#: Colour of a link that is busy for a share of the time, 0 to 1.
+load_colour = partial(_gradient, _LOADS)
 
 
 def spectrum(lasers: int) -> list[str]:
@@ -57,9 +61,11 @@ def level_colour(level: float) -> str:
     return FULL if level > 1 - 1e-9 else _gradient(_LEVELS, level)
 
 
-def load_colour(fraction: float) -> str:
-    """Colour of a link that is busy for a share of the time, 0 to 1."""
-    return _gradient(_LOADS, fraction)
+def dark_figure(width: float, height: float, **look: Any) -> Figure:
+    """An empty figure; inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), facecolor=NIGHT, **look)
 
 
 def lines(axes: Axes, points: Sequence[Any], colours: Any, widths: Any, **look: Any) -> Any:
@@ -112,7 +118,7 @@ def header(
     figure.text(x, y[1], texts[1], color=DIM, fontsize=sizes[1], va="center")
 
 
-def legend_axes(figure: Figure, box: tuple[float, float, float, float], width: float = 100) -> Axes:
+def legend_axes(figure: Figure, box: Box, width: float = 100) -> Axes:
     """Empty axes from 0 to `width`."""
     axes = figure.add_axes(box)
     axes.set(xlim=(0, width), ylim=(0, 10))
@@ -146,6 +152,14 @@ def axes_points(axes: Axes) -> tuple[float, float]:
     figure: Any = axes.figure
     box, (wide, high) = axes.get_position(), figure.get_size_inches() * 72
     return box.width * wide, box.height * high
+
+
+def size_words(value: float) -> str:
+    """Bytes in words, with the largest unit of 2¹⁰ that is not more."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 1 << power:
+            return f"{value / (1 << power):.4g} {unit}"
+    return f"{value:g} B"
 
 
 def evenly(count: int, most: int) -> list[int]:

@@ -1,69 +1,83 @@
-"""What the kernels of an execution plan do through time: a row for each rank."""
+"""When transfers of a schedule, and the kernels of an execution plan, run: a row for each rank."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from wavefabric.collectives.plans.plan import ExecutionPlan
-from wavefabric.errors import InputError
-from wavefabric.fabric.cost_models.kernel import PlanEvent, plan_events
+import numpy as np
+
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.fabric.cost_models.kernel import PlanEvent
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.gantt import time_unit
-from wavefabric.fabric.draw.pictures import check_ending, save_figure, size_words
-from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.files.output import check_output
-from wavefabric.units import time_words
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+#: Share of a bar by which it may begin before another in its lane ends: latencies overlap.
+_TOUCH = 0.05
 #: Colours of what a kernel does.
 _COLOURS = {"put": "#4f9cff", "add and put": "#2fd6c0", "add": "#6cf08c", "copy": "#8fa3c4"}
 #: Colours of what is on the way.
 _TRANSFERS = {"signal": "#f4e45a", "packets": "#ffa24a"}
 _HALF = 0.3
-#: Characters of a title that there is space for.
-_TITLE = 80
-#: Most ranks of a picture.
-MOST_RANKS = 32
 
 
-@style.without_formulae()
-def draw_timeline(
-    plan: ExecutionPlan, fabric: Fabric, element_bytes: float, path: str | Path, *, force: bool = False
-) -> Path:
-    """One call of a plan on a fabric, by the cost model ``"kernel"``.
+def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
+    """Draw the transfers between ranks; `times`: begin and end of each, s, shape (transfers, 2)."""
+    t = schedule.transfers
+    remote = np.flatnonzero(t["src"] != t["dst"])
+    last = float(times[:, 1].max(initial=0.0))
+    scale, unit = time_unit(last)
+    ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
+    axes.set(xlim=(0, max(last * scale, 1e-12)), ylim=(ranks - 0.4, -0.6))
+    lanes = _lanes(t["src"][remote], times[remote])
+    corners, colours = [], []
+    width, height = style.axes_points(axes)
+    for number, (lane, count) in zip(remote, lanes, strict=True):
+        begin, end = times[number] * scale
+        high = 0.8 / count
+        top = int(t["src"][number]) - 0.4 + lane * high
+        corners.append((begin, top, max(end - begin, 1e-12), high * 0.94))
+        colours.append(style.wavelength_colour(int(t["round"][number]) / rounds))
+        tall, wide = high * height / ranks, (end - begin) / max(last * scale, 1e-12) * width
+        if tall > 7 and wide > 16:
+            centre, size = ((begin + end) / 2, top + high * 0.47), min(8.0, tall * 0.8)
+            style.label(axes, *centre, f"{t['dst'][number]}", size, style.NIGHT, zorder=4)
+    style.bars(axes, corners, facecolor=colours, edgecolor=style.WAFER, linewidth=0.4, zorder=3)
+    shown = style.evenly(ranks, min(ranks, max(4, int(height / 11))))
+    axes.set_yticks(shown, [str(r) for r in shown])
+    for rank in range(ranks if ranks <= 32 else 0):
+        axes.axhline(rank + 0.5, color=style.RIM, lw=0.5, zorder=1)
+    style.time_axis(axes, unit, 8)
+    axes.set_ylabel("from rank", color=style.DIM, fontsize=9)
+    title = "bars: transfers, the number is the rank they go to; colour: round"
+    axes.set_title(title, color=style.DIM, fontsize=8.5, loc="left", pad=5)
 
-    `InputError` if the fabric says nothing of kernels, there are more than `MOST_RANKS` ranks, nothing is
-    moved, or the file exists, has another ending or cannot be written.
-    """
-    from matplotlib.figure import Figure
 
-    path = Path(path)
-    check_ending(path, fabric)
-    check_output(path, force)
-    ranks = plan.schedule.ranks
-    if ranks > MOST_RANKS:
-        raise InputError(f"ranks: {ranks} given; allowed in a picture: up to {MOST_RANKS}")
-    events = plan_events(plan, fabric, element_bytes)
-    name = plan.schedule.name
-    if not events:
-        raise InputError(f"schedule: {name} moves nothing; allowed in a picture: one that does")
-    title = name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"
-    high = 1.75 + 0.52 * ranks
-    figure = Figure(figsize=(11.0, high), facecolor=style.NIGHT)
-    axes = figure.add_axes((0.065, 0.57 / high, 0.915, (high - 1.6) / high))
-    last = max(event.end for event in events)
-    _draw(axes, events, ranks, last)
-    _legend(figure, (0.065, (high - 0.95) / high, 0.915, 0.25 / high), {event.kind for event in events})
-    words = f"{fabric.name}, {plan.protocol}, {time_words(last)} in the kernel"
-    style.header(figure, 0.02, ((high - 0.3) / high, (high - 0.6) / high), (title, words))
-    return save_figure(path, figure)
+def time_unit(seconds: float) -> tuple[float, str]:
+    """How many of a unit are in a second, and the unit, for an axis that ends at so many seconds."""
+    for factor, name in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 2:
+            return factor, name
+    return 1e6, "µs"
 
 
-def _draw(axes: Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> None:
+def _lanes(sources: np.ndarray, times: np.ndarray) -> list[tuple[int, int]]:
+    """For each transfer its lane within its sender's row, and how many lanes that row needs."""
+    lane = np.zeros(len(sources), int)
+    count: dict[int, int] = {}
+    for source in np.unique(sources):
+        mine = np.flatnonzero(sources == source)
+        free_from: list[float] = []  # end of the last bar of each lane
+        for number in mine[np.argsort(times[mine, 0], kind="stable")]:
+            begin, end = times[number]
+            touch = _TOUCH * (end - begin)
+            at = next((k for k, until in enumerate(free_from) if until - begin <= touch), len(free_from))
+            free_from[at : at + 1] = [end]
+            lane[number] = at
+        count[int(source)] = len(free_from)
+    return [(int(k), count[int(s)]) for k, s in zip(lane, sources, strict=True)]
+
+
+def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> None:
+    """Draw what kernels do until the time `last`, s."""
     scale, unit = time_unit(last)
     axes.set(xlim=(0, max(last * scale, 1e-12) * 1.01), ylim=(ranks - 0.45, -0.55))
     width, height = style.axes_points(axes)
@@ -76,7 +90,7 @@ def _draw(axes: Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> N
         style.bars(axes, corners, facecolor=colour, edgecolor=style.WAFER, linewidth=0.5, zorder=3)
         for event in mine:
             wide = (event.end - event.begin) / max(last, 1e-300) * width
-            text = f"{kind} {size_words(event.nbytes)}"
+            text = f"{kind} {style.size_words(event.nbytes)}"
             if wide > 5.0 * len(text) and height / ranks > 16:
                 middle = (event.begin + event.end) / 2 * scale
                 style.label(axes, middle, event.rank, text, 8, style.NIGHT, zorder=4)
@@ -97,7 +111,8 @@ def _draw(axes: Axes, events: Sequence[PlanEvent], ranks: int, last: float) -> N
     style.time_axis(axes, unit, 8.5)
 
 
-def _legend(figure, box: tuple[float, float, float, float], kinds: set[str]) -> None:
+def kernels_legend(figure: style.Figure, box: style.Box, kinds: set[str]) -> None:
+    """Colours of those kinds of events that there are."""
     axes = style.legend_axes(figure, box)
     at = 0.0
     looks = {**_COLOURS, "wait": style.STREETS, **_TRANSFERS}

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wavefabric.fabric.draw import style
 from wavefabric.fabric.draw.scene import HALF, MARGIN, STREET, Frame, Scene, flat, lay_out_tiles, right_of
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.routing.routes import Routing
 from wavefabric.fabric.photonic.tile_grid import edge_loads, edge_numbers
 from wavefabric.units import counted, time_words
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from wavefabric.fabric.photonic.routing.routes import Routing
+#: What each panel is called, and its routes.
+Routings = Sequence[tuple[str, Routing]]
 
 
-def wafers(axes: Axes, scene: Scene) -> None:
+def wafers(axes: style.Axes, scene: Scene) -> None:
     """What never changes: wafers, streets and empty tiles."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -55,7 +53,7 @@ def _along_edges(scene: Scene, edges: list[tuple[int, int]]) -> tuple[np.ndarray
     return p, q, along, right_of(along) * (HALF + MARGIN + STREET / 2)
 
 
-def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
+def tiles(axes: style.Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
     """Draw what tiles hold, and their numbers; the artists, for whoever animates."""
     unit = style.points_per_unit(axes)
     inner, held = HALF - 0.03, np.nan_to_num(levels)
@@ -77,7 +75,7 @@ def tiles(axes: Axes, scene: Scene, levels: np.ndarray) -> list[Any]:
     return made
 
 
-def _numbers(axes: Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
+def _numbers(axes: style.Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
     size = style.points_per_unit(axes) * 0.21
     return [
         style.label(axes, x, y - raised, str(rank), size, fontweight="bold")
@@ -85,7 +83,7 @@ def _numbers(axes: Axes, scene: Scene, raised: float = 0.0) -> list[Any]:
     ]
 
 
-def circuits(axes: Axes, now: Frame) -> list[Any]:
+def circuits(axes: style.Axes, now: Frame) -> list[Any]:
     """Draw lines with a glow, and arrowheads; the artists."""
     from matplotlib.collections import PolyCollection
 
@@ -110,7 +108,7 @@ def circuits(axes: Axes, now: Frame) -> list[Any]:
     return made
 
 
-def pulses(axes: Axes, now: Frame, fraction: float) -> list[Any]:
+def pulses(axes: style.Axes, now: Frame, fraction: float) -> list[Any]:
     """Draw data on their way, each circuit's three times over in a round; the artists."""
     if not now.circuits:
         return []
@@ -142,7 +140,7 @@ def _along(points: np.ndarray, fraction: float) -> np.ndarray:
     return np.array([np.interp(fraction * length[-1], length, points[:, k]) for k in range(2)])
 
 
-def legend(figure: Figure, box: tuple[float, float, float, float], lasers: int) -> None:
+def legend(figure: style.Figure, box: style.Box, lasers: int) -> None:
     """Wavelengths as a strip of their colours, and what the colours of tiles mean."""
     axes = style.legend_axes(figure, box)
     style.legend_text(axes, 0, "wavelengths")
@@ -159,7 +157,7 @@ def clock(now: Frame, fraction: float) -> str:
     return "" if np.isnan(now.begin) else time_words(now.begin + fraction * (now.end - now.begin))
 
 
-def circuits_figure(scene: Scene) -> Figure:
+def circuits_figure(scene: Scene) -> style.Figure:
     """Rounds side by side: one picture."""
     captions = [("   ·   ".join(filter(None, (now.title, clock(now, 1)))), now.note) for now in scene.frames]
     figure, panels = _panels(scene, captions, most=7.0, strip=0.34, foot=0.42, least=7.4)
@@ -173,13 +171,11 @@ def circuits_figure(scene: Scene) -> Figure:
 
 def _panels(
     scene: Scene, captions: list[tuple[str, str]], *, most: float, strip: float, foot: float, least: float
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[style.Figure, list[style.Axes]]:
     """A figure with a header, and axes with the wafers for each caption (left and right above them).
 
     Inches: widest panel, strip of a caption, foot of the figure, and least width of the figure.
     """
-    from matplotlib.figure import Figure
-
     left, top, right, bottom = scene.box
     ratio = (right - left) / (bottom - top)
     across = _columns(len(captions), ratio)
@@ -187,7 +183,7 @@ def _panels(
     panel = float(np.clip(12.0 / across, 2.6, most))
     high, head = panel / ratio, 0.75
     wide, tall = max(across * panel + 0.4, least), down * (high + strip) + head + foot
-    figure = Figure(figsize=(wide, tall), facecolor=style.NIGHT)
+    figure = style.dark_figure(wide, tall)
     style.header(figure, 0.25 / wide, (1 - 0.30 / tall, 1 - 0.56 / tall), (scene.title, scene.subtitle))
     made = []
     for k, (words, note) in enumerate(captions):
@@ -213,7 +209,7 @@ def _columns(count: int, ratio: float) -> int:
     return min(range(1, min(count, 4 if ratio < 1.5 else 3) + 1), key=fault)
 
 
-def fabric_figure(fabric: PhotonicFabric) -> Figure:
+def fabric_figure(fabric: PhotonicFabric) -> style.Figure:
     """Tiles, waveguides (eight of a street at most) and wafers."""
     guides = counted(fabric.waveguides, "waveguide")
     words = f"{fabric.ranks} tiles, {fabric.ports} wavelengths each, {guides} each way"
@@ -228,8 +224,10 @@ def fabric_figure(fabric: PhotonicFabric) -> Figure:
     return figure
 
 
-def routes_figure(fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]]) -> Figure:
-    """How many routes share each edge; `routings`: what each panel is called, and its routes."""
+def routes_figure(
+    fabric: PhotonicFabric, title: str, routings: Sequence[tuple[str, Routing]]
+) -> style.Figure:
+    """How many routes share each edge, a panel for each of the routings."""
     captions = []
     for name, routing in routings:
         proof = "the least possible" if routing.certified else f"at least {routing.bound}"
@@ -251,7 +249,7 @@ def routes_figure(fabric: PhotonicFabric, title: str, routings: Sequence[tuple[s
 
 def _bare(
     fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
-) -> tuple[Scene, Figure, list[Axes]]:
+) -> tuple[Scene, style.Figure, list[style.Axes]]:
     """Wafers without circuits, once for each caption."""
     scene = Scene(*titles, fabric, *lay_out_tiles(fabric), ())
     left, top, right, bottom = scene.box
@@ -261,7 +259,7 @@ def _bare(
     return scene, *_panels(scene, noted, most=most, strip=strip, foot=0.20, least=6.4)
 
 
-def _loads(axes: Axes, scene: Scene, load: np.ndarray, colours: list[str]) -> None:
+def _loads(axes: style.Axes, scene: Scene, load: np.ndarray, colours: list[str]) -> None:
     """Draw edges that carry routes, the busiest on top; `load` is in the order of `fabric.edges()`."""
     edges, unit = scene.fabric.edges(), style.points_per_unit(axes)
     order = [i for i in np.argsort(load, kind="stable").tolist() if load[i]]

@@ -36,12 +36,6 @@ class StaticRoutes:
     wires: Wires
     table: np.ndarray  # shape (nodes, GPUs): the wire on which data for a GPU leaves a node; −1: none
 
-    def nodes(self, src: int, dst: int) -> list[str]:
-        """Names of the nodes that data from GPU src to GPU dst passes, ends included."""
-        names = [*self.fabric.gpus, *self.fabric.switches]
-        wires = self.wires_of(np.array([src]), np.array([dst]))[1]
-        return [names[src], *(names[self.wires.target[w]] for w in wires)]
-
     def wires_of(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Wires of the routes of pairs of different GPUs; `InputError` if a pair has no route.
 

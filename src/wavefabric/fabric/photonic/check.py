@@ -14,6 +14,7 @@ from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, Circuit
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
+from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, most_peers
 
 #: Seconds for a solver to prove a bound again that is above what cuts prove.
@@ -210,8 +211,6 @@ def _least_overlap(fabric: PhotonicFabric, part: CircuitRound) -> int:
     least = overlap_bound(fabric, list(routes))
     if part.overlap_bound <= least:
         return least
-    from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
-
     return minimum_overlap(fabric, list(routes), list(routes.values()), least, _PROOF)[1]
 
 

@@ -11,47 +11,26 @@ from wavefabric.fabric.photonic.link_budget import LinkBudget
 class PhotonicFabric:
     """Tiles of one or more wafers, over which circuits are set up as they are needed.
 
-    Parameters
-    ----------
-    name, description, source : str
-        For people; `source` says where the numbers are from.
-    rows, columns : int
-        Tiles in all. Rank r is the tile in row ``r // columns`` and column ``r % columns``.
-    wafer_rows, wafer_columns : int
-        Tiles of one wafer; neighbours on two wafers are joined by fibres.
-    lasers : int
-        Wavelengths a tile can send at once, and receive at once (photodiodes).
-    serdes_ports : int or None
-        Wavelengths that the chip on a tile can drive at once; None: all.
-    laser_bandwidth : float
-        B/s of one wavelength.
-    waveguides, fibres : int
-        Between neighbouring tiles of one wafer, and of two, in each direction.
-    alpha, reconfiguration, synchronisation : float
-        s a round; s to set up its circuits (Mach–Zehnder switches); s between the GPUs and the controller.
-    tile_pitch : float
-        m, between centres of neighbouring tiles.
-    budget : LinkBudget or None
-        Of its circuits; None: typical numbers.
+    Rank r is the tile in row ``r // columns`` and column ``r % columns``.
     """
 
     name: str
-    rows: int
+    rows: int  # tiles in all
     columns: int
-    wafer_rows: int
+    wafer_rows: int  # tiles of one wafer; neighbours on two wafers are joined by fibres
     wafer_columns: int
-    lasers: int
-    serdes_ports: int | None
-    laser_bandwidth: float
-    waveguides: int
-    fibres: int
-    alpha: float
-    reconfiguration: float
-    synchronisation: float = 0.0
-    tile_pitch: float = 0.025
+    lasers: int  # wavelengths that a tile can send at once, and receive at once (photodiodes)
+    serdes_ports: int | None  # wavelengths that the chip on a tile can drive at once; None: all
+    laser_bandwidth: float  # B/s of one wavelength
+    waveguides: int  # between neighbouring tiles of one wafer, in each direction
+    fibres: int  # of two wafers
+    alpha: float  # s a round
+    reconfiguration: float  # s to set up its circuits (Mach–Zehnder switches)
+    synchronisation: float = 0.0  # s between the GPUs and the controller
+    tile_pitch: float = 0.025  # m, between centres of neighbouring tiles
     description: str = ""
-    source: str = ""
-    budget: LinkBudget | None = None
+    source: str = ""  # where the numbers are from, for people
+    budget: LinkBudget | None = None  # of its circuits; None: typical numbers
 
     @property
     def ranks(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import batches
 from wavefabric.errors import InputError
+from wavefabric.fabric.photonic import wavelengths
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import degrees, split_by_degree
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -17,13 +18,6 @@ from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.routes import METHODS, Routing, route
 from wavefabric.fabric.photonic.splitting import circuit_orders, first_fit, negotiate
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
-from wavefabric.fabric.photonic.wavelengths import (
-    SHARING,
-    assign_wavelengths,
-    fewest_wavelengths,
-    make_bundles,
-    most_peers,
-)
 
 #: What becomes of circuits for which an edge has too few waveguides.
 OVERSUBSCRIBED = ("split", "thin")
@@ -48,7 +42,7 @@ class _Options:
 
     def wavelengths(self, pairs: np.ndarray) -> np.ndarray:
         """Wavelengths that each pair gets if all are up together, shape (pairs,)."""
-        return fewest_wavelengths(self.fabric, self.sharing, pairs)
+        return wavelengths.fewest_wavelengths(self.fabric, self.sharing, pairs)
 
 
 def plan_circuits(
@@ -78,7 +72,7 @@ def plan_circuits(
     """
     for key, value, allowed in (
         ("routing", routing, METHODS),
-        ("sharing", sharing, SHARING),
+        ("sharing", sharing, wavelengths.SHARING),
         ("oversubscribed", oversubscribed, OVERSUBSCRIBED),
     ):
         if value not in allowed:
@@ -113,7 +107,7 @@ def _plan_round(options: _Options, pairs: np.ndarray) -> list[CircuitRound]:
     """Parts in which all pairs are served, numbered from 0, of round 0."""
     fabric = options.fabric
     peers = int(degrees(pairs, fabric.ranks).max())
-    limit = most_peers(fabric, options.sharing)
+    limit = wavelengths.most_peers(fabric, options.sharing)
     thinnest = int(options.wavelengths(pairs).min()) if options.oversubscribed == "split" else 1
     bound = max(-(-peers // limit), parts_bound(fabric, pairs, np.full(len(pairs), thinnest)))
     parts, too_many = [], []
@@ -141,7 +135,7 @@ def _at_once(options: _Options, pairs: np.ndarray, routing: Routing) -> CircuitR
     wanted = options.wavelengths(pairs)
     least = 1 if options.oversubscribed == "thin" else int(wanted.max())
     for most in range(int(wanted.max()), least - 1, -1):
-        masks = assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
+        masks = wavelengths.assign_wavelengths(fabric, pairs, routing.routes, np.minimum(wanted, most))
         if masks is not None:
             return _part(fabric, pairs, routing.routes, masks, routing.bound)
     return None
@@ -176,7 +170,7 @@ def _refill(options: _Options, pairs: np.ndarray, routes: list[Route], masks: li
     fabric = options.fabric
     more = int(options.wavelengths(pairs).min())
     if more > masks[0].bit_count():
-        masks = assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
+        masks = wavelengths.assign_wavelengths(fabric, pairs, routes, np.full(len(pairs), more)) or masks
     return _part(fabric, pairs, routes, masks, overlap_bound(fabric, pairs))
 
 
@@ -184,4 +178,4 @@ def _part(
     fabric: PhotonicFabric, pairs: np.ndarray, routes: Sequence[Route], masks: list[int], bound: int
 ) -> CircuitRound:
     overlap = int(edge_loads(fabric, routes).max())
-    return CircuitRound(0, 0, make_bundles(fabric, pairs, routes, masks), overlap, bound)
+    return CircuitRound(0, 0, wavelengths.make_bundles(fabric, pairs, routes, masks), overlap, bound)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.synthesis.deadline import check
+from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
@@ -19,9 +20,6 @@ from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
 from wavefabric.fabric.photonic.routing.routes import xy
 from wavefabric.fabric.photonic.tile_grid import Route, edge_loads, tile_grid
 from wavefabric.fabric.photonic.wavelengths import make_bundles
-
-if TYPE_CHECKING:
-    from wavefabric.collectives.synthesis.problem import OpticalNetwork, Synthesis
 
 #: Which routes a synthesis may use: row–column ones (one or two a pair), or the k shortest.
 METHODS = ("xy", "shortest")
@@ -38,9 +36,6 @@ def optical_network(
     After `until`, of `wavefabric.collectives.synthesis.deadline.now`, `OutOfTime` is raised. `InputError`
     for an unknown method, k below 1, or more tiles than routes are written down for.
     """
-    from wavefabric.collectives.synthesis.deadline import check
-    from wavefabric.collectives.synthesis.problem import OpticalNetwork
-
     if method not in METHODS:
         raise InputError(f"method: {method!r} given; allowed: {', '.join(METHODS)}")
     whole("k", k, 1)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 
 import numpy as np
 
@@ -99,20 +97,12 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
     crowded = np.bincount(edges, minlength=capacity.size) > capacity
     if crowded.any():
         owner = np.repeat(np.arange(len(routes)), np.diff(first))
-        sets = {mask: i for i, mask in enumerate(dict.fromkeys(masks))}
-        if sum(m.bit_count() for m in sets) == reduce(or_, sets).bit_count():
-            # Sets of wavelengths are the same or have none in common: each fills the waveguides by itself.
-            which = np.array([sets[mask] for mask in masks])
-            number = np.where(crowded[edges], within_groups(edges * len(sets) + which[owner]), number)
-            if (number >= capacity[edges]).any():
+        order = np.argsort(edges, kind="stable")
+        at = order[crowded[edges[order]]]
+        for run in np.split(at, np.flatnonzero(np.diff(edges[at])) + 1):
+            guides = int(capacity[edges[run[0]]])
+            if not _share_waveguides(run, [masks[i] for i in owner[run]], guides, number):
                 return None
-        else:
-            order = np.argsort(edges, kind="stable")
-            at = order[crowded[edges[order]]]
-            for run in np.split(at, np.flatnonzero(np.diff(edges[at])) + 1):
-                guides = int(capacity[edges[run[0]]])
-                if not _share_waveguides(run, [masks[i] for i in owner[run]], guides, number):
-                    return None
     flat, cuts = number.tolist(), first.tolist()
     return [tuple(flat[i:j]) for i, j in pairwise(cuts)]
 
@@ -120,11 +110,12 @@ def _waveguides(fabric: PhotonicFabric, routes: Sequence[Route], masks: Sequence
 def _share_waveguides(positions: np.ndarray, masks: list[int], guides: int, number: np.ndarray) -> bool:
     """First fit, the largest bundles first, on one edge; `number` is written at `positions`."""
     used = [0] * guides
-    for j in sorted(range(len(masks)), key=lambda j: (-masks[j].bit_count(), masks[j], j)):
-        mask = masks[j]
-        guide = next((g for g in range(guides) if not used[g] & mask), None)
+    full = dict.fromkeys(masks, 0)  # of a mask: how many guides, from the first, have no space for it
+    order = sorted(zip(masks, positions.tolist(), strict=True), key=lambda one: (-one[0].bit_count(), *one))
+    for mask, position in order:
+        guide = next((g for g in range(full[mask], guides) if not used[g] & mask), None)
         if guide is None:
             return False
         used[guide] |= mask
-        number[positions[j]] = guide
+        number[position], full[mask] = guide, guide + 1
     return True

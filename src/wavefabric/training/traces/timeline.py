@@ -12,8 +12,8 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.gantt import time_unit
 from wavefabric.fabric.draw.pictures import STILL, save_figure
+from wavefabric.fabric.draw.timeline import time_unit
 from wavefabric.files.output import check_output
 from wavefabric.training.iteration.calls import PURPOSES
 from wavefabric.training.iteration.simulate import Iteration

@@ -4,29 +4,20 @@ import math
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
+from electrical_routes import route
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import ring_all_gather
 from wavefabric.errors import InputError
 from wavefabric.fabric import cost
-from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.io.files import from_toml, to_toml
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.fabric.io.importers.nccl_xml import LACKING, read_nccl_xml
 
 DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("nccl-*.xml"))
-
-
-def route(fabric, src, dst):
-    """Nodes between two GPUs, and GB/s of each link of the way."""
-    routes = static_routes(fabric)
-    _, wires = routes.wires_of(np.array([src]), np.array([dst]))
-    speeds = [round(float(routes.wires.bandwidth[w]) / 1e9, 3) for w in wires]
-    return routes.nodes(src, dst)[1:-1], speeds
 
 
 def test_nvswitches_are_one_node():

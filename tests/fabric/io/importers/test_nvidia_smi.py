@@ -2,27 +2,18 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
+from electrical_routes import route
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
-from wavefabric.fabric.electrical.static_routes import static_routes
 from wavefabric.fabric.io.files import check_connected, from_toml, to_toml
 from wavefabric.fabric.io.importers.nvidia_smi import read_topo
 from wavefabric.system.gpu_topology import parse
 
 DATA = Path(__file__).parents[3] / "data" / "fabric"
 FILES = sorted(DATA.glob("smi-*.txt"))
-
-
-def route(fabric, src, dst):
-    """Nodes between two GPUs, and GB/s of each link of the way."""
-    routes = static_routes(fabric)
-    _, wires = routes.wires_of(np.array([src]), np.array([dst]))
-    speeds = [round(float(routes.wires.bandwidth[w]) / 1e9, 3) for w in wires]
-    return routes.nodes(src, dst)[1:-1], speeds
 
 
 def table(links, numa=None):

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.io.files import check_connected
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.files.xml import parse_xml, text_of
 from wavefabric.units import show
@@ -241,8 +242,6 @@ class _Reader:
             self.switched(self.devices[host, bus], host, nvlinks * each, "nvlink")
 
     def fabric(self, name: str, alpha: float, nvlinks: int | None = None) -> Fabric:
-        from wavefabric.fabric.io.files import check_connected
-
         ranks = {g.rank for g in self.gpus}
         known = len(ranks) == len(self.gpus) and None not in ranks
         ordered = sorted(self.gpus, key=lambda g: (g.rank or 0,) if known else (g.host, g.bus))

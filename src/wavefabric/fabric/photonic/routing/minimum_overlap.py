@@ -8,22 +8,14 @@ from typing import Any
 import numpy as np
 
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.fabric.photonic.tile_grid import (
-    Pair,
-    Route,
-    TileGrid,
-    edge_loads,
-    route_edges,
-    tile_grid,
-    trace,
-)
+from wavefabric.fabric.photonic.tile_grid import Route, TileGrid, edge_loads, route_edges, tile_grid, trace
 
 _INFEASIBLE = 2
 
 
 def minimum_overlap(
     fabric: PhotonicFabric,
-    pairs: Sequence[Pair],
+    pairs: Sequence[tuple[int, int]],
     routes: Sequence[Route],
     bound: int,
     time_limit: float,

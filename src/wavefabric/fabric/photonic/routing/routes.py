@@ -15,6 +15,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound
 from wavefabric.fabric.photonic.routing.k_shortest import k_shortest
+from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.routing.ripup import ripup
 from wavefabric.fabric.photonic.tile_grid import Pair, Route, check_pairs, edge_loads, tile_grid
 
@@ -100,8 +101,6 @@ def route(
     best = min(candidates, key=lambda routing: routing.overlap)
     small = len({s for s, _ in checked}) * len(fabric.edges()) <= _SMALL
     if method == "exact" or (method == "auto" and small and not best.certified):
-        from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
-
         routes, bound = minimum_overlap(fabric, checked, best.routes, bound, time_limit)
         best = _routing(fabric, checked, routes, bound, "exact", begin)
         candidates.append(best)
