@@ -2,7 +2,8 @@
 
 It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is
 compared with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi
-10.1145/1543135.1542490). Values: `check_values.py`.
+10.1145/1543135.1542490). Where all are ordered any interleaving gives the same values: one is replayed, on
+expressions, and must give the schedule's sums, in the same order, in the same addresses.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wavefabric.collectives.plans.check_values import check_values
-from wavefabric.collectives.plans.moves import STAGING, Address, Move
+from wavefabric.collectives.plans.moves import STAGING, Address, Move, pieces
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
-from wavefabric.collectives.structure import ScheduleError
+from wavefabric.collectives.structure import ScheduleError, chunk_name
 
 #: Calls that follow one another: staging buffers are used again after two.
 CALLS = 4
@@ -193,3 +193,103 @@ class _Rank:
                 f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
                 f"{address.rank}, {done} by rank {other.rank}, and nothing orders them"
             )
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Values:
+    """Expressions by the key of their place: −1 − key is what was there at first, from 0 on they are sums."""
+
+    sums: dict[tuple[int, int], int]
+    at: dict[int, int] = field(default_factory=dict)
+
+    def read(self, key: int) -> int:
+        return self.at.get(key, -1 - key)
+
+    def add(self, a: int, b: int) -> int:
+        """The number of a sum of two; a + b is b + a, to the bit."""
+        return self.sums.setdefault((min(a, b), max(a, b)), len(self.sums))
+
+
+def check_values(plan: ExecutionPlan) -> None:
+    """Compare what a plan that `check_execution_plan` accepts leaves with what its schedule does.
+
+    Raises
+    ------
+    ScheduleError
+        In one line: an address that is none of the schedule's, a staging buffer read before it is filled, or
+        the first chunk of ``post`` that does not hold the schedule's sum at the end.
+    """
+    schedule, parts = plan.schedule, pieces(plan.schedule)
+    wanted = _Values({})
+    result = _Values(wanted.sums)
+    reduces = schedule.transfers["reduce"].tolist()
+    for transfer, _, source, target in parts:
+        value = wanted.read(source.key)
+        reduce = reduces[transfer]
+        wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if reduce else value
+    sizes = {address: piece.size for piece in parts for address in piece[2:]}
+    _replay(plan, result, sizes)
+    wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
+    for (rank, buffer, first, key), size in sizes.items():
+        if result.read(key) != wanted.read(key):
+            wrong.setdefault((rank, buffer), []).append((first, first + size))
+    for rank, buffer, chunk in sorted(at for at in schedule.post if at[:2] in wrong):
+        begin = schedule.offsets(buffer, rank)[chunk]
+        if any(first <= begin < last for first, last in wrong[rank, buffer]):
+            where = chunk_name(schedule, rank, buffer, chunk)
+            raise ScheduleError(f"{schedule.name}: {where} does not hold the schedule's sum at the end")
+
+
+def _replay(plan: ExecutionPlan, values: _Values, sizes: dict[Address, int]) -> None:
+    """One call: rank by rank, each as far as its waits, or packets that have not come, allow."""
+    at = [0] * len(plan.instructions)
+    sent: dict[tuple[int, int], int] = {}
+
+    def may(rank: int, each) -> bool:
+        if isinstance(each, Wait):
+            return all(sent.get((peer, rank), 0) >= number for peer, number in each.signals)
+        packets = plan.packets and isinstance(each, Move)
+        return not packets or all(p.key in values.at for p in each.sources if p.buffer == STAGING)
+
+    def do(rank: int, each) -> None:
+        if isinstance(each, Signal):
+            for peer in each.to:
+                sent[rank, peer] = sent.get((rank, peer), 0) + 1
+        elif isinstance(each, Move):
+            for address in (*each.sources, *each.targets):
+                _check_address(plan, address, each.size, sizes)
+            early = [p.key for p in each.sources if p.buffer == STAGING and p.key not in values.at]
+            if early:
+                raise ScheduleError(
+                    f"{plan.schedule.name}: rank {rank}, instruction {at[rank]}, {each} reads staging buffer "
+                    f"{-1 - early[0]} before it has come"
+                )
+            total = values.read(each.sources[0].key)
+            for address in each.sources[1:]:
+                total = values.add(total, values.read(address.key))
+            values.at |= {address.key: total for address in each.targets}
+
+    moved = True
+    while moved:
+        moved = False
+        for rank, code in enumerate(plan.instructions):
+            while at[rank] < len(code) and may(rank, code[at[rank]]):
+                do(rank, code[at[rank]])
+                at[rank] += 1
+                moved = True
+
+
+def _check_address(plan: ExecutionPlan, address: Address, size: int, sizes: dict[Address, int]) -> None:
+    """Refuse what is neither one of the schedule's addresses nor a staging buffer of the plan."""
+    right = sizes.get(address) == size
+    if address.buffer == STAGING:
+        number = -1 - address.key
+        known = plan.staging[number] if 0 <= number < len(plan.staging) else None
+        right = known is not None and (known.rank, known.size) == (address.rank, size)
+    if not right:
+        raise ScheduleError(
+            f"{plan.schedule.name}: {address} of {size} elements is none of the schedule's addresses"
+        )
