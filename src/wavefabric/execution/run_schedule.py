@@ -156,9 +156,10 @@ def _measure(
     try:
         for each in sizes:
             say(f"{label}: {sizes[0].schedule.name}, {each.bytes} bytes")
-            exchange = comm.bind(each.schedule, buffers, protocol, chosen.blocks if kernel else None)
+            own = {name: buffers[name] for name in each.schedule.buffers}  # not every size needs scratch
+            exchange = comm.bind(each.schedule, own, protocol, chosen.blocks if kernel else None)
             graph = chosen.graph and kernel
-            rows.append(check_and_time(ranks, comm, each, exchange.run, buffers, chosen.repeats, graph))
+            rows.append(check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats, graph))
             exchange.check()
     except InputError as error:  # of binding: the same on all ranks
         if protocol == "auto":
