@@ -24,13 +24,8 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
 
     Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers,
-    signals and waits alone.
-
-    Raises
-    ------
-    ScheduleError
-        In one line: the first move that another access may overtake, a rank that waits for ever, or what
-        `check_values` refuses.
+    signals and waits alone. `ScheduleError`, in one line: the first move that another access may overtake, a
+    rank that waits for ever, or what `check_values` refuses.
     """
     ranks = [_Rank(rank, plan) for rank in range(plan.schedule.ranks)]
     accesses: dict[tuple, _Accesses] = {}
@@ -137,22 +132,17 @@ class _Rank:
             return
         self._barrier()
         if isinstance(each, Signal):
+            # As others get it: of this rank all is done but what has come since the last barrier.
+            told = [time - (rank == self.rank) for rank, time in enumerate(self.clock)]
             for peer in each.to:
-                self.sent.setdefault(peer, []).append(self._told())
+                self.sent.setdefault(peer, []).append(told)
         elif isinstance(each, Wait):
             for peer, number in each.signals:
                 if count := self._number(peer, number):
-                    self._learn(ranks[peer].sent[self.rank][count - 1])
+                    self.clock = list(map(max, self.clock, ranks[peer].sent[self.rank][count - 1]))
 
     def _barrier(self) -> None:
         self.clock[self.rank] += 1
-
-    def _told(self) -> list[int]:
-        """The clock as others get it: of this rank all is done but what has come since the last barrier."""
-        return [time - (rank == self.rank) for rank, time in enumerate(self.clock)]
-
-    def _learn(self, clock: list[int]) -> None:
-        self.clock = [max(pair) for pair in zip(self.clock, clock, strict=True)]
 
     # --- accesses ------------------------------------------------------------------------------------------
 
@@ -184,11 +174,8 @@ class _Rank:
         else:
             before = other.time <= self.clock[other.rank]
         if not before:
-            where = (
-                f"staging buffer {-1 - address.key}"
-                if address.buffer == STAGING
-                else f"buffer {address.buffer}"
-            )
+            staged = f"staging buffer {-1 - address.key}"
+            where = staged if address.buffer == STAGING else f"buffer {address.buffer}"
             raise ScheduleError(
                 f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
                 f"{address.rank}, {done} by rank {other.rank}, and nothing orders them"
@@ -216,11 +203,8 @@ class _Values:
 def check_values(plan: ExecutionPlan) -> None:
     """Compare what a plan that `check_execution_plan` accepts leaves with what its schedule does.
 
-    Raises
-    ------
-    ScheduleError
-        In one line: an address that is none of the schedule's, a staging buffer read before it is filled, or
-        the first chunk of ``post`` that does not hold the schedule's sum at the end.
+    `ScheduleError`, in one line: an address that is none of the schedule's, a staging buffer read before it
+    is filled, or the first chunk of ``post`` that does not hold the schedule's sum at the end.
     """
     schedule, parts = plan.schedule, pieces(plan.schedule)
     wanted = _Values({})

@@ -175,11 +175,11 @@ def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
     result = set()
     for here in accesses.values():
         for at, (i, _, writes) in enumerate(here):
-            if not writes or here[at + 1 : at + 2] == [] or not here[at + 1][1]:
+            reader, then = here[at + 1 : at + 2], here[at + 2 : at + 3]
+            if not writes or not reader or not reader[0][1]:
                 continue
-            then = here[at + 2 : at + 3]
-            kept = parts[i].target[:2] in promised
-            if here[at + 1][2] or (not then[0][1] if then else not kept):
+            kept = then[0][1] if then else parts[i].target[:2] in promised
+            if reader[0][2] or not kept:
                 result.add(i)
     return result
 

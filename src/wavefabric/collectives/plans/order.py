@@ -7,6 +7,7 @@ know that an earlier access is done, the other rank signals after it and this on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -91,9 +92,7 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
     for (_, _, rank), group in groupby(sorted(moves, key=like), like):
         step, read, written = _Step(rank), set(), set()
         for move in group:
-            reads, writes = (
-                {address.key for address in addresses} for addresses in (move.sources, move.targets)
-            )
+            reads, writes = ({address.key for address in end} for end in (move.sources, move.targets))
             if written & (reads | writes) or read & writes:
                 yield step
                 step, read, written = _Step(rank), set(), set()
@@ -184,13 +183,10 @@ class _Order:
                 step.own = max(step.own, number)
             elif self._known[step.rank][rank] <= number:
                 step.after.add((rank, number))
-                self._steps[rank][number].tells.add(step.rank)
-                self._heard(step.rank, (rank, number))
-
-    def _heard(self, rank: int, other: tuple[int, int]) -> None:
-        """A rank learns that a step of another is done, and all that the other knew then."""
-        mine, theirs = self._known[rank], self._steps[other[0]][other[1]].known
-        self._known[rank] = [max(pair) for pair in zip(mine, theirs, strict=True)]
+                other = self._steps[rank][number]
+                other.tells.add(step.rank)
+                # It learns that the other is done, and all that the other's rank knew then.
+                self._known[step.rank] = list(map(max, self._known[step.rank], other.known))
 
     def _done(self, step: _Step) -> None:
         steps = self._steps[step.rank]
@@ -202,15 +198,15 @@ class _Order:
 
     def instructions(self):
         """As `ordered` returns them."""
-        count: dict[tuple[int, int], int] = {}
+        count: Counter[tuple[int, int]] = Counter()
         number: dict[tuple[int, int, int], int] = {}  # (from, step, to) → which signal that is
         for rank, steps in enumerate(self._steps):
             for at, step in enumerate(steps):
                 for peer in step.tells:
-                    count[rank, peer] = count.get((rank, peer), 0) + 1
+                    count[rank, peer] += 1
                     number[rank, at, peer] = count[rank, peer]
         made = tuple(tuple(self._of_rank(rank, number)) for rank in range(len(self._steps)))
-        return made, count
+        return made, dict(count)
 
     def _of_rank(self, rank: int, number: dict[tuple[int, int, int], int]) -> Iterator:
         together = 0  # the last step before a barrier of any kind
