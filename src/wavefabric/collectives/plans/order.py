@@ -8,7 +8,7 @@ know that an earlier access is done, the other rank signals after it and this on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -54,6 +54,7 @@ class _Step:
 class _Accesses:
     """Of an address: who wrote it last, and who has read it since, by (rank, step)."""
 
+    address: Address
     written: tuple[int, int]
     read: list[tuple[int, int]] = field(default_factory=list)
 
@@ -65,22 +66,13 @@ def ordered(
 
     One slot for staging buffers if that makes nobody wait, else two, or as many as ``slots`` says.
     """
-
-    def order(slots: int, late: set[int]) -> _Order:
-        made = _Order(staging, ranks, packets, slots, late)
-        for step in _steps(moves):
-            made.add(step)
-        made.end()
-        return made
-
-    made = None
     if slots != 2 and not packets:
-        made = order(1, set())
-        if late := made.late():
-            made = order(1, late) if slots == 1 else None
-    if made is None:
-        return *order(2, set()).instructions(), 2
-    return *made.instructions(), 1
+        made = _Order(moves, staging, ranks, packets, 1)
+        if slots == 1 and (late := made.late()):
+            made = _Order(moves, staging, ranks, packets, 1, late)
+        if slots == 1 or not made.late():
+            return *made.instructions(), 1
+    return *_Order(moves, staging, ranks, packets, 2).instructions(), 2
 
 
 def _steps(moves: list[Move]) -> Iterator[_Step]:
@@ -106,18 +98,26 @@ class _Order:
     """With one slot, senders of the staging buffers ``late`` wait until the receiver has begun the call."""
 
     def __init__(
-        self, staging: Sequence[StagingBuffer], ranks: int, packets: bool, slots: int, late: set[int]
+        self,
+        moves: list[Move],
+        staging: Sequence[StagingBuffer],
+        ranks: int,
+        packets: bool,
+        slots: int,
+        late: Collection[int] = (),
     ):
         self._staging, self._packets, self._slots, self._late = staging, packets, slots, late
         self._known = [[0] * ranks for _ in range(ranks)]
-        # The first step of a rank: what its caller did before is done.
-        self._steps = [[] for _ in range(ranks)]
+        self._steps: list[list[_Step]] = [[] for _ in range(ranks)]
         self._accesses: dict[int, _Accesses] = {}
-        self._addresses: dict[int, Address] = {}
+        # The first step of a rank: what its caller did before is done.
         for rank in range(ranks):
             self._done(_Step(rank))
+        for step in _steps(moves):
+            self._add(step)
+        self._end()
 
-    def add(self, step: _Step) -> None:
+    def _add(self, step: _Step) -> None:
         """Order a step after all that it needs."""
         writes = {address.key: address for move in step.moves for address in move.targets}
         reads = {address.key: address for move in step.moves for address in move.sources}
@@ -136,15 +136,15 @@ class _Order:
         self._require(step, needs)
         for key in reads:
             self._accesses[key].read.append(me)
-        for key in writes:
-            self._accesses[key] = _Accesses(me)
+        for key, address in writes.items():
+            self._accesses[key] = _Accesses(address, me)
         self._done(step)
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """The last step of each rank: all that others write here has come."""
         needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
-        for key, access in self._accesses.items():
-            address = self._addresses[key]
+        for access in self._accesses.values():
+            address = access.address
             if address.buffer != STAGING and access.written[0] != address.rank:
                 needs[address.rank].add(access.written)
         last = [_Step(rank) for rank in range(len(self._steps))]
@@ -170,8 +170,7 @@ class _Order:
         """Accesses so far; before the first, those of its owner's caller. A free slot has no earlier ones."""
         if address.key not in self._accesses:
             free = address.buffer == STAGING and -1 - address.key not in self._late
-            self._accesses[address.key] = _Accesses((address.rank, -1 if free else 0))
-            self._addresses[address.key] = address
+            self._accesses[address.key] = _Accesses(address, (address.rank, -1 if free else 0))
         return self._accesses[address.key]
 
     def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
