@@ -17,6 +17,11 @@ class Undecided(InputError):
     """The time limit passed before a schedule was found or proved impossible."""
 
 
+def no_time_to_begin() -> Undecided:
+    """Time is over before any schedule was found."""
+    return Undecided("time_limit: over before any schedule was found; allowed: more time")
+
+
 @dataclass(frozen=True)
 class OpticalNetwork:
     """A photonic fabric as plain data: tiles that send light to each other over waveguides.

@@ -184,8 +184,13 @@ class _Run:
         #: Parts to be found: one half of an all-reduce serves as both if nothing tells them apart.
         self.different = 1 if both and sums == copies and network.symmetric() else len(self.parts)
         self.labels = ["reduce-scatter: ", "all-gather: "] if both else [""]
-        moves = sum(_least_moves(*part) for part in self.parts)
-        #: Until when to search, so that as many moves can be written in time.
+        if isinstance(network, Links):
+            moves = sum(
+                link_uses(demand, distances(demand.ranks, over.capacity)) for demand, over in self.parts
+            )
+        else:
+            moves = sum(len(chunk.need) for demand, _ in self.parts for chunk in demand.chunks)
+        #: Until when to search, so that as many moves as there are at least can be written in time.
         self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
 
     def say_of(self, part: int) -> Progress:
@@ -203,10 +208,7 @@ class _Run:
                 best, taken = best.reversed(len(taken) or best.rounds), taken[::-1]
             became = (writer.sums if sums and i == 0 else writer.copies)(best.moves)
             steps += taken
-            circuits += [
-                Circuit(became[r], s, d, *lightpath)
-                for (r, _, s, d), lightpath in zip(best.moves, best.lightpaths, strict=False)
-            ]
+            circuits += [Circuit(became[r], s, d, *path) for (r, _, s, d), path in best.lightpaths.items()]
         if sums and len(halves) == 1:
             writer.copies(())
         # Transfers are in this order too; circuits of one pair in one round may carry either's chunk.
@@ -223,10 +225,3 @@ class _Run:
             status=tuple((n, label + text) for label, half in labelled for n, text in half.status),
             rounds_of_steps=tuple(steps),
         )
-
-
-def _least_moves(demand: Demand, over: OpticalNetwork | Links) -> int:
-    """Transfers at least."""
-    if isinstance(over, Links):
-        return link_uses(demand, distances(demand.ranks, over.capacity))
-    return sum(len(chunk.need) for chunk in demand.chunks)
