@@ -23,6 +23,7 @@ from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
+from wavefabric.fabric.rank_order import depends_on_pair
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")
@@ -92,7 +93,9 @@ def command(
         rows = rows_of(costed, bytes_each, options.rounds) | {"written": written}
         print_json(rows | ({"left_out": left_out} if left_out else {}))
         return
-    reorder = setting.order_may_matter([each.schedule for each in costed.values()])
+    reorder = depends_on_pair(setting.fabric) and any(
+        each.schedule.communication_rounds for each in costed.values()
+    )
     show(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")

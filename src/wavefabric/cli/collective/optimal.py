@@ -58,7 +58,10 @@ def optimal(
     if algorithm.ranks not in (None, fabric.ranks):
         actual = f"{algorithm.ranks} given with {fabric.name}"
         raise InputError(f"--ranks: {actual}; allowed: its {fabric.ranks} GPUs, or without")
-    solver.check_fabric(fabric)
+    if isinstance(fabric, PhotonicFabric):
+        refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
+    else:
+        refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
@@ -257,13 +260,6 @@ class SolverOptions:
         if self.rounds is not None and (self.steps is None or self.rounds < self.steps):
             actual = f"{self.rounds} given with {'no' if self.steps is None else self.steps} --steps"
             raise InputError(f"--rounds: {actual}; allowed: with --steps, and as many or more")
-
-    def check_fabric(self, fabric: AnyFabric) -> None:
-        """Refuse what circuits or links have no use for."""
-        if isinstance(fabric, PhotonicFabric):
-            refuse(changed(self, "steps"), f"with photonic {fabric.name}", "with electrical ones")
-        else:
-            refuse(changed(self, "routes"), f"with electrical {fabric.name}", "with photonic ones")
 
     def parse_routes(self) -> tuple[str, int]:
         """Method and number of routes: ``xy``, ``shortest``, or ``shortest:K``."""
