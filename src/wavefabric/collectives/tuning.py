@@ -95,24 +95,15 @@ class TunedCollective:
 class Tuning:
     """Which algorithm is fastest for which size; made by `wavefabric collective tune`, a JSON file.
 
-    Parameters
-    ----------
-    ranks : int
-    tables : tuple of TunedCollective
-        Each pair of collective operation and transport once.
-    dtype, device, fabric, model, wavefabric : str, optional
-        What it was made with: element type and device of what was measured, fabric and cost model of what was
-        predicted, version.
-
-    Raises
-    ------
-    InputError
-        If sizes do not rise, `wavefabric.collectives.registry.build` refuses a choice, or its protocol is
-        unknown or not for so many ranks.
+    `InputError` if sizes do not rise, `wavefabric.collectives.registry.build` refuses a choice, or its
+    protocol is unknown or not for so many ranks.
     """
 
     ranks: int
+    #: Each pair of collective operation and transport once.
     tables: tuple[TunedCollective, ...]
+    #: What it was made with: element type and device of what was measured, fabric and cost model of what was
+    #: predicted, version.
     dtype: str | None = None
     device: str | None = None
     fabric: str | None = None
@@ -147,12 +138,8 @@ class Tuning:
         """What is fastest for so many bytes of the whole array (elements of `conditions.layout`, in bytes).
 
         The nearest tuned size counts, on a logarithmic scale; below the least and above the most the ends.
-        Of several transports that were measured, the one named, else the first of the file.
-
-        Raises
-        ------
-        InputError
-            If the collective operation was not tuned.
+        Of several transports that were measured, the one named, else the first of the file. `InputError` if
+        the collective operation was not tuned.
         """
         tables = [table for table in self.tables if table.collective == collective]
         if not tables:
@@ -191,12 +178,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     =================  =======================================  ===================================
 
     *Else* where an algorithm refuses so many ranks: those of radix 2 take powers of two. Where these all do,
-    any other that takes them.
-
-    Raises
-    ------
-    InputError
-        For another collective operation, or where no algorithm takes so many ranks.
+    any other that takes them. `InputError` for another collective operation, or where none does.
     """
     if collective not in _PREFERRED:
         raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")

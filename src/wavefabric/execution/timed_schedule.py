@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
-from wavefabric.collectives.structure import transfer_elements
+from wavefabric.collectives.structure import sent_and_received
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
@@ -145,9 +145,7 @@ class SizedSchedule:
 
 def busiest(schedule: Schedule) -> int:
     """Elements that the busiest rank sends, or receives, between ranks."""
-    t = schedule.transfers
-    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
-    return int(max(np.bincount(t[end], moved, minlength=1).max() for end in ("src", "dst")))
+    return int(np.max(sent_and_received(schedule)))
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
-from wavefabric.collectives.registry import ALGORITHMS
+from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
@@ -152,7 +152,8 @@ def _expanded(
     for name, algorithm in ALGORITHMS.items():
         if collective in algorithm.collectives and name not in listed:
             ranks = options.ranks or fabric.ranks
-            if why := source.refusal(name, collective, ranks, _usable(name, options), fabric):
+            own = _usable(name, options).registry(name, ranks, fabric)
+            if why := why_refused(name, collective, ranks, **own):
                 left_out[name] = why
             else:
                 accepted.append(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -264,11 +265,9 @@ class SolverOptions:
     def parse_routes(self) -> tuple[str, int]:
         """Method and number of routes: ``xy``, ``shortest``, or ``shortest:K``."""
         text = self.routes or "xy"
-        method, colon, number = text.partition(":")
-        good = method in ("xy", "shortest") and (not colon or method == "shortest")
-        if colon and not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) <= _MOST_ROUTES):
-            good = False
-        if not good:
+        match = re.fullmatch(r"(xy|shortest)|shortest:0*([0-9]{1,3})", text)
+        number = int(match[2] or _ROUTES) if match else 0
+        if match is None or not 1 <= number <= _MOST_ROUTES:
             allowed = f"xy, shortest, or shortest:K with K from 1 to {_MOST_ROUTES}"
             raise InputError(f"--routes: {text[:60]} given; allowed: {allowed}")
-        return method, int(number[:4]) if colon else _ROUTES
+        return match[1] or "shortest", number

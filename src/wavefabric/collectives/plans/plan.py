@@ -22,10 +22,10 @@ Instruction = Move | Signal | Wait | Barrier
 class ExecutionPlan:
     """A schedule as instructions for each rank.
 
-    A kernel runs in blocks. Each block has a slice of every piece (`slice_of`) and signals of its own, and
-    does all instructions of its rank in order; blocks never wait for one another. Packets are 16 bytes for 8
-    of data, and always written to staging buffers, of which there are ``slots`` copies, used in turn by one
-    call after another. ``signals``: how often the first rank signals the second in a call.
+    A kernel runs in blocks. Each block has a slice of every piece and signals of its own, and does all
+    instructions of its rank in order; blocks never wait for one another. Packets are 16 bytes for 8 of data,
+    and always written to staging buffers, of which there are ``slots`` copies, used in turn by one call after
+    another. ``signals``: how often the first rank signals the second in a call.
     """
 
     schedule: Schedule
@@ -67,16 +67,3 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     made, staging = moves(schedule, packets)
     instructions, signals, slots = ordered(joined(made), staging, schedule.ranks, packets, slots)
     return ExecutionPlan(schedule, protocol, slots, instructions, tuple(staging), signals)
-
-
-def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:
-    """First and last + 1 of the elements of a piece that a block has: whole units but for the last.
-
-    Examples
-    --------
-    >>> from wavefabric.collectives.plans.plan import slice_of
-    >>> [slice_of(10, block, 2, 4) for block in range(2)]
-    [(0, 4), (4, 10)]
-    """
-    units = -(-size // unit)
-    return tuple(min(size, units * b // blocks * unit) for b in (block, block + 1))  # pyright: ignore

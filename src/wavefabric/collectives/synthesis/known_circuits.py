@@ -94,7 +94,7 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | No
     scatter, gather = (direct(Demand(demand.ranks, c), net, 0, stop) for c in zip(*halves, strict=True))
     if scatter is None or gather is None:
         return None
-    later = {(scatter.rounds + r, *rest): path for (r, *rest), path in gather.lightpaths.items()}
+    later = {(scatter.rounds + m[0], m[1], m[2], m[3]): path for m, path in gather.lightpaths.items()}
     return ordered_solution({**scatter.lightpaths, **later}, "a scatter and an all-gather")
 
 
