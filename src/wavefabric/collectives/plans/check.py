@@ -212,8 +212,7 @@ def check_values(plan: ExecutionPlan) -> None:
     reduces = schedule.transfers["reduce"].tolist()
     for transfer, _, source, target in parts:
         value = wanted.read(source.key)
-        reduce = reduces[transfer]
-        wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if reduce else value
+        wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if reduces[transfer] else value
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
     _replay(plan, result, sizes)
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
