@@ -117,7 +117,7 @@ def _plan(file: _File) -> CircuitPlan:
         mask = sum(1 << w for w in waves)
         bundle = Bundle(each.src, each.dst, mask, tuple(each.route), tuple(each.waveguides))
         bundles[each.round, each.part].append(bundle)
-    rounds: dict[tuple[int, int], CircuitRound] = {}
+    rounds = {}
     for each in map(dict, file.rounds):
         at = each["round"], each["part"]
         rounds[at] = CircuitRound(**each, bundles=tuple(bundles.pop(at, ())))

@@ -109,9 +109,10 @@ class FreeWavelengths:
                 self.photodiodes[dst] &= ~bit
                 self.sends[src] -= 1
                 self.receives[dst] -= 1
-                for e in self.net.narrow(edges):
-                    self.used[e, bit] += 1
-                    if self.used[e, bit] >= self.net.waveguides[e]:
-                        self.free[e] &= ~bit
+                for e in edges:
+                    if not self.net.wide[e]:
+                        self.used[e, bit] += 1
+                        if self.used[e, bit] >= self.net.waveguides[e]:
+                            self.free[e] &= ~bit
                 return bit.bit_length() - 1, tiles
         return None

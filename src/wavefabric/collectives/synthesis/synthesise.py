@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ def synthesise(
     *,
     max_rounds: int | None = None,
     time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Synthesis:
     """A schedule of the fewest rounds over circuits of light, proved optimal if time allows.
 
@@ -108,7 +107,7 @@ def decide_links(
     *,
     rounds: int | None = None,
     time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Synthesis | str:
     """A schedule of so many steps and rounds over electrical links, or what proves that there is none.
 
@@ -142,11 +141,7 @@ def decide_links(
 
 
 def least_steps(
-    layout: Layout,
-    links: Links,
-    *,
-    time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    layout: Layout, links: Links, *, time_limit: float = 60.0, progress: Progress | None = None
 ) -> Synthesis:
     """A schedule of the fewest steps over electrical links, each step of one round; see `decide_links`.
 
@@ -184,12 +179,9 @@ class _Run:
         #: Parts to be found: one half of an all-reduce serves as both if nothing tells them apart.
         self.different = 1 if both and sums == copies and network.symmetric() else len(self.parts)
         self.labels = ["reduce-scatter: ", "all-gather: "] if both else [""]
+        moves = sum(len(chunk.need) for demand, _ in self.parts for chunk in demand.chunks)
         if isinstance(network, Links):
-            moves = sum(
-                link_uses(demand, distances(demand.ranks, over.capacity)) for demand, over in self.parts
-            )
-        else:
-            moves = sum(len(chunk.need) for demand, _ in self.parts for chunk in demand.chunks)
+            moves = sum(link_uses(each, distances(each.ranks, over.capacity)) for each, over in self.parts)
         #: Until when to search, so that as many moves as there are at least can be written in time.
         self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
 
