@@ -8,11 +8,18 @@ import numpy as np
 
 from wavefabric.collectives.plans.moves import STAGING, Address, Move
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import ExecutionPlan, slice_of
+from wavefabric.collectives.plans.plan import ExecutionPlan
 from wavefabric.collectives.structure import ScheduleError
 
 #: What a block waits for before it goes on.
 _Condition = Callable[[], bool]
+
+
+def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:
+    """First and last + 1 of the elements of a piece that a block has: whole units but for the last."""
+    units = -(-size // unit)
+    first, last = (min(size, units * b // blocks * unit) for b in (block, block + 1))
+    return first, last
 
 
 class Interpreter:

@@ -187,6 +187,16 @@ def test_a_schedule_is_checked_timed_and_predicted(ranks, tmp_path):
 
 
 @pytest.mark.parallel(2)
+def test_the_smallest_size_may_need_no_scratch(ranks):
+    def schedule_of(elements):
+        return build("bidirectional-ring", "all-reduce", 2, elements, pieces=2)
+
+    assert [schedule_of(n).buffers for n in (1, 16)] == [("data",), ("data", "scratch")]
+    result = run_schedule.run(ranks, schedule_of, sizes=[4, 64], repeats=1)
+    assert [row["wrong"] for row in result["cases"][0]["rows"]] == [0, 0]
+
+
+@pytest.mark.parallel(2)
 def test_an_operation_of_ones_own_is_scaled_and_kept_apart(ranks):
     # Rank 0's five elements go to and fro, and are added up.
     rows = [(0, 0, 1, 0, 0, 0, 0, 1, True), (1, 1, 0, 0, 0, 1, 0, 1, False), (0, 1, 1, 0, 1, 1, 1, 1, False)]

@@ -111,7 +111,7 @@ class _Held:
     """Chunks held before or after, as columns in the order of rank and chunk.
 
     ``who``: the rank whose contribution it is alone, `_ALL` of all ranks, `_SOME` of others. ``source``: the
-    chunk of the whole array that is as long, of what is expected.
+    chunk of the whole array that is as long, of what is expected. ``buffer``: None if there are several.
     """
 
     rank: np.ndarray
@@ -119,6 +119,7 @@ class _Held:
     item: np.ndarray
     who: np.ndarray
     source: np.ndarray
+    buffer: int | None = 0
 
 
 _ALL, _SOME = -1, -2
@@ -187,24 +188,19 @@ def operation(schedule: Schedule) -> Operation:
     Each may lie in any one buffer. In another buffer than before, a rank's share may lie in its place in the
     array or at the buffer's beginning. Names of items do not matter, nor do further buffers.
     """
-    ends = [_end(schedule, held) for held in (schedule.pre, schedule.post)]
-    (before, _), (after, _) = ends
-    if before is not None and after is not None:
+    pre, post = ends = [_columns(schedule, held) for held in (schedule.pre, schedule.post)]
+    if pre.buffer is not None and post.buffer is not None:
         for collective in COLLECTIVES:
-            for root, compact in _variants(collective, *ends):
+            for root, compact in _variants(collective, pre, post):
                 counts = _counts(collective, root, compact, schedule, ends)
                 if counts is not None:
                     kept = root if collective in ROOTED else None
-                    return Operation(collective, kept, before, after, counts)
+                    return Operation(collective, kept, pre.buffer, post.buffer, counts)
     items = {item: schedule.sizes[b][r, c] for (r, b, c), (item, _) in schedule.pre.items()}
     return Operation("custom", None, -1, -1, np.array(list(items.values()), np.int64))
 
 
-#: The one buffer in which chunks are held, None if there are more, and the chunks.
-_End = tuple[int | None, _Held]
-
-
-def _end(schedule: Schedule, held: Holdings) -> _End:
+def _columns(schedule: Schedule, held: Holdings) -> _Held:
     rank, buffer, chunk = np.fromiter(chain.from_iterable(held), np.int64, 3 * len(held)).reshape(-1, 3).T
     who = {(1 << schedule.ranks) - 1: _ALL} | {1 << r: r for r in range(schedule.ranks)}
     order = np.lexsort((chunk, rank))
@@ -212,28 +208,28 @@ def _end(schedule: Schedule, held: Holdings) -> _End:
     item = np.array([item for item, _ in held.values()], np.int64)
     first = int(buffer[0]) if held else 0
     columns = (column[order] for column in (rank, chunk, item, origins, chunk))
-    return None if (buffer != first).any() else first, _Held(*columns)
+    return _Held(*columns, buffer=None if (buffer != first).any() else first)
 
 
-def _variants(collective: str, pre: _End, post: _End) -> Iterator[tuple[int, bool]]:
+def _variants(collective: str, pre: _Held, post: _Held) -> Iterator[tuple[int, bool]]:
     """Root, and whether shares lie at the beginning of their buffers."""
     root = 0
     if collective in ROOTED:
-        ranks = (pre if _WHERE[collective][0] == _ROOT else post)[1].rank
+        ranks = (pre if _WHERE[collective][0] == _ROOT else post).rank
         if not ranks.size or ranks[0] != ranks[-1]:
             return
         root = int(ranks[0])
     yield root, False
-    if _PART in _WHERE[collective] and pre[0] != post[0]:
+    if _PART in _WHERE[collective] and pre.buffer != post.buffer:
         yield root, True
 
 
 def _counts(
-    collective: str, root: int, compact: bool, schedule: Schedule, ends: Sequence[_End]
+    collective: str, root: int, compact: bool, schedule: Schedule, ends: Sequence[_Held]
 ) -> np.ndarray | None:
     """Elements of the chunks of the array, if conditions are those of this collective; else None."""
     n, where = schedule.ranks, _WHERE[collective]
-    tables = [schedule.sizes[buffer or 0] for buffer, _ in ends]
+    tables = [schedule.sizes[held.buffer or 0] for held in ends]
     chunks = min(table.shape[1] for table, at in zip(tables, where, strict=True) if at != _PART)
     pieces, rest = divmod(chunks, n) if collective in CUT_BY_RANK else (chunks, 0)
     if rest or not pieces:
@@ -241,7 +237,7 @@ def _counts(
     whole = 0 if where[0] != _PART else 1
     counts = tables[whole][root if where[whole] == _ROOT else 0, :chunks]
     names, items = [], []
-    for side, (table, (_, held), at) in enumerate(zip(tables, ends, where, strict=True)):
+    for side, (table, held, at) in enumerate(zip(tables, ends, where, strict=True)):
         if held.rank.size > (chunks if at != _EACH else n * chunks):
             return None
         expected = _expected(collective, side, n, chunks, pieces, root)

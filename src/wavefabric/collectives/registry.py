@@ -108,10 +108,6 @@ def build(
     grid : sequence of int, optional
         Ranks along each axis, the last fastest; by default two axes as alike as possible.
 
-    Returns
-    -------
-    Schedule
-
     Raises
     ------
     InputError

@@ -64,6 +64,13 @@ def transfer_elements(schedule: Schedule) -> np.ndarray:
     return out
 
 
+def sent_and_received(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
+    """Elements that each rank sends to others, and those that it receives: two of shape (ranks,)."""
+    t = schedule.transfers
+    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
+    return np.bincount(t["src"], moved, schedule.ranks), np.bincount(t["dst"], moved, schedule.ranks)
+
+
 def batches(rounds: np.ndarray) -> list[tuple[int, int]]:
     """First and last + 1 of each run of equal numbers."""
     if not rounds.size:

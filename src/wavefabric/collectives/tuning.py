@@ -20,6 +20,8 @@ VARIANTS = ("auto", "copies", *PROTOCOLS)
 #: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
 SMALL = 256 << 10
 
+#: Times of a candidate, in a file too.
+_TIMES = ("predicted_us", "measured_us")
 _DOUBLING = ("recursive", "direct")
 #: By collective operation: algorithms in the order of preference, of small arrays and of large ones.
 _PREFERRED = {
@@ -93,24 +95,15 @@ class TunedCollective:
 class Tuning:
     """Which algorithm is fastest for which size; made by `wavefabric collective tune`, a JSON file.
 
-    Parameters
-    ----------
-    ranks : int
-    tables : tuple of TunedCollective
-        Each pair of collective operation and transport once.
-    dtype, device, fabric, model, wavefabric : str, optional
-        What it was made with: element type and device of what was measured, fabric and cost model of what was
-        predicted, version.
-
-    Raises
-    ------
-    InputError
-        If sizes do not rise, `wavefabric.collectives.registry.build` refuses a choice, or its protocol is
-        unknown or not for so many ranks.
+    `InputError` if sizes do not rise, `wavefabric.collectives.registry.build` refuses a choice, or its
+    protocol is unknown or not for so many ranks.
     """
 
     ranks: int
+    #: Each pair of collective operation and transport once.
     tables: tuple[TunedCollective, ...]
+    #: What it was made with: element type and device of what was measured, fabric and cost model of what was
+    #: predicted, version.
     dtype: str | None = None
     device: str | None = None
     fabric: str | None = None
@@ -118,14 +111,12 @@ class Tuning:
     wavefabric: str | None = None
 
     def __post_init__(self) -> None:
-        seen = set()
+        pairs = [(table.collective, table.transport) for table in self.tables]
         for t, table in enumerate(self.tables):
-            key = f"tables[{t}]"
-            if (pair := (table.collective, table.transport)) in seen:
-                actual = table.collective + (f" on {table.transport}" if table.transport else "")
-                raise InputError(f"{key}: {actual} given twice; allowed: once")
-            seen.add(pair)
-            self._check(table, key)
+            if pairs[t] in pairs[:t]:
+                actual = " on ".join(filter(None, pairs[t]))
+                raise InputError(f"tables[{t}]: {actual} given twice; allowed: once")
+            self._check(table, f"tables[{t}]")
 
     def _check(self, table: TunedCollective, key: str) -> None:
         if table.collective not in COLLECTIVES:
@@ -147,12 +138,8 @@ class Tuning:
         """What is fastest for so many bytes of the whole array (elements of `conditions.layout`, in bytes).
 
         The nearest tuned size counts, on a logarithmic scale; below the least and above the most the ends.
-        Of several transports that were measured, the one named, else the first of the file.
-
-        Raises
-        ------
-        InputError
-            If the collective operation was not tuned.
+        Of several transports that were measured, the one named, else the first of the file. `InputError` if
+        the collective operation was not tuned.
         """
         tables = [table for table in self.tables if table.collective == collective]
         if not tables:
@@ -191,12 +178,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     =================  =======================================  ===================================
 
     *Else* where an algorithm refuses so many ranks: those of radix 2 take powers of two. Where these all do,
-    any other that takes them.
-
-    Raises
-    ------
-    InputError
-        For another collective operation, or where no algorithm takes so many ranks.
+    any other that takes them. `InputError` for another collective operation, or where none does.
     """
     if collective not in _PREFERRED:
         raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
@@ -230,21 +212,15 @@ def tuning_to_json(tuning: Tuning) -> str:
     """A tuning as JSON text, one candidate a line."""
     from wavefabric.collectives.formats.tuning_file import FORMAT, VERSION  # late: Pydantic takes a while
 
+    def size_row(size: TunedSize) -> dict[str, Any]:
+        choices = [_written(each.choice) for each in size.candidates]
+        times = [{key: getattr(each, key) for key in _TIMES} for each in size.candidates]
+        candidates = [choice | own for choice, own in zip(choices, times, strict=True)]
+        return {"bytes": size.bytes, "choice": choices[0], **times[0], "candidates": candidates}
+
     tables = [
-        {
-            "collective": table.collective,
-            "transport": table.transport,
-            "sizes": [
-                {
-                    "bytes": size.bytes,
-                    "choice": _written(size.best.choice),
-                    **_times(size.best),
-                    "candidates": [_written(each.choice) | _times(each) for each in size.candidates],
-                }
-                for size in table.sizes
-            ],
-        }
-        for table in tuning.tables
+        {"collective": t.collective, "transport": t.transport, "sizes": list(map(size_row, t.sizes))}
+        for t in tuning.tables
     ]
     content = {"format": FORMAT, "version": VERSION, **vars(tuning)}
     del content["tables"]  # last
@@ -271,20 +247,13 @@ def _written(choice: Choice) -> dict[str, Any]:
     return {key: value for key, value in vars(choice).items() if key == "algorithm" or value != defaults[key]}
 
 
-def _times(each: TimedChoice) -> dict[str, float | None]:
-    return {"predicted_us": each.predicted_us, "measured_us": each.measured_us}
-
-
 def _read_size(row: dict[str, Any]) -> TunedSize:
     """What a file says of a size: its choice first, with its times among the candidates if it is one."""
-    chosen = Choice(**row["choice"])
-    result = [
-        TimedChoice(Choice(**{key: each[key] for key in row["choice"]}), *_read_times(each))
-        for each in row["candidates"]
-    ]
-    best = next((each for each in result if each.choice == chosen), TimedChoice(chosen, *_read_times(row)))
-    return TunedSize(row["bytes"], (best, *(each for each in result if each.choice != chosen)))
 
+    def timed(choice: dict[str, Any], times: dict[str, Any]) -> TimedChoice:
+        known = Choice(**{key: choice[key] for key in row["choice"]})
+        return TimedChoice(known, **{key: times[key] for key in _TIMES})
 
-def _read_times(row: dict[str, Any]) -> tuple[float | None, float | None]:
-    return row["predicted_us"], row["measured_us"]
+    chosen, candidates = timed(row["choice"], row), [timed(each, each) for each in row["candidates"]]
+    best = next((each for each in candidates if each.choice == chosen.choice), chosen)
+    return TunedSize(row["bytes"], (best, *(each for each in candidates if each.choice != chosen.choice)))

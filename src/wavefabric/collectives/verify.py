@@ -21,10 +21,6 @@ def verify(schedule: Schedule) -> None:
     All transfers of a round read what was there before the round. When run, only data dependencies order
     transfers; both agree because no chunk that a round writes may be read, or written again, in that round.
 
-    Parameters
-    ----------
-    schedule : Schedule
-
     Raises
     ------
     ScheduleError

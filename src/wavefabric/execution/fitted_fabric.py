@@ -90,24 +90,19 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float], floor: bool = False) 
 
 def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
     """α ≥ 0 and seconds a byte > 0."""
-    weights = np.ones_like(t)
+    from scipy.optimize import nnls
+
+    weights, unit = np.ones_like(t), float(b.max())
     alpha = slope = 0.0
     for _ in range(_TURNS):
-        alpha, slope = _weighted(b, t, weights / t)
+        w = weights / t
+        (alpha, slope), _ = nnls(np.column_stack([w, w * b / unit]), w * t)
+        # Times that do not grow at all: as fast as can be told from these.
+        alpha, slope = float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
         residual = np.abs((alpha + slope * b) / t - 1)
         scale = max(float(np.median(residual)) / 0.6745, 1e-6)
         weights = np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(residual, 1e-300)))
     return alpha, slope
-
-
-def _weighted(b: np.ndarray, t: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    from scipy.optimize import nnls
-
-    unit = float(b.max())
-    columns = np.column_stack([weights, weights * b / unit])
-    (alpha, slope), _ = nnls(columns, weights * t)
-    # Times that do not grow at all: as fast as can be told from these.
-    return float(alpha), max(float(slope) / unit, 1e-6 * float(np.median(t)) / unit)
 
 
 # --- the fabric -----------------------------------------------------------------------------------------
@@ -149,6 +144,10 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
         ]
         # A round of the ring waits for the last of its links.
         alpha = max(0.0, alpha - max(late[r, (r + 1) % ranks] for r in range(ranks)))
+    kernels = (case.get("kernels") or {}).get("times")
+    if kernels is not None:
+        rates = ("bandwidth", "memory")
+        kernels = KernelTimes(**{k: (_round if k in rates else _time)(v) for k, v in kernels.items()})
     doubts = f"; rough: {'; '.join(case['rough'])}" if case.get("rough") else ""
     chip = machine.get("gpu") or machine.get("cpu") or "unknown processor"
     return to_toml(
@@ -167,16 +166,9 @@ def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine
             round_overhead=_time(step["floor"]),
             peer_overhead=_time(peer * 1e-6) if step["floor"] else 0.0,
             reduce_overhead=_time(add["floor"]),
-            kernels=_kernels(case.get("kernels")),
+            kernels=kernels,
         )
     )
-
-
-def _kernels(measured: dict[str, Any] | None) -> KernelTimes | None:
-    if measured is None or "times" not in measured:
-        return None
-    rates = ("bandwidth", "memory")
-    return KernelTimes(**{k: (_round if k in rates else _time)(v) for k, v in measured["times"].items()})
 
 
 def _round(value: float, unit: float = 1e9) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ class _Measurement:
 
     def _pairs(self) -> list[dict[str, Any]]:
         size = self.ranks.size
-        pairs = [(a, b) for a in range(size) for b in range(size) if a != b]
+        pairs = list(permutations(range(size), 2))
         sizes = self.sizes if len(pairs) <= _PAIRS else self.sizes[-_PAIR_SIZES:]
 
         def fitted(a: int, b: int) -> dict[str, Any]:
@@ -164,7 +165,8 @@ class _Measurement:
 
     def _fitted(self, what: str, sizes: Sequence[int], make: Callable[[int], Schedule]) -> dict[str, Any]:
         """Times of the schedules of so many elements a message, and their line."""
-        return self._with_line([self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes])
+        rows = [self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes]
+        return _with_line(rows, self._ahead)
 
     def _rounds(self, what: str, make: Callable[[int, int, int], Schedule]) -> dict[str, Any]:
         """What a round of a schedule takes that is made of ranks, elements and rounds, and its line."""
@@ -173,19 +175,17 @@ class _Measurement:
             schedules = [make(self.ranks.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY)]
             few, many = (self._row(schedule, what, nbytes)["us"] for schedule in schedules)
             rows.append({"bytes": nbytes, "us": _of_a_round(few, many)})
-        return self._with_line(rows)
+        return _with_line(rows, self._ahead)
 
     def _row(self, schedule: Schedule, what: str, nbytes: int) -> dict[str, Any]:
         self.say(f"{self.comm.transport}: {what}, {nbytes} bytes")
         work = self.comm.bind(schedule, self.buffers(schedule), self._protocol).run
-        microseconds = timed(self.ranks, work, self.repeats)["ms"] * 1e3
-        return {"bytes": busiest(schedule) * _WORD, "us": microseconds}
+        return {"bytes": busiest(schedule) * _WORD, "us": timed(self.ranks, work, self.repeats)["ms"] * 1e3}
 
-    def _with_line(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        line = fitted_fabric.fit(
-            [row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor=self._ahead
-        )
-        return {"rows": rows, "line": line.as_dict()}
+
+def _with_line(rows: list[dict[str, Any]], floor: bool = False) -> dict[str, Any]:
+    line = fitted_fabric.fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows], floor)
+    return {"rows": rows, "line": line.as_dict()}
 
 
 # --- kernels --------------------------------------------------------------------------------------------
@@ -218,8 +218,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
             memory = (_own_bytes(many) - _own_bytes(few)) / (_MANY - _FEW) if own else nbytes
             seconds = _of_a_round(call(few, protocol), call(many, protocol))
             rows.append({"bytes": memory, "us": seconds * 1e6})
-        fitted = fitted_fabric.fit([row["bytes"] for row in rows], [row["us"] * 1e-6 for row in rows])
-        return {"rows": rows, "line": fitted.as_dict()}
+        return _with_line(rows)
 
     try:
         lines = {protocol: line(relay, protocol) for protocol in PROTOCOLS}

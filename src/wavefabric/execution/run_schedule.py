@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,13 @@ import numpy as np
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.schedule import scaled
+from wavefabric.collectives.schedule import in_rounds, scaled
 from wavefabric.collectives.tuning import VARIANTS
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
-from wavefabric.execution import report
-from wavefabric.execution.timed_schedule import (
-    GRAPHED,
-    SizedSchedule,
-    check_and_time,
-    check_memory,
-    largest_buffers,
-    nccl_rows,
-    values_of,
-)
+from wavefabric.execution import report, timed_schedule
+from wavefabric.execution.timed_schedule import GRAPHED, SizedSchedule
 from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.results.plots import GREY, INK
@@ -37,34 +30,22 @@ SIZES = {"cpu": (1 << 16, 1 << 22), "cuda": (1 << 16, 1 << 30)}
 
 @dataclass(frozen=True)
 class ScheduleMeasurement:
-    """How `run` measures, and on what it predicts.
+    """How `run` measures, and on what it predicts."""
 
-    Parameters
-    ----------
-    dtype : str
-        Element type, of `wavefabric.execution.timed_schedule.EXACT`.
-    repeats : int
-        Samples of each time.
-    fabric, model
-        The fabric on which times are predicted, by name or file unless it is one, and the cost model.
-    nccl : bool
-        Time NCCL's own operation too.
-    protocols : sequence of str
-        Of `Communicator.bind`, one case each where a transport has it.
-    blocks : int, optional
-        Of the protocols' kernels.
-    graph : bool
-        Time protocols with a kernel, and NCCL's operation, also as `GRAPHED` calls in one CUDA graph (µs a
-        call), where no barrier has to come between them.
-    """
-
+    #: Element type, of `wavefabric.execution.timed_schedule.EXACT`.
     dtype: str = "float32"
+    #: Samples of each time.
     repeats: int = 5
+    #: On which times are predicted, by name or file unless it is one, and the cost model.
     fabric: Fabric | str | Path | None = None
     model: str = "auto"
+    #: Whether NCCL's own operation is timed too.
     nccl: bool = False
+    #: Of `Communicator.bind`, one case each where a transport has it; blocks of their kernels.
     protocols: Sequence[str] = ("auto",)
     blocks: int | None = None
+    #: Whether protocols with a kernel, and NCCL's operation, are also timed as `GRAPHED` calls in one CUDA
+    #: graph (µs a call), where no barrier has to come between them.
     graph: bool = False
 
 
@@ -92,7 +73,7 @@ def run(
     ``ratio`` is predicted over measured, ``over_own`` the bandwidth over that of NCCL's own operation.
     """
     chosen = ScheduleMeasurement(**options)
-    values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
+    timed_schedule.values_of(chosen.dtype, ranks.size)  # refuses what cannot be checked
     width = np.dtype(chosen.dtype).itemsize
     check_protocols(chosen.protocols, chosen.blocks)
     if chosen.graph and not ranks.on_gpu:
@@ -100,15 +81,21 @@ def run(
     check_options(chosen.repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     sized = [SizedSchedule.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     fabric = fabric_of_ranks(chosen.fabric, ranks.size)
-    costs = [] if fabric is None else [_predict(each, fabric, width, chosen.model) for each in sized]
-    check_memory(ranks, sized, width, chosen.protocols)
+    costs = []
+    if fabric is not None:
+        from wavefabric.fabric.cost_models.cost import cost
+
+        costs = [cost(as_run(each.schedule), fabric, width, model=chosen.model) for each in sized]
+    timed_schedule.check_memory(ranks, sized, width, chosen.protocols)
     own, why = None, None
     if chosen.nccl:
-        own, why = nccl_rows(ranks, sized, chosen.dtype, chosen.repeats, progress, chosen.graph)
+        how = chosen.dtype, chosen.repeats, progress, chosen.graph
+        own, why = timed_schedule.nccl_rows(ranks, sized, *how)
     predicted = [cost.seconds * 1e6 for cost in costs] or [None] * len(sized)
     cases = []
     for comm in ranks.each():
-        buffers = {name: comm.allocate((n,), chosen.dtype) for name, n in largest_buffers(sized).items()}
+        largest = timed_schedule.largest_buffers(sized)
+        buffers = {name: comm.allocate((n,), chosen.dtype) for name, n in largest.items()}
         for protocol in chosen.protocols:
             if measured := _measure(ranks, comm, sized, buffers, protocol, chosen, progress):
                 pairs = zip(measured, predicted, strict=True)
@@ -156,9 +143,10 @@ def _measure(
     try:
         for each in sizes:
             say(f"{label}: {sizes[0].schedule.name}, {each.bytes} bytes")
-            exchange = comm.bind(each.schedule, buffers, protocol, chosen.blocks if kernel else None)
-            graph = chosen.graph and kernel
-            rows.append(check_and_time(ranks, comm, each, exchange.run, buffers, chosen.repeats, graph))
+            own = {name: buffers[name] for name in each.schedule.buffers}  # not every size needs scratch
+            exchange = comm.bind(each.schedule, own, protocol, chosen.blocks if kernel else None)
+            how = chosen.repeats, chosen.graph and kernel
+            rows.append(timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, *how))
             exchange.check()
     except InputError as error:  # of binding: the same on all ranks
         if protocol == "auto":
@@ -177,30 +165,20 @@ def check_protocols(protocols: Sequence[str], blocks: int | None) -> None:
             raise InputError(f"protocol: {name!r} given; allowed: {', '.join(VARIANTS)}")
         if name in protocols[:number]:
             raise InputError(f"protocol: {name} given twice; allowed: each once")
-    if blocks is None:
-        return
-    if not set(protocols) & set(PROTOCOLS):
+    if blocks is not None and not set(protocols) & set(PROTOCOLS):
         raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-    if not 1 <= blocks <= MOST_BLOCKS:
+    if blocks is not None and not 1 <= blocks <= MOST_BLOCKS:
         raise InputError(f"blocks: {blocks} given; allowed: 1 to {MOST_BLOCKS}")
 
 
 def sizes_between(least: int, most: int, factor: int = 4) -> list[int]:
     """``least``, times ``factor``, and so on up to ``most``."""
-    sizes = []
-    while least <= most:
-        sizes.append(least)
-        least *= factor
-    return sizes
+    return list(takewhile(lambda size: size <= most, (least * factor**k for k in count())))
 
 
 def as_run(schedule: Schedule) -> Schedule:
     """The same transfers with their levels as rounds: what `wavefabric.exchange` does one after the other."""
-    level = levels(schedule)
-    order = np.argsort(level, kind="stable")
-    transfers = schedule.transfers[order]
-    transfers["round"] = level[order]
-    return replace(schedule, transfers=transfers)
+    return in_rounds(schedule, levels(schedule))
 
 
 def _schedules(ranks: Ranks, schedule_of, sizes: Sequence[int], width: int) -> list[Schedule]:
@@ -237,12 +215,6 @@ def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
     if fabric is not None and fabric.ranks != ranks:
         raise InputError(f"fabric: {fabric.name} has {fabric.ranks} GPUs; allowed here: {ranks}")
     return fabric
-
-
-def _predict(sized: SizedSchedule, fabric, width: int, model: str):
-    from wavefabric.fabric.cost_models.cost import cost
-
-    return cost(as_run(sized.schedule), fabric, width, model=model)
 
 
 def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):

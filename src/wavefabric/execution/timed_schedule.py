@@ -11,7 +11,7 @@ import numpy as np
 from wavefabric.collectives import Schedule, direct_all_gather
 from wavefabric.collectives.conditions import CUT_BY_RANK, kind, operation, whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS, compile_plan
-from wavefabric.collectives.structure import transfer_elements
+from wavefabric.collectives.structure import sent_and_received
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 from wavefabric.exchange.program import Program
@@ -133,10 +133,6 @@ class SizedSchedule:
         pairs = zip(self.schedule.buffers, self.schedule.sizes, strict=True)
         return {name: int(sizes.sum(axis=1).max()) for name, sizes in pairs}
 
-    def scratch(self, rank: int) -> int:
-        """Elements that arrive at a rank to be added, of the busiest level."""
-        return Program(self.schedule, rank).scratch
-
     def bandwidths(self, seconds: float) -> tuple[float, float]:
         """algbw and busbw of nccl-tests in GB/s; see `wavefabric.execution.run_schedule.run`."""
         algbw = self.bytes / seconds * 1e-9
@@ -149,9 +145,7 @@ class SizedSchedule:
 
 def busiest(schedule: Schedule) -> int:
     """Elements that the busiest rank sends, or receives, between ranks."""
-    t = schedule.transfers
-    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
-    return int(max(np.bincount(t[end], moved, minlength=1).max() for end in ("src", "dst")))
+    return int(np.max(sent_and_received(schedule)))
 
 
 def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
@@ -165,7 +159,8 @@ def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols
 
     Of ``protocols`` those of kernels have memory where data arrive.
     """
-    elements = sum(largest_buffers(sizes).values()) + max(sized.scratch(ranks.rank) for sized in sizes)
+    added = max(Program(sized.schedule, ranks.rank).scratch for sized in sizes)
+    elements = sum(largest_buffers(sizes).values()) + added
     staging = [
         staging_bytes(compile_plan(sized.schedule, protocol), ranks.rank, width)
         for protocol in set(protocols) & set(PROTOCOLS)
@@ -225,12 +220,7 @@ def _separate_times(ranks: Ranks, comm, work: Callable[[], Any], repeats: int) -
 
 
 def nccl_rows(
-    ranks: Ranks,
-    sizes: list[SizedSchedule],
-    dtype: str,
-    repeats: int,
-    say: Callable,
-    graph: bool = False,
+    ranks: Ranks, sizes: list[SizedSchedule], dtype: str, repeats: int, say: Callable, graph: bool = False
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
     """Rows of NCCL's own operation for sizes of equal shares, or None and why there are none; collective."""
     if not ranks.on_gpu:

@@ -70,16 +70,16 @@ def summary(samples: list[float]) -> dict[str, float]:
     return {"ms": statistics.median(samples), "ms_best": min(samples), "ms_worst": max(samples)}
 
 
-def copy_bandwidth(device: Device, repeats: int = 5, nbytes: int = 1 << 28) -> float:
-    """Bytes read plus written a second while an array far beyond any cache is copied, all threads at work."""
+def copy_bandwidth(device: Device) -> float:
+    """Bytes read plus written a second while 256 MiB, more than any cache, are copied by all threads."""
     rows = 4 * device.threads
-    shape = (rows, nbytes // 16 // rows)
+    shape = (rows, (1 << 24) // rows)
     source, target = device.zeros(shape, np.complex128), device.zeros(shape, np.complex128)
 
     def copy() -> None:
         device.map_rows(rows, lambda part: device.xp.copyto(target[part], source[part]))
 
-    times = milliseconds(device, copy, repeats)
+    times = milliseconds(device, copy, 5)
     return 2 * source.nbytes / (statistics.median(times) * 1e-3)
 
 
@@ -133,14 +133,8 @@ class Ranks:
     GPU for each rank), ``threads`` those of a rank, ``placement`` the GPU of each rank of a host, ``least``
     the ranks that are needed. `InputError` for unknown transports, or too few ranks.
 
-    Attributes
-    ----------
-    base : Communicator
-        Through host memory: always there.
-    sample : float
-        Seconds that one sample should last.
-    unavailable : dict of str to str
-        Transports that could not be used, and why.
+    ``base`` is a communicator through host memory, which is always there; ``sample``: seconds that one sample
+    should last; ``unavailable``: transports that could not be used, and why.
     """
 
     def __init__(

@@ -58,27 +58,19 @@ class TuningSearch:
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """What `tune` predicts with, and how it measures.
+    """What `tune` predicts with, and how it measures."""
 
-    Parameters
-    ----------
-    fabric, model
-        On which times are predicted, as by `wavefabric.fabric.cost`: of rounds as the schedule has them, or
-        between ranks as they are run. ``"kernel"`` predicts each protocol of kernels.
-    count : int, optional
-        Ranks of predictions alone; by default the GPUs of the fabric.
-    dtype, repeats
-        Of what is measured: element type, samples of each time.
-    within : float
-        Where there are predictions, candidates that are predicted to take more than so many times the fastest
-        are not measured. Protocols that the model says nothing of are measured where their algorithm is.
-    """
-
+    #: On which times are predicted, as by `wavefabric.fabric.cost`: of rounds as the schedule has them, or
+    #: between ranks as they are run. The model ``"kernel"`` predicts each protocol of kernels.
     fabric: AnyFabric | None = None
     model: str = "auto"
+    #: Ranks of predictions alone; by default the GPUs of the fabric.
     count: int | None = None
+    #: Of what is measured: element type, samples of each time.
     dtype: str = "float32"
     repeats: int = 5
+    #: Candidates that are predicted to take more than so many times the fastest are not measured. Protocols
+    #: that the model says nothing of are measured where their algorithm is.
     within: float = WITHIN
 
 
@@ -92,24 +84,13 @@ def tune(
 ) -> TuningSearch:
     """The fastest algorithm of each collective operation and size: between ranks measured, else predicted.
 
-    Parameters
-    ----------
-    collectives : sequence of str
-        Of `wavefabric.collectives.conditions.COLLECTIVES`.
-    sizes : sequence of int
-        Bytes of the whole array; by default `PREDICTED_SIZES`, or between ranks `run_schedule.SIZES`, in
-        steps of 4.
-    ranks : Ranks, optional
-        Who measures, on each of its transports with each of their protocols; data are checked to the bit.
-        Collective.
-    **options
-        Those of `TuningOptions`.
+    ``sizes`` are bytes of the whole array, by default `PREDICTED_SIZES`, or between ranks
+    `run_schedule.SIZES`, in steps of 4. ``ranks`` measure, on each of their transports with each protocol,
+    and check data to the bit; collective. ``options`` are those of `TuningOptions`.
 
-    Raises
-    ------
-    InputError
-        For unknown words, sizes that are no whole number of elements, a fabric of fewer GPUs (between ranks:
-        of another number), no transport that can be used, or if no algorithm serves so many ranks.
+    `InputError` for unknown words, sizes that are no whole number of elements, a fabric of fewer GPUs
+    (between ranks: of another number), no transport that can be used, or if no algorithm serves so many
+    ranks.
     """
     chosen = TuningOptions(**options)
     if ranks is not None:
@@ -124,7 +105,11 @@ def tune(
         raise InputError(f"within: {chosen.within} given; allowed: from 1")
     count = _check_count(chosen.count, fabric)
     collectives = tuple(dict.fromkeys(collectives))
-    _check_collectives(collectives, count)
+    for collective in collectives:
+        if collective not in COLLECTIVES:
+            raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
+        if not pool.choices(collective, count):
+            raise InputError(next(iter(pool.left_out(collective, count).values())))
     ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
     sizes = sorted(set(sizes)) or sizes_between(*ends)
     steps = _Steps(progress or Progress())
@@ -141,7 +126,11 @@ def tune(
     if not tables:
         reasons = "; ".join([*wrong, *unavailable.values()])
         raise InputError(f"transports: none can be used ({reasons}); allowed: others")
-    facts = {} if ranks is None else {"dtype": chosen.dtype, "device": _device_words(ranks)}
+    facts = {}
+    if ranks is not None:
+        machine = ranks.machine()
+        threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} a rank"
+        facts = {"dtype": chosen.dtype, "device": machine.get("gpu") or f"{machine['cpu']}, {threads}"}
     facts |= {} if fabric is None else {"fabric": fabric.name, "model": model}
     return TuningSearch(
         Tuning(count, tuple(tables), **facts, wavefabric=wavefabric.__version__),
@@ -182,21 +171,6 @@ def _check_count(count: int | None, fabric: AnyFabric | None) -> int:
     return whole("ranks", most if count is None else count, 2, most)
 
 
-def _check_collectives(collectives: Sequence[str], count: int) -> None:
-    for collective in collectives:
-        if collective not in COLLECTIVES:
-            raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
-        if not pool.choices(collective, count):
-            raise InputError(next(iter(pool.left_out(collective, count).values())))
-
-
-def _device_words(ranks: Ranks) -> str:
-    """The processor or GPU of the first rank."""
-    machine = ranks.machine()
-    threads = machine["threads"]
-    return machine.get("gpu") or f"{machine['cpu']}, {threads} thread{'s' if threads > 1 else ''} a rank"
-
-
 def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollective]:
     """Candidates in order: what was measured by its time, then what was not."""
     tables: dict[str, list[TunedSize]] = {}
@@ -229,10 +203,10 @@ def _measure(
     largest, ranks.sample = largest_buffers(every), _SAMPLE
     for comm in ranks.each():
         protocols = _serving(ranks, comm, every, width)
-        own = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
+        offered = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
         wanted = [
             (*key, each.choice)
-            for key, row in own.items()
+            for key, row in offered.items()
             for each in row
             if pool.is_promising(each.choice, rows[key], fast[key])
         ]
@@ -243,7 +217,11 @@ def _measure(
             collective, size, choice = key
             steps(f"{collective}, {size_words(size)}: {choice}")
             each = sized[collective, size, pool.plain(choice)]
-            row = _time(ranks, comm, each, choice.protocol, buffers, chosen.repeats)
+            own = {name: buffers[name] for name in each.schedule.buffers}
+            exchange = comm.bind(each.schedule, own, choice.protocol)
+            row = check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
+            exchange.check()
+            del exchange  # and its memory, before the next is bound
             times[key] = row["us"]
             if row["wrong"]:
                 bad.add(key)
@@ -255,10 +233,10 @@ def _measure(
                 for each in row
                 if (*key, each.choice) not in bad
             ]
-            for key, row in own.items()
+            for key, row in offered.items()
         }
         tables += _tables(measured, comm.transport)
-        timed, possible = timed + len(wanted), possible + sum(map(len, own.values()))
+        timed, possible = timed + len(wanted), possible + sum(map(len, offered.values()))
         del buffers
     return tables, (timed, possible), wrong
 
@@ -278,19 +256,3 @@ def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width
         else:
             ranks.unavailable[f"{comm.transport}, {protocol}"] = why
     return serving or ["auto"]
-
-
-def _time(
-    ranks: Ranks,
-    comm: Communicator,
-    sized: SizedSchedule,
-    protocol: str,
-    buffers: dict[str, Any],
-    repeats: int,
-) -> dict[str, Any]:
-    """A row of `check_and_time`; the exchange and its memory are gone afterwards."""
-    own = {name: buffers[name] for name in sized.schedule.buffers}
-    exchange = comm.bind(sized.schedule, own, protocol)
-    row = check_and_time(ranks, comm, sized, exchange.run, own, repeats)
-    exchange.check()
-    return row

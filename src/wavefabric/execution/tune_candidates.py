@@ -124,13 +124,11 @@ def predict(
                     rows[collective, size].append(TimedChoice(replace(choice, protocol=protocol), time))
             del schedule  # before the next is built
     if kernels is not None:
-        rows = {key: _launched(row, kernels.issue * 1e6) for key, row in rows.items()}
+        # What a host needs to launch a call is the least; of equals the least for GPUs comes first.
+        issue = kernels.issue * 1e6
+        for row in rows.values():
+            row[:] = [replace(each, predicted_us=max(each.us, issue)) for each in sorted(row, key=rounded)]
     return rows, model
-
-
-def _launched(row: list[TimedChoice], issue: float) -> list[TimedChoice]:
-    """What GPUs take where a host needs so many µs to launch a call; of equals the least for GPUs first."""
-    return [replace(each, predicted_us=max(each.us, issue)) for each in sorted(row, key=rounded)]
 
 
 def rounded(each: TimedChoice) -> float:

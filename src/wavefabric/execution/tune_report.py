@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import cycle, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def _table(tuning: Tuning, each: TunedCollective) -> Any:
         rows.append([
             report.size_words(size.bytes),
             str(size.best.choice),
-            *(_time(size.best, key) for key in keys),
+            *("-" if (us := getattr(size.best, key)) is None else time_words(us * 1e-6) for key in keys),
             str(second.choice) if second else "-",
             _slower(size.best, second) if second else "-",
         ])  # fmt: skip
@@ -73,11 +73,6 @@ def _table(tuning: Tuning, each: TunedCollective) -> Any:
 
 def _has(each: TunedCollective, key: str) -> bool:
     return any(getattr(one, key) is not None for size in each.sizes for one in size.candidates)
-
-
-def _time(each: TimedChoice, key: str) -> str:
-    time = getattr(each, key)
-    return "-" if time is None else time_words(time * 1e-6)
 
 
 def _slower(best: TimedChoice, second: TimedChoice) -> str:
@@ -128,7 +123,7 @@ def plot(search: TuningSearch, path: str | Path) -> Path:
 def _colours(tuning: Tuning) -> dict[Choice, str]:
     """A colour for each choice that is fastest somewhere, in the order of tables and sizes."""
     winners = dict.fromkeys(size.best.choice for each in tuning.tables for size in each.sizes)
-    return {choice: _PALETTE[k % len(_PALETTE)] for k, choice in enumerate(winners)}
+    return dict(zip(winners, cycle(_PALETTE), strict=False))
 
 
 def _lines(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> None:
@@ -175,22 +170,18 @@ def _time_ticks(axes: Axes) -> None:
 
 def _series(each: TunedCollective, choice: Choice, key: str) -> list[float]:
     """Times of a choice by size, NaN where there is none."""
-    result = [next((o for o in size.candidates if o.choice == choice), None) for size in each.sizes]
-    times = [None if one is None else getattr(one, key) for one in result]
-    return [math.nan if time is None else time for time in times]
+    known = [{one.choice: getattr(one, key) for one in size.candidates} for size in each.sizes]
+    return [math.nan if times.get(choice) is None else times[choice] for times in known]
 
 
 def _strip(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> None:
     """Who is fastest, from half-way to the size below to half-way to the one above."""
     sizes = [size.bytes for size in each.sizes]
     ends = _borders(sizes)
-    first = 0
     span = math.log(ends[-1] / ends[0])
-    for k, size in enumerate(each.sizes):
-        choice = size.best.choice
-        if k + 1 < len(sizes) and each.sizes[k + 1].best.choice == choice:
-            continue
-        left, right = ends[first], ends[k + 1]
+    for choice, group in groupby(range(len(sizes)), lambda k: each.sizes[k].best.choice):
+        numbers = list(group)
+        left, right = ends[numbers[0]], ends[numbers[-1] + 1]
         axes.axvspan(left, right, color=colours[choice], linewidth=0)
         axes.axvline(right, color="white", linewidth=1.5)
         words = str(choice).replace(", ", "\n", 1)
@@ -198,7 +189,6 @@ def _strip(axes: Axes, each: TunedCollective, colours: dict[Choice, str]) -> Non
             look: Any = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
             look["color"] = INK if _is_light(colours[choice]) else "white"
             axes.text(math.sqrt(left * right), 0.48, words, transform=axes.get_xaxis_transform(), **look)
-        first = k + 1
     axes.set_yticks([])
     axes.set_ylabel("fastest", rotation=0, ha="right", va="center", color=GREY)
     axes.grid(visible=False)

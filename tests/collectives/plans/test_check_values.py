@@ -10,8 +10,7 @@ from plan_mutants import misplaced, with_code
 
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans import moves as module
-from wavefabric.collectives.plans.check import check_execution_plan
-from wavefabric.collectives.plans.check_values import check_values
+from wavefabric.collectives.plans.check import check_execution_plan, check_values
 from wavefabric.collectives.plans.moves import STAGING, Move
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import compile_plan

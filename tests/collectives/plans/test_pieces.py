@@ -10,7 +10,7 @@ from plan_cases import CASES
 from schedule_cases import arbitrary, joined
 
 from wavefabric.collectives import build, point_to_point
-from wavefabric.collectives.plans.pieces import pieces
+from wavefabric.collectives.plans.moves import pieces
 
 
 def plain_cuts(schedule):
@@ -42,15 +42,11 @@ def plain_pieces(schedule):
 
 def cut(schedule):
     """What `pieces` finds, as rows, and its addresses as {key: (rank, buffer, first, size)}."""
-    result = pieces(schedule)
-    columns = (result.transfer, result.size, result.src_first, result.dst_first)
-    rows = list(zip(*(c.tolist() for c in columns), strict=True))
-    t, addresses = schedule.transfers[result.transfer], {}
-    for end in ("src", "dst"):
-        keys, first = getattr(result, f"{end}_key").tolist(), getattr(result, f"{end}_first").tolist()
-        where = zip(t[end].tolist(), t[f"{end}_buffer"].tolist(), first, result.size.tolist(), strict=True)
-        for key, address in zip(keys, where, strict=True):
-            assert addresses.setdefault(key, address) == address
+    result, addresses = pieces(schedule), {}
+    rows = [(number, size, source.first, target.first) for number, size, source, target in result]
+    for _, size, *ends in result:
+        for *where, key in ends:
+            assert addresses.setdefault(key, (*where, size)) == (*where, size)
     return rows, addresses
 
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import CASES, VARIANTS
+from plan_interpreter import slice_of
 
 from wavefabric.collectives import ScheduleError, build
 from wavefabric.collectives.plans.moves import STAGING, Move, joined, moves
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import MOST_RANKS, compile_plan, slice_of
+from wavefabric.collectives.plans.plan import MOST_RANKS, compile_plan
 from wavefabric.errors import InputError
 
 

@@ -96,19 +96,13 @@ def build_by_name(
     if ranks is None:
         raise InputError("--ranks: none given; allowed: a whole number from 1")
     check_range("--ranks", ranks, -math.inf, MOST_RANKS, f"1 to {MOST_RANKS}")
-    if why := refusal(algorithm, collective, ranks, options, fabric):
+    chosen = options.registry(algorithm, ranks, fabric)
+    if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
     elements = default_elements(ranks, options.parts) if options.elements is None else options.elements
-    schedule = build(algorithm, collective, ranks, elements, **options.registry(algorithm, ranks, fabric))
+    schedule = build(algorithm, collective, ranks, elements, **chosen)
     verify(schedule)
     return schedule
-
-
-def refusal(
-    algorithm: str, collective: str, ranks: int, options: AlgorithmOptions, fabric: AnyFabric | None
-) -> str | None:
-    """Why an algorithm cannot do a collective with these options, None if it can."""
-    return why_refused(algorithm, collective, ranks, **options.registry(algorithm, ranks, fabric))
 
 
 def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:

@@ -8,14 +8,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from wavefabric.cli.common.files import read_json
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
-from wavefabric.files.faults import one_line
+from wavefabric.files.faults import checked
 from wavefabric.files.input import naming
 from wavefabric.files.output import json_rows
 
@@ -95,11 +95,7 @@ def load_circuits(path: Path) -> CircuitPlan:
     with naming(path):
         if not isinstance(content, dict):
             raise InputError(f'format: allowed: an object with "format": "{_FORMAT}" and "version": 1')
-        try:
-            file = _File.model_validate(content)
-        except ValidationError as error:
-            raise InputError(one_line(error, _File)) from None
-        return _plan(file)
+        return _plan(checked(_File, content))
 
 
 def _plan(file: _File) -> CircuitPlan:

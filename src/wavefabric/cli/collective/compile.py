@@ -114,11 +114,8 @@ def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, An
     """An instruction as plain values."""
     kind = type(each).__name__.lower()
     if isinstance(each, Move):
-        ends = {
-            key: [_address_facts(address, buffers) for address in addresses]
-            for key, addresses in (("sources", each.sources), ("targets", each.targets))
-        }
-        return {"instruction": kind, "elements": each.size, **ends}
+        sources, targets = ([_address_facts(p, buffers) for p in end] for end in (each.sources, each.targets))
+        return {"instruction": kind, "elements": each.size, "sources": sources, "targets": targets}
     if isinstance(each, Signal):
         return {"instruction": kind, "ranks": each.to}
     if isinstance(each, Wait):
@@ -136,9 +133,7 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
     """What the table says of an instruction and its facts."""
     kind = known["instruction"]
     if isinstance(each, Move):
-        sources, targets = (
-            [_address_text(address, each) for address in known[ends]] for ends in ("sources", "targets")
-        )
+        sources, targets = ([_address_text(p, each) for p in known[end]] for end in ("sources", "targets"))
         return kind_of([each]), str(each.size), " + ".join(sources), "\n".join(targets)
     if isinstance(each, Signal):
         return kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)

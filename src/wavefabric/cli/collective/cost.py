@@ -17,12 +17,13 @@ from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
-from wavefabric.collectives.registry import ALGORITHMS
+from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
+from wavefabric.fabric.rank_order import depends_on_pair
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")
@@ -92,7 +93,9 @@ def command(
         rows = rows_of(costed, bytes_each, options.rounds) | {"written": written}
         print_json(rows | ({"left_out": left_out} if left_out else {}))
         return
-    reorder = setting.order_may_matter([each.schedule for each in costed.values()])
+    reorder = depends_on_pair(setting.fabric) and any(
+        each.schedule.communication_rounds for each in costed.values()
+    )
     show(costed, bytes_each, options.rounds, reorder, getattr(setting.fabric, "laser_bandwidth", 0.0))
     for name, why in left_out.items():
         typer.echo(f"left out: {name} ({why})")
@@ -149,7 +152,8 @@ def _expanded(
     for name, algorithm in ALGORITHMS.items():
         if collective in algorithm.collectives and name not in listed:
             ranks = options.ranks or fabric.ranks
-            if why := source.refusal(name, collective, ranks, _usable(name, options), fabric):
+            own = _usable(name, options).registry(name, ranks, fabric)
+            if why := why_refused(name, collective, ranks, **own):
                 left_out[name] = why
             else:
                 accepted.append(name)

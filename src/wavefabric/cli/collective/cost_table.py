@@ -16,7 +16,8 @@ from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
 from wavefabric.units import time_words
 
-_PARTS = ("latency", "reconfiguration", "transfer")
+#: Parts of a time, and their headings.
+_PARTS = {"latency": "latency", "reconfiguration": "set-up", "transfer": "transfer"}
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,9 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
 
 
 def _parts(cost: Cost) -> dict[str, str]:
-    """Parts of a time that the model has, and their headings."""
-    parts = {"latency": "latency", "reconfiguration": "set-up", "transfer": "transfer"}
-    if cost.model != "photonic":
-        del parts["reconfiguration"]
-    return parts
+    """Those that the model has."""
+    without = () if cost.model == "photonic" else ("reconfiguration",)
+    return {part: heading for part, heading in _PARTS.items() if part not in without}
 
 
 def _rounds_table(cost: Cost, title: str) -> Table | str:

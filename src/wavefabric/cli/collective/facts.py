@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wavefabric.cli.common.files import write_all
 from wavefabric.cli.common.options import OutputOptions
 from wavefabric.cli.common.show import conclude, console, pairs_table, rate_text
 from wavefabric.collectives import Schedule, to_json
 from wavefabric.collectives.conditions import kind, whole_elements
-from wavefabric.collectives.structure import transfer_elements
+from wavefabric.collectives.structure import sent_and_received
 from wavefabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
@@ -25,9 +23,7 @@ MSCCL_NOT_COUNTED = ("protocol", "channels")
 
 def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     """Of a schedule that was verified."""
-    t = schedule.transfers
-    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
-    sent, received = (np.bincount(t[end], moved, schedule.ranks) for end in ("src", "dst"))
+    sent, received = sent_and_received(schedule)
     collective, root = kind(schedule)
     facts = {
         "schedule": schedule.name,
@@ -36,7 +32,7 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
         "elements": whole_elements(schedule),
         "rounds": schedule.communication_rounds,
         "local_rounds": schedule.rounds - schedule.communication_rounds,
-        "transfers": int(t.size),
+        "transfers": schedule.transfers.size,
         "sent_elements": int(sent.max(initial=0)),
         "received_elements": int(received.max(initial=0)),
         "verified": True,

@@ -74,7 +74,8 @@ def command(
             refuse({name: value}, f"with {algorithm}", f"with {needed}")
     check_seed(solver.seed)
     if collective is None and algorithm != "greedy" and solver.conditions is None:
-        raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {_collectives(algorithm)}")
+        known = ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES
+        raise InputError(f"COLLECTIVE: none given after {algorithm}; allowed: {', '.join(known)}")
     check_target(options.output, options.force, (".json",))
     if algorithm == "optimal":
         optimal(collective, chosen, solver, options.output, options)
@@ -87,10 +88,6 @@ def command(
     show_made(schedule, options.output, options)
 
 
-def _collectives(algorithm: str) -> str:
-    return ", ".join(ALGORITHMS[algorithm].collectives if algorithm in ALGORITHMS else COLLECTIVES)
-
-
 def show_list(as_json: bool) -> None:
     """All algorithms: what they do, for how many ranks, and their options."""
     rows: list[dict[str, Any]] = []
@@ -101,17 +98,13 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print_json([*rows, *({"algorithm": name, "summary": text} for name, text in SOLVERS.items())])
         return
-    cells = [
-        (
-            *(row["algorithm"], f"{row['summary']}\n{', '.join(row['collectives'])}", row["ranks"]),
-            " ".join(f"--{name}" for name in row["options"]),
-        )
-        for row in rows
-    ]
-    cells += [
-        (name, SOLVERS[name], ranks, "see --help") for name, ranks in (("optimal", "few"), ("greedy", "any"))
-    ]
-    console().print(table(("|algorithm", "<collectives", "<ranks", "<options"), cells))
+    shown = table(("|algorithm", "<collectives", "<ranks", "<options"))
+    for row in rows:
+        does = f"{row['summary']}\n{', '.join(row['collectives'])}"
+        shown.add_row(row["algorithm"], does, row["ranks"], " ".join(f"--{name}" for name in row["options"]))
+    for name, ranks in (("optimal", "few"), ("greedy", "any")):
+        shown.add_row(name, SOLVERS[name], ranks, "see --help")
+    console().print(shown)
 
 
 def _ranks_text(fits: list[int]) -> str:

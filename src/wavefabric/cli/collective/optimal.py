@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -58,7 +59,10 @@ def optimal(
     if algorithm.ranks not in (None, fabric.ranks):
         actual = f"{algorithm.ranks} given with {fabric.name}"
         raise InputError(f"--ranks: {actual}; allowed: its {fabric.ranks} GPUs, or without")
-    solver.check_fabric(fabric)
+    if isinstance(fabric, PhotonicFabric):
+        refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
+    else:
+        refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
@@ -258,21 +262,12 @@ class SolverOptions:
             actual = f"{self.rounds} given with {'no' if self.steps is None else self.steps} --steps"
             raise InputError(f"--rounds: {actual}; allowed: with --steps, and as many or more")
 
-    def check_fabric(self, fabric: AnyFabric) -> None:
-        """Refuse what circuits or links have no use for."""
-        if isinstance(fabric, PhotonicFabric):
-            refuse(changed(self, "steps"), f"with photonic {fabric.name}", "with electrical ones")
-        else:
-            refuse(changed(self, "routes"), f"with electrical {fabric.name}", "with photonic ones")
-
     def parse_routes(self) -> tuple[str, int]:
         """Method and number of routes: ``xy``, ``shortest``, or ``shortest:K``."""
         text = self.routes or "xy"
-        method, colon, number = text.partition(":")
-        good = method in ("xy", "shortest") and (not colon or method == "shortest")
-        if colon and not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) <= _MOST_ROUTES):
-            good = False
-        if not good:
+        match = re.fullmatch(r"(xy|shortest)|shortest:0*([0-9]{1,3})", text)
+        number = int(match[2] or _ROUTES) if match else 0
+        if match is None or not 1 <= number <= _MOST_ROUTES:
             allowed = f"xy, shortest, or shortest:K with K from 1 to {_MOST_ROUTES}"
             raise InputError(f"--routes: {text[:60]} given; allowed: {allowed}")
-        return method, int(number[:4]) if colon else _ROUTES
+        return match[1] or "shortest", number

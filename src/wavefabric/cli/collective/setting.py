@@ -19,7 +19,7 @@ from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
+from wavefabric.fabric.rank_order import best_order, reordered
 
 #: Options with which circuits are planned.
 _PLANNING = ("routing", "sharing", "oversubscribed", "seed")
@@ -83,10 +83,6 @@ class FabricSetting:
             actual = f"{len(numbers)} GPUs given for the {schedule.ranks} ranks of {schedule.name}"
             raise InputError(f"--order: {actual}; allowed: a GPU for each rank")
         return reordered(self.fabric, numbers), numbers[: schedule.ranks]
-
-    def order_may_matter(self, schedules: Sequence[Schedule]) -> bool:
-        """Whether in another order one of the schedules might take less time."""
-        return any(each.communication_rounds for each in schedules) and depends_on_pair(self.fabric)
 
 
 def make_setting(fabric: str | None, options: CircuitOptions, order: str | None) -> FabricSetting:

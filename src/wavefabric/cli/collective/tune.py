@@ -17,7 +17,7 @@ from wavefabric.cli.common.options import (
     options,
     refuse,
 )
-from wavefabric.cli.common.parse import FACTOR_HELP, parse_list, parse_sizes
+from wavefabric.cli.common.parse import FACTOR_HELP, optional_sizes, parse_list
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.rank_session import MeasureOptions, RankSession
 from wavefabric.cli.common.ranks import is_rank_zero
@@ -105,7 +105,9 @@ def command(options: TuneOptions, who: TuneRankOptions, fabric: Fabric = None) -
         check_target(options.plot, options.force, PICTURES, "--plot", inputs=[fabric])
     inputs: dict[str, Any] = {
         "collectives": options.collective or _BOTH,
-        "sizes": _sizes(options),
+        "sizes": sorted(
+            {size for text in options.sizes or [None] for size in optional_sizes(text, options.factor)}
+        ),
         "fabric": None if fabric is None else load_fabric(fabric),
         "model": options.model,
     }
@@ -135,17 +137,6 @@ def _check(options: TuneOptions, who: TuneRankOptions, measured: bool, fabric: s
     if not measured:
         own = changed(options, "within", "dtype") | changed(who, "placement", "device", "threads", "repeats")
         refuse(own, "where nothing is measured", "with --ranks 2 or more")
-
-
-def _sizes(options: TuneOptions) -> list[int]:
-    """Bytes, rising; none: the default."""
-    if not options.sizes and options.factor is not None:
-        raise InputError(
-            f"--factor: {options.factor} given without --sizes; allowed: with --sizes least:most"
-        )
-    return sorted(
-        {size for text in options.sizes or () for size in parse_sizes(text, "--sizes", options.factor)}
-    )
 
 
 def _conclude(result: TuningSearch, options: TuneOptions) -> None:

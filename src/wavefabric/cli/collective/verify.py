@@ -7,15 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from wavefabric.cli.collective import facts as about
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import load_circuits
-from wavefabric.cli.collective.facts import (
-    circuit_facts,
-    circuit_notes,
-    msccl_facts,
-    msccl_text,
-    schedule_facts,
-)
 from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.show import print_json
 from wavefabric.collectives.conditions import kind
@@ -55,12 +49,12 @@ def command(
         counts = ", ".join(f"{facts[name]} {name}" for name in ("ranks", "rounds", "transfers"))
         text = f"ok: {facts['file']}: {facts['schedule']}: {facts['collective']}, {counts}"
         if "msccl" in facts:
-            text += f"; {msccl_text(facts['msccl'])}"
+            text += f"; {about.msccl_text(facts['msccl'])}"
         plan = facts.get("circuits", {})
         if plan:
             text += f"; {plan['circuits']} circuits in {plan['rounds']} set-ups on {plan['fabric']}"
         typer.echo(text)
-        for line in circuit_notes(plan, plan.get("laser_bandwidth", 0.0)):
+        for line in about.circuit_notes(plan, plan.get("laser_bandwidth", 0.0)):
             typer.echo(line)
 
 
@@ -72,8 +66,8 @@ def verify_file(path: Path, circuits: Path | None, expect: str | None = None) ->
         does = "no named collective" if collective == "custom" else collective
         raise InputError(f"--expect: {expect} given, but {path} does {does}; allowed: one that does {expect}")
     names = ("schedule", "collective", "ranks", "rounds", "transfers", "verified")
-    known = schedule_facts(schedule)
-    facts = {"file": str(path), **{name: known[name] for name in names}, **msccl_facts(schedule)}
+    known = about.schedule_facts(schedule)
+    facts = {"file": str(path), **{name: known[name] for name in names}, **about.msccl_facts(schedule)}
     if circuits is not None:
         plan = load_circuits(circuits)
         with naming(circuits):
@@ -84,6 +78,6 @@ def verify_file(path: Path, circuits: Path | None, expect: str | None = None) ->
             "rounds": len(plan.rounds),
             "circuits": sum(b.lasers for r in plan.rounds for b in r.bundles),
             "laser_bandwidth": plan.fabric.laser_bandwidth,
-            **circuit_facts(plan),
+            **about.circuit_facts(plan),
         }
     return facts

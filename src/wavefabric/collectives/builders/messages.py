@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from wavefabric.collectives.arguments import padded, whole
-from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, in_rounds
 from wavefabric.errors import InputError
 
 
@@ -74,7 +73,7 @@ def all_to_all(sizes: Sequence[Sequence[int]] | np.ndarray) -> Schedule:
     ]
     schedule = point_to_point("all-to-all", ranks, messages)
     ends = schedule.transfers
-    return _in_rounds(schedule, (ends["dst"] - ends["src"]) % ranks)
+    return in_rounds(schedule, (ends["dst"] - ends["src"]) % ranks)
 
 
 def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, seed: int = 0) -> Schedule:
@@ -112,7 +111,7 @@ def greedy(ranks: int, messages: Iterable[tuple[int, int, int]], lasers: int, se
             used[at] += 1
             if used[at] == lasers:
                 free[side][rank] &= ~(1 << at[2])
-    return _in_rounds(schedule, rounds)
+    return in_rounds(schedule, rounds)
 
 
 def near_square(ranks: int) -> tuple[int, int]:
@@ -140,12 +139,6 @@ def halo(kind: str, collective: str, ranks: int, elements: int, grid: tuple[int,
     ends = ends[np.argsort(ends[:, 0], kind="stable")].tolist()
     name = f"{kind} {collective}, {'x'.join(map(str, grid))}"
     return point_to_point(name, ranks, [(src, dst, elements) for src, dst in ends])
-
-
-def _in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
-    transfers = schedule.transfers.copy()
-    transfers["round"] = rounds
-    return replace(schedule, transfers=transfers[np.argsort(rounds, kind="stable")])
 
 
 def _message(number: int, message, ranks: int) -> tuple[int, int, int]:

@@ -175,5 +175,4 @@ def binomial(collective: str, ranks: int, elements: int, pieces: int = 1, root: 
         src, dst = ends[::-1] if up else ends
         when = last - step if up else step
         parts.append(transfers(when, src, dst, chunk, count=pieces, reduce=collective == "reduce"))
-    conditions = layout(collective, ranks, elements, pieces, root)
-    return assemble(f"binomial {collective}", conditions, parts)
+    return assemble(f"binomial {collective}", layout(collective, ranks, elements, pieces, root), parts)

@@ -41,16 +41,13 @@ def to_json(schedule: Schedule) -> str:
     True
     """
     check_structure(schedule)
-    content: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-    content |= {"name": schedule.name, "ranks": schedule.ranks}
-    content |= {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
-    content["buffers"] = [
-        {"name": name, "sizes": sizes.tolist()}
-        for name, sizes in zip(schedule.buffers, schedule.sizes, strict=True)
-    ]
-    content["transfers"] = _transfers(schedule)
-    content |= {"pre": _held(schedule, schedule.pre), "post": _held(schedule, schedule.post)}
-    return json_rows(content, ("buffers", "transfers", "pre", "post"))
+    head = {"format": FORMAT, "version": VERSION, "name": schedule.name, "ranks": schedule.ranks}
+    head |= {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
+    tables = zip(schedule.buffers, schedule.sizes, strict=True)
+    rows = {"buffers": ({"name": name, "sizes": sizes.tolist()} for name, sizes in tables)}
+    rows |= {"transfers": _transfers(schedule)}
+    rows |= {key: _held(schedule, getattr(schedule, key)) for key in ("pre", "post")}
+    return json_rows(head | rows, rows)
 
 
 def from_json(text: str) -> Schedule:

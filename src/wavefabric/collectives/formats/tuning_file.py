@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
-from wavefabric.files.faults import one_line
+from wavefabric.files.faults import checked
 from wavefabric.files.input import parse_json
 
 FORMAT: Literal["wavefabric tuning"] = "wavefabric tuning"
@@ -75,8 +75,4 @@ def from_text(text: str) -> dict[str, Any]:
         if head.get(key) != value or type(head[key]) is not type(value):
             actual = f"{json.dumps(head[key])[:60]} given" if key in head else "missing"
             raise InputError(f"{key}: {actual}; allowed: {json.dumps(value)}")
-    try:
-        table = TuningTable.model_validate(content)
-    except ValidationError as error:
-        raise InputError(one_line(error, TuningTable)) from None
-    return table.model_dump(exclude={"format", "version"})
+    return checked(TuningTable, content).model_dump(exclude={"format", "version"})

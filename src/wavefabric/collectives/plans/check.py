@@ -2,7 +2,8 @@
 
 It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is
 compared with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi
-10.1145/1543135.1542490). Values: `check_values.py`.
+10.1145/1543135.1542490). Where all are ordered any interleaving gives the same values: one is replayed, on
+expressions, and must give the schedule's sums, in the same order, in the same addresses.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wavefabric.collectives.plans.check_values import check_values
-from wavefabric.collectives.plans.moves import STAGING, Address, Move
+from wavefabric.collectives.plans.moves import STAGING, Address, Move, pieces
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
-from wavefabric.collectives.structure import ScheduleError
+from wavefabric.collectives.structure import ScheduleError, chunk_name
 
 #: Calls that follow one another: staging buffers are used again after two.
 CALLS = 4
@@ -24,13 +24,8 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     """Prove a plan, replaying `CALLS` calls in a row of which ranks may be in different ones.
 
     Between calls a rank's caller reads and writes its buffers. Threads of a block are ordered by barriers,
-    signals and waits alone.
-
-    Raises
-    ------
-    ScheduleError
-        In one line: the first move that another access may overtake, a rank that waits for ever, or what
-        `check_values` refuses.
+    signals and waits alone. `ScheduleError`, in one line: the first move that another access may overtake, a
+    rank that waits for ever, or what `check_values` refuses.
     """
     ranks = [_Rank(rank, plan) for rank in range(plan.schedule.ranks)]
     accesses: dict[tuple, _Accesses] = {}
@@ -137,22 +132,17 @@ class _Rank:
             return
         self._barrier()
         if isinstance(each, Signal):
+            # As others get it: of this rank all is done but what has come since the last barrier.
+            told = [time - (rank == self.rank) for rank, time in enumerate(self.clock)]
             for peer in each.to:
-                self.sent.setdefault(peer, []).append(self._told())
+                self.sent.setdefault(peer, []).append(told)
         elif isinstance(each, Wait):
             for peer, number in each.signals:
                 if count := self._number(peer, number):
-                    self._learn(ranks[peer].sent[self.rank][count - 1])
+                    self.clock = list(map(max, self.clock, ranks[peer].sent[self.rank][count - 1]))
 
     def _barrier(self) -> None:
         self.clock[self.rank] += 1
-
-    def _told(self) -> list[int]:
-        """The clock as others get it: of this rank all is done but what has come since the last barrier."""
-        return [time - (rank == self.rank) for rank, time in enumerate(self.clock)]
-
-    def _learn(self, clock: list[int]) -> None:
-        self.clock = [max(pair) for pair in zip(self.clock, clock, strict=True)]
 
     # --- accesses ------------------------------------------------------------------------------------------
 
@@ -184,12 +174,105 @@ class _Rank:
         else:
             before = other.time <= self.clock[other.rank]
         if not before:
-            where = (
-                f"staging buffer {-1 - address.key}"
-                if address.buffer == STAGING
-                else f"buffer {address.buffer}"
-            )
+            staged = f"staging buffer {-1 - address.key}"
+            where = staged if address.buffer == STAGING else f"buffer {address.buffer}"
             raise ScheduleError(
                 f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
                 f"{address.rank}, {done} by rank {other.rank}, and nothing orders them"
             )
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Values:
+    """Expressions by the key of their place: −1 − key is what was there at first, from 0 on they are sums."""
+
+    sums: dict[tuple[int, int], int]
+    at: dict[int, int] = field(default_factory=dict)
+
+    def read(self, key: int) -> int:
+        return self.at.get(key, -1 - key)
+
+    def add(self, a: int, b: int) -> int:
+        """The number of a sum of two; a + b is b + a, to the bit."""
+        return self.sums.setdefault((min(a, b), max(a, b)), len(self.sums))
+
+
+def check_values(plan: ExecutionPlan) -> None:
+    """Compare what a plan that `check_execution_plan` accepts leaves with what its schedule does.
+
+    `ScheduleError`, in one line: an address that is none of the schedule's, a staging buffer read before it
+    is filled, or the first chunk of ``post`` that does not hold the schedule's sum at the end.
+    """
+    schedule, parts = plan.schedule, pieces(plan.schedule)
+    wanted = _Values({})
+    result = _Values(wanted.sums)
+    reduces = schedule.transfers["reduce"].tolist()
+    for transfer, _, source, target in parts:
+        value = wanted.read(source.key)
+        wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if reduces[transfer] else value
+    sizes = {address: piece.size for piece in parts for address in piece[2:]}
+    _replay(plan, result, sizes)
+    wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
+    for (rank, buffer, first, key), size in sizes.items():
+        if result.read(key) != wanted.read(key):
+            wrong.setdefault((rank, buffer), []).append((first, first + size))
+    for rank, buffer, chunk in sorted(at for at in schedule.post if at[:2] in wrong):
+        begin = schedule.offsets(buffer, rank)[chunk]
+        if any(first <= begin < last for first, last in wrong[rank, buffer]):
+            where = chunk_name(schedule, rank, buffer, chunk)
+            raise ScheduleError(f"{schedule.name}: {where} does not hold the schedule's sum at the end")
+
+
+def _replay(plan: ExecutionPlan, values: _Values, sizes: dict[Address, int]) -> None:
+    """One call: rank by rank, each as far as its waits, or packets that have not come, allow."""
+    at = [0] * len(plan.instructions)
+    sent: dict[tuple[int, int], int] = {}
+
+    def may(rank: int, each) -> bool:
+        if isinstance(each, Wait):
+            return all(sent.get((peer, rank), 0) >= number for peer, number in each.signals)
+        packets = plan.packets and isinstance(each, Move)
+        return not packets or all(p.key in values.at for p in each.sources if p.buffer == STAGING)
+
+    def do(rank: int, each) -> None:
+        if isinstance(each, Signal):
+            for peer in each.to:
+                sent[rank, peer] = sent.get((rank, peer), 0) + 1
+        elif isinstance(each, Move):
+            for address in (*each.sources, *each.targets):
+                _check_address(plan, address, each.size, sizes)
+            early = [p.key for p in each.sources if p.buffer == STAGING and p.key not in values.at]
+            if early:
+                raise ScheduleError(
+                    f"{plan.schedule.name}: rank {rank}, instruction {at[rank]}, {each} reads staging buffer "
+                    f"{-1 - early[0]} before it has come"
+                )
+            total = values.read(each.sources[0].key)
+            for address in each.sources[1:]:
+                total = values.add(total, values.read(address.key))
+            values.at |= {address.key: total for address in each.targets}
+
+    moved = True
+    while moved:
+        moved = False
+        for rank, code in enumerate(plan.instructions):
+            while at[rank] < len(code) and may(rank, code[at[rank]]):
+                do(rank, code[at[rank]])
+                at[rank] += 1
+                moved = True
+
+
+def _check_address(plan: ExecutionPlan, address: Address, size: int, sizes: dict[Address, int]) -> None:
+    """Refuse what is neither one of the schedule's addresses nor a staging buffer of the plan."""
+    right = sizes.get(address) == size
+    if address.buffer == STAGING:
+        number = -1 - address.key
+        known = plan.staging[number] if 0 <= number < len(plan.staging) else None
+        right = known is not None and (known.rank, known.size) == (address.rank, size)
+    if not right:
+        raise ScheduleError(
+            f"{plan.schedule.name}: {address} of {size} elements is none of the schedule's addresses"
+        )

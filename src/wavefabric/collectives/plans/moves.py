@@ -1,15 +1,18 @@
-"""Moves: what a rank reads, adds and writes in one pass; made from a schedule, and joined."""
+"""Pieces of transfers, and moves: what a rank reads, adds and writes of them in one pass; joined."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
+from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.levels import levels
-from wavefabric.collectives.plans.pieces import Pieces, pieces
 from wavefabric.collectives.schedule import Schedule
 
 #: Buffer of an address where something arrives that has still to be added or put in its place.
@@ -28,6 +31,15 @@ class Address(NamedTuple):
     buffer: int
     first: int
     key: int
+
+
+class Piece(NamedTuple):
+    """Chunks that every transfer moves as a whole or not at all; two at one address have one key."""
+
+    transfer: int
+    size: int
+    source: Address
+    target: Address
 
 
 class StagingBuffer(NamedTuple):
@@ -75,56 +87,99 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
     added or is read only once (with ``packets`` always), where the receiver takes it from. Puts of a level go
     to the next rank first, then to the one after it, so that ranks do not all write to one.
     """
-    parts, depth = pieces(schedule), levels(schedule)
-    t = schedule.transfers[parts.transfer]
-    level = depth[parts.transfer]
-    away = (t["dst"].astype(np.int64) - t["src"]) % schedule.ranks
-    order = np.lexsort((np.arange(level.size), away, t["src"] == t["dst"], level)).tolist()
-    once = _read_once(schedule, parts, order)
+    depth, reduces = levels(schedule).tolist(), schedule.transfers["reduce"].tolist()
+
+    def turn(piece: Piece) -> tuple[int, bool, int]:
+        ahead = (piece.target.rank - piece.source.rank) % schedule.ranks
+        return depth[piece.transfer], ahead == 0, ahead
+
+    parts = sorted(pieces(schedule), key=turn)
+    once = _read_once(schedule, parts)
     made: list[Move] = []
     staging: list[StagingBuffer] = []
     staged: dict[int, Address] = {}  # key → the staging buffer that is read instead
-    for i in order:
-        src, dst = int(t["src"][i]), int(t["dst"][i])
-        size, depth_of, reduce = int(parts.size[i]), int(level[i]), bool(t["reduce"][i])
-        source = Address(src, int(t["src_buffer"][i]), int(parts.src_first[i]), int(parts.src_key[i]))
-        target = Address(dst, int(t["dst_buffer"][i]), int(parts.dst_first[i]), int(parts.dst_key[i]))
+    for i, (transfer, size, source, target) in enumerate(parts):
+        src, dst, level, reduce = source.rank, target.rank, depth[transfer], reduces[transfer]
         source, phase = staged.pop(source.key, source), int(src == dst)
         if src != dst and (reduce or packets or i in once):
             staging_buffer = Address(dst, STAGING, len(staging), -1 - len(staging))
             stays = i in once and not reduce
             came_from = staging[-1 - source.key].first if source.buffer == STAGING else source.first
             staging.append(StagingBuffer(dst, src, size, came_from if stays else target.first))
-            made.append(Move(src, depth_of, 0, (source,), (staging_buffer,), size))
+            made.append(Move(src, level, 0, (source,), (staging_buffer,), size))
             if stays:
                 staged[target.key] = staging_buffer
                 continue
             source, phase = staging_buffer, 1
         sources = (staged.pop(target.key, target), source) if reduce else (source,)
-        made.append(Move(sources[0].rank, depth_of, phase, sources, (target,), size, i in once))
+        made.append(Move(sources[0].rank, level, phase, sources, (target,), size, i in once))
     made.sort(key=lambda move: (move.level, move.phase))
     return made, staging
 
 
-def _read_once(schedule: Schedule, parts: Pieces, order: list[int]) -> set[int]:
+def pieces(schedule: Schedule) -> list[Piece]:
+    """All transfers in order, cut where any transfer begins or ends, at both ends, as often as that takes.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import ring_all_gather
+    >>> from wavefabric.collectives.plans.moves import pieces
+    >>> [piece.size for piece in pieces(ring_all_gather([5, 3]))]
+    [5, 3]
+    """
+    t = schedule.transfers
+    widths = [sizes.shape[1] + 1 for sizes in schedule.sizes]
+    base = np.concatenate(([0], np.cumsum([width * schedule.ranks for width in widths])))
+    first = np.concatenate(
+        [np.pad(np.cumsum(sizes, axis=1), ((0, 0), (1, 0))).ravel() for sizes in schedule.sizes]
+    )
+    count = t["count"].astype(np.int64) + 1  # boundaries between chunks, both ends included
+    transfer, within = ragged(count)
+    ends = []
+    for end in ("src", "dst"):
+        buffer = t[f"{end}_buffer"].astype(np.int64)
+        start = base[buffer] + t[end].astype(np.int64) * np.array(widths)[buffer] + t[f"{end}_chunk"]
+        ends.append(start[transfer] + within)
+    # Boundaries that transfers carry onto each other are cut together.
+    links = coo_array((np.ones(within.size, np.int8), tuple(ends)), shape=(int(base[-1]),) * 2)
+    _, group = connected_components(links, directed=False)
+    outer = (within == 0) | (within == count[transfer] - 1)
+    cut = np.zeros(int(base[-1]), bool)
+    cut[group[ends[0][outer]]] = True
+    at = np.flatnonzero(cut[group[ends[0]]])
+    inside = transfer[at[:-1]] == transfer[at[1:]]
+    begins, following = at[:-1][inside], at[1:][inside]
+    number, keys = transfer[begins], [boundary[begins] for boundary in ends]
+    size = first[ends[0][following]] - first[keys[0]]
+    addresses = [
+        map(
+            Address,
+            *(each.tolist() for each in (t[end][number], t[f"{end}_buffer"][number], first[key], key)),
+        )
+        for end, key in zip(("src", "dst"), keys, strict=True)
+    ]
+    return list(map(Piece, number.tolist(), size.tolist(), *addresses))
+
+
+def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
     """Pieces whose values where they go are read once and then never again, nor promised at the end.
 
     Buffers of a schedule in which staging buffers lie until they are added hold such.
     """
-    t = schedule.transfers[parts.transfer]
+    reduces = schedule.transfers["reduce"].tolist()
     promised = {(rank, buffer) for rank, buffer, _ in schedule.post}
-    accesses: dict[int, list[tuple[int, bool, bool]]] = {}  # key → (piece, reads it, writes it), in order
-    for i in order:
-        accesses.setdefault(int(parts.src_key[i]), []).append((i, True, False))
-        accesses.setdefault(int(parts.dst_key[i]), []).append((i, bool(t["reduce"][i]), True))
+    accesses: dict[int, list[tuple[int, bool, bool]]] = defaultdict(list)  # (piece, reads it, writes it), …
+    for i, piece in enumerate(parts):
+        accesses[piece.source.key].append((i, True, False))
+        accesses[piece.target.key].append((i, reduces[piece.transfer], True))
     result = set()
     for here in accesses.values():
         for at, (i, _, writes) in enumerate(here):
-            if not writes or here[at + 1 : at + 2] == [] or not here[at + 1][1]:
+            reader, then = here[at + 1 : at + 2], here[at + 2 : at + 3]
+            if not writes or not reader or not reader[0][1]:
                 continue
-            then = here[at + 2 : at + 3]
-            kept = (int(t["dst"][i]), int(t["dst_buffer"][i])) in promised
-            if here[at + 1][2] or (not then[0][1] if then else not kept):
+            kept = then[0][1] if then else parts[i].target[:2] in promised
+            if reader[0][2] or not kept:
                 result.add(i)
     return result
 

@@ -7,7 +7,8 @@ know that an earlier access is done, the other rank signals after it and this on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -53,6 +54,7 @@ class _Step:
 class _Accesses:
     """Of an address: who wrote it last, and who has read it since, by (rank, step)."""
 
+    address: Address
     written: tuple[int, int]
     read: list[tuple[int, int]] = field(default_factory=list)
 
@@ -64,22 +66,13 @@ def ordered(
 
     One slot for staging buffers if that makes nobody wait, else two, or as many as ``slots`` says.
     """
-
-    def order(slots: int, late: set[int]) -> _Order:
-        made = _Order(staging, ranks, packets, slots, late)
-        for step in _steps(moves):
-            made.add(step)
-        made.end()
-        return made
-
-    made = None
     if slots != 2 and not packets:
-        made = order(1, set())
-        if late := made.late():
-            made = order(1, late) if slots == 1 else None
-    if made is None:
-        return *order(2, set()).instructions(), 2
-    return *made.instructions(), 1
+        made = _Order(moves, staging, ranks, packets, 1)
+        if slots == 1 and (late := made.late()):
+            made = _Order(moves, staging, ranks, packets, 1, late)
+        if slots == 1 or not made.late():
+            return *made.instructions(), 1
+    return *_Order(moves, staging, ranks, packets, 2).instructions(), 2
 
 
 def _steps(moves: list[Move]) -> Iterator[_Step]:
@@ -91,9 +84,7 @@ def _steps(moves: list[Move]) -> Iterator[_Step]:
     for (_, _, rank), group in groupby(sorted(moves, key=like), like):
         step, read, written = _Step(rank), set(), set()
         for move in group:
-            reads, writes = (
-                {address.key for address in addresses} for addresses in (move.sources, move.targets)
-            )
+            reads, writes = ({address.key for address in end} for end in (move.sources, move.targets))
             if written & (reads | writes) or read & writes:
                 yield step
                 step, read, written = _Step(rank), set(), set()
@@ -107,18 +98,26 @@ class _Order:
     """With one slot, senders of the staging buffers ``late`` wait until the receiver has begun the call."""
 
     def __init__(
-        self, staging: Sequence[StagingBuffer], ranks: int, packets: bool, slots: int, late: set[int]
+        self,
+        moves: list[Move],
+        staging: Sequence[StagingBuffer],
+        ranks: int,
+        packets: bool,
+        slots: int,
+        late: Collection[int] = (),
     ):
         self._staging, self._packets, self._slots, self._late = staging, packets, slots, late
         self._known = [[0] * ranks for _ in range(ranks)]
-        # The first step of a rank: what its caller did before is done.
-        self._steps = [[] for _ in range(ranks)]
+        self._steps: list[list[_Step]] = [[] for _ in range(ranks)]
         self._accesses: dict[int, _Accesses] = {}
-        self._addresses: dict[int, Address] = {}
+        # The first step of a rank: what its caller did before is done.
         for rank in range(ranks):
             self._done(_Step(rank))
+        for step in _steps(moves):
+            self._add(step)
+        self._end()
 
-    def add(self, step: _Step) -> None:
+    def _add(self, step: _Step) -> None:
         """Order a step after all that it needs."""
         writes = {address.key: address for move in step.moves for address in move.targets}
         reads = {address.key: address for move in step.moves for address in move.sources}
@@ -137,15 +136,15 @@ class _Order:
         self._require(step, needs)
         for key in reads:
             self._accesses[key].read.append(me)
-        for key in writes:
-            self._accesses[key] = _Accesses(me)
+        for key, address in writes.items():
+            self._accesses[key] = _Accesses(address, me)
         self._done(step)
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """The last step of each rank: all that others write here has come."""
         needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
-        for key, access in self._accesses.items():
-            address = self._addresses[key]
+        for access in self._accesses.values():
+            address = access.address
             if address.buffer != STAGING and access.written[0] != address.rank:
                 needs[address.rank].add(access.written)
         last = [_Step(rank) for rank in range(len(self._steps))]
@@ -171,8 +170,7 @@ class _Order:
         """Accesses so far; before the first, those of its owner's caller. A free slot has no earlier ones."""
         if address.key not in self._accesses:
             free = address.buffer == STAGING and -1 - address.key not in self._late
-            self._accesses[address.key] = _Accesses((address.rank, -1 if free else 0))
-            self._addresses[address.key] = address
+            self._accesses[address.key] = _Accesses(address, (address.rank, -1 if free else 0))
         return self._accesses[address.key]
 
     def _require(self, step: _Step, needs: set[tuple[int, int]]) -> None:
@@ -184,13 +182,10 @@ class _Order:
                 step.own = max(step.own, number)
             elif self._known[step.rank][rank] <= number:
                 step.after.add((rank, number))
-                self._steps[rank][number].tells.add(step.rank)
-                self._heard(step.rank, (rank, number))
-
-    def _heard(self, rank: int, other: tuple[int, int]) -> None:
-        """A rank learns that a step of another is done, and all that the other knew then."""
-        mine, theirs = self._known[rank], self._steps[other[0]][other[1]].known
-        self._known[rank] = [max(pair) for pair in zip(mine, theirs, strict=True)]
+                other = self._steps[rank][number]
+                other.tells.add(step.rank)
+                # It learns that the other is done, and all that the other's rank knew then.
+                self._known[step.rank] = list(map(max, self._known[step.rank], other.known))
 
     def _done(self, step: _Step) -> None:
         steps = self._steps[step.rank]
@@ -202,15 +197,15 @@ class _Order:
 
     def instructions(self):
         """As `ordered` returns them."""
-        count: dict[tuple[int, int], int] = {}
+        count: Counter[tuple[int, int]] = Counter()
         number: dict[tuple[int, int, int], int] = {}  # (from, step, to) → which signal that is
         for rank, steps in enumerate(self._steps):
             for at, step in enumerate(steps):
                 for peer in step.tells:
-                    count[rank, peer] = count.get((rank, peer), 0) + 1
+                    count[rank, peer] += 1
                     number[rank, at, peer] = count[rank, peer]
         made = tuple(tuple(self._of_rank(rank, number)) for rank in range(len(self._steps)))
-        return made, count
+        return made, dict(count)
 
     def _of_rank(self, rank: int, number: dict[tuple[int, int, int], int]) -> Iterator:
         together = 0  # the last step before a barrier of any kind

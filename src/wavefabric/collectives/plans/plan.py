@@ -22,20 +22,10 @@ Instruction = Move | Signal | Wait | Barrier
 class ExecutionPlan:
     """A schedule as instructions for each rank.
 
-    A kernel runs in blocks. Each block has a slice of every piece (`slice_of`) and signals of its own, and
-    does all instructions of its rank in order; blocks never wait for one another.
-
-    Attributes
-    ----------
-    schedule : Schedule
-    protocol : str
-        Of `PROTOCOLS`. Packets are 16 bytes for 8 of data; they are always written to staging buffers.
-    slots : int
-        Copies of the staging buffers, used in turn by one call after another.
-    instructions : tuple of tuple of `Move`, `Signal`, `Wait` or `Barrier`, one a rank
-    staging : tuple of `StagingBuffer`
-    signals : dict of (int, int) to int
-        How often the first rank signals the second in a call.
+    A kernel runs in blocks. Each block has a slice of every piece and signals of its own, and does all
+    instructions of its rank in order; blocks never wait for one another. Packets are 16 bytes for 8 of data,
+    and always written to staging buffers, of which there are ``slots`` copies, used in turn by one call after
+    another. ``signals``: how often the first rank signals the second in a call.
     """
 
     schedule: Schedule
@@ -52,23 +42,11 @@ class ExecutionPlan:
 
 
 def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | None = None) -> ExecutionPlan:
-    """Compile a schedule, the same on all ranks.
+    """Compile a schedule that `verify` accepts, the same on all ranks; sums are taken in its order.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        One that `verify` accepts. Sums are taken in its order.
-    protocol : str
-        Of `PROTOCOLS`.
-    slots : int, optional
-        1 or 2. With one, a sender may have to wait until the receiver has begun; by default one if none has
-        to. Packets need 2.
-
-    Raises
-    ------
-    InputError
-        For a protocol or slots that are not allowed, more than `MOST_RANKS` ranks, or numbers of the schedule
-        that do not fit together.
+    With one of the ``slots`` a sender may have to wait until the receiver has begun; by default one if none
+    has to, else two. Packets need two. `InputError` for a protocol (of `PROTOCOLS`) or slots that are not
+    allowed, more than `MOST_RANKS` ranks, or numbers of the schedule that do not fit together.
 
     Examples
     --------
@@ -85,20 +63,7 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)
-    made, staging = moves(schedule, protocol == "packets")
     packets = protocol == "packets"
+    made, staging = moves(schedule, packets)
     instructions, signals, slots = ordered(joined(made), staging, schedule.ranks, packets, slots)
     return ExecutionPlan(schedule, protocol, slots, instructions, tuple(staging), signals)
-
-
-def slice_of(size: int, block: int, blocks: int, unit: int) -> tuple[int, int]:
-    """First and last + 1 of the elements of a piece that a block has: whole units but for the last.
-
-    Examples
-    --------
-    >>> from wavefabric.collectives.plans.plan import slice_of
-    >>> [slice_of(10, block, 2, 4) for block in range(2)]
-    [(0, 4), (4, 10)]
-    """
-    units = -(-size // unit)
-    return tuple(min(size, units * b // blocks * unit) for b in (block, block + 1))  # pyright: ignore

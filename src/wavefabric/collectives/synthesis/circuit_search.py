@@ -10,21 +10,13 @@ import numpy as np
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import Bound, circuit_bound, cut_bound
-from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime, check
 from wavefabric.collectives.synthesis.demand import Demand, Move
 from wavefabric.collectives.synthesis.free_wavelengths import FreeWavelengths, Route, RoutedNetwork
 from wavefabric.collectives.synthesis.graphs import colours
 from wavefabric.collectives.synthesis.known_circuits import known
 from wavefabric.collectives.synthesis.model import Model, SendVariables
-from wavefabric.collectives.synthesis.problem import OpticalNetwork
-from wavefabric.collectives.synthesis.search import (
-    Lightpath,
-    Progress,
-    Search,
-    Solution,
-    no_time_to_begin,
-    ordered_solution,
-)
+from wavefabric.collectives.synthesis.problem import OpticalNetwork, no_time_to_begin
+from wavefabric.collectives.synthesis.search import Lightpath, Progress, Search, Solution, ordered_solution
 from wavefabric.collectives.synthesis.solve import TOO_MANY, decide
 
 #: What a proof that rests on routes says of itself.
@@ -50,7 +42,7 @@ class CircuitSearch(Search):
     def __init__(self, demand: Demand, network: OpticalNetwork, deadline: float, say: Progress):
         try:
             self.net = RoutedNetwork(network, deadline)
-        except OutOfTime:
+        except clock.OutOfTime:
             raise no_time_to_begin() from None
         self._single: RoutedNetwork | None = None
         super().__init__(demand, deadline, say)
@@ -64,7 +56,7 @@ class CircuitSearch(Search):
             return by_edges[0], f"{by_edges[1]}, {FIXED}"
         return by_lasers
 
-    def known(self, stop: Deadline) -> Iterator[Solution]:
+    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
         return known(self.demand, self.net, stop)
 
     def time_for_known(self) -> float:
@@ -81,7 +73,7 @@ class CircuitSearch(Search):
         if not self.net.all_wide and any(len(routes) > 1 for routes in self.net.routes.values()):
             # Fewer routes make for an easier model; only yes is an answer.
             soon = clock.fraction(until, 1 / 4, _SINGLE)
-            with suppress(OutOfTime):
+            with suppress(clock.OutOfTime):
                 self._single = self._single or RoutedNetwork(self.net.one_route_a_pair(), soon)
                 answer = self.decide_over(self._single, rounds, soon, say)
         if not isinstance(answer, Solution):
@@ -132,7 +124,7 @@ class CircuitSearch(Search):
 
     def _check(self, solution: Solution) -> None:
         free = [FreeWavelengths(self.net) for _ in range(solution.rounds)]
-        for (r, _, s, d), (wavelength, tiles) in zip(solution.moves, solution.lightpaths, strict=True):
+        for (r, _, s, d), (wavelength, tiles) in solution.lightpaths.items():
             routes = [route for route in self.net.routes[s, d] if route[1] == tiles]
             if free[r].take(s, d, 1 << wavelength, routes) is None:
                 raise RuntimeError(f"{solution.method}: a circuit from {s} to {d} in round {r} does not fit")
@@ -243,10 +235,10 @@ def _first_fit(net: RoutedNetwork, wanted: Sequence[Wanted], until: float) -> li
     often edges too. Then each circuit on the first wavelength that is free, in several orders.
     """
     ranks = net.network.ranks
-    colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks, Deadline(until))
+    colour = colours([(s, d) for s, d, _ in wanted], ranks, ranks, clock.Deadline(until))
     rng = np.random.default_rng(0)
     for attempt in range(_TRIES):
-        check(until)
+        clock.check(until)
         free = FreeWavelengths(net)
         order = range(len(wanted)) if attempt < 2 else rng.permutation(len(wanted))
         lightpaths: dict[int, Lightpath] = {}

@@ -105,17 +105,14 @@ class FreeWavelengths:
                 free &= self.free[e]
             if free:
                 bit = free & -free
-                self._occupy(src, dst, bit, edges)
+                self.lasers[src] &= ~bit
+                self.photodiodes[dst] &= ~bit
+                self.sends[src] -= 1
+                self.receives[dst] -= 1
+                for e in edges:
+                    if not self.net.wide[e]:
+                        self.used[e, bit] += 1
+                        if self.used[e, bit] >= self.net.waveguides[e]:
+                            self.free[e] &= ~bit
                 return bit.bit_length() - 1, tiles
         return None
-
-    def _occupy(self, src: int, dst: int, bit: int, edges: tuple[int, ...]) -> None:
-        self.lasers[src] &= ~bit
-        self.photodiodes[dst] &= ~bit
-        self.sends[src] -= 1
-        self.receives[dst] -= 1
-        for e in edges:
-            if not self.net.wide[e]:
-                self.used[e, bit] += 1
-                if self.used[e, bit] >= self.net.waveguides[e]:
-                    self.free[e] &= ~bit

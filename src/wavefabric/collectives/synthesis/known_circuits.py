@@ -94,10 +94,8 @@ def relayed(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | No
     scatter, gather = (direct(Demand(demand.ranks, c), net, 0, stop) for c in zip(*halves, strict=True))
     if scatter is None or gather is None:
         return None
-    lightpaths = dict(zip(scatter.moves, scatter.lightpaths, strict=True))
-    for (r, number, s, d), lightpath in zip(gather.moves, gather.lightpaths, strict=True):
-        lightpaths[scatter.rounds + r, number, s, d] = lightpath
-    return ordered_solution(lightpaths, "a scatter and an all-gather")
+    later = {(scatter.rounds + m[0], m[1], m[2], m[3]): path for m, path in gather.lightpaths.items()}
+    return ordered_solution({**scatter.lightpaths, **later}, "a scatter and an all-gather")
 
 
 def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:

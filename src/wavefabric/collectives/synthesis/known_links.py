@@ -307,17 +307,14 @@ def _routes(
     def onward(number: int, here: int) -> list[tuple[Edge, int]]:
         s, d = ends[number]
         able = [b for b in near[here] if hops[b, d] == hops[here, d] - 1]
-        if able and not even:  # halfway round a ring: one way for even ranks and the other for odd ones
-            able = [able[s % 2 if _opposite(here, able) else 0]]
+        if able and not even:
+            # Halfway round a ring of ranks in a row: one way for even ranks and the other for odd ones.
+            opposite = len(able) == 2 and able[0] - here == here - able[1]
+            able = [able[s % 2 if opposite else 0]]
         return [((here, b), b) for b in able]
 
     starts = {number: s for number, (s, _) in ends.items()}
     return _even_routes([order] * (_PASSES if even else 1), starts, onward, links.capacity, stop)
-
-
-def _opposite(here: int, able: list[int]) -> bool:
-    """Whether a choice is between two directions of one ring of ranks numbered in a row."""
-    return len(able) == 2 and able[0] - here == here - able[1]
 
 
 def _queued(paths: dict[int, list[Edge]], links: Links, seed: int, stop: Deadline) -> list[Move] | None:

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import Bound, link_bounds
-from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime
 from wavefabric.collectives.synthesis.demand import Demand
 from wavefabric.collectives.synthesis.known_links import fits, greedy, known
 from wavefabric.collectives.synthesis.model import Model, SendVariables
@@ -34,7 +33,7 @@ class LinkSearch(Search):
     def lower_bound(self) -> Bound:
         return max(self.bounds, key=lambda bound: bound[0])
 
-    def known(self, stop: Deadline) -> Iterator[Solution]:
+    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
         return known(self.demand, self.links, stop, _ATTEMPTS)
 
     def too_large(self, rounds: int) -> bool:
@@ -75,8 +74,8 @@ class LinkSearch(Search):
         """A known solution for so many steps and extra rounds, and the rounds of each step."""
         even = tuple(1 + extra // steps + (i >= steps - extra % steps) for i in range(steps))
         last = (*(1,) * (steps - 1), 1 + extra)
-        stop = Deadline(until)
-        with suppress(OutOfTime):
+        stop = clock.Deadline(until)
+        with suppress(clock.OutOfTime):
             for solution in known(self.demand, self.links, stop, 2):
                 if fits(solution.moves, self.links, last):
                     return solution, last
@@ -109,7 +108,7 @@ class LinkSearch(Search):
                     else:
                         model.limit(columns, n)
             answer = decide(model, deadline)
-        except OutOfTime:
+        except clock.OutOfTime:
             return None
         if answer.values is None:
             return answer.solver if answer.feasible is False else None

@@ -17,6 +17,11 @@ class Undecided(InputError):
     """The time limit passed before a schedule was found or proved impossible."""
 
 
+def no_time_to_begin() -> Undecided:
+    """Time is over before any schedule was found."""
+    return Undecided("time_limit: over before any schedule was found; allowed: more time")
+
+
 @dataclass(frozen=True)
 class OpticalNetwork:
     """A photonic fabric as plain data: tiles that send light to each other over waveguides.
@@ -134,40 +139,28 @@ class Circuit:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A schedule, verified, and what is proved of it.
-
-    Parameters
-    ----------
-    rounds : int
-        Rounds in which something is sent: those that only add up are not counted. Of `synthesise_links`: all
-        rounds of all steps, and a round of the schedule is a step.
-    lower_bound : int
-        No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: no schedule of
-        exactly the steps asked for has fewer rounds, by counting alone; one of fewer steps may.
-    optimal : bool
-        Whether `rounds` is the least possible (of `synthesise_links`: in exactly the steps asked for); of an
-        all-reduce, of each half.
-    why : str
-        What proves it, or what is missing; one line.
-    circuits : tuple of Circuit
-        One a transfer between ranks, in the order of the schedule's transfers; none on electrical links.
-    seconds : float
-        Wall time.
-    status : tuple of (int, str)
-        Rounds tried (steps by `least_steps`), and ``"infeasible: proved by …"``, ``"feasible: …"`` or
-        ``"unknown: …"``.
-    rounds_of_steps : tuple of int
-        Of electrical links: rounds that each step takes.
-    """
+    """A schedule, verified, and what is proved of it."""
 
     schedule: Schedule
+    #: Rounds in which something is sent: those that only add up are not counted. Of `synthesise_links`: all
+    #: rounds of all steps, and a round of the schedule is a step.
     rounds: int
+    #: No schedule has fewer rounds, or, of `least_steps`, fewer steps. Of `synthesise_links`: no schedule of
+    #: exactly the steps asked for has fewer rounds, by counting alone; one of fewer steps may.
     lower_bound: int
+    #: Whether `rounds` is the least possible (of `synthesise_links`: in exactly the steps asked for); of an
+    #: all-reduce, of each half.
     optimal: bool
+    #: What proves it, or what is missing; one line.
     why: str
+    #: One a transfer between ranks, in the order of the schedule's transfers; none on electrical links.
     circuits: tuple[Circuit, ...] = field(repr=False)
+    #: Wall time in s.
     seconds: float
+    #: Rounds tried (steps by `least_steps`), and ``"infeasible: proved by …"``, ``"feasible: …"`` or
+    #: ``"unknown: …"``.
     status: tuple[tuple[int, str], ...]
+    #: Of electrical links: rounds that each step takes.
     rounds_of_steps: tuple[int, ...] = ()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import UNREACHABLE, Bound
-from wavefabric.collectives.synthesis.deadline import Deadline, OutOfTime
 from wavefabric.collectives.synthesis.demand import FAR, Demand, Move
-from wavefabric.collectives.synthesis.problem import Undecided
+from wavefabric.collectives.synthesis.problem import Undecided, no_time_to_begin
 from wavefabric.errors import InputError
 
 #: Wavelength, and tiles of the route.
@@ -21,11 +20,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Solution:
-    """Moves in order, what made them, and of circuits the wavelength and route of each."""
+    """Moves in order, what made them, and of circuits the wavelength and route of each move."""
 
     moves: Sequence[Move]
     method: str
-    lightpaths: Sequence[Lightpath] = ()
+    lightpaths: Mapping[Move, Lightpath] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -33,18 +32,16 @@ class Solution:
 
     def reversed(self, rounds: int) -> Solution:
         """The solution with time, and so every move and route, reversed; its moves in order again."""
-        moves = [(rounds - 1 - r, number, d, s) for r, number, s, d in self.moves]
-        order = sorted(range(len(moves)), key=moves.__getitem__)
-        lightpaths = [(wavelength, tuple(route[::-1])) for wavelength, route in self.lightpaths]
-        return Solution([moves[i] for i in order], self.method, [lightpaths[i] for i in order if lightpaths])
+        back = {m: (rounds - 1 - m[0], m[1], m[3], m[2]) for m in self.moves}
+        paths = {back[m]: (wave, tuple(route[::-1])) for m, (wave, route) in self.lightpaths.items()}
+        return Solution(sorted(back.values()), self.method, paths)
 
 
 def ordered_solution(lightpaths: dict[Move, Lightpath], method: str) -> Solution:
     """Moves of circuits in order, empty rounds left out."""
     rounds = {r: i for i, r in enumerate(sorted({m[0] for m in lightpaths}))}
-    ordered = sorted(lightpaths)
-    moves = [(rounds[r], number, s, d) for r, number, s, d in ordered]
-    return Solution(moves, method, [lightpaths[m] for m in ordered])
+    ordered = {(rounds[m[0]], *m[1:]): lightpaths[m] for m in sorted(lightpaths)}
+    return Solution(list(ordered), method, ordered)
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class Search(ABC):
         """By counting."""
 
     @abstractmethod
-    def known(self, stop: Deadline) -> Iterator[Solution]:
+    def known(self, stop: clock.Deadline) -> Iterator[Solution]:
         """Solutions that need no solver, promising ones first; `OutOfTime` when `stop` has passed."""
 
     @abstractmethod
@@ -139,7 +136,7 @@ class Search(ABC):
 
     def _begin(self) -> Solution:
         """The best known solution: until there is one all of the time may pass, then a share of it."""
-        soon, stop = clock.fraction(self.deadline, self.time_for_known()), Deadline(self.deadline)
+        soon, stop = clock.fraction(self.deadline, self.time_for_known()), clock.Deadline(self.deadline)
         best: Solution | None = None
         try:
             for solution in self.known(stop):
@@ -149,7 +146,7 @@ class Search(ABC):
                 stop.at = soon
                 if best.rounds == self.lower or clock.now() > soon:
                     break
-        except OutOfTime:
+        except clock.OutOfTime:
             if best is None:
                 raise no_time_to_begin() from None
         if best is None:
@@ -169,7 +166,7 @@ class Search(ABC):
         count = counted(rounds, self.unit)
         try:
             answer = self.decide(rounds, until, lambda text: self.say(f"{count}: {text}"))
-        except OutOfTime:
+        except clock.OutOfTime:
             answer = None
         if isinstance(answer, Solution):
             self.best = answer
@@ -198,8 +195,3 @@ class Search(ABC):
 def counted(number: int, unit: str) -> str:
     """1 round, 2 rounds, …"""
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
-def no_time_to_begin() -> Undecided:
-    """Time is over before any schedule was found."""
-    return Undecided("time_limit: over before any schedule was found; allowed: more time")

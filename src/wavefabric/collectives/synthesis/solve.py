@@ -7,15 +7,14 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wavefabric.collectives.synthesis import deadline as clock
-from wavefabric.collectives.synthesis.deadline import Deadline, check
 from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import MissingExtra
 from wavefabric.system.processes import die_with_parent
@@ -47,7 +46,7 @@ def decide(model: Model, deadline: float) -> Answer:
     Ctrl-C stops both within a fraction of a second.
     """
     deadline -= _NOTICE * len(model.upper)
-    check(deadline)
+    clock.check(deadline)
     if any(low > 0 for columns, _, low, _ in model.rows if not columns):
         return Answer(False, None, "counting")
     first = _CpSat(model, deadline, _WORKERS, _ALONE)
@@ -72,11 +71,6 @@ def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
             s.stop()
 
 
-def _in_thread(solve: Callable[[], Answer]) -> Future[Answer]:
-    """The answer to come: Ctrl-C reaches the thread that waits for it."""
-    return ThreadPoolExecutor(1).submit(solve)
-
-
 class _CpSat:
     """CP-SAT: its own handling of Ctrl-C would swallow the signal."""
 
@@ -97,7 +91,8 @@ class _CpSat:
         left = self.deadline - clock.now()
         if math.isfinite(left):
             limits.max_time_in_seconds = max(left, 1e-3)
-        self.answer = _in_thread(self._solve)
+        # In a thread of its own: Ctrl-C reaches the one that waits.
+        self.answer = ThreadPoolExecutor(1).submit(self._solve)
 
     def _solve(self) -> Answer:
         status = self._solver.solve(self._model)
@@ -117,7 +112,7 @@ class _CpSat:
 
 def _cp_sat_model(cp_model: Any, model: Model, deadline: float) -> tuple[Any, list[Any]]:
     """The same model for CP-SAT, and its variables."""
-    stop, copy = Deadline(deadline), cp_model.CpModel()
+    stop, copy = clock.Deadline(deadline), cp_model.CpModel()
     boolean = [limits == (0, 1) for limits in zip(model.lower, model.upper, strict=True)]
     variables = [
         copy.new_bool_var("") if is_bool else copy.new_int_var(low, high, "")
@@ -155,7 +150,7 @@ class _Highs:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at a terminal is ours to pass on
         )
-        self.answer = _in_thread(self._solve)
+        self.answer = ThreadPoolExecutor(1).submit(self._solve)
 
     def _solve(self) -> Answer:
         output = self._process.communicate(self._content.getvalue())[0]

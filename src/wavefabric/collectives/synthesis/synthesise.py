@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ def synthesise(
     *,
     max_rounds: int | None = None,
     time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Synthesis:
     """A schedule of the fewest rounds over circuits of light, proved optimal if time allows.
 
@@ -108,7 +107,7 @@ def decide_links(
     *,
     rounds: int | None = None,
     time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Synthesis | str:
     """A schedule of so many steps and rounds over electrical links, or what proves that there is none.
 
@@ -142,11 +141,7 @@ def decide_links(
 
 
 def least_steps(
-    layout: Layout,
-    links: Links,
-    *,
-    time_limit: float = 60.0,
-    progress: Callable[[str], None] | None = None,
+    layout: Layout, links: Links, *, time_limit: float = 60.0, progress: Progress | None = None
 ) -> Synthesis:
     """A schedule of the fewest steps over electrical links, each step of one round; see `decide_links`.
 
@@ -184,8 +179,10 @@ class _Run:
         #: Parts to be found: one half of an all-reduce serves as both if nothing tells them apart.
         self.different = 1 if both and sums == copies and network.symmetric() else len(self.parts)
         self.labels = ["reduce-scatter: ", "all-gather: "] if both else [""]
-        moves = sum(_least_moves(*part) for part in self.parts)
-        #: Until when to search, so that as many moves can be written in time.
+        moves = sum(len(chunk.need) for demand, _ in self.parts for chunk in demand.chunks)
+        if isinstance(network, Links):
+            moves = sum(link_uses(each, distances(each.ranks, over.capacity)) for each, over in self.parts)
+        #: Until when to search, so that as many moves as there are at least can be written in time.
         self.deadline = clock.before_writing(self.begun, float(time_limit), moves)
 
     def say_of(self, part: int) -> Progress:
@@ -203,10 +200,7 @@ class _Run:
                 best, taken = best.reversed(len(taken) or best.rounds), taken[::-1]
             became = (writer.sums if sums and i == 0 else writer.copies)(best.moves)
             steps += taken
-            circuits += [
-                Circuit(became[r], s, d, *lightpath)
-                for (r, _, s, d), lightpath in zip(best.moves, best.lightpaths, strict=False)
-            ]
+            circuits += [Circuit(became[r], s, d, *path) for (r, _, s, d), path in best.lightpaths.items()]
         if sums and len(halves) == 1:
             writer.copies(())
         # Transfers are in this order too; circuits of one pair in one round may carry either's chunk.
@@ -223,10 +217,3 @@ class _Run:
             status=tuple((n, label + text) for label, half in labelled for n, text in half.status),
             rounds_of_steps=tuple(steps),
         )
-
-
-def _least_moves(demand: Demand, over: OpticalNetwork | Links) -> int:
-    """Transfers at least."""
-    if isinstance(over, Links):
-        return link_uses(demand, distances(demand.ranks, over.capacity))
-    return sum(len(chunk.need) for chunk in demand.chunks)

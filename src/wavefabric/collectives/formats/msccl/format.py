@@ -255,12 +255,10 @@ def _read_block(tb, gpu: int, number: int, gpus: int, blocks: list, steps: list)
 def _read_step(step, where: str) -> list[int]:
     """The columns of `STEP` from ``type`` on."""
     kind = TYPES.index(one_of(step, where, "type", TYPES))
-    positions = [
-        BUFFERS.index(one_of(step, where, key, BUFFERS))
-        if key.endswith("buf")
-        else whole_of(step, where, key, -1, _MOST)
-        for key in ("srcbuf", "srcoff", "dstbuf", "dstoff")
-    ]
+    columns = [kind]
+    for side in ("src", "dst"):
+        columns.append(BUFFERS.index(one_of(step, where, f"{side}buf", BUFFERS)))
+        columns.append(whole_of(step, where, f"{side}off", -1, _MOST))
     limits = {"cnt": (0 if kind == NOP else 1, COUNT), "depid": (-1, BLOCKS - 1), "deps": (-1, STEPS - 1)}
     limits["hasdep"] = (0, 1)
-    return [kind, *positions, *(whole_of(step, where, key, *limit) for key, limit in limits.items())]
+    return [*columns, *(whole_of(step, where, key, *limit) for key, limit in limits.items())]

@@ -8,6 +8,8 @@ algorithm needs more slots for a larger array. Sources: github.com/microsoft/msc
 
 from __future__ import annotations
 
+from bisect import bisect
+
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
@@ -82,15 +84,10 @@ def runs_up_to(a: fmt.MscclAlgorithm, slots: int) -> int | None:
     """
     if not find_circle(a, slots, 1):
         return None
-    hangs, runs = 1, int(a.steps["cnt"].max(initial=1))
-    if runs == 1 or find_circle(a, slots, runs):
+    most = int(a.steps["cnt"].max(initial=1))
+    if most == 1 or find_circle(a, slots, most):
         return 0
-    while runs - hangs > 1:
-        middle = (hangs + runs) // 2
-        if find_circle(a, slots, middle):
-            hangs = middle
-        else:
-            runs = middle
+    runs = 2 + bisect(range(2, most), False, key=lambda n: not find_circle(a, slots, n))
     return max(1, a.chunks) * (fmt.MESSAGE_BYTES[a.proto] // runs)
 
 

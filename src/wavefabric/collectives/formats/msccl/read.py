@@ -13,7 +13,7 @@ from wavefabric.collectives.formats.msccl.buffers import BufferMap, ChunkAt, buf
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.formats.msccl.order import run_order
 from wavefabric.collectives.levels import hazards
-from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
+from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule, in_rounds
 from wavefabric.collectives.structure import check_structure, chunk_numbers
 from wavefabric.collectives.verify import verify
 from wavefabric.files.input import MOST_SCHEDULE, naming, read_text
@@ -58,7 +58,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     )
     check_structure(schedule)
     pre, post = conditions(algorithm, schedule)
-    schedule = replace(schedule, transfers=_in_rounds(schedule), pre=pre, post=post)
+    schedule = replace(in_rounds(schedule, _rounds(schedule)), pre=pre, post=post)
     verify(schedule)
     return schedule
 
@@ -74,6 +74,7 @@ def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, n
     """Transfers, each in a round of its own, and how many relay chunks each GPU has."""
     order = run_order(a)
     early, gpus = _overwritten(a, order), a.gpu.tolist()
+    kinds, counts = a.steps["type"].tolist(), a.steps["cnt"].tolist()
     ends: list[list[ChunkAt]] = []
     for side in ("src", "dst"):
         letter = a.steps[f"{side}buf"]
@@ -94,12 +95,7 @@ def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, n
         return gpu, len(buffers.names), int(relayed[gpu]) - count
 
     for row in order:
-        kind, count, src, dst = (
-            int(a.steps["type"][row]),
-            int(a.steps["cnt"][row]),
-            ends[0][row],
-            ends[1][row],
-        )
+        kind, count, src, dst = kinds[row], counts[row], ends[0][row], ends[1][row]
         if fmt.RECEIVES[kind]:
             source = relays.pop(row, None) or passed[int(a.senders[row])]
             reduces = kind in (fmt.RRC, fmt.RRCS, fmt.RRS)
@@ -138,8 +134,8 @@ def _overwritten(a: fmt.MscclAlgorithm, order: list[int]) -> np.ndarray:
     return early
 
 
-def _in_rounds(schedule: Schedule) -> np.ndarray:
-    """Transfers in rounds: as few of communication as data allow; those within GPUs follow at once."""
+def _rounds(schedule: Schedule) -> np.ndarray:
+    """A round for each transfer: as few of communication as data allow; those within GPUs follow at once."""
     t = schedule.transfers
     src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"]).tolist()
     dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"]).tolist()
@@ -154,6 +150,4 @@ def _in_rounds(schedule: Schedule) -> np.ndarray:
         rounds[n] = last + 1 if local[n] else (last // _LOCAL + 1) * _LOCAL
         written[d] = rounds[n]
         np.maximum(read[s], rounds[n], out=read[s])
-    transfers = t.copy()
-    transfers["round"] = np.unique(rounds, return_inverse=True)[1].ravel()
-    return transfers[np.argsort(transfers["round"], kind="stable")]
+    return np.unique(rounds, return_inverse=True)[1].ravel()
