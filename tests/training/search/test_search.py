@@ -18,11 +18,9 @@ from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.search import moves
 from wavefabric.training.search.chain_costs import SearchSetting
-from wavefabric.training.search.costs import StrategyCosts
-from wavefabric.training.search.markov import SearchTrail, StrategyCost, markov_chain
+from wavefabric.training.search.markov import SearchTrail, StrategyCost, StrategyCosts, markov_chain
 from wavefabric.training.search.moves import BUCKETS, StrategyMoves
-from wavefabric.training.search.search import search
-from wavefabric.training.search.starts import expert_designed
+from wavefabric.training.search.search import expert_designed, search
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, uniform
 from wavefabric.training.strategies.strategy_file import from_json, to_json
 

@@ -29,8 +29,9 @@ from wavefabric.training.search.chain_costs import (
     SerialOptions,
     chain_costs,
     chain_strategy,
+    chain_units,
+    is_chain_of_layers,
 )
-from wavefabric.training.search.units import chain_units, is_chain_of_layers
 from wavefabric.training.strategies.strategy import Strategy
 
 #: Rounding that bounds allow for.
@@ -56,21 +57,10 @@ def best_chain(
 ) -> ChainResult:
     """The layouts with the least serial time of those whose memory is within a limit.
 
-    Parameters
-    ----------
-    setting : SearchSetting
-    options : SerialOptions, optional
-        Microbatches, sharding, recomputation; all strategies have one stage and no buckets.
-    memory : float
-        B that a GPU may hold, as `strategy_memory` counts them.
-    by_layer : bool, optional
-        A layout for each layer, else for each block; by default for each layer of a chain of layers without
-        recomputation, which is of blocks.
-
-    Raises
-    ------
-    InputError
-        If no layout fits the batch, or none the memory.
+    ``options``: microbatches, sharding, recomputation; all strategies have one stage and no buckets.
+    ``memory``: B that a GPU may hold, as `strategy_memory` counts them. ``by_layer``: a layout for each
+    layer, else for each block; by default for each layer of a chain of layers without recomputation, which
+    is of blocks. `InputError` if no layout fits the batch, or none the memory.
     """
     options = options or SerialOptions()
     if by_layer is None:

@@ -3,13 +3,18 @@ arXiv:1807.05358, section 6): Metropolis and Hastings' rule, with the simulator 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, log
 from random import Random
 from time import monotonic
 from typing import NamedTuple
 
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
+from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.search.chain_costs import SearchSetting
 from wavefabric.training.strategies.strategy import Strategy
 
 
@@ -18,6 +23,61 @@ class StrategyCost(NamedTuple):
 
     excess: float
     seconds: float
+
+
+class StrategyCosts:
+    """What an iteration takes with a strategy, and by how much it exceeds the memory.
+
+    Where one controller sets up all circuits, those of each batch of calls must be planned, which takes long
+    for strategies with many stages. So a strategy is first simulated with free communication, then with calls
+    that do not wait for those of other GPUs; if that is too slow already, nothing else is done. The latter
+    is no proven bound, as greedy orders have anomalies (Graham 1969, doi:10.1137/0117039).
+    """
+
+    def __init__(self, setting: SearchSetting, memory: float, policy: str):
+        self.setting, self.memory, self.policy = setting, memory, policy
+        self._known: dict[Strategy, StrategyCost] = {}
+        self._least: dict[Strategy, float] = {}  # of strategies not simulated in full
+        self._bounds: tuple[CallTimes, ...] = ()
+        if not setting.fabric.concurrent:
+            self._bounds = (FreeCommunication(), _Undisturbed(setting.fabric))
+
+    @property
+    def tried(self) -> int:
+        """Different strategies seen."""
+        return len(self._known.keys() | self._least.keys())
+
+    def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
+        """The cost; of a strategy that takes more than ``most`` s, perhaps a lower bound above that."""
+        if strategy in self._known:
+            return self._known[strategy]
+        if self._least.get(strategy, 0.0) > most:
+            return StrategyCost(0.0, self._least[strategy])
+        workload = self.setting.workload(strategy)
+        excess = max(0.0, float(strategy_memory(workload).max()) - self.memory)
+        if excess:
+            return self._known.setdefault(strategy, StrategyCost(excess, inf))
+        graph = build_tasks(workload)
+        for bound in self._bounds if most < inf else ():
+            seconds = run(graph, bound, self.policy).seconds
+            if seconds > most:
+                self._least[strategy] = seconds
+                return StrategyCost(0.0, seconds)
+        seconds = run(graph, self.setting.fabric, self.policy).seconds
+        return self._known.setdefault(strategy, StrategyCost(0.0, seconds))
+
+
+class _Undisturbed:
+    """A fabric on which calls of disjoint GPUs do not wait for each other."""
+
+    concurrent = True
+
+    def __init__(self, fabric: CallTimes):
+        self._fabric = fabric
+
+    def seconds(self, calls: Sequence[Call]) -> float:
+        """As if each call were alone."""
+        return max(self._fabric.seconds([call]) for call in calls)
 
 
 @dataclass
@@ -69,18 +129,9 @@ def markov_chain(
     but a start may be beyond it, and from there proposals are taken that exceed the limit by no more. Ends
     when no proposal of the last half of ``proposals`` became the best of this walk, or after all.
 
-    Parameters
-    ----------
-    start : Strategy
-    cost : callable
-        Of a strategy; where that is above its second argument, s, a lower bound above it will do.
-    propose : callable
-        A strategy one change away, or None, which counts as refused.
-    proposals : int
-    beta : float
-        FlexFlow's constant: with 50 a proposal 2 % slower is taken with probability 1/e.
-    random : random.Random
-    trail : SearchTrail
+    ``cost``: of a strategy; where that is above its second argument, s, a lower bound above it will do.
+    ``propose``: a strategy one change away, or None, which counts as refused. ``beta``: FlexFlow's constant;
+    with 50 a proposal 2 % slower is taken with probability 1/e.
     """
     current, now = start, cost(start, inf)
     trail.saw(start, now)

@@ -14,7 +14,7 @@ from random import Random
 
 from wavefabric.errors import InputError
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.units import divisors, layouts_of, part_of
+from wavefabric.training.search.chain_costs import divisors, layouts_of, part_of
 from wavefabric.training.strategies.strategy import (
     LayerLayout,
     Strategy,
