@@ -71,3 +71,14 @@ def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:
         links=families.make_links("switch", (gpus,), bandwidth, 0.0, "network"),
         alpha=alpha,
     )
+
+
+def is_ideal_switch(fabric: Fabric) -> bool:
+    """Whether every GPU has the same link each way to one switch, and there is nothing else to share."""
+    if len(fabric.switches) != 1:
+        return False
+    switch = fabric.switches[0]
+    ends = [(link.source, link.target) for link in fabric.links]
+    wanted = {pair for gpu in fabric.gpus for pair in ((gpu, switch), (switch, gpu))}
+    values = {(link.bandwidth, link.latency) for link in fabric.links}
+    return len(ends) == len(wanted) and set(ends) == wanted and len(values) == 1

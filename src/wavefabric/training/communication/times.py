@@ -26,14 +26,8 @@ from wavefabric.training.communication.algorithms import (
     parse_collective,
     recipes,
 )
-from wavefabric.training.communication.patterns import (
-    check_disjoint,
-    check_gpus,
-    first_group,
-    is_ideal_switch,
-    moves_nothing,
-)
 from wavefabric.training.communication.placed import Part, combined, common_unit
+from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.calls import Call, Numbers
 from wavefabric.training.iteration.engine import FreeCommunication
 
@@ -209,12 +203,12 @@ class Communication:
 
     def _new_time(self, call: Call) -> _CallTime:
         if call.groups:
-            check_gpus(call, self.fabric)
-        if moves_nothing(call):
+            _check_gpus(call, self.fabric)
+        if call.moves_nothing:
             return _NOTHING
         if self._alike:
             # Nothing is shared and all GPUs are alike: groups do not notice each other.
-            call, shared = first_group(call)
+            call, shared = _first_group(call)
             if shared not in self._shared:
                 self._shared[shared] = self._costed(call)
             return self._shared[shared]
@@ -286,7 +280,7 @@ class Communication:
     def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
         """s of calls that share links; on an ideal switch nothing is shared."""
         if self._alike:
-            check_disjoint(calls)
+            _check_disjoint(calls)
             return slowest
         key = (*key, *(call.bytes for call in calls))
         if key not in self._seconds:
@@ -298,7 +292,7 @@ class Communication:
 
     def _batch_time(self, calls: list[Call]) -> BatchTime:
         """Time of several calls whose circuits are up at once."""
-        check_disjoint(calls)
+        _check_disjoint(calls)
         groups = [self._built(call, self._recipe(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
         schedule = combined(parts, self.fabric.ranks, "batch", conditions=False)
@@ -310,7 +304,7 @@ class Communication:
         moving = [call for call in calls if self._time(call) is not _NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
-        check_disjoint(moving)
+        _check_disjoint(moving)
         groups = [self._built(call, self._recipe(call), conditions) for call in moving]
         starts = [0] * len(moving)
         if not self._together(moving)[1]:
@@ -357,3 +351,32 @@ def _bends(fabric: Fabric) -> bool:
     """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
+
+
+def _first_group(call: Call) -> tuple[Call, tuple]:
+    """A call of the first group alone on the first GPUs, and what of it matters to its time."""
+    rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
+    messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
+    alone = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
+    return alone, (call.collective, len(rank), messages)
+
+
+def _check_gpus(call: Call, fabric: AnyFabric) -> None:
+    """Refuse GPUs that the fabric does not have, and one that is in two groups."""
+    check_size(fabric, max(call.gpus) + 1)
+    if len(call.gpus) < sum(map(len, call.groups)):
+        raise InputError(f"groups: a GPU twice in {call.collective} given; allowed: disjoint groups")
+    if len(set(map(len, call.groups))) > 1:
+        raise InputError(f"groups: several sizes in {call.collective} given; allowed: groups of one size")
+    for src, dst, _ in call.messages:
+        if not {src, dst} <= call.gpus:
+            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the call")
+
+
+def _check_disjoint(calls: Sequence[Call]) -> None:
+    """Refuse a GPU that is in two calls."""
+    seen: set[int] = set()
+    for call in calls:
+        if both := seen & call.gpus:
+            raise InputError(f"calls: GPU {min(both)} in two given; allowed: calls of disjoint GPUs")
+        seen |= call.gpus
