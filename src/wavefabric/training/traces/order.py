@@ -13,6 +13,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
 
 Task = TypeVar("Task")
 
@@ -57,7 +58,7 @@ def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], An
 
 
 def gpus_of_workers(
-    simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]] | None = None
+    graph: TaskGraph, workload: Workload | None = None, gpus: Sequence[Sequence[int]] | None = None
 ) -> list[tuple[int, ...]]:
     """GPUs of each worker: as given, as the strategy has them, or equal shares in order.
 
@@ -66,7 +67,6 @@ def gpus_of_workers(
     InputError
         If they are not given for each worker, or a GPU twice, or cannot be shared equally.
     """
-    graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
     if gpus is not None:
         result = [tuple(members) for members in gpus]
         flat = [gpu for members in result for gpu in members]
@@ -75,7 +75,6 @@ def gpus_of_workers(
             allowed = f"each GPU once, one or more of each of {graph.workers} workers"
             raise InputError(f"{actual}; allowed: {allowed}")
         return result
-    workload = None if isinstance(simulated, TaskGraph) else simulated.workload
     if workload is not None:
         strategy = workload.strategy
         firsts = [strategy.first_gpu(stage) for stage in range(strategy.stages)]
@@ -93,7 +92,10 @@ def worker_names(iteration: Iteration) -> list[str]:
     """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
     if iteration.workload is None:
         return [f"worker {number}" for number in range(iteration.graph.workers)]
-    words = [f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}" for gpus in gpus_of_workers(iteration)]
+    words = [
+        f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}"
+        for gpus in gpus_of_workers(iteration.graph, iteration.workload)
+    ]
     return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]
 
 

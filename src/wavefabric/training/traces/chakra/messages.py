@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from wavefabric.errors import InputError, MissingExtra
@@ -136,6 +137,14 @@ def with_length(message: Any) -> bytes:
         left >>= 7
     length.append(left)
     return bytes(length) + body
+
+
+def trace_paths(prefix: str | Path) -> list[Path]:
+    """The files ``PREFIX.RANK.et`` that there are."""
+    prefix = Path(prefix)
+    files = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
+    ranks = ((file, file.name.removeprefix(f"{prefix.name}.").removesuffix(".et")) for file in files)
+    return sorted(f for f, rank in ranks if f.name == f"{prefix.name}.{rank}.et" and rank.isdecimal())
 
 
 #: Messages and their attributes, by their bytes: most are the same in the files of many GPUs.

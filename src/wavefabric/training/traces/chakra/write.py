@@ -6,29 +6,36 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache, partial
 from itertools import pairwise
+from math import isclose
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing, unwritable
+from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.memory import layer_memory
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.traces.chakra.messages import (
     COLLECTIVE_NUMBERS,
     VERSION,
     NodeType,
     schema,
     tell,
+    trace_paths,
     with_length,
 )
-from wavefabric.training.traces.operations import operations
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
 
 #: The group of all GPUs in ASTRA-sim.
 _ALL = "0"
 _MOST_TAG = 2**31
+#: Operations of a task of which they are not known.
+_NOTHING = (0.0, 0.0)
 
 
 def write_chakra(
@@ -70,14 +77,12 @@ def write_chakra(
     Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
     """
     schema()
-    writer = _Writer(simulated, gpus_of_workers(simulated, gpus))
+    writer = _Writer(simulated, gpus)
     paths = {gpu: Path(f"{prefix}.{gpu}.et") for gpu in sorted(writer.worker_of)}
     for path in paths.values():
         check_output(path, force)
-    for other in Path(prefix).parent.glob("*.et"):
-        rank = other.name.removeprefix(f"{Path(prefix).name}.").removesuffix(".et")
-        named = rank.isdecimal() and other.name == f"{Path(prefix).name}.{rank}.et"
-        if named and other.name not in {path.name for path in paths.values()}:
+    for other in trace_paths(prefix):
+        if other.name not in {path.name for path in paths.values()}:
             raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
     written = Path(prefix)
     try:
@@ -92,10 +97,14 @@ def write_chakra(
 
 
 class _Writer:
-    def __init__(self, simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]]):
-        graph = self.graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
-        self.begin = None if isinstance(simulated, TaskGraph) else simulated.timeline.begin.tolist()
-        self.operations = operations(simulated)
+    def __init__(self, simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]] | None):
+        workload = self.begin = None
+        if isinstance(simulated, Iteration):
+            workload, self.begin = simulated.workload, simulated.timeline.begin.tolist()
+            simulated = simulated.graph
+        graph = self.graph = simulated
+        gpus = gpus_of_workers(graph, workload, gpus)
+        self.operations = operations(graph, workload)
         self.order = execution_order(graph)
         self.turn = {task: turn for turn, task in enumerate(self.order)}
         self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
@@ -240,3 +249,46 @@ class _Writer:
 def _whole(nbytes: float) -> int:
     """Whole bytes, at least one of what is more than nothing."""
     return max(round(nbytes), 1 if nbytes > 0 else 0)
+
+
+# --- FLOPs and bytes ----------------------------------------------------------------------------------------
+
+
+def operations(graph: TaskGraph, workload: Workload | None) -> list[tuple[float, float]]:
+    """FLOPs, and bytes read and written, of each task on one GPU; zeros where they are not known.
+
+    They are known where the layers that a task is named after take the time that the task does. Those of
+    activations that are computed again are not, where one task does that and the backward pass.
+    """
+    if workload is None:
+        return [_NOTHING] * len(graph)
+    of_task = cache(partial(_of_task, workload))
+    tasks = zip(graph.call, graph.kind, graph.name, graph.worker, graph.seconds, strict=True)
+    return [of_task(*task) if call is None else _NOTHING for call, *task in tasks]
+
+
+def _of_task(workload: Workload, kind: str, name: str, stage: int, seconds: float) -> tuple[float, float]:
+    for works in _candidates(workload, kind, _layers(name, workload, stage)):
+        arithmetic = "fp32" if kind == "update" else workload.precision.arithmetic
+        if isclose(sum(workload.device.seconds(*work, arithmetic) for work in works), seconds, rel_tol=1e-9):
+            return sum(work.flops for work in works), sum(work.nbytes for work in works)
+    return _NOTHING
+
+
+def _layers(name: str, workload: Workload, stage: int) -> list[int]:
+    """Layers of a task: the one it is called, or from the first to the last in its name."""
+    index = workload.model.index
+    ends = [index[part] for part in name.split(" … ") if part in index]
+    between = range(min(ends), max(ends) + 1) if ends else ()
+    return [number for number in between if workload.strategy.stage[number] == stage]
+
+
+def _candidates(workload: Workload, kind: str, numbers: list[int]) -> Iterator[list[Work]]:
+    """What a task with these layers may do."""
+    if kind == "update":
+        own = sum(layer_memory(workload, number).parameters for number in numbers)
+        yield [update_work(own, workload.model.optimizer, workload.precision)]
+        return
+    if kind == "backward":
+        yield [workload.work(backward_work, number) for number in numbers]
+    yield [workload.work(forward_work, number) for number in numbers]
