@@ -22,7 +22,7 @@ from wavefabric.training.search.markov import SearchTrail, StrategyCost, Strateg
 from wavefabric.training.search.moves import BUCKETS, StrategyMoves
 from wavefabric.training.search.search import expert_designed, search
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, uniform
-from wavefabric.training.strategies.strategy_file import from_json, to_json
+from wavefabric.training.strategies.strategy_text import from_json, to_json
 
 DEVICE, BF16 = next(iter(DEVICES.values())), PRECISIONS["bf16"]
 FABRIC = AffineTimes(2e-5, 4e-11)

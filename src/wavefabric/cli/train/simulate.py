@@ -23,7 +23,7 @@ from wavefabric.fabric.electrical.families import FAMILIES
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.iteration.engine import POLICIES
-from wavefabric.training.strategies.strategy_file import save_strategy
+from wavefabric.training.strategies.strategy_text import save_strategy
 
 #: Of one simulation alone.
 _SINGLE = ("trace", "chakra", "save_strategy")
