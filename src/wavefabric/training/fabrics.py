@@ -11,20 +11,11 @@ from wavefabric.fabric.electrical import families
 
 
 def fabric_for(text: str, gpus: int) -> AnyFabric:
-    """A fabric of at least so many GPUs.
+    """A fabric of at least so many GPUs, from text as of `wavefabric.fabric.load`.
 
-    Parameters
-    ----------
-    text : str
-        As of `wavefabric.fabric.load`. Families without numbers are as large as is asked for: ``"switch"``,
-        ``"ring"``, ``"hypercube"``, and ``"mesh"``, ``"torus"``, ``"lightpath"`` of rows and columns that
-        differ as little as they can (32 GPUs: 4 x 8).
-    gpus : int
-
-    Raises
-    ------
-    InputError
-        For an unknown fabric, one that has fewer GPUs, and a hypercube of no power of two.
+    Families without numbers are as large as is asked for: ``"switch"``, ``"ring"``, ``"hypercube"``, and
+    ``"mesh"``, ``"torus"``, ``"lightpath"`` of rows and columns that differ as little as they can (32 GPUs:
+    4 x 8). `InputError` for an unknown fabric, one that has fewer GPUs, and a hypercube of no power of two.
 
     Examples
     --------

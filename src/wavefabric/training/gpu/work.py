@@ -62,12 +62,8 @@ def update_work(parameters: float, optimizer: str, precision: Precision) -> Work
     """An optimizer's update of so many parameters on one GPU.
 
     Gradients are read, states in fp32 read and written, and the copy of the parameters in fp32 too where
-    there is one; parameters are written, and without such a copy read.
-
-    Raises
-    ------
-    InputError
-        For an optimizer that is none of `wavefabric.training.models.graph.OPTIMIZERS`.
+    there is one; parameters are written, and without such a copy read. `InputError` for an optimizer that is
+    none of `wavefabric.training.models.graph.OPTIMIZERS`.
     """
     states = 4 * optimizer_states(optimizer)
     copied = 2 * precision.master + precision.parameter if precision.master else 2 * precision.parameter

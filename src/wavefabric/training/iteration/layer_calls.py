@@ -28,26 +28,13 @@ class Transfer:
 
 @dataclass(frozen=True)
 class LayerCalls:
-    """Calls of one layer.
+    """Calls of one layer."""
 
-    Parameters
-    ----------
-    dispatch : Call or None
-        The all-to-all that takes samples to their experts; gradients return by the same.
-    dispatched : tuple of int
-        Layers whose outputs it takes.
-    total : Call or None
-        The all-reduce of partial sums after a layer that was split by rows.
-    transfers : tuple of Transfer
-    gather : Call or None
-        The all-gather of parameters that are sharded.
-    """
-
-    dispatch: Call | None
-    dispatched: tuple[int, ...]
-    total: Call | None
+    dispatch: Call | None  # the all-to-all that takes samples to their experts; gradients return by the same
+    dispatched: tuple[int, ...]  # layers whose outputs it takes
+    total: Call | None  # the all-reduce of partial sums after a layer that was split by rows
     transfers: tuple[Transfer, ...]
-    gather: Call | None
+    gather: Call | None  # the all-gather of parameters that are sharded
 
 
 @dataclass(frozen=True)
@@ -66,11 +53,7 @@ class Bucket:
 class ModelCalls:
     """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
 
-    Attributes
-    ----------
-    layers : list of LayerCalls
-    buckets : list of list of Bucket
-        Of each pipeline stage, in the order of the backward pass.
+    ``buckets``: of each pipeline stage, in the order of the backward pass.
     """
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):

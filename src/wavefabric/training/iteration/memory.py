@@ -112,13 +112,7 @@ def strategy_memory(workload: Workload) -> np.ndarray:
 
 
 def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> None:
-    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line.
-
-    Raises
-    ------
-    InputError
-        With what is needed and what is allowed.
-    """
+    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line of the `InputError`."""
     if need.total <= allowed:
         return
     raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({need.parts}); "

@@ -38,13 +38,8 @@ class BlockPlacement:
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
     """The call that brings an array from one placement to another; None if all is where it is needed.
 
-    The gradient of the array goes the other way: ``redistribution(target, source, nbytes)``.
-
-    Parameters
-    ----------
-    source, target : BlockPlacement
-    nbytes : float
-        B of the whole array.
+    The whole array has so many bytes. Its gradient goes the other way: ``redistribution(target, source,
+    nbytes)``.
     """
     if source == target:
         return None

@@ -103,13 +103,7 @@ def _changed(layer: Layer) -> dict[str, Any]:
 
 
 def from_json(text: str) -> ModelGraph:
-    """The model that JSON text describes (see `to_json`).
-
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
-    """
+    """The model that JSON text describes (see `to_json`); `InputError` in one line, which names the key."""
     content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")

@@ -220,10 +220,7 @@ def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
 def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strategy:
     """The strategy that JSON text describes (see `to_json`); ``batch`` replaces the text's.
 
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
+    `InputError` in one line: the key, what was given, what is allowed.
     """
     content = parse_json(text, "strategy")
     if not isinstance(content, dict):
@@ -259,10 +256,7 @@ def load_strategy(
 ) -> Strategy:
     """A strategy from a JSON file, for ``gpus`` GPUs if given; ``batch`` replaces the file's.
 
-    Raises
-    ------
-    InputError
-        In one line, which names the file and the key.
+    `InputError` in one line, which names the file and the key.
     """
     text = read_text(path, "strategy")
     with naming(path):

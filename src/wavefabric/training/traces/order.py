@@ -21,10 +21,7 @@ Task = TypeVar("Task")
 def execution_order(graph: TaskGraph) -> list[int]:
     """All tasks, each after those that it waits for and that come before it in its worker's program.
 
-    Raises
-    ------
-    InputError
-        If tasks wait for each other in a circle.
+    `InputError` if tasks wait for each other in a circle.
     """
     waits = {task: list(others) for task, others in enumerate(graph.waits)}
     for program in graph.program:
@@ -62,10 +59,7 @@ def gpus_of_workers(
 ) -> list[tuple[int, ...]]:
     """GPUs of each worker: as given, as the strategy has them, or equal shares in order.
 
-    Raises
-    ------
-    InputError
-        If they are not given for each worker, or a GPU twice, or cannot be shared equally.
+    `InputError` if they are not given for each worker, or a GPU twice, or cannot be shared equally.
     """
     if gpus is not None:
         result = [tuple(members) for members in gpus]
@@ -100,13 +94,7 @@ def worker_names(iteration: Iteration) -> list[str]:
 
 
 def lanes(begin: np.ndarray, end: np.ndarray) -> list[int]:
-    """For each interval the first lane in which no other runs at the same time; they may touch.
-
-    Parameters
-    ----------
-    begin, end : ndarray
-        s, shape (intervals,).
-    """
+    """For each interval, in s, the first lane in which no other runs at the same time; they may touch."""
     result = [0] * len(begin)
     free_from: list[float] = []
     for number in np.lexsort((end, begin)).tolist():

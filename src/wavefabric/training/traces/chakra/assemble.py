@@ -221,10 +221,10 @@ def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[i
         lambda: defaultdict(list)
     )
     for gpu, file in enumerate(files):
-        for place, node in enumerate(file.nodes):
+        for at, node in enumerate(file.nodes):
             if node.kind == NodeType.COMM_COLL:
                 described = file.groups.get(node.group) or groups.get(node.group) or None
-                calls[node.group, described][gpu].append((gpu, place))
+                calls[node.group, described][gpu].append((gpu, at))
     instances = []
     for (name, described), by_gpu in calls.items():
         everyone = name in ("", "0") or any(name in file.groups for file in files)
@@ -267,10 +267,10 @@ def matched_messages(files: Sequence[TraceFile]) -> list[Instance]:
     """Messages: the k-th that is sent from a GPU to another with a tag is the k-th that is received so."""
     ends: dict[tuple[int, int, int], tuple[list[Position], list[Position]]] = defaultdict(lambda: ([], []))
     for gpu, file in enumerate(files):
-        for place, node in enumerate(file.nodes):
+        for at, node in enumerate(file.nodes):
             if node.kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
                 received = node.kind == NodeType.COMM_RECV
-                ends[node.source, node.target, node.tag][received].append((gpu, place))
+                ends[node.source, node.target, node.tag][received].append((gpu, at))
     instances = []
     for (source, target, tag), (sent, received) in ends.items():
         if len(sent) != len(received):

@@ -154,10 +154,7 @@ Known = dict[bytes, tuple[Any, dict[str, Any]]]
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The messages of a file, each with its attributes: its metadata, then its nodes.
 
-    Raises
-    ------
-    InputError
-        If it ends within a message, or has something else in it.
+    `InputError` if it ends within a message, or has something else in it.
     """
     kinds, position, number = schema(), 0, 0
     known = {} if known is None else known
