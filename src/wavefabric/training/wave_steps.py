@@ -47,18 +47,9 @@ def fibre_step(
     Two Kerr kernels exchange the powers of phase groups in two all-gathers each, in chunks of time: while one
     travels, the next is worked on (`RankOperators`). Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018.
 
-    Parameters
-    ----------
-    modes : int
-        Spatial modes; the field has two rows for each.
-    samples : int
-        Of a row.
-    gpus : int
-        Up to one a mode.
-    groups : int, optional
-        Rows of powers that travel; by default one a row of the field (dense coupling).
-    itemsize : int
-        B of a complex number: 16 or 8.
+    The field has two rows of ``samples`` for each spatial mode; GPUs are up to one a mode. ``groups``: rows
+    of powers that travel, by default one a row of the field (dense coupling). ``itemsize``: B of a complex
+    number, 16 or 8.
     """
     split_modes(modes, gpus)
     groups = 2 * modes if groups is None else groups
@@ -184,9 +175,8 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
         return Call("all-to-all", groups, float(sizes[0] * itemsize * len(groups[0])), "layer-to-layer")
     if sizes.size > _MOST_MESSAGES:
         actual = f"{gpus} given, between which an exchange has {sizes.size} messages"
-        raise InputError(
-            f"gpus: {actual}; allowed: up to {_MOST_MESSAGES}, or a number that divides the grid"
-        )
+        allowed = f"up to {_MOST_MESSAGES}, or a number that divides the grid"
+        raise InputError(f"gpus: {actual}; allowed: {allowed}")
     ends = tuple(np.union1d(src, dst).tolist())
     messages = tuple(zip(src.tolist(), dst.tolist(), sizes.tolist(), strict=True))
     return Call("messages", (ends,), float(itemsize), "layer-to-layer", messages)

@@ -27,7 +27,8 @@ def read_chakra(
     does; what runs on its CPU has a worker of its own. GPUs whose files differ in nothing but groups and
     partners are one worker. Collectives of a group, and messages with a tag, are matched in their order.
     Computation is of kind ``forward``, or ``backward`` where the name says so; collectives that no
-    computation waits for are gradients.
+    computation waits for are gradients. Sizes are as ASTRA-sim takes them: what each GPU has before the
+    collective.
 
     Parameters
     ----------
@@ -46,10 +47,6 @@ def read_chakra(
         Without the package protobuf.
     InputError
         In one line: the file, and what is wrong with it.
-
-    Notes
-    -----
-    Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
     """
     choice("arithmetic", arithmetic, ARITHMETIC)
     described = read_groups(groups) if groups is not None else {}

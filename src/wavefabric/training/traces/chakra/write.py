@@ -51,30 +51,17 @@ def write_chakra(
     them, exactly as ``duration_seconds``, and for a model's layers with num_ops and tensor_size; collectives
     are COMM_COLL_NODEs of the GPU's group, which a METADATA_NODE describes as PyTorch's traces do; messages
     are COMM_SEND_NODEs and COMM_RECV_NODEs, those of one call with one tag. Attributes that no other program
-    needs say which nodes are one task: `read_chakra` gives the same tasks back.
-
-    Parameters
-    ----------
-    prefix : str or Path
-        Folder and beginning of the files' names.
-    simulated : Iteration or TaskGraph
-        Of an iteration the times at which tasks began are written too.
-    gpus : sequence of sequence of int, optional
-        GPUs of each worker. By default as the strategy has them, or else equal shares in order.
-    force : bool
-        Replace files that are there.
+    needs say which nodes are one task: `read_chakra` gives the same tasks back. Sizes are as ASTRA-sim takes
+    them: what each GPU has before the collective. Of an iteration the times at which tasks began are written
+    too. ``gpus``: those of each worker, by default as the strategy has them, or else equal shares in order.
 
     Raises
     ------
     MissingExtra
         Without the package protobuf.
     InputError
-        If a file exists, or cannot be written; for tasks that wait for each other in a circle, or for those
-        of other GPUs without a call.
-
-    Notes
-    -----
-    Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
+        If a file exists (without ``force``), or cannot be written; for tasks that wait for each other in a
+        circle, or for those of other GPUs without a call.
     """
     schema()
     writer = _Writer(simulated, gpus)
