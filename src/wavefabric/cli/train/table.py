@@ -17,19 +17,16 @@ from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import amount, three_digits, time_words
 
+#: What is told of the sizes of calls.
+_OF_SIZES = {
+    "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
+}  # fmt: skip
+
 
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
     """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
-    return {
-        purpose: {
-            "calls": len(sizes),
-            "least_bytes": min(sizes),
-            "median_bytes": statistics.median(sizes),
-            "largest_bytes": max(sizes),
-            "bytes": sum(sizes),
-        }
-        for purpose, sizes in iteration.call_bytes.items()
-    }
+    sizes = iteration.call_bytes.items()
+    return {purpose: {key: of(each) for key, of in _OF_SIZES.items()} for purpose, each in sizes}
 
 
 def facts(case: Case) -> dict[str, Any]:
@@ -166,11 +163,10 @@ def _memory_words(workload: Workload, memory: float) -> str:
 
 def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
     headings = ("|communication of", "calls", "least", "median", "largest", "total")
-    sizes = ("least_bytes", "median_bytes", "largest_bytes", "bytes")
-    rows = [
-        (purpose, str(values["calls"]), *(bytes_words(values[key]) for key in sizes))
-        for purpose, values in result.items()
-    ]
+    rows = []
+    for purpose, values in result.items():
+        calls, *sizes = values.values()
+        rows.append((purpose, str(calls), *map(bytes_words, sizes)))
     return table(headings, rows)
 
 

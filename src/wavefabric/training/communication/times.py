@@ -14,18 +14,9 @@ from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.training.communication import algorithms
 from wavefabric.training.communication.affine_time import LARGE, AffineTime, BatchTime, batch_time, tangents
-from wavefabric.training.communication.algorithms import (
-    Built,
-    Recipe,
-    built,
-    built_messages,
-    complete,
-    complete_messages,
-    folded,
-    parse_collective,
-    recipes,
-)
+from wavefabric.training.communication.algorithms import Built, Recipe
 from wavefabric.training.communication.placed import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.calls import Call, Numbers
@@ -106,7 +97,7 @@ class Communication:
     def __init__(
         self, fabric: AnyFabric, collective: str = "ring", *, incremental: bool = False, **planning: Any
     ):
-        self.fabric, self.collective = fabric, parse_collective(collective)
+        self.fabric, self.collective = fabric, algorithms.parse_collective(collective)
         if self.collective == "zero":
             raise InputError("collective: zero given; allowed: an algorithm (zero needs no fabric)")
         self.photonic = isinstance(fabric, PhotonicFabric)
@@ -217,7 +208,9 @@ class Communication:
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
         size = len(call.groups[0])
-        fitting = recipes(self.collective, call.collective, size, self.photonic, whole=self.incremental)
+        fitting = algorithms.recipes(
+            self.collective, call.collective, size, self.photonic, whole=self.incremental
+        )
         return _CallTime(fitting, tuple(self._lines(call, recipe) for recipe in fitting))
 
     def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
@@ -240,15 +233,16 @@ class Communication:
         """The schedule of one group, on demand with what it must hold before and after."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
-            make = complete_messages if conditions else built_messages
+            make = algorithms.complete_messages if conditions else algorithms.built_messages
             return make(call.groups[0], call.messages, lasers)
-        return (complete if conditions else built)(recipe, call.collective, len(call.groups[0]))
+        make = algorithms.complete if conditions else algorithms.built
+        return make(recipe, call.collective, len(call.groups[0]))
 
     def _folded(self, call: Call, recipe: Recipe) -> Built:
         """The schedule of one group, of rounds that are alike only one, if each is served as the first."""
         if call.collective == "messages" or self.incremental:
             return self._built(call, recipe)
-        return folded(recipe, call.collective, len(call.groups[0]))
+        return algorithms.folded(recipe, call.collective, len(call.groups[0]))
 
     def _plan(self, schedule: Schedule) -> CircuitPlan | None:
         if isinstance(self.fabric, PhotonicFabric):
@@ -287,7 +281,8 @@ class Communication:
             groups = [self._folded(call, self._recipe(call)) for call in calls]
             if len({(group.repeats, group.schedule.rounds) for group in groups}) > 1:
                 groups = [self._built(call, self._recipe(call)) for call in calls]
-            self._seconds[key] = groups[0].repeats * self._cost(*self._placed(calls, groups)).seconds
+            placed = self._placed(calls, groups, [0] * len(calls))
+            self._seconds[key] = groups[0].repeats * self._cost(*placed).seconds
         return self._seconds[key]
 
     def _batch_time(self, calls: list[Call]) -> BatchTime:
@@ -313,18 +308,13 @@ class Communication:
         return self._placed(moving, groups, starts, conditions)
 
     def _placed(
-        self,
-        calls: list[Call],
-        groups: list[Built],
-        starts: Sequence[int] | None = None,
-        conditions: bool = False,
+        self, calls: list[Call], groups: list[Built], starts: list[int], conditions: bool = False
     ) -> tuple[Schedule, float]:
         """Calls as one schedule, and bytes an element; each call from its round on."""
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
         first: list[int] = []
-        starts = starts or [0] * len(calls)
         for call, group, factor, start in zip(calls, groups, factors, starts, strict=True):
             schedule = group.schedule
             if factor > 1:
@@ -342,7 +332,7 @@ def communication(
     fabric: AnyFabric, collective: str, *, incremental: bool = False, **planning: Any
 ) -> Communication | FreeCommunication:
     """Calls on a fabric by a collective of `algorithms.CHOICES`; see `Communication`."""
-    if parse_collective(collective) == "zero":
+    if algorithms.parse_collective(collective) == "zero":
         return FreeCommunication()
     return Communication(fabric, collective, incremental=incremental, **planning)
 

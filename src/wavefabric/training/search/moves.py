@@ -15,12 +15,7 @@ from random import Random
 from wavefabric.errors import InputError
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.chain_costs import divisors, layouts_of, part_of
-from wavefabric.training.strategies.strategy import (
-    LayerLayout,
-    Strategy,
-    check_strategy,
-    cut_stages,
-)
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, cut_stages
 
 #: Microbatches that are tried for each stage of the pipeline.
 MOST_MICROBATCHES = 8

@@ -58,11 +58,7 @@ class _Track:
 
 @style.without_formulae()
 def draw_timeline(
-    path: str | Path,
-    iteration: Iteration,
-    *,
-    title: str | None = None,
-    force: bool = False,
+    path: str | Path, iteration: Iteration, *, title: str | None = None, force: bool = False
 ) -> Path:
     """Draw an iteration: a row for each worker, computation above, its calls below, hatched where it waits.
 

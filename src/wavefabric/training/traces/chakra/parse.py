@@ -13,18 +13,13 @@ from typing import Any
 from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
 from wavefabric.training.gpu.device_model import DeviceModel
-from wavefabric.training.traces.chakra.messages import (
-    COLLECTIVE_NUMBERS,
-    COMM_TYPES,
-    Known,
-    NodeType,
-    decoded,
-)
+from wavefabric.training.traces.chakra import messages
+from wavefabric.training.traces.chakra.messages import NodeType
 
 #: Most bytes of a file.
 MOST_TRACE = 1 << 29
 _NAME = re.compile(r"(.*)\.(0|[1-9][0-9]{0,6})\.et")  # NAME.RANK.et
-_BY_NUMBER = {number: name for name, number in COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
+_BY_NUMBER = {number: name for name, number in messages.COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
 _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 
@@ -62,7 +57,7 @@ class TraceFile:
     groups: dict[str, tuple[int, ...]]
 
 
-def read_file(path: Path, device: DeviceModel | None, arithmetic: str, known: Known) -> TraceFile:
+def read_file(path: Path, device: DeviceModel | None, arithmetic: str, known: messages.Known) -> TraceFile:
     """A file's nodes; `InputError` in one line that names the file and what is wrong.
 
     ``device`` and ``arithmetic``: for nodes with operations and no duration.
@@ -74,9 +69,9 @@ def read_file(path: Path, device: DeviceModel | None, arithmetic: str, known: Kn
         content = read_bytes(path, MOST_TRACE)
     except OSError as error:
         raise InputError(f"trace: {path} ({error.strerror}); allowed: a file that can be read") from None
-    messages = decoded(content, str(path), known)
-    _, metadata = next(messages)
-    return _Reader(str(path), int(match[2]), device, arithmetic).read(metadata, messages)
+    nodes = messages.decoded(content, str(path), known)
+    _, metadata = next(nodes)
+    return _Reader(str(path), int(match[2]), device, arithmetic).read(metadata, nodes)
 
 
 @dataclass(frozen=True)
@@ -86,8 +81,8 @@ class _Reader:
     device: DeviceModel | None
     arithmetic: str
 
-    def read(self, metadata: dict[str, Any], messages: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
-        result = list(messages)
+    def read(self, metadata: dict[str, Any], nodes: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
+        result = list(nodes)
         position: dict[int, int] = {}  # of a node by its number
         passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
         groups: dict[str, tuple[int, ...]] = {}
@@ -99,12 +94,12 @@ class _Reader:
                 groups |= self._groups(message)
             else:
                 position[message.id] = len(position)
-        nodes = [
+        checked = [
             self._node(message, values, self._waits(message, position, passed))
             for message, values in result
             if message.type != NodeType.METADATA
         ]
-        return TraceFile(self.file, self.rank, metadata, nodes, groups)
+        return TraceFile(self.file, self.rank, metadata, checked, groups)
 
     def _waits(self, message: Any, position: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
         waits, seen, left = set(), set(), [*message.data_deps, *message.ctrl_deps]
@@ -158,8 +153,8 @@ class _Reader:
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
         number = int(self._number(message, values, "comm_type"))
         if number not in _BY_NUMBER:
-            numbers = COMM_TYPES[number] if number < len(COMM_TYPES) else number
-            allowed = ", ".join(COMM_TYPES[n] for n in sorted(_BY_NUMBER))
+            numbers = messages.COMM_TYPES[number] if number < len(messages.COMM_TYPES) else number
+            allowed = ", ".join(messages.COMM_TYPES[n] for n in sorted(_BY_NUMBER))
             raise self._fault(message, f"has comm_type {numbers}", allowed)
         return _BY_NUMBER[number]
 

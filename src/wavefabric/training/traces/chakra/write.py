@@ -20,15 +20,8 @@ from wavefabric.training.iteration.memory import layer_memory
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
-from wavefabric.training.traces.chakra.messages import (
-    COLLECTIVE_NUMBERS,
-    VERSION,
-    NodeType,
-    schema,
-    tell,
-    trace_paths,
-    with_length,
-)
+from wavefabric.training.traces.chakra import messages
+from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
 
 #: The group of all GPUs in ASTRA-sim.
@@ -63,12 +56,12 @@ def write_chakra(
         If a file exists (without ``force``), or cannot be written; for tasks that wait for each other in a
         circle, or for those of other GPUs without a call.
     """
-    schema()
+    messages.schema()
     writer = _Writer(simulated, gpus)
     paths = {gpu: Path(f"{prefix}.{gpu}.et") for gpu in sorted(writer.worker_of)}
     for path in paths.values():
         check_output(path, force)
-    for other in trace_paths(prefix):
+    for other in messages.trace_paths(prefix):
         if other.name not in {path.name for path in paths.values()}:
             raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
     written = Path(prefix)
@@ -129,12 +122,12 @@ class _Writer:
 
     def messages(self, gpu: int) -> Iterator[bytes]:
         """A GPU's file, message by message."""
-        kinds, worker = schema(), self.worker_of[gpu]
-        metadata = kinds.metadata(version=VERSION)
-        tell(metadata, schema=f"chakra-{VERSION}", generator="wavefabric")
-        tell(metadata, worker=worker, gpus=len(self.everyone))
-        yield with_length(metadata)
-        yield with_length(self._groups(gpu))
+        kinds, worker = messages.schema(), self.worker_of[gpu]
+        metadata = kinds.metadata(version=messages.VERSION)
+        messages.tell(metadata, schema=f"chakra-{messages.VERSION}", generator="wavefabric")
+        messages.tell(metadata, worker=worker, gpus=len(self.everyone))
+        yield messages.with_length(metadata)
+        yield messages.with_length(self._groups(gpu))
         for task in sorted((*self.graph.program[worker], *self.calls_of[gpu]), key=self.turn.__getitem__):
             data = tuple(sorted(self._waits(task, gpu)))
             before = self.before.get(task)
@@ -185,21 +178,23 @@ class _Writer:
         """The groups that a GPU is in."""
         groups = {group for task in self.calls_of[gpu] if (group := self.group_of[task].get(gpu))}
         named = sorted((int(self.names[group]), group) for group in groups if group != self.everyone)
-        node = schema().node(id=0, name="process groups", type=int(NodeType.METADATA))
+        node = messages.schema().node(id=0, name="process groups", type=int(NodeType.METADATA))
         if named:
             text = json.dumps([{"pg_name": str(name), "ranks": members} for name, members in named])
             node.inputs.values = f"['{text}']"
-        tell(node, is_cpu_op=False)
+        messages.tell(node, is_cpu_op=False)
         return node
 
     def _node(self, task: int, kind: NodeType, data: tuple[int, ...], position: int = 0) -> Any:
-        node = schema().node(id=self._number(task, position), name=self.graph.name[task], type=int(kind))
+        node = messages.schema().node(
+            id=self._number(task, position), name=self.graph.name[task], type=int(kind)
+        )
         node.data_deps.extend(data)
         if self.begin is not None:
             node.start_time_micros = round(self.begin[task] * 1e6)
-        tell(node, is_cpu_op=False, task=task)
+        messages.tell(node, is_cpu_op=False, task=task)
         if self.graph.microbatch[task] >= 0:
-            tell(node, microbatch=self.graph.microbatch[task])
+            messages.tell(node, microbatch=self.graph.microbatch[task])
         return node
 
     def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
@@ -208,15 +203,20 @@ class _Writer:
         node.duration_micros = round(seconds * 1e6)
         flops, nbytes = self.operations[task]
         if nbytes:
-            tell(node, num_ops=round(flops), tensor_size=round(nbytes))
-        tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
-        return with_length(node)
+            messages.tell(node, num_ops=round(flops), tensor_size=round(nbytes))
+        messages.tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
+        return messages.with_length(node)
 
     def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
         call = self.graph.call_of(task)
         node = self._node(task, NodeType.COMM_COLL, data)
         size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
-        tell(node, comm_type=COLLECTIVE_NUMBERS[call.collective], comm_size=_whole(size), pg_name=group)
+        messages.tell(
+            node,
+            comm_type=messages.COLLECTIVE_NUMBERS[call.collective],
+            comm_size=_whole(size),
+            pg_name=group,
+        )
         return self._of_call(node, call)
 
     def _message(self, task: int, data: tuple[int, ...], gpu: int, position: int, message: int) -> bytes:
@@ -224,13 +224,13 @@ class _Writer:
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
         node = self._node(task, kind, data, position)
-        tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
-        tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
+        messages.tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
+        messages.tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
         return self._of_call(node, call)
 
     def _of_call(self, node: Any, call: Call) -> bytes:
-        tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
-        return with_length(node)
+        messages.tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
+        return messages.with_length(node)
 
 
 def _whole(nbytes: float) -> int:
