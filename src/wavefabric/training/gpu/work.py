@@ -22,23 +22,13 @@ class Work(NamedTuple):
 
 
 def forward_work(layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1) -> Work:
-    """The forward pass of a layer on one GPU.
+    """The forward pass of a layer on one GPU, which has so many samples of its own.
 
     Bytes are the activations read and written, and the parameters read: of tables no more than the samples
-    use.
-
-    Parameters
-    ----------
-    layer : Layer
-    samples : float
-        That each GPU has of its own.
-    tensor : int
-        GPUs that share the layer as its `split` says; layers of split ``none`` are not shared. Elements of
-        ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are not.
-    precision : Precision
-    experts : int
-        GPUs among which the experts are divided. Each is given from all of them the samples for its experts:
-        as many as its own, as all experts get equal shares.
+    use. ``tensor`` GPUs share the layer as its `split` says; layers of split ``none`` are not shared.
+    Elements of ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are
+    not. ``experts``: GPUs among which the experts are divided. Each is given from all of them the samples for
+    its experts: as many as its own, as all experts get equal shares.
     """
     flops, elements = _flops_and_elements(layer, samples, tensor)
     read = _parameters_read(layer, samples, tensor, experts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
@@ -79,6 +80,10 @@ class ModelCalls:
     def _first(self, number: int) -> int:
         return self._strategy.first_gpu(self._strategy.stage[number])
 
+    def _groups(self, number: int, kind: Literal["tensor", "data", "expert"] = "data") -> Groups:
+        """Groups of GPUs that work on a layer; those with the same parameters, unless others are named."""
+        return self._strategy.layouts[number].groups(self._first(number), kind)
+
     def _routed(self, number: int) -> tuple | None:
         """Equal for layers whose samples are with the same experts; None if they are where they belong."""
         layout = self._strategy.layouts[number]
@@ -97,15 +102,15 @@ class ModelCalls:
         """Samples to the experts of a layer, or back: a copy for each of the experts that a sample has."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
-        groups = layout.groups(self._first(number), "expert")
+        groups = self._groups(number, "expert")
         return self._calls.make("all-to-all", groups, copies * nbytes / layout.data, "experts")
 
     def _total(self, number: int) -> Call | None:
         layout = self._strategy.layouts[number]
         if self._model.layers[number].split != "row" or layout.tensor == 1:
             return None
-        groups = layout.groups(self._first(number), "tensor")
-        return self._calls.make("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
+        nbytes = self._activation_bytes(number) / layout.data
+        return self._calls.make("all-reduce", self._groups(number, "tensor"), nbytes, "tensor")
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
         """Where a layer's output is (``column`` divides it), or where it takes its inputs (``row``)."""
@@ -152,14 +157,10 @@ class ModelCalls:
         layout = self._strategy.layouts[number]
         return parameters_held(self._model.layers[number], layout.tensor, layout.expert)
 
-    def _parameter_groups(self, number: int) -> Groups:
-        """GPUs with the same parameters of a layer."""
-        return self._strategy.layouts[number].groups(self._first(number), "data")
-
     def _gather(self, number: int) -> Call | None:
         if not self._strategy.sharded or not self._model.layers[number].parameters:
             return None
-        groups = self._parameter_groups(number)
+        groups = self._groups(number)
         if len(groups[0]) == 1:
             return None
         nbytes = self._own_parameters(number) * self._precision.parameter
@@ -175,8 +176,8 @@ class ModelCalls:
             number = numbers.pop()
             held.append(number)
             nbytes += self._own_parameters(number) * self._precision.gradient
-            groups = self._parameter_groups(number)
-            last = not numbers or self._parameter_groups(numbers[-1]) != groups
+            groups = self._groups(number)
+            last = not numbers or self._groups(numbers[-1]) != groups
             if nbytes >= self._strategy.bucket or last:
                 buckets.append(self._bucket(tuple(held), groups, nbytes))
                 held, nbytes = [], 0.0

@@ -62,38 +62,23 @@ class SearchResult:
 class SearchOptions:
     """How strategies are searched.
 
-    Parameters
-    ----------
-    method : str
-        ``"chain"``: `best_chain` for one stage, with and without sharding and recomputation; of these the
-        fastest when simulated. ``"markov"``: Markov chains from data parallelism, from the fastest
-        strategy that `expert_designed` knows, from the fastest of ``"chain"`` and from ``starts``, each with
-        an equal share of the proposals. Never worse than any of them.
-    proposals, seed, beta
-        Of the Markov chains; see `markov_chain`. The same give the same, unless ``seconds`` ends the search.
-    memory : float, optional
-        B that a GPU may hold; by default all it has.
-    batch : int, optional
-        Samples of an iteration; by default the model's own for each GPU.
-    policy : str
-        Order of calls, of `engine.POLICIES`.
-    starts : iterable of Strategy
-        Others from which to start, for the same GPUs and batch.
-    seconds : float, optional
-        Begin no proposal after so long.
-    progress : callable, optional
-        Called with proposals made, proposals in all, and s of the best (inf: none fits yet).
+    ``method`` ``"chain"``: `best_chain` for one stage, with and without sharding and recomputation; of these
+    the fastest when simulated. ``"markov"``: Markov chains from data parallelism, from the fastest strategy
+    that `expert_designed` knows, from the fastest of ``"chain"`` and from ``starts``, each with an equal
+    share of the proposals. Never worse than any of them. The same options give the same, unless ``seconds``
+    ends the search.
     """
 
     method: str = "markov"
-    proposals: int = PROPOSALS
+    proposals: int = PROPOSALS  # of the Markov chains, as are seed and beta; see `markov_chain`
     seed: int = 0
-    memory: float | None = None
-    batch: int | None = None
-    policy: str = "batched"
+    memory: float | None = None  # B that a GPU may hold; by default all it has
+    batch: int | None = None  # samples of an iteration; by default the model's own for each GPU
+    policy: str = "batched"  # order of calls, of `engine.POLICIES`
     beta: float = BETA
-    starts: Iterable[Strategy] = ()
-    seconds: float | None = None
+    starts: Iterable[Strategy] = ()  # others from which to start, for the same GPUs and batch
+    seconds: float | None = None  # begin no proposal after so long
+    #: Called with proposals made, proposals in all, and s of the best (inf: none fits yet).
     progress: Callable[[int, int, float], None] | None = None
 
     def __post_init__(self):

@@ -53,7 +53,6 @@ def parse_strategy(
         parallelism. With ``tables`` the GPUs of a stage divide the features of embedding tables among them,
         as many GPUs as that allows, while other layers stay as they are: the hybrid of DLRM
         (arXiv:1906.00091). Or the path of a file (see `to_json`).
-    model : ModelGraph
     gpus : int, optional
         A file says for how many GPUs it is; else they must be given.
     batch : int, optional
