@@ -11,6 +11,7 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
@@ -172,8 +173,6 @@ class Communication:
         """Circuits of what `combined` returns, checked; `InputError` on an electrical fabric."""
         if not isinstance(self.fabric, PhotonicFabric):
             raise InputError(f"fabric: {self.fabric.name} given; allowed: photonic ones, which have circuits")
-        from wavefabric.fabric.photonic.check import check_plan
-
         schedule, _ = self._schedule(calls, False)
         plan = self._plan(schedule)
         assert plan is not None

@@ -44,9 +44,7 @@ class CallTimes(Protocol):
 class FreeCommunication:
     """Calls that take no time: what a faster fabric can gain at most."""
 
-    collective = "zero"
     concurrent = True
-    latency = 0.0
     description = "free communication"
 
     def seconds(self, calls: Sequence[Call]) -> float:
