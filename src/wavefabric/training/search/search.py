@@ -24,8 +24,13 @@ from wavefabric.training.iteration.simulate import Iteration, simulate
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.search.chain import best_chain
 from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions
-from wavefabric.training.search.markov import SearchTrail, StrategyCost, StrategyCosts, markov_chain
-from wavefabric.training.search.moves import StrategyMoves
+from wavefabric.training.search.markov import (
+    SearchTrail,
+    StrategyCost,
+    StrategyCosts,
+    StrategyMoves,
+    markov_chain,
+)
 from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
 from wavefabric.training.strategies.strategy_text import parse_strategy
 
