@@ -86,11 +86,6 @@ def _parse_gpus(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _parse_fabrics(text: str) -> list[str | AnyFabric]:
-    """Fabrics with commas between; names of families stay names, to be as large as is needed."""
-    return [word if word in FAMILIES else load_fabric(word) for word in parse_list(text)]
-
-
 def _all_gpus(fabrics: list[str | AnyFabric]) -> list[int]:
     """All of the GPUs of the only fabric."""
     if len(fabrics) == 1 and not isinstance(fabrics[0], str):
@@ -118,7 +113,9 @@ def command(
     """
     check_choice("--policy", where.policy, POLICIES)
     find.check()
-    fabrics, collectives = _parse_fabrics(where.fabric), parse_list(where.collective)
+    # Names of families stay names, to be as large as is needed.
+    fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
+    collectives = parse_list(where.collective)
     options = make_work(model, work, find, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)

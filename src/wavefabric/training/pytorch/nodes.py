@@ -62,9 +62,7 @@ class _Operation:
     @property
     def weight(self) -> tuple[int, ...]:
         """The shape of a module's weight, or of a function's second operand."""
-        if self.module is not None:
-            return tuple(self.module.weight.shape)
-        return self.shapes[1]
+        return self.shapes[1] if self.module is None else tuple(self.module.weight.shape)
 
 
 @dataclass
