@@ -123,7 +123,7 @@ class Communication:
         return f"{self.collective} on {self.fabric.name}"
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Time of calls that begin together, s.
+        """Time of calls of disjoint GPUs that begin together, s.
 
         Rounds of all calls are at the same time: on an electrical fabric they share links (on an ideal switch
         nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
@@ -135,11 +135,6 @@ class Communication:
         A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
         exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
         proportion to its bytes.
-
-        Parameters
-        ----------
-        calls : sequence of Call
-            Of disjoint GPUs.
 
         Raises
         ------

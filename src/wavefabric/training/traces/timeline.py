@@ -65,8 +65,8 @@ def draw_timeline(
     One worker has a track for each purpose of calls. Microbatches alternate in shade and have their numbers;
     without them layers have their names where they fit. ``title``: by default the model with its GPUs.
 
-    ``force`` replaces a file that is there. `InputError` if there are no tasks, more than 64 workers, or the
-    file exists without, has another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
+    `InputError` if there are no tasks, more than 64 workers, or the file exists and `force` is not given, has
+    another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() not in STILL:
