@@ -85,8 +85,7 @@ class _Writer:
         graph = self.graph = simulated
         gpus = gpus_of_workers(graph, workload, gpus)
         self.operations = operations(graph, workload)
-        self.order = execution_order(graph)
-        self.turn = {task: turn for turn, task in enumerate(self.order)}
+        self.turn = {task: turn for turn, task in enumerate(execution_order(graph))}
         self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
         self.everyone = tuple(sorted(self.worker_of))
         self.before = {b: a for program in graph.program for a, b in pairwise(program)}
@@ -95,7 +94,7 @@ class _Writer:
         self.names: dict[tuple[int, ...], str] = {self.everyone: _ALL}
         self.calls_of: dict[int, list[int]] = defaultdict(list)  # in the order of execution
         most = 1
-        for task in self.order:
+        for task in self.turn:
             call = graph.call[task]
             if call is not None:
                 most = max(most, self._prepare(task, call))
@@ -161,9 +160,8 @@ class _Writer:
                 if self.graph.worker[other] == worker:
                     waits.add(self._number(other))
                 elif self.graph.call[task] is None and other in self.graph.waits[task]:
-                    actual = (
-                        f"tasks: {self.graph.name[task]} waits for {self.graph.name[other]} of other GPUs"
-                    )
+                    one, awaited = self.graph.name[task], self.graph.name[other]
+                    actual = f"tasks: {one} waits for {awaited} of other GPUs"
                     raise InputError(f"{actual}; allowed: waits for calls between them")
             elif gpu in self.group_of[other]:
                 waits.add(self._number(other))
