@@ -20,8 +20,8 @@ from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.simulate import Iteration, simulate
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
-from wavefabric.training.models.gpt import gpt3
 from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.models.transformers import gpt3
 from wavefabric.training.strategies.strategy import uniform
 
 _A_NODE = 8

@@ -1,9 +1,8 @@
 """Training of neural networks simulated on a fabric: one iteration, from layers to the time it takes.
 
 Packages: models (layer graphs), gpu (time and memory of layers), strategies, communication (calls on
-fabrics),
-iteration (tasks and the engine), search, traces, pytorch. Imports everything but cli and bench; optics and
-acoustics for their exchanges alone.
+fabrics), iteration (tasks and the engine), search, traces, pytorch. Imports everything but cli and bench;
+optics and acoustics for their exchanges alone.
 """
 
 from wavefabric.lazy import lazy

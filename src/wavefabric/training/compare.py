@@ -25,24 +25,14 @@ MakeWork = Callable[[int, CallTimes], Workload | TaskGraph]
 class Case:
     """One simulation, and the same work with rings on an ideal switch.
 
-    Attributes
-    ----------
-    gpus : int
-        That work.
-    label : str
-        The fabric as it was asked for, the same for all numbers of GPUs.
-    fabric : Fabric or PhotonicFabric
-    collective : str
-        As it was asked for.
-    iteration, ring : Iteration
-        On the fabric; and with rings on a switch that never blocks, of the same bandwidth a GPU and the same
-        latency (`fabrics.ideal_switch`).
+    ``ring``: with rings on a switch that never blocks, of the same bandwidth a GPU and the same latency
+    (`fabrics.ideal_switch`).
     """
 
-    gpus: int
-    label: str
+    gpus: int  # that work
+    label: str  # the fabric as it was asked for, the same for all numbers of GPUs
     fabric: AnyFabric = field(repr=False)
-    collective: str
+    collective: str  # as it was asked for
     iteration: Iteration
     ring: Iteration = field(repr=False)
 

@@ -24,12 +24,7 @@ def draw_comparison(path: str | Path, cases: Sequence[Case], title: str) -> Path
 
     A line for each fabric and collective, a colour for each collective, dashes for each fabric; grey: the
     first fabric's work with free communication. Of one number of GPUs bars. Written whole or not at all;
-    replaces a file that is there.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
+    replaces a file that is there. `InputError` if it cannot be written.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

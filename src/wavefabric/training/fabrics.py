@@ -11,20 +11,11 @@ from wavefabric.fabric.electrical import families
 
 
 def fabric_for(text: str, gpus: int) -> AnyFabric:
-    """A fabric of at least so many GPUs.
+    """A fabric of at least so many GPUs, from text as of `wavefabric.fabric.load`.
 
-    Parameters
-    ----------
-    text : str
-        As of `wavefabric.fabric.load`. Families without numbers are as large as is asked for: ``"switch"``,
-        ``"ring"``, ``"hypercube"``, and ``"mesh"``, ``"torus"``, ``"lightpath"`` of rows and columns that
-        differ as little as they can (32 GPUs: 4 x 8).
-    gpus : int
-
-    Raises
-    ------
-    InputError
-        For an unknown fabric, one that has fewer GPUs, and a hypercube of no power of two.
+    Families without numbers are as large as is asked for: ``"switch"``, ``"ring"``, ``"hypercube"``, and
+    ``"mesh"``, ``"torus"``, ``"lightpath"`` of rows and columns that differ as little as they can (32 GPUs:
+    4 x 8). `InputError` for an unknown fabric, one that has fewer GPUs, and a hypercube of no power of two.
 
     Examples
     --------
@@ -71,3 +62,14 @@ def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:
         links=families.make_links("switch", (gpus,), bandwidth, 0.0, "network"),
         alpha=alpha,
     )
+
+
+def is_ideal_switch(fabric: Fabric) -> bool:
+    """Whether every GPU has the same link each way to one switch, and there is nothing else to share."""
+    if len(fabric.switches) != 1:
+        return False
+    switch = fabric.switches[0]
+    ends = [(link.source, link.target) for link in fabric.links]
+    wanted = {pair for gpu in fabric.gpus for pair in ((gpu, switch), (switch, gpu))}
+    values = {(link.bandwidth, link.latency) for link in fabric.links}
+    return len(ends) == len(wanted) and set(ends) == wanted and len(values) == 1

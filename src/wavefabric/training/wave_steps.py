@@ -35,41 +35,32 @@ _LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
 _MOVED = {False: (80.0, 10), True: (120.0, 14)}
 #: Fields that a step holds: of a fibre, and of the two kinds of media.
 _HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
+#: B of a complex number of light, and of a real one of ultrasound.
+_COMPLEX, _REAL = 16, 4
 #: Messages of a call at most: a bound on memory.
 _MOST_MESSAGES = 2**20
 
 
 def fibre_step(
-    modes: int, samples: int, gpus: int, device: DeviceModel, *, groups: int | None = None, itemsize: int = 16
+    modes: int, samples: int, gpus: int, device: DeviceModel, *, groups: int | None = None
 ) -> TaskGraph:
     """An RK4IP step of light in a multimode fibre, its modes over GPUs.
 
     Two Kerr kernels exchange the powers of phase groups in two all-gathers each, in chunks of time: while one
     travels, the next is worked on (`RankOperators`). Brehler et al. 2017, doi:10.1016/j.cpc.2017.02.018.
 
-    Parameters
-    ----------
-    modes : int
-        Spatial modes; the field has two rows for each.
-    samples : int
-        Of a row.
-    gpus : int
-        Up to one a mode.
-    groups : int, optional
-        Rows of powers that travel; by default one a row of the field (dense coupling).
-    itemsize : int
-        B of a complex number: 16 or 8.
+    The field has two rows of ``samples`` for each spatial mode; GPUs are up to one a mode. ``groups``: rows
+    of powers that travel, by default one a row of the field (dense coupling).
     """
     split_modes(modes, gpus)
     groups = 2 * modes if groups is None else groups
-    if groups < 1 or samples < 1 or itemsize not in (8, 16):
-        actual = f"groups: {groups}, samples: {samples}, itemsize: {itemsize} given"
-        raise InputError(f"{actual}; allowed: 1 or more, 1 or more, 8 or 16")
-    field = 2 * -(-modes // gpus) * samples * itemsize
+    if groups < 1 or samples < 1:
+        raise InputError(f"groups: {groups}, samples: {samples} given; allowed: 1 or more")
+    field = 2 * -(-modes // gpus) * samples * _COMPLEX
     _check_memory(_HELD_FIBRE * field, device)
     chunks = chunks_for(samples)
     step = _Step(gpus, device)
-    powers = groups * samples / chunks * itemsize / 2
+    powers = groups * samples / chunks * _COMPLEX / 2
     gather = Call("all-gather", (tuple(range(gpus)),), powers, "layer-to-layer")
     for kernel in ("middle", "last"):
         step.compute(f"linear {kernel}", 2 * _LINEAR * field)
@@ -94,7 +85,6 @@ def ultrasound_step(
     decomposition: Literal["global", "local"] = "global",
     overlap: int = 16,
     heterogeneous: bool = True,
-    itemsize: int = 4,
 ) -> TaskGraph:
     """A time step of ultrasound on a grid of ``shape`` (Nx, Ny, Nz).
 
@@ -104,20 +94,20 @@ def ultrasound_step(
     """
     local = decomposition == "local"
     options = Decomposition(kind="local", overlap=overlap) if local else Decomposition(kind="global")
-    held = _HELD[heterogeneous] * itemsize
+    held = _HELD[heterogeneous] * _REAL
     _check_memory(held * math.prod(shape) / gpus, device)  # before a grid too large is divided
     cut = decompose(shape, gpus, options)
     moved, transforms = _MOVED[heterogeneous]
-    field = itemsize * max(math.prod(each.size) for each in cut.subdomains)
-    _check_memory(held / itemsize * field, device)
+    field = _REAL * max(math.prod(each.size) for each in cut.subdomains)
+    _check_memory(held / _REAL * field, device)
     if not local:
         _, rows, planes, columns = boxes(shape, cut.grid)
         layouts = [rows] + [planes] * (cut.grid[1] > 1) + [columns] * (cut.grid[2] > 1)
-        calls = [_transpose(a, b, 2 * itemsize) for a, b in pairwise(layouts)] * transforms
+        calls = [_transpose(a, b, 2 * _REAL) for a, b in pairwise(layouts)] * transforms
     else:
         messages = halo_messages(cut)
         counts = (1, 3, 2) if heterogeneous else (1, 3)  # p; u; what absorption transforms
-        calls = [_halos(messages, gpus, count * itemsize) for count in counts]
+        calls = [_halos(messages, gpus, count * _REAL) for count in counts]
     step = _Step(gpus, device)
     ready: list[int] = []
     for number, call in enumerate(calls):
@@ -184,9 +174,8 @@ def _exchange(src: np.ndarray, dst: np.ndarray, sizes: np.ndarray, gpus: int, it
         return Call("all-to-all", groups, float(sizes[0] * itemsize * len(groups[0])), "layer-to-layer")
     if sizes.size > _MOST_MESSAGES:
         actual = f"{gpus} given, between which an exchange has {sizes.size} messages"
-        raise InputError(
-            f"gpus: {actual}; allowed: up to {_MOST_MESSAGES}, or a number that divides the grid"
-        )
+        allowed = f"up to {_MOST_MESSAGES}, or a number that divides the grid"
+        raise InputError(f"gpus: {actual}; allowed: {allowed}")
     ends = tuple(np.union1d(src, dst).tolist())
     messages = tuple(zip(src.tolist(), dst.tolist(), sizes.tolist(), strict=True))
     return Call("messages", (ends,), float(itemsize), "layer-to-layer", messages)

@@ -296,7 +296,7 @@ def test_a_search_is_told_what_is_simulated(command, monkeypatch):
 
 
 def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
-    from wavefabric.cli.train import searching
+    from wavefabric.cli.train import work
     from wavefabric.system.progress import Progress
 
     class Impatient(Progress):
@@ -304,7 +304,7 @@ def test_an_interrupted_search_gives_the_best_so_far(command, monkeypatch):
             if done >= 3:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(searching, "make_progress", lambda quiet=False: Impatient())
+    monkeypatch.setattr(work, "make_progress", lambda quiet=False: Impatient())
     code, out, err = command("train", "ncf", "--gpus", "4", "--strategy", "search")
     assert code == 0
     assert "iteration" in out

@@ -131,11 +131,6 @@ def test_whole_sizes_of_messages_are_exact():
     assert [table.tolist() for table in made.schedule.sizes] == [[[6], [1]], [[1], [6]]]
 
 
-def test_messages_of_other_gpus_are_refused():
-    with pytest.raises(InputError, match="messages: 0 to 2 given; allowed: GPUs of the call"):
-        complete_messages((0, 1), [(0, 2, 1.0)], None)
-
-
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_rounds_of_a_ring_are_one_share_in_all_places(collective, ranks):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.calls import CallTable
-from wavefabric.training.iteration.layer_calls import ModelCalls
-from wavefabric.training.iteration.redistribution import (
+from wavefabric.training.iteration.layer_calls import (
     BlockPlacement,
+    ModelCalls,
     _collective,
     _messages,
     redistribution,

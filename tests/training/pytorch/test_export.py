@@ -45,7 +45,7 @@ def neumf(torch, users, items, factors):
 def test_neumf_equals_the_built_in_one(torch):
     ids = torch.zeros(3, dtype=torch.long)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wavefabric.training.models.ncf.MOVIELENS_20M", (50, 40))
+        patch.setattr("wavefabric.training.models.recommendation.MOVIELENS_20M", (50, 40))
         built = load_model("ncf:8")
     graph = from_torch(neumf(torch, 50, 40, 8), (ids, ids), batch=7, optimizer="sgd")
     assert graph.parameters == built.parameters

@@ -16,15 +16,19 @@ from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.memory import strategy_memory
 from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload
-from wavefabric.training.search import moves
+from wavefabric.training.search import markov
 from wavefabric.training.search.chain_costs import SearchSetting
-from wavefabric.training.search.costs import StrategyCosts
-from wavefabric.training.search.markov import SearchTrail, StrategyCost, markov_chain
-from wavefabric.training.search.moves import BUCKETS, StrategyMoves
-from wavefabric.training.search.search import search
-from wavefabric.training.search.starts import expert_designed
+from wavefabric.training.search.markov import (
+    BUCKETS,
+    SearchTrail,
+    StrategyCost,
+    StrategyCosts,
+    StrategyMoves,
+    markov_chain,
+)
+from wavefabric.training.search.search import expert_designed, search
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, uniform
-from wavefabric.training.strategies.strategy_file import from_json, to_json
+from wavefabric.training.strategies.strategy_text import from_json, to_json
 
 DEVICE, BF16 = next(iter(DEVICES.values())), PRECISIONS["bf16"]
 FABRIC = AffineTimes(2e-5, 4e-11)
@@ -59,7 +63,7 @@ def test_proposals_fit_the_model_and_can_be_saved(seed, gpus):
 
 def test_every_strategy_of_a_file_is_proposed_some_day(monkeypatch):
     """All layouts, cuts and the rest of three layers on two GPUs, buckets but for those not tried."""
-    monkeypatch.setattr(moves, "BUCKETS", (0.0, 1e6))
+    monkeypatch.setattr(markov, "BUCKETS", (0.0, 1e6))
     model = chain("column", "none", "none", experts=2)
     wanted = set()
     layouts = [LayerLayout(2), LayerLayout(1, 2)]

@@ -22,9 +22,11 @@ from wavefabric.training.search.chain_costs import (
     SerialOptions,
     chain_costs,
     chain_strategy,
+    chain_units,
+    is_chain_of_layers,
+    layouts_of,
     serial_seconds,
 )
-from wavefabric.training.search.units import chain_units, is_chain_of_layers, layouts_of
 from wavefabric.training.strategies.strategy import check_strategy, uniform
 
 DEVICE, BF16 = next(iter(DEVICES.values())), PRECISIONS["bf16"]

@@ -9,7 +9,7 @@ from strategy_models import chain
 
 from wavefabric.errors import InputError
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
-from wavefabric.training.strategies.strategy_file import from_json, load_strategy, save_strategy, to_json
+from wavefabric.training.strategies.strategy_text import from_json, load_strategy, save_strategy, to_json
 
 MODEL = chain("column", "row", "none", "local", "none", experts=4)
 PLAIN = json.loads(to_json(MODEL, uniform(MODEL, 8, tensor=2)))

@@ -7,8 +7,7 @@ from strategy_models import chain, tables
 
 from wavefabric.errors import InputError
 from wavefabric.training.strategies.strategy import LayerLayout, uniform
-from wavefabric.training.strategies.strategy_file import save_strategy
-from wavefabric.training.strategies.strategy_text import parse_strategy
+from wavefabric.training.strategies.strategy_text import parse_strategy, save_strategy
 
 MODEL = chain("column", "row", "none", "none", batch=32)
 EXPERTS = chain("none", "none", experts=4)

@@ -9,7 +9,7 @@ from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import uniform
 from wavefabric.training.traces.chakra import read_chakra, write_chakra
-from wavefabric.training.traces.operations import operations
+from wavefabric.training.traces.chakra.write import operations
 from wavefabric.training.traces.order import gpus_of_workers, worker_names
 
 
@@ -26,7 +26,8 @@ def test_flops_of_all_tasks_are_those_of_the_model(merge, recompute):
     result = iteration(merge, data=2, pipeline=2, recompute=recompute)
     model, strategy = result.workload.model, result.workload.strategy
     total = {kind: 0.0 for kind in result.graph.kind}
-    for kind, (flops, _) in zip(result.graph.kind, operations(result), strict=True):
+    of_tasks = operations(result.graph, result.workload)
+    for kind, (flops, _) in zip(result.graph.kind, of_tasks, strict=True):
         total[kind] += flops
     # A stage's GPUs share the samples of a batch; a task is what one of them does.
     forward = sum(layer.flops for layer in model.layers) * strategy.batch / 2
@@ -40,7 +41,8 @@ def test_flops_of_all_tasks_are_those_of_the_model(merge, recompute):
 def test_operations_of_every_task_are_found():
     for options in ({}, {"tensor": 2}, {"tensor": 2, "sharded": True}, {"pipeline": 2, "bucket": 1e9}):
         result = iteration(**options)
-        for call, (_, nbytes) in zip(result.graph.call, operations(result), strict=True):
+        of_tasks = operations(result.graph, result.workload)
+        for call, (_, nbytes) in zip(result.graph.call, of_tasks, strict=True):
             assert (nbytes > 0) == (call is None), options
 
 
@@ -62,6 +64,6 @@ def _messages(path):
 
 def test_gpus_are_those_of_the_stages():
     result = iteration(data=2, pipeline=2)
-    assert gpus_of_workers(result) == [(0, 1), (2, 3)]
+    assert gpus_of_workers(result.graph, result.workload) == [(0, 1), (2, 3)]
     assert worker_names(result) == ["stage 0, GPUs 0,1", "stage 1, GPUs 2,3"]
     assert worker_names(iteration()) == ["GPUs 0-3"]

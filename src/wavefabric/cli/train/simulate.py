@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from wavefabric.cli.common.files import load_fabric
-from wavefabric.cli.common.options import changed, check_choice, option, options
+from wavefabric.cli.common.files import PICTURES, check_target, load_fabric
+from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.planning_options import PlanningOptions
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.show import conclude
-from wavefabric.cli.train.searching import TrainSearchOptions
 from wavefabric.cli.train.table import facts, show_case, show_comparison
-from wavefabric.cli.train.work import WorkOptions, make_work
-from wavefabric.cli.train.written import ResultOptions, check_files, write_files
+from wavefabric.cli.train.work import TrainSearchOptions, WorkOptions, make_work
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
-from wavefabric.training.compare import check_lists, compare
+from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.iteration.engine import POLICIES
+from wavefabric.training.strategies.strategy_text import save_strategy
 
+#: Of one simulation alone.
+_SINGLE = ("trace", "chakra", "save_strategy")
 Model = Annotated[
     str,
     typer.Argument(
@@ -55,6 +58,24 @@ class TrainFabricOptions:
     )
 
 
+@options()
+class ResultOptions(OutputOptions):
+    """What is compared and written."""
+
+    compare: bool = option("Compare all of --gpus, --fabric and --collective, lists.", default=False)
+    output: Path | None = option(
+        "Picture: the timeline; with --compare throughput over GPUs.", "--output", "-o"
+    )
+    trace: Path | None = option("Chrome trace (JSON), for Perfetto.")
+    chakra: Path | None = option("Chakra trace: files NAME.RANK.et.")
+    save_strategy: Path | None = option("Strategy (JSON), which --strategy reads.")
+
+    @property
+    def pictured(self) -> bool:
+        """Whether something shows every layer."""
+        return not self.compare and any((self.output, self.trace, self.chakra))
+
+
 def _parse_gpus(text: str) -> list[int]:
     """Numbers with commas between."""
     words = parse_list(text)
@@ -63,11 +84,6 @@ def _parse_gpus(text: str) -> list[int]:
             allowed = f"whole numbers from 1 to {MOST_RANKS}, such as 16 or 4,16,64"
             raise InputError(f"--gpus: {text} given; allowed: {allowed}")
     return [int(word) for word in words]
-
-
-def _parse_fabrics(text: str) -> list[str | AnyFabric]:
-    """Fabrics with commas between; names of families stay names, to be as large as is needed."""
-    return [word if word in FAMILIES else load_fabric(word) for word in parse_list(text)]
 
 
 def _all_gpus(fabrics: list[str | AnyFabric]) -> list[int]:
@@ -97,7 +113,9 @@ def command(
     """
     check_choice("--policy", where.policy, POLICIES)
     find.check()
-    fabrics, collectives = _parse_fabrics(where.fabric), parse_list(where.collective)
+    # Names of families stay names, to be as large as is needed.
+    fabrics = [word if word in FAMILIES else load_fabric(word) for word in parse_list(where.fabric)]
+    collectives = parse_list(where.collective)
     options = make_work(model, work, find, where.policy)
     if where.gpus is not None:
         gpus = _parse_gpus(where.gpus)
@@ -110,7 +128,7 @@ def command(
                 text = getattr(where, name)
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
     inputs = (model, work.strategy, work.device, *options.files)
-    check_files(result, inputs, gpus[0], options.is_model)
+    _check_files(result, inputs, gpus[0], options.is_model)
     for count in gpus:
         options.check(count)
     # A search has a bar of its own.
@@ -127,6 +145,53 @@ def command(
         results = {"work": title, "cases": [facts(case) for case in cases]}
         conclude(result.as_json, results, written, lambda: show_comparison(cases, title))
     else:
-        written = write_files(cases[0], result, options.name)
+        written = _write_files(cases[0], result, options.name)
         results = {"work": title, **facts(cases[0])}
         conclude(result.as_json, results, written, lambda: show_case(cases[0], title, options.memory))
+
+
+# --- Files --------------------------------------------------------------------------------------------------
+
+
+def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, with_strategy: bool) -> None:
+    """Refuse files that cannot or must not be written."""
+    if result.compare:
+        refuse(changed(result, *_SINGLE), "with --compare", "with one simulation")
+    if not with_strategy:
+        refuse(changed(result, "save_strategy"), "without a model", "with a model")
+    check_target(result.output, result.force, PICTURES, inputs=inputs)
+    check_target(result.trace, result.force, (".json",), "--trace", inputs)
+    check_target(result.save_strategy, result.force, (".json",), "--save-strategy", inputs)
+    if result.trace is not None and result.trace == result.save_strategy:
+        raise InputError(f"--trace: {result.trace} given, and --save-strategy; allowed: another name")
+    if result.chakra is not None:
+        from wavefabric.training.traces.chakra.messages import schema
+
+        schema()
+        if result.chakra.name in ("", ".."):  # Path("") is Path(".")
+            shown = f"{result.chakra} or nothing" if str(result.chakra) == "." else result.chakra
+            raise InputError(f"--chakra: {shown} given; allowed: NAME of the files NAME.RANK.et")
+        for rank in range(gpus):
+            check_target(Path(f"{result.chakra}.{rank}.et"), result.force, (".et",), "--chakra", inputs)
+
+
+def _write_files(case: Case, result: ResultOptions, name: str) -> list[Path]:
+    """Write what was asked for of one simulation of something so called; gives the files."""
+    written: list[Path] = []
+    workload = case.iteration.workload
+    if result.output is not None:
+        from wavefabric.training.traces.timeline import draw_timeline
+
+        words = f"{name} on {case.gpus} GPUs of {case.fabric.name}, {case.collective}"
+        written.append(draw_timeline(result.output, case.iteration, title=words, force=result.force))
+    if result.trace is not None:
+        from wavefabric.training.traces.perfetto import write_perfetto
+
+        written.append(write_perfetto(result.trace, case.iteration, result.force))
+    if result.chakra is not None:
+        from wavefabric.training.traces.chakra import write_chakra
+
+        written += write_chakra(result.chakra, case.iteration, force=result.force)
+    if result.save_strategy is not None and workload is not None:
+        written.append(save_strategy(result.save_strategy, workload.model, workload.strategy, result.force))
+    return written

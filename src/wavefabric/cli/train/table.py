@@ -17,19 +17,16 @@ from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import amount, three_digits, time_words
 
+#: What is told of the sizes of calls.
+_OF_SIZES = {
+    "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
+}  # fmt: skip
+
 
 def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
     """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
-    return {
-        purpose: {
-            "calls": len(sizes),
-            "least_bytes": min(sizes),
-            "median_bytes": statistics.median(sizes),
-            "largest_bytes": max(sizes),
-            "bytes": sum(sizes),
-        }
-        for purpose, sizes in iteration.call_bytes.items()
-    }
+    sizes = iteration.call_bytes.items()
+    return {purpose: {key: of(each) for key, of in _OF_SIZES.items()} for purpose, each in sizes}
 
 
 def facts(case: Case) -> dict[str, Any]:
@@ -103,7 +100,11 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     else:
         each = f"{rate(throughput / case.gpus)} a GPU; {workload.strategy.batch} samples an iteration"
         lines.append(("throughput", f"{rate(throughput)} samples/s ({each})"))
-        lines += [("model FLOP/s", _flops_words(iteration)), ("strategy", strategy_words(workload))]
+        arithmetic = workload.precision.arithmetic
+        peak = three_digits(workload.device.peak[arithmetic] / 1e12)
+        fraction = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
+        flops = f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {fraction}"
+        lines += [("model FLOP/s", flops), ("strategy", strategy_words(workload))]
     least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
     hidden = f"{_time(case.hidden_seconds)} hidden behind computation"
     lines += [
@@ -114,21 +115,14 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     if compute.size > 1:
         lines.append(("pipeline bubble", f"{iteration.bubble:.1%} of the iteration with free communication"))
     if workload is not None:
-        lines.append(("memory", _memory_words(workload, memory)))
+        need = largest_need(workload)
+        held = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({need.parts})"
+        lines.append(("memory", held))
     ring = f"x ring on an ideal switch of {rate_text(gpu_bandwidth(case.fabric))} a GPU"
     lines.append(("ratio", f"{case.ratio_to_ring:.3f} {ring}, which takes {time_words(case.ring.seconds)}"))
     free = f"x free communication, which takes {time_words(iteration.free_seconds)}"
     lines.append(("", f"{case.ratio_to_free:.3f} {free}"))
     return lines
-
-
-def _flops_words(iteration: Iteration) -> str:
-    workload = iteration.workload
-    assert workload is not None
-    arithmetic = workload.precision.arithmetic
-    peak = three_digits(workload.device.peak[arithmetic] / 1e12)
-    fraction = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
-    return f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {fraction}"
 
 
 def strategy_words(workload: Workload) -> str:
@@ -159,18 +153,12 @@ def _time(seconds: float) -> str:
     return time_words(seconds) if seconds > 0 else "0 s"
 
 
-def _memory_words(workload: Workload, memory: float) -> str:
-    need = largest_need(workload)
-    return f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({need.parts})"
-
-
 def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
     headings = ("|communication of", "calls", "least", "median", "largest", "total")
-    sizes = ("least_bytes", "median_bytes", "largest_bytes", "bytes")
-    rows = [
-        (purpose, str(values["calls"]), *(bytes_words(values[key]) for key in sizes))
-        for purpose, values in result.items()
-    ]
+    rows = []
+    for purpose, values in result.items():
+        calls, *sizes = values.values()
+        rows.append((purpose, str(calls), *map(bytes_words, sizes)))
     return table(headings, rows)
 
 

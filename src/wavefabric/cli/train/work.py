@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import glob
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
-from wavefabric.cli.common.options import changed, check_choice, check_range, option, options, refuse
-from wavefabric.cli.train.searching import METHODS, TrainSearchOptions, search_strategy
+from wavefabric.cli.common.options import (
+    changed,
+    check_choice,
+    check_range,
+    check_seed,
+    option,
+    options,
+    refuse,
+)
+from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
@@ -23,9 +34,11 @@ from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
-from wavefabric.units import quantity
+from wavefabric.units import quantity, time_words
 
 _MOST = 10**12
+#: What --strategy may say instead of a strategy, and the method of `search` that it means.
+METHODS = {"search": "markov", "chain": "chain"}
 #: Time steps of our own simulations, with what they are of unless it is given behind a colon.
 STEPS = {"fibre": "120x1048576", "ultrasound": "1024x1024x1024:local"}
 
@@ -54,6 +67,21 @@ class WorkOptions:
     )
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
+
+
+@options("Search")
+class TrainSearchOptions:
+    """Of ``--strategy search``."""
+
+    proposals: int | None = option("Strategies that the Markov chains try at most. \\[default: 600]")
+    seconds: float | None = option("End after so long with the best so far.")
+    seed: int = option("Of random choices.", default=0)
+
+    def check(self) -> None:
+        """Refuse numbers out of range."""
+        check_range("--proposals", self.proposals, 1, 10**9, "1 to 1e9")
+        check_range("--seconds", self.seconds, 1e-3, 1e9, "0.001 to 1e9")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -91,7 +119,7 @@ def _model_work(
         refuse(changed(options, "microbatches"), f"with --strategy {options.strategy}", "with a strategy")
 
         def search(gpus: int, fabric: CallTimes) -> Workload:
-            strategy = search_strategy(
+            strategy = _search(
                 (model, gpus, device, precision, fabric), options.strategy, find,
                 memory=memory, batch=options.global_batch, policy=policy,
             )  # fmt: skip
@@ -108,6 +136,33 @@ def _model_work(
         return made
 
     return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
+
+
+def _search(setting: tuple[Any, ...], method: str, options: TrainSearchOptions, **limits: Any) -> Strategy:
+    """The best strategy found; `setting`: the first arguments of `search`, `limits`: its others.
+
+    After Ctrl-C it is the best so far, which a line on stderr says.
+    """
+    from wavefabric.training.search.search import PROPOSALS, search
+
+    proposals = options.proposals or PROPOSALS
+    bar = make_progress()
+    bar.start(proposals if method == "search" else None, f"search, {setting[1]} GPUs")
+
+    def tell(made: int, limit: int, best: float) -> None:
+        bar.update(made, f"best {time_words(best)}" if isfinite(best) else "none fits yet")
+
+    try:
+        result = search(
+            *setting, method=METHODS[method], proposals=proposals, seed=options.seed, seconds=options.seconds,
+            progress=tell, **limits,
+        )  # fmt: skip
+    finally:
+        bar.finish()
+    if result.stopped == "interrupted":
+        line = f"search interrupted after {result.tried} strategies; the best of them is taken"
+        print(f"wavefabric: {line}", file=sys.stderr)
+    return result.strategy
 
 
 def _strategy(model: ModelGraph, options: WorkOptions, gpus: int) -> Strategy:

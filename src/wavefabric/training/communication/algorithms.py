@@ -109,37 +109,20 @@ def parse_collective(text: str) -> str:
 def recipes(
     choice: str, collective: str, ranks: int, photonic: bool, whole: bool = False
 ) -> tuple[Recipe, ...]:
-    """Algorithms of which the one that takes the least time serves a group of so many GPUs.
+    """Algorithms of which the one that takes the least time serves a group of so many GPUs, at least 2.
 
-    Parameters
-    ----------
-    choice : str
-        As `parse_collective` returns it; not ``"zero"``.
-    collective : str
-        Of `wavefabric.training.iteration.calls.COLLECTIVES`.
-    ranks : int
-        GPUs of a group, at least 2.
-    photonic : bool
-    whole : bool
-        All rounds are needed, also those of a ring, which are alike.
+    ``choice``: as `parse_collective` returns it, not ``"zero"``. It is for all-reduces; the same family
+    serves reduce-scatters and all-gathers, but trees, which do neither, leave them to rings (as in NCCL), and
+    Bruck's algorithm leaves sums to recursive halving and doubling. An all-to-all is Bruck's on a photonic
+    fabric (LUMORPH, appendix C) and the fastest of Bruck's, one pair after the other, and all pairs at once
+    on an electrical one, unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's
+    algorithm 3 on a photonic fabric, all at once on an electrical one. Where a prime factor of the GPUs
+    exceeds the radix of a recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`;
+    beyond that, and for groups that an algorithm refuses otherwise, a ring; else the first that can of trees,
+    Bruck's algorithm and one pair after the other.
 
-    Returns
-    -------
-    tuple of Recipe
-        Not empty. The choice is for all-reduces; the same family serves reduce-scatters and all-gathers, but
-        trees, which do neither, leave them to rings (as in NCCL), and Bruck's algorithm leaves sums to
-        recursive halving and doubling. An all-to-all is Bruck's on a photonic fabric (LUMORPH, appendix C)
-        and the fastest of Bruck's, one pair after the other, and all pairs at once on an electrical one,
-        unless the choice is ``bruck``, ``direct`` or ``auto``. Messages: LUMORPH's algorithm 3 on a photonic
-        fabric, all at once on an electrical one. Where a prime factor of the GPUs exceeds the radix of a
-        recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`; beyond that, and for
-        groups that an algorithm refuses otherwise, a ring; else the first that can of trees, Bruck's
-        algorithm and one pair after the other.
-
-    Raises
-    ------
-    InputError
-        If no algorithm can serve so many.
+    ``whole``: all rounds are needed, also those of a ring, which are alike. `InputError` if no algorithm can
+    serve so many.
     """
     if collective == "messages":
         return (Recipe("greedy" if photonic else "point-to-point"),)
@@ -246,13 +229,9 @@ def complete_messages(group: Sequence[int], messages: Messages, lasers: int | No
     """The schedule of messages between the GPUs of a group, with what it must hold before and after.
 
     With `lasers` in rounds by algorithm 3 of LUMORPH, else all at once. Sizes become whole elements: exactly
-    if they are whole, or fractions of them, or else to 2⁻⁴⁰ of the largest. `InputError` for a GPU that is
-    not of the group.
+    if they are whole, or fractions of them, or else to 2⁻⁴⁰ of the largest.
     """
     rank = {gpu: r for r, gpu in enumerate(group)}
-    for src, dst, _ in messages:
-        if src not in rank or dst not in rank:
-            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the call")
     moving = [(rank[src], rank[dst], size) for src, dst, size in messages if size > 0 and src != dst]
     counts, scale = _whole_sizes([size for _, _, size in moving])
     wanted = [(src, dst, count) for (src, dst, _), count in zip(moving, counts, strict=True)]

@@ -30,31 +30,15 @@ def combined(
     """Schedules on given GPUs as one: communication round k of all parts is at the same time.
 
     Rounds in which ranks add or copy within themselves stay between the communication rounds that they were
-    between.
+    between. Rank r of a part is GPU ``gpus[r]``; of the ``ranks`` GPUs of the whole some may take no part.
+    Parts on disjoint GPUs share buffers of the same name; a part that shares a GPU with an earlier one gets
+    buffers of its own (``"data 2"``). Items of each part are numbered after those of the one before, and bit
+    r of a set of contributions is bit ``gpus[r]``: where `wavefabric.collectives.verify` proves every part it
+    proves the whole.
 
-    Parameters
-    ----------
-    parts : sequence of (Schedule, sequence of int)
-        Rank r of a part is GPU ``gpus[r]``. Parts on disjoint GPUs share buffers of the same name; a part
-        that shares a GPU with an earlier one gets buffers of its own (``"data 2"``).
-    ranks : int
-        GPUs of the whole, which may take no part.
-    name : str
-    starts : sequence of int, optional
-        The communication round of the whole in which each part begins; 0 by default.
-    conditions : bool
-        False: without `pre` and `post`, which no cost model and no circuit needs.
-
-    Returns
-    -------
-    Schedule
-        Items of each part are numbered after those of the one before, and bit r of a set of contributions is
-        bit ``gpus[r]``: where `wavefabric.collectives.verify` proves every part it proves the whole.
-
-    Raises
-    ------
-    InputError
-        For as many GPUs as a part has no ranks, a GPU out of range or twice in a part.
+    ``starts``: the communication round of the whole in which each part begins, 0 by default. ``conditions``
+    False: without `pre` and `post`, which no cost model and no circuit needs. `InputError` for as many GPUs
+    as a part has no ranks, a GPU out of range or twice in a part.
 
     Examples
     --------

@@ -11,29 +11,15 @@ from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.training.communication import algorithms
 from wavefabric.training.communication.affine_time import LARGE, AffineTime, BatchTime, batch_time, tangents
-from wavefabric.training.communication.algorithms import (
-    Built,
-    Recipe,
-    built,
-    built_messages,
-    complete,
-    complete_messages,
-    folded,
-    parse_collective,
-    recipes,
-)
-from wavefabric.training.communication.patterns import (
-    check_disjoint,
-    check_gpus,
-    first_group,
-    is_ideal_switch,
-    moves_nothing,
-)
+from wavefabric.training.communication.algorithms import Built, Recipe
 from wavefabric.training.communication.placed import Part, combined, common_unit
+from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.calls import Call, Numbers
 from wavefabric.training.iteration.engine import FreeCommunication
 
@@ -112,7 +98,7 @@ class Communication:
     def __init__(
         self, fabric: AnyFabric, collective: str = "ring", *, incremental: bool = False, **planning: Any
     ):
-        self.fabric, self.collective = fabric, parse_collective(collective)
+        self.fabric, self.collective = fabric, algorithms.parse_collective(collective)
         if self.collective == "zero":
             raise InputError("collective: zero given; allowed: an algorithm (zero needs no fabric)")
         self.photonic = isinstance(fabric, PhotonicFabric)
@@ -137,7 +123,7 @@ class Communication:
         return f"{self.collective} on {self.fabric.name}"
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """Time of calls that begin together, s.
+        """Time of calls of disjoint GPUs that begin together, s.
 
         Rounds of all calls are at the same time: on an electrical fabric they share links (on an ideal switch
         nothing, and the slowest call says when all are over), on a photonic one lasers, photodiodes and
@@ -149,11 +135,6 @@ class Communication:
         A pattern (collective, groups, messages) is built, proved and costed once. Other sizes follow
         exactly, since neither rounds nor circuits depend on them: what bounds a round takes time in
         proportion to its bytes.
-
-        Parameters
-        ----------
-        calls : sequence of Call
-            Of disjoint GPUs.
 
         Raises
         ------
@@ -187,8 +168,6 @@ class Communication:
         """Circuits of what `combined` returns, checked; `InputError` on an electrical fabric."""
         if not isinstance(self.fabric, PhotonicFabric):
             raise InputError(f"fabric: {self.fabric.name} given; allowed: photonic ones, which have circuits")
-        from wavefabric.fabric.photonic.check import check_plan
-
         schedule, _ = self._schedule(calls, False)
         plan = self._plan(schedule)
         assert plan is not None
@@ -209,12 +188,12 @@ class Communication:
 
     def _new_time(self, call: Call) -> _CallTime:
         if call.groups:
-            check_gpus(call, self.fabric)
-        if moves_nothing(call):
+            _check_gpus(call, self.fabric)
+        if call.moves_nothing:
             return _NOTHING
         if self._alike:
             # Nothing is shared and all GPUs are alike: groups do not notice each other.
-            call, shared = first_group(call)
+            call, shared = _first_group(call)
             if shared not in self._shared:
                 self._shared[shared] = self._costed(call)
             return self._shared[shared]
@@ -223,7 +202,9 @@ class Communication:
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
         size = len(call.groups[0])
-        fitting = recipes(self.collective, call.collective, size, self.photonic, whole=self.incremental)
+        fitting = algorithms.recipes(
+            self.collective, call.collective, size, self.photonic, whole=self.incremental
+        )
         return _CallTime(fitting, tuple(self._lines(call, recipe) for recipe in fitting))
 
     def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
@@ -246,15 +227,16 @@ class Communication:
         """The schedule of one group, on demand with what it must hold before and after."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
-            make = complete_messages if conditions else built_messages
+            make = algorithms.complete_messages if conditions else algorithms.built_messages
             return make(call.groups[0], call.messages, lasers)
-        return (complete if conditions else built)(recipe, call.collective, len(call.groups[0]))
+        make = algorithms.complete if conditions else algorithms.built
+        return make(recipe, call.collective, len(call.groups[0]))
 
     def _folded(self, call: Call, recipe: Recipe) -> Built:
         """The schedule of one group, of rounds that are alike only one, if each is served as the first."""
         if call.collective == "messages" or self.incremental:
             return self._built(call, recipe)
-        return folded(recipe, call.collective, len(call.groups[0]))
+        return algorithms.folded(recipe, call.collective, len(call.groups[0]))
 
     def _plan(self, schedule: Schedule) -> CircuitPlan | None:
         if isinstance(self.fabric, PhotonicFabric):
@@ -286,19 +268,20 @@ class Communication:
     def _electrical(self, calls: list[Call], key: tuple, slowest: float) -> float:
         """s of calls that share links; on an ideal switch nothing is shared."""
         if self._alike:
-            check_disjoint(calls)
+            _check_disjoint(calls)
             return slowest
         key = (*key, *(call.bytes for call in calls))
         if key not in self._seconds:
             groups = [self._folded(call, self._recipe(call)) for call in calls]
             if len({(group.repeats, group.schedule.rounds) for group in groups}) > 1:
                 groups = [self._built(call, self._recipe(call)) for call in calls]
-            self._seconds[key] = groups[0].repeats * self._cost(*self._placed(calls, groups)).seconds
+            placed = self._placed(calls, groups, [0] * len(calls))
+            self._seconds[key] = groups[0].repeats * self._cost(*placed).seconds
         return self._seconds[key]
 
     def _batch_time(self, calls: list[Call]) -> BatchTime:
         """Time of several calls whose circuits are up at once."""
-        check_disjoint(calls)
+        _check_disjoint(calls)
         groups = [self._built(call, self._recipe(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
         schedule = combined(parts, self.fabric.ranks, "batch", conditions=False)
@@ -310,7 +293,7 @@ class Communication:
         moving = [call for call in calls if self._time(call) is not _NOTHING]
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
-        check_disjoint(moving)
+        _check_disjoint(moving)
         groups = [self._built(call, self._recipe(call), conditions) for call in moving]
         starts = [0] * len(moving)
         if not self._together(moving)[1]:
@@ -319,18 +302,13 @@ class Communication:
         return self._placed(moving, groups, starts, conditions)
 
     def _placed(
-        self,
-        calls: list[Call],
-        groups: list[Built],
-        starts: Sequence[int] | None = None,
-        conditions: bool = False,
+        self, calls: list[Call], groups: list[Built], starts: list[int], conditions: bool = False
     ) -> tuple[Schedule, float]:
         """Calls as one schedule, and bytes an element; each call from its round on."""
         element_bytes = [call.bytes / b.elements for call, b in zip(calls, groups, strict=True)]
         unit, factors = common_unit(element_bytes, [b.schedule for b in groups])
         parts: list[Part] = []
         first: list[int] = []
-        starts = starts or [0] * len(calls)
         for call, group, factor, start in zip(calls, groups, factors, starts, strict=True):
             schedule = group.schedule
             if factor > 1:
@@ -348,7 +326,7 @@ def communication(
     fabric: AnyFabric, collective: str, *, incremental: bool = False, **planning: Any
 ) -> Communication | FreeCommunication:
     """Calls on a fabric by a collective of `algorithms.CHOICES`; see `Communication`."""
-    if parse_collective(collective) == "zero":
+    if algorithms.parse_collective(collective) == "zero":
         return FreeCommunication()
     return Communication(fabric, collective, incremental=incremental, **planning)
 
@@ -357,3 +335,32 @@ def _bends(fabric: Fabric) -> bool:
     """Whether time may be other than a line of the bytes: a busiest GPU that changes, hosts that issue."""
     overheads = fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead
     return fabric.reduce_bandwidth is not None or bool(overheads)
+
+
+def _first_group(call: Call) -> tuple[Call, tuple]:
+    """A call of the first group alone on the first GPUs, and what of it matters to its time."""
+    rank = {gpu: r for r, gpu in enumerate(call.groups[0])}
+    messages = tuple((rank[src], rank[dst], size) for src, dst, size in call.messages)
+    alone = replace(call, groups=(tuple(range(len(rank))),), messages=messages)
+    return alone, (call.collective, len(rank), messages)
+
+
+def _check_gpus(call: Call, fabric: AnyFabric) -> None:
+    """Refuse GPUs that the fabric does not have, and one that is in two groups."""
+    check_size(fabric, max(call.gpus) + 1)
+    if len(call.gpus) < sum(map(len, call.groups)):
+        raise InputError(f"groups: a GPU twice in {call.collective} given; allowed: disjoint groups")
+    if len(set(map(len, call.groups))) > 1:
+        raise InputError(f"groups: several sizes in {call.collective} given; allowed: groups of one size")
+    for src, dst, _ in call.messages:
+        if not {src, dst} <= call.gpus:
+            raise InputError(f"messages: {src} to {dst} given; allowed: GPUs of the call")
+
+
+def _check_disjoint(calls: Sequence[Call]) -> None:
+    """Refuse a GPU that is in two calls."""
+    seen: set[int] = set()
+    for call in calls:
+        if both := seen & call.gpus:
+            raise InputError(f"calls: GPU {min(both)} in two given; allowed: calls of disjoint GPUs")
+        seen |= call.gpus

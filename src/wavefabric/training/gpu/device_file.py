@@ -148,9 +148,6 @@ def device_to_toml(device: DeviceModel) -> str:
 def save_device(path: str | Path, device: DeviceModel, force: bool = False) -> Path:
     """Write a device to a TOML file, whole or not at all; `force` replaces a file that is there.
 
-    Raises
-    ------
-    InputError
-        If it exists (without `force`), is a folder, or cannot be written.
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
     """
     return write_text(path, device_to_toml(device), "device", force)

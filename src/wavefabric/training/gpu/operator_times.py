@@ -162,15 +162,13 @@ class _Bench:
 
     def seconds(self, case: _Case, samples: int, arithmetic: str) -> float:
         """Time of a layer's pass, or of an update."""
-        layer = case.layer
-        if layer is None:
-            return self.copy(case.work.nbytes)
-        if layer.operator in MATRIX_OPERATORS and layer.flops:
-            copied = self.copy(case.work.nbytes) if layer.operator == "attention" else 0.0
+        layer, nbytes = case.layer, case.work.nbytes
+        if layer is not None and layer.operator in MATRIX_OPERATORS and layer.flops:
+            copied = self.copy(nbytes) if layer.operator == "attention" else 0.0
             return copied + self._products_of(layer, case.backward, samples, arithmetic)
-        if layer.operator == "embedding" and layer.parameters:
-            return self.gather(case.work.nbytes, layer)
-        return self.copy(case.work.nbytes)
+        if layer is not None and layer.operator == "embedding" and layer.parameters:
+            return self.gather(nbytes, layer)
+        return self.copy(nbytes)
 
     def _products_of(self, layer: Layer, backward: bool, samples: int, arithmetic: str) -> float:
         m, n, k = product_shape(layer, samples)

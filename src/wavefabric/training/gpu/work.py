@@ -22,26 +22,15 @@ class Work(NamedTuple):
 
 
 def forward_work(layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1) -> Work:
-    """The forward pass of a layer on one GPU.
+    """The forward pass of a layer on one GPU, which has so many samples of its own.
 
     Bytes are the activations read and written, and the parameters read: of tables no more than the samples
-    use.
-
-    Parameters
-    ----------
-    layer : Layer
-    samples : float
-        That each GPU has of its own.
-    tensor : int
-        GPUs that share the layer as its `split` says; layers of split ``none`` are not shared. Elements of
-        ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are not.
-    precision : Precision
-    experts : int
-        GPUs among which the experts are divided. Each is given from all of them the samples for its experts:
-        as many as its own, as all experts get equal shares.
+    use. ``tensor`` GPUs share the layer as its `split` says; layers of split ``none`` are not shared.
+    Elements of ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are
+    not. ``experts``: GPUs among which the experts are divided. Each is given from all of them the samples for
+    its experts: as many as its own, as all experts get equal shares.
     """
-    flops, elements = _flops_and_elements(layer, samples, tensor)
-    read = _parameters_read(layer, samples, tensor, experts)
+    flops, elements, read = _forward(layer, samples, tensor, experts)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)
 
 
@@ -51,8 +40,7 @@ def backward_work(layer: Layer, samples: float, tensor: int, precision: Precisio
     FLOPs and activations are ``layer.backward`` times those of the forward pass; parameters are read, and
     gradients of the same ones written.
     """
-    flops, elements = _flops_and_elements(layer, samples, tensor)
-    read = _parameters_read(layer, samples, tensor, experts)
+    flops, elements, read = _forward(layer, samples, tensor, experts)
     nbytes = layer.backward * elements * precision.activation
     nbytes += read * (precision.parameter + precision.gradient)
     return Work(layer.operator, layer.backward * flops, nbytes)
@@ -62,12 +50,8 @@ def update_work(parameters: float, optimizer: str, precision: Precision) -> Work
     """An optimizer's update of so many parameters on one GPU.
 
     Gradients are read, states in fp32 read and written, and the copy of the parameters in fp32 too where
-    there is one; parameters are written, and without such a copy read.
-
-    Raises
-    ------
-    InputError
-        For an optimizer that is none of `wavefabric.training.models.graph.OPTIMIZERS`.
+    there is one; parameters are written, and without such a copy read. `InputError` for an optimizer that is
+    none of `wavefabric.training.models.graph.OPTIMIZERS`.
     """
     states = 4 * optimizer_states(optimizer)
     copied = 2 * precision.master + precision.parameter if precision.master else 2 * precision.parameter
@@ -86,15 +70,12 @@ def parameters_held(layer: Layer, tensor: int, experts: int = 1) -> float:
     return layer.parameters / layer.divided(tensor) / (experts if layer.experts else 1)
 
 
-def _flops_and_elements(layer: Layer, samples: float, tensor: int) -> tuple[float, float]:
-    """FLOPs, and elements of activations read and written, of the forward pass on one GPU."""
+def _forward(layer: Layer, samples: float, tensor: int, experts: int) -> tuple[float, float, float]:
+    """FLOPs, elements of activations read and written, parameters read: of the forward pass on one GPU."""
     shared = {"none": 0.0, "column": 0.5, "row": 0.5, "local": 1.0}[layer.split]
     divided = layer.divided(tensor)
     elements = layer.elements * (1 - shared + shared / divided)
-    return layer.flops * samples / divided, elements * samples
-
-
-def _parameters_read(layer: Layer, samples: float, tensor: int, experts: int) -> float:
     held = parameters_held(layer, tensor, experts)
     # The tokens of a sample go to different experts: all of them are read.
-    return held if layer.experts else held * min(1.0, layer.used * samples)
+    read = held if layer.experts else held * min(1.0, layer.used * samples)
+    return layer.flops * samples / divided, elements * samples, read

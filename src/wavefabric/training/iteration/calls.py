@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 #: What a call may be. ``messages`` are arbitrary transfers, listed one by one.
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "messages")
@@ -44,6 +45,13 @@ class Call:
         return frozenset(gpu for group in self.groups for gpu in group)
 
     @property
+    def moves_nothing(self) -> bool:
+        """Whether nothing goes from one GPU to another, however many bytes."""
+        if self.collective == "messages":
+            return not self.groups or not any(size > 0 and a != b for a, b, size in self.messages)
+        return not self.groups or len(self.groups[0]) < 2
+
+    @property
     def blocking(self) -> bool:
         """Whether a later layer waits for it; such calls go before gradients (LUMORPH, appendix C)."""
         return self.purpose != "gradients"
@@ -74,21 +82,11 @@ class CallTable:
         self._calls: dict[tuple, Call] = {}
         self._numbers = Numbers()
 
-    def make(
-        self,
-        collective: str,
-        groups: tuple[tuple[int, ...], ...],
-        nbytes: float,
-        purpose: str,
-        messages: tuple[tuple[int, int, float], ...] = (),
-    ) -> Call:
+    def make(self, *arguments: Any) -> Call:
         """The call of these arguments, those of `Call`."""
-        key = collective, self._numbers.of(groups), nbytes, purpose, self._numbers.of(messages)
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = Call(collective, groups, nbytes, purpose, messages)
-        return call
+        return self.same(Call(*arguments))
 
     def same(self, call: Call) -> Call:
         """The object for calls equal to this one."""
-        return self.make(call.collective, call.groups, call.bytes, call.purpose, call.messages)
+        groups, messages = self._numbers.of(call.groups), self._numbers.of(call.messages)
+        return self._calls.setdefault((call.collective, groups, call.bytes, call.purpose, messages), call)

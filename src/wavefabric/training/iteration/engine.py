@@ -44,9 +44,7 @@ class CallTimes(Protocol):
 class FreeCommunication:
     """Calls that take no time: what a faster fabric can gain at most."""
 
-    collective = "zero"
     concurrent = True
-    latency = 0.0
     description = "free communication"
 
     def seconds(self, calls: Sequence[Call]) -> float:
@@ -73,12 +71,7 @@ def run(graph: TaskGraph, fabric: CallTimes, policy: str = "batched") -> Timelin
     """When each task begins and ends.
 
     Ties are broken by the order in which tasks became ready, then by their numbers: the same input gives the
-    same answer.
-
-    Raises
-    ------
-    InputError
-        For an unknown policy, or tasks that wait for each other in a circle.
+    same answer. `InputError` for an unknown policy, or tasks that wait for each other in a circle.
     """
     choice("policy", policy, POLICIES)
     return _Engine(graph, fabric, policy).run()

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import parameters_held
 from wavefabric.training.iteration.calls import Call, CallTable
-from wavefabric.training.iteration.redistribution import BlockPlacement, redistribution
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.strategies.strategy import Groups, Strategy
+from wavefabric.training.strategies.strategy import Groups, LayerLayout, Strategy
+
+Messages = tuple[tuple[int, int, float], ...]
+
+
+@dataclass(frozen=True)
+class BlockPlacement:
+    """Which block of an array of samples × features each of ``data × tensor`` GPUs has.
+
+    GPU ``first + i · tensor + j`` has block i of the samples; of the features block j if they are
+    ``shared``, else all.
+    """
+
+    first: int
+    data: int
+    tensor: int
+    shared: bool
+
+    @property
+    def parts(self) -> int:
+        """Blocks into which the features are cut."""
+        return self.tensor if self.shared else 1
+
+    @property
+    def groups(self) -> Groups:
+        """GPUs with the same samples."""
+        return LayerLayout(self.data, self.tensor).groups(self.first, "tensor")
 
 
 @dataclass(frozen=True)
@@ -28,26 +55,13 @@ class Transfer:
 
 @dataclass(frozen=True)
 class LayerCalls:
-    """Calls of one layer.
+    """Calls of one layer."""
 
-    Parameters
-    ----------
-    dispatch : Call or None
-        The all-to-all that takes samples to their experts; gradients return by the same.
-    dispatched : tuple of int
-        Layers whose outputs it takes.
-    total : Call or None
-        The all-reduce of partial sums after a layer that was split by rows.
-    transfers : tuple of Transfer
-    gather : Call or None
-        The all-gather of parameters that are sharded.
-    """
-
-    dispatch: Call | None
-    dispatched: tuple[int, ...]
-    total: Call | None
+    dispatch: Call | None  # the all-to-all that takes samples to their experts; gradients return by the same
+    dispatched: tuple[int, ...]  # layers whose outputs it takes
+    total: Call | None  # the all-reduce of partial sums after a layer that was split by rows
     transfers: tuple[Transfer, ...]
-    gather: Call | None
+    gather: Call | None  # the all-gather of parameters that are sharded
 
 
 @dataclass(frozen=True)
@@ -66,11 +80,7 @@ class Bucket:
 class ModelCalls:
     """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
 
-    Attributes
-    ----------
-    layers : list of LayerCalls
-    buckets : list of list of Bucket
-        Of each pipeline stage, in the order of the backward pass.
+    ``buckets``: of each pipeline stage, in the order of the backward pass.
     """
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
@@ -96,6 +106,10 @@ class ModelCalls:
     def _first(self, number: int) -> int:
         return self._strategy.first_gpu(self._strategy.stage[number])
 
+    def _groups(self, number: int, kind: Literal["tensor", "data", "expert"] = "data") -> Groups:
+        """Groups of GPUs that work on a layer; those with the same parameters, unless others are named."""
+        return self._strategy.layouts[number].groups(self._first(number), kind)
+
     def _routed(self, number: int) -> tuple | None:
         """Equal for layers whose samples are with the same experts; None if they are where they belong."""
         layout = self._strategy.layouts[number]
@@ -114,15 +128,15 @@ class ModelCalls:
         """Samples to the experts of a layer, or back: a copy for each of the experts that a sample has."""
         layer, layout = self._model.layers[number], self._strategy.layouts[number]
         copies = max(1.0, layer.used * layer.experts)
-        groups = layout.groups(self._first(number), "expert")
+        groups = self._groups(number, "expert")
         return self._calls.make("all-to-all", groups, copies * nbytes / layout.data, "experts")
 
     def _total(self, number: int) -> Call | None:
         layout = self._strategy.layouts[number]
         if self._model.layers[number].split != "row" or layout.tensor == 1:
             return None
-        groups = layout.groups(self._first(number), "tensor")
-        return self._calls.make("all-reduce", groups, self._activation_bytes(number) / layout.data, "tensor")
+        nbytes = self._activation_bytes(number) / layout.data
+        return self._calls.make("all-reduce", self._groups(number, "tensor"), nbytes, "tensor")
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
         """Where a layer's output is (``column`` divides it), or where it takes its inputs (``row``)."""
@@ -169,14 +183,10 @@ class ModelCalls:
         layout = self._strategy.layouts[number]
         return parameters_held(self._model.layers[number], layout.tensor, layout.expert)
 
-    def _parameter_groups(self, number: int) -> Groups:
-        """GPUs with the same parameters of a layer."""
-        return self._strategy.layouts[number].groups(self._first(number), "data")
-
     def _gather(self, number: int) -> Call | None:
         if not self._strategy.sharded or not self._model.layers[number].parameters:
             return None
-        groups = self._parameter_groups(number)
+        groups = self._groups(number)
         if len(groups[0]) == 1:
             return None
         nbytes = self._own_parameters(number) * self._precision.parameter
@@ -192,8 +202,8 @@ class ModelCalls:
             number = numbers.pop()
             held.append(number)
             nbytes += self._own_parameters(number) * self._precision.gradient
-            groups = self._parameter_groups(number)
-            last = not numbers or self._parameter_groups(numbers[-1]) != groups
+            groups = self._groups(number)
+            last = not numbers or self._groups(numbers[-1]) != groups
             if nbytes >= self._strategy.bucket or last:
                 buckets.append(self._bucket(tuple(held), groups, nbytes))
                 held, nbytes = [], 0.0
@@ -210,3 +220,75 @@ class ModelCalls:
             parts = [size / layer.parameters for size in layer.tensors]
         calls = (self._calls.make(collective, groups, nbytes * part, "gradients") for part in parts)
         return Bucket(numbers, tuple(calls), own / len(groups[0]) if sharded else own)
+
+
+# --- When the next layer shares samples and features otherwise ----------------------------------------------
+
+
+def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
+    """The call that brings an array from one placement to another; None if all is where it is needed.
+
+    The whole array has so many bytes. Its gradient goes the other way: ``redistribution(target, source,
+    nbytes)``.
+    """
+    if source == target:
+        return None
+    collective = _collective(source, target)
+    if collective is not None:
+        kind, groups = collective
+        part = source.data * source.tensor if kind == "all-to-all" else target.data
+        return Call(kind, groups, nbytes / part, "layer-to-layer")
+    messages = _messages(source, target)
+    return Call("messages", _ends(messages), nbytes, "layer-to-layer", messages) if messages else None
+
+
+def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Groups] | None:
+    """The collective that moves what messages would, and its groups."""
+    if source.first != target.first or source.parts == target.parts:
+        whole = source.first == target.first and source.parts == target.parts == 1
+        # Each of `tensor` GPUs has its samples and needs those of all.
+        return ("all-gather", target.groups) if whole and source.tensor == 1 < target.tensor else None
+    if source.shared and (source.data, source.tensor) == (target.data, target.tensor):
+        return "all-gather", source.groups
+    # All samples of a group and one block of the features, and a block of the samples and all features.
+    if source.shared and target.tensor == 1:
+        return "all-to-all", source.groups
+    if target.shared and source.tensor == 1:
+        return "all-to-all", target.groups
+    return None
+
+
+@lru_cache(maxsize=256)
+def _messages(source: BlockPlacement, target: BlockPlacement) -> Messages:
+    """Source, destination and share of the array.
+
+    Of several GPUs that have the same block one sends it: those that need it ask them by turns, which of a
+    GPU that has it is that GPU itself.
+    """
+    messages = []
+    for taker in range(target.data * target.tensor):
+        i, j = divmod(taker, target.tensor)
+        for row, samples in _overlaps(i, target.data, source.data):
+            for column, features in _overlaps(j % target.parts, target.parts, source.parts):
+                if not source.shared:
+                    column = taker % source.tensor
+                giver = source.first + row * source.tensor + column
+                if giver != target.first + taker:
+                    messages.append((giver, target.first + taker, samples * features))
+    return tuple(messages)
+
+
+@lru_cache(maxsize=256)
+def _ends(messages: Messages) -> Groups:
+    return (tuple(sorted({end for message in messages for end in message[:2]})),)
+
+
+def _overlaps(part: int, parts: int, others: int) -> list[tuple[int, float]]:
+    """Of [0, 1] cut into `others`: intervals that meet number `part` of `parts`, and the common lengths."""
+    scale = parts * others
+    begin, end = part * others, (part + 1) * others  # in units of 1 / scale
+    result = []
+    for k in range(begin // parts, -(-end // parts)):
+        common = min(end, (k + 1) * parts) - max(begin, k * parts)
+        result.append((k, common / scale))
+    return result

@@ -96,13 +96,9 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
         held = sum(own.parameters for own in each) + sum(sorted(own.whole for own in each)[-2:])
         in_flight = min(strategy.stages - stage, strategy.microbatches)
         kept, again = saved_elements([workload.model.layers[n] for n in numbers], each, strategy.recompute)
-        need = MemoryNeed(
-            parameters=held * precision.parameter,
-            gradients=held * precision.gradient,
-            states=sum(own.states for own in each),
-            activations=(kept * in_flight + again) * precision.activation,
-        )
-        needs.append(need)
+        states, activations = sum(own.states for own in each), kept * in_flight + again
+        sizes = held * precision.parameter, held * precision.gradient, states
+        needs.append(MemoryNeed(*sizes, activations * precision.activation))
     return tuple(needs)
 
 
@@ -112,13 +108,7 @@ def strategy_memory(workload: Workload) -> np.ndarray:
 
 
 def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> None:
-    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line.
-
-    Raises
-    ------
-    InputError
-        With what is needed and what is allowed.
-    """
+    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line of the `InputError`."""
     if need.total <= allowed:
         return
     raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({need.parts}); "

@@ -181,20 +181,13 @@ class _Phase:
 
 
 class _Microbatch:
-    """Tasks of one microbatch: forward through all stages, and backward.
-
-    Attributes
-    ----------
-    passes : dict of (int, int) to _Phase
-        By direction and stage.
-    reductions : dict of (int, int) to list of int
-        By stage and number of bucket: the tasks after which its gradients are there.
-    """
+    """Tasks of one microbatch: forward through all stages, and backward."""
 
     def __init__(self, common: _Common, merge: bool, reduces: bool):
         self._common, self._merge, self._reduces = common, merge, reduces
         self.graph = TaskGraph(common.strategy.stages)
-        self.passes: dict[tuple[int, int], _Phase] = {}
+        self.passes: dict[tuple[int, int], _Phase] = {}  # by direction and stage
+        #: By stage and number of bucket: the tasks after which its gradients are there.
         self.reductions: dict[tuple[int, int], list[int]] = {}
         layers = range(len(common.model.layers))
         #: (producer, consumer): the task after which the output is where the consumer takes it.

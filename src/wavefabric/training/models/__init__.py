@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, show
-from wavefabric.training.models import bert, dlrm, gpt, inception, mixture, ncf
+from wavefabric.training.models import inception, mixture, recommendation, transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph
 
@@ -31,16 +31,16 @@ class ModelFactory:
 
 #: Models by name.
 MODELS = {
-    "bert-base": ModelFactory(bert.bert_base, "BERT, 12 encoders, 110 M parameters", "tokens"),
-    "bert-large": ModelFactory(bert.bert_large, "BERT, 24 encoders, 340 M parameters", "tokens"),
+    "bert-base": ModelFactory(transformers.bert_base, "BERT, 12 encoders, 110 M parameters", "tokens"),
+    "bert-large": ModelFactory(transformers.bert_large, "BERT, 24 encoders, 340 M parameters", "tokens"),
     "inception-v3": ModelFactory(inception.inception_v3, "Inception-v3, 23.8 M parameters"),
-    "ncf": ModelFactory(ncf.ncf, "NeuMF on MovieLens-20M, 31.8 M parameters", "factors"),
-    "dlrm": ModelFactory(dlrm.dlrm, "DLRM on Criteo Terabyte, 24 G parameters"),
-    "dlrm-kaggle": ModelFactory(dlrm.dlrm_kaggle, "DLRM on Criteo Kaggle, 541 M parameters"),
-    "gpt-7b": ModelFactory(gpt.gpt_7b, "Llama 2 7B", "tokens"),
-    "gpt-70b": ModelFactory(gpt.gpt_70b, "Llama 2 70B", "tokens"),
-    "gpt3-6.7b": ModelFactory(gpt.gpt3_7b, "GPT-3 6.7B", "tokens"),
-    "gpt3-175b": ModelFactory(gpt.gpt3_175b, "GPT-3 175B", "tokens"),
+    "ncf": ModelFactory(recommendation.ncf, "NeuMF on MovieLens-20M, 31.8 M parameters", "factors"),
+    "dlrm": ModelFactory(recommendation.dlrm, "DLRM on Criteo Terabyte, 24 G parameters"),
+    "dlrm-kaggle": ModelFactory(recommendation.dlrm_kaggle, "DLRM on Criteo Kaggle, 541 M parameters"),
+    "gpt-7b": ModelFactory(transformers.gpt_7b, "Llama 2 7B", "tokens"),
+    "gpt-70b": ModelFactory(transformers.gpt_70b, "Llama 2 70B", "tokens"),
+    "gpt3-6.7b": ModelFactory(transformers.gpt3_7b, "GPT-3 6.7B", "tokens"),
+    "gpt3-175b": ModelFactory(transformers.gpt3_175b, "GPT-3 175B", "tokens"),
     "mixtral-8x7b": ModelFactory(mixture.mixtral, "8 experts, 2 a token, 46.7 G parameters", "tokens"),
     "switch-base": ModelFactory(mixture.switch_base, "128 experts, 1 a token, 7.4 G parameters", "tokens"),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import partial
@@ -15,7 +14,7 @@ from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import FabricFileTable
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, read_text
-from wavefabric.files.output import write_text
+from wavefabric.files.output import json_rows, write_text
 from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
 
 FORMAT: Literal["wavefabric model"] = "wavefabric model"
@@ -93,13 +92,7 @@ def to_json(graph: ModelGraph) -> str:
     keys = ("name", "sample", "batch", "optimizer", "description", "source")
     head = {"format": FORMAT, "version": VERSION} | {key: getattr(graph, key) for key in keys}
     head |= {"tensor_calls": True} if graph.tensor_calls else {}
-    lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in head.items()]
-    layers = ",\n".join(f"    {_dump(_changed(layer))}" for layer in graph.layers)
-    return "\n".join(["{", *lines, '  "layers": [', layers, "  ]", "}"]) + "\n"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json_rows(head | {"layers": map(_changed, graph.layers)}, ("layers",))
 
 
 def _changed(layer: Layer) -> dict[str, Any]:
@@ -110,13 +103,7 @@ def _changed(layer: Layer) -> dict[str, Any]:
 
 
 def from_json(text: str) -> ModelGraph:
-    """The model that JSON text describes (see `to_json`).
-
-    Raises
-    ------
-    InputError
-        In one line: the key, what was given, what is allowed.
-    """
+    """The model that JSON text describes (see `to_json`); `InputError` in one line, which names the key."""
     content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")

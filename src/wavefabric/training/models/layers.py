@@ -96,6 +96,13 @@ class GraphBuilder:
         shape = self.shape(sources[0])
         return self.add(name, operator, sources, shape, flops=float(flops * prod(shape)), **numbers)
 
+    def _weighted(
+        self, name: str, operator: str, source: Source, output: tuple[int, ...], **numbers: Any
+    ) -> str:
+        """A product with weights, which keeps its input."""
+        back = 2.0 if isinstance(source, str) else 1.0
+        return self.add(name, operator, [source], output, keep=[source], backward=back, **numbers)
+
     def linear(
         self,
         name: str,
@@ -108,18 +115,9 @@ class GraphBuilder:
     ) -> str:
         """Product with a matrix over the last dimension; ``tied``: to one that another layer counts."""
         shape = self.shape(source)
-        tensors = (0 if tied else shape[-1] * features, bias * features)
-        return self.add(
-            name,
-            "matmul",
-            [source],
-            (*shape[:-1], features),
-            flops=2.0 * prod(shape) * features,
-            tensors=tuple(size for size in tensors if size),
-            keep=[source],
-            split=split,
-            backward=2.0 if isinstance(source, str) else 1.0,
-        )
+        tensors = tuple(size for size in (0 if tied else shape[-1] * features, bias * features) if size)
+        flops, output = 2.0 * prod(shape) * features, (*shape[:-1], features)
+        return self._weighted(name, "matmul", source, output, flops=flops, tensors=tensors, split=split)
 
     def convolution(
         self,
@@ -134,17 +132,8 @@ class GraphBuilder:
         """Convolution of (channels, height, width); output features are divided by ``column``."""
         output = (channels, *self._window(source, kernel, stride, padding))
         weights = self.shape(source)[0] * channels * prod(kernel)
-        return self.add(
-            name,
-            "convolution",
-            [source],
-            output,
-            flops=2.0 * weights * prod(output[1:]),
-            tensors=(weights,),
-            keep=[source],
-            split="column",
-            backward=2.0 if isinstance(source, str) else 1.0,
-        )
+        numbers = {"flops": 2.0 * weights * prod(output[1:]), "tensors": (weights,), "split": "column"}
+        return self._weighted(name, "convolution", source, output, **numbers)
 
     def pooling(
         self,
@@ -158,17 +147,9 @@ class GraphBuilder:
     ) -> str:
         """Mean or maximum over windows; the maximum keeps its input and where its maxima were."""
         output = (self.shape(source)[0], *self._window(source, kernel, stride, padding))
-        return self.add(
-            name,
-            "pooling",
-            [source],
-            output,
-            flops=float(prod(output) * prod(kernel)),
-            keep=[source] if maximum else [],
-            saved=float(prod(output)) if maximum else 0.0,
-            split="local",
-            backward=1.0,
-        )
+        flops, split = float(prod(output) * prod(kernel)), "local"
+        kept: dict[str, Any] = {"keep": [source], "saved": float(prod(output))} if maximum else {}
+        return self.add(name, "pooling", [source], output, flops=flops, split=split, backward=1.0, **kept)
 
     def _window(self, source: Source, kernel, stride: int, padding) -> tuple[int, ...]:
         """Height and width of what a window of this size gives."""
@@ -249,7 +230,7 @@ class GraphBuilder:
         return self.add(
             name,
             "embedding",
-            [tokens] if isinstance(tokens, str) else [],
+            [tokens],
             output,
             parameters=rows * features if trained else 0,
             elements=float(prod(output)),
@@ -261,15 +242,9 @@ class GraphBuilder:
     def loss(self, name: str, source: Source, *, split: str = "none") -> str:
         """Softmax with cross-entropy over the last dimension; its backward pass writes all gradients."""
         shape = self.shape(source)
+        flops, output = float(SOFTMAX_FLOPS * prod(shape)), (*shape[:-1], 1)
         return self.add(
-            name,
-            "softmax",
-            [source],
-            (*shape[:-1], 1),
-            flops=float(SOFTMAX_FLOPS * prod(shape)),
-            keep=[source],
-            split=split,
-            backward=2.0,
+            name, "softmax", [source], output, flops=flops, keep=[source], split=split, backward=2.0
         )
 
     def stack(

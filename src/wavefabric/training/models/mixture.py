@@ -5,15 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from wavefabric.collectives.arguments import whole
-from wavefabric.training.models.gpt import (
-    MOST_TOKENS,
-    SWIGLU_FLOPS,
-    attend,
-    feed,
-    gated,
-    llama,
-    vocabulary_head,
-)
+from wavefabric.training.models import transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.layers import GraphBuilder
 
@@ -25,7 +17,7 @@ SWITCH_TARGETS = 114
 
 def mixtral(tokens: int = 4096) -> ModelGraph:
     """Mixtral 8x7B: 32 blocks of 8 experts, 2 a token; 46 702 792 704 parameters, 12.9 G of them a token."""
-    return llama(
+    return transformers.llama(
         "mixtral-8x7b", tokens, 32, 4096, (32, 8), partial(experts, inner=14336, count=8, each=2),
         description="decoder of 32 blocks, 8 experts each, 2 a token",
         source="arXiv:2401.04088; how it was trained is not published: 1 sequence a GPU is ours",
@@ -34,7 +26,7 @@ def mixtral(tokens: int = 4096) -> ModelGraph:
 
 def switch_base(tokens: int = 512) -> ModelGraph:
     """Switch-Base: T5 encoder and decoder, 12 layers each, 128 experts in every other; 7.4 G parameters."""
-    whole("tokens", tokens, 1, MOST_TOKENS)
+    whole("tokens", tokens, 1, transformers.MOST_TOKENS)
     width = 768
     targets = max(1, round(SWITCH_TARGETS * tokens / 512))
     graph = GraphBuilder()
@@ -49,7 +41,7 @@ def switch_base(tokens: int = 512) -> ModelGraph:
     for number in range(12):
         graph.block = f"decoder {number}"
         hidden = _switch_block(graph, hidden, encoded, mixture=number % 2 == 1)
-    vocabulary_head(graph, hidden, SWITCH_VOCABULARY)
+    transformers.vocabulary_head(graph, hidden, SWITCH_VOCABULARY)
     return ModelGraph(
         "switch-base",
         tuple(graph.layers),
@@ -63,7 +55,7 @@ def switch_base(tokens: int = 512) -> ModelGraph:
 
 def _switch_block(graph: GraphBuilder, hidden: str, encoded: str | None, *, mixture: bool) -> str:
     """Attention, attention to the encoder's output if there is one, feed-forward network; sums after each."""
-    hidden = attend(graph, hidden, 12, 12)
+    hidden = transformers.attend(graph, hidden, 12, 12)
     if encoded is not None:
         hidden = graph.sum("cross sum", [hidden, _cross_attention(graph, hidden, encoded, 12)])
 
@@ -74,9 +66,9 @@ def _switch_block(graph: GraphBuilder, hidden: str, encoded: str | None, *, mixt
     def network(source: str) -> str:
         if mixture:
             return experts(graph, source, 2048, count=128, each=1)
-        return gated(graph, source, 2048, product)
+        return transformers.gated(graph, source, 2048, product)
 
-    return feed(graph, hidden, network)
+    return transformers.feed(graph, hidden, network)
 
 
 def _cross_attention(graph: GraphBuilder, hidden: str, encoded: str, heads: int) -> str:
@@ -110,7 +102,7 @@ def experts(graph: GraphBuilder, source: str, inner: int, *, count: int, each: i
         "matmul",
         [source, router],
         (tokens, width),
-        flops=2.0 * copies * size + copies * (SWIGLU_FLOPS * inner + 2 * width),
+        flops=2.0 * copies * size + copies * (transformers.SWIGLU_FLOPS * inner + 2 * width),
         parameters=count * size,
         elements=elements,
         keep=[router],

@@ -62,9 +62,7 @@ class _Operation:
     @property
     def weight(self) -> tuple[int, ...]:
         """The shape of a module's weight, or of a function's second operand."""
-        if self.module is not None:
-            return tuple(self.module.weight.shape)
-        return self.shapes[1]
+        return self.shapes[1] if self.module is None else tuple(self.module.weight.shape)
 
 
 @dataclass
@@ -181,12 +179,8 @@ _RULES: tuple[tuple[str, Callable[[_Operation], _Numbers]], ...] = (
 class GraphReader:
     """Adds a layer for each node that computes something; PyTorch itself is not needed here.
 
-    Parameters
-    ----------
-    modules : mapping of str to torch.nn.Module
-        Those of the traced module, by path, itself as the empty one.
-    samples : int
-        In the example whose shapes the nodes have.
+    ``modules``: those of the traced module, by path, itself as the empty one. ``samples``: in the example
+    whose shapes the nodes have.
     """
 
     def __init__(self, modules: Mapping[str, Any], samples: int):

@@ -1,4 +1,4 @@
-"""Search for strategies: `search.search`; Markov chains (`markov`, `moves`) and the exact `chain`.
+"""Search for strategies: `search.search`; Markov chains (`markov`) and the exact `chain`.
 
 Imports graphs, strategies, tasks, engine and memory; knows fabrics by `engine.CallTimes` alone.
 """

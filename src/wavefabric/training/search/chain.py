@@ -29,8 +29,9 @@ from wavefabric.training.search.chain_costs import (
     SerialOptions,
     chain_costs,
     chain_strategy,
+    chain_units,
+    is_chain_of_layers,
 )
-from wavefabric.training.search.units import chain_units, is_chain_of_layers
 from wavefabric.training.strategies.strategy import Strategy
 
 #: Rounding that bounds allow for.
@@ -49,33 +50,17 @@ class ChainResult:
 
 
 def best_chain(
-    setting: SearchSetting,
-    options: SerialOptions | None = None,
-    memory: float = inf,
-    by_layer: bool | None = None,
+    setting: SearchSetting, options: SerialOptions | None = None, memory: float = inf
 ) -> ChainResult:
     """The layouts with the least serial time of those whose memory is within a limit.
 
-    Parameters
-    ----------
-    setting : SearchSetting
-    options : SerialOptions, optional
-        Microbatches, sharding, recomputation; all strategies have one stage and no buckets.
-    memory : float
-        B that a GPU may hold, as `strategy_memory` counts them.
-    by_layer : bool, optional
-        A layout for each layer, else for each block; by default for each layer of a chain of layers without
-        recomputation, which is of blocks.
-
-    Raises
-    ------
-    InputError
-        If no layout fits the batch, or none the memory.
+    ``options``: microbatches, sharding, recomputation; all strategies have one stage and no buckets.
+    ``memory``: B that a GPU may hold, as `strategy_memory` counts them. Each layer of a chain of layers has a
+    layout, without recomputation, which is of blocks; else each block. `InputError` if no layout fits the
+    batch, or none the memory.
     """
     options = options or SerialOptions()
-    if by_layer is None:
-        by_layer = is_chain_of_layers(setting.model)
-    units = chain_units(setting.model, by_layer and not options.recompute)
+    units = chain_units(setting.model, is_chain_of_layers(setting.model) and not options.recompute)
     costs = chain_costs(setting, options, units)
     path, seconds, held = least_time(costs, memory)
     chosen = [layouts[i] for layouts, i in zip(costs.layouts, path, strict=True)]

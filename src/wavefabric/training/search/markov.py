@@ -1,16 +1,34 @@
 """Markov-chain Monte Carlo over strategies, as FlexFlow searches (Jia, Zaharia and Aiken, MLSys 2019,
-arXiv:1807.05358, section 6): Metropolis and Hastings' rule, with the simulator as cost."""
+arXiv:1807.05358, section 6): Metropolis and Hastings' rule, with the simulator as cost.
+
+Proposals are random changes: every strategy that a file may hold is some changes away from every other. But
+for three bounds that keep simulations short: microbatches up to `MOST_MICROBATCHES` a stage, buckets of
+`BUCKETS`, and stages and layouts that `check_strategy` takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import inf, log
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import gcd, inf, log
 from random import Random
 from time import monotonic
 from typing import NamedTuple
 
-from wavefabric.training.strategies.strategy import Strategy
+from wavefabric.errors import InputError
+from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, run
+from wavefabric.training.iteration.memory import strategy_memory
+from wavefabric.training.iteration.tasks import build_tasks
+from wavefabric.training.models.graph import ModelGraph
+from wavefabric.training.search.chain_costs import SearchSetting, divisors, layouts_of, part_of
+from wavefabric.training.strategies.strategy import LayerLayout, Strategy, check_strategy, cut_stages
+
+#: Microbatches that are tried for each stage of the pipeline.
+MOST_MICROBATCHES = 8
+#: B of buckets that are tried.
+BUCKETS = (0.0, *(float(2**power) for power in range(20, 31)))
 
 
 class StrategyCost(NamedTuple):
@@ -18,6 +36,61 @@ class StrategyCost(NamedTuple):
 
     excess: float
     seconds: float
+
+
+class StrategyCosts:
+    """What an iteration takes with a strategy, and by how much it exceeds the memory.
+
+    Where one controller sets up all circuits, those of each batch of calls must be planned, which takes long
+    for strategies with many stages. So a strategy is first simulated with free communication, then with calls
+    that do not wait for those of other GPUs; if that is too slow already, nothing else is done. The latter
+    is no proven bound, as greedy orders have anomalies (Graham 1969, doi:10.1137/0117039).
+    """
+
+    def __init__(self, setting: SearchSetting, memory: float, policy: str):
+        self.setting, self.memory, self.policy = setting, memory, policy
+        self._known: dict[Strategy, StrategyCost] = {}
+        self._least: dict[Strategy, float] = {}  # of strategies not simulated in full
+        self._bounds: tuple[CallTimes, ...] = ()
+        if not setting.fabric.concurrent:
+            self._bounds = (FreeCommunication(), _Undisturbed(setting.fabric))
+
+    @property
+    def tried(self) -> int:
+        """Different strategies seen."""
+        return len(self._known.keys() | self._least.keys())
+
+    def __call__(self, strategy: Strategy, most: float = inf) -> StrategyCost:
+        """The cost; of a strategy that takes more than ``most`` s, perhaps a lower bound above that."""
+        if strategy in self._known:
+            return self._known[strategy]
+        if self._least.get(strategy, 0.0) > most:
+            return StrategyCost(0.0, self._least[strategy])
+        workload = self.setting.workload(strategy)
+        excess = max(0.0, float(strategy_memory(workload).max()) - self.memory)
+        if excess:
+            return self._known.setdefault(strategy, StrategyCost(excess, inf))
+        graph = build_tasks(workload)
+        for bound in self._bounds if most < inf else ():
+            seconds = run(graph, bound, self.policy).seconds
+            if seconds > most:
+                self._least[strategy] = seconds
+                return StrategyCost(0.0, seconds)
+        seconds = run(graph, self.setting.fabric, self.policy).seconds
+        return self._known.setdefault(strategy, StrategyCost(0.0, seconds))
+
+
+class _Undisturbed:
+    """A fabric on which calls of disjoint GPUs do not wait for each other."""
+
+    concurrent = True
+
+    def __init__(self, fabric: CallTimes):
+        self._fabric = fabric
+
+    def seconds(self, calls: Sequence[Call]) -> float:
+        """As if each call were alone."""
+        return max(self._fabric.seconds([call]) for call in calls)
 
 
 @dataclass
@@ -69,18 +142,9 @@ def markov_chain(
     but a start may be beyond it, and from there proposals are taken that exceed the limit by no more. Ends
     when no proposal of the last half of ``proposals`` became the best of this walk, or after all.
 
-    Parameters
-    ----------
-    start : Strategy
-    cost : callable
-        Of a strategy; where that is above its second argument, s, a lower bound above it will do.
-    propose : callable
-        A strategy one change away, or None, which counts as refused.
-    proposals : int
-    beta : float
-        FlexFlow's constant: with 50 a proposal 2 % slower is taken with probability 1/e.
-    random : random.Random
-    trail : SearchTrail
+    ``cost``: of a strategy; where that is above its second argument, s, a lower bound above it will do.
+    ``propose``: a strategy one change away, or None, which counts as refused. ``beta``: FlexFlow's constant;
+    with 50 a proposal 2 % slower is taken with probability 1/e.
     """
     current, now = start, cost(start, inf)
     trail.saw(start, now)
@@ -103,3 +167,117 @@ def markov_chain(
             if then.excess <= now.excess if now.excess else not then.excess and then.seconds <= most:
                 current, now = proposed, then
         trail.report()
+
+
+# --- Random changes -----------------------------------------------------------------------------------------
+
+
+class StrategyMoves:
+    """Changes of strategies of one model and one number of GPUs; the batch stays.
+
+    Kinds, each with how often it is proposed: a layout for one layer, for one block, for all blocks equal to
+    one, for all layers; number of stages; place of one cut; microbatches; sharded; recomputed; bucket.
+    """
+
+    def __init__(self, model: ModelGraph, gpus: int):
+        self.model, self.gpus = model, gpus
+        self.blocks = model.blocks
+        parts = [part_of(model, block) for block in self.blocks]
+        #: For each block the layers of all blocks equal to it.
+        self.equal = [
+            tuple(n for other, block in zip(parts, self.blocks, strict=True) if other == part for n in block)
+            for part in parts
+        ]
+        self.pipelines = [p for p in divisors(gpus) if p <= len(self.blocks)]
+        self.cut = lru_cache(maxsize=None)(lambda stages: cut_stages(model, stages))
+        layers = range(len(model.layers))
+        self.kinds: dict[Callable[[Strategy, Random], Strategy | None], float] = {
+            self._layouts(lambda random: [random.choice(layers)]): 2.0,
+            self._layouts(lambda random: random.choice(self.blocks)): 2.0,
+            self._layouts(lambda random: random.choice(self.equal)): 3.0,
+            self._layouts(lambda random: layers): 2.0,
+            self._pipeline: 2.0,
+            self._boundary: 1.0,
+            _microbatches: 1.0,
+            lambda strategy, _: replace(strategy, sharded=not strategy.sharded): 1.0,
+            lambda strategy, _: replace(strategy, recompute=not strategy.recompute): 0.5,
+            lambda strategy, random: replace(strategy, bucket=random.choice(BUCKETS)): 1.0,
+        }
+
+    def propose(self, strategy: Strategy, random: Random) -> Strategy | None:
+        """Another strategy, one change away; None where the change drawn is impossible."""
+        kind = random.choices(list(self.kinds), list(self.kinds.values()))[0]
+        changed = kind(strategy, random)
+        if changed is None or changed == strategy:
+            return None
+        try:
+            check_strategy(self.model, changed)
+        except InputError:
+            return None
+        return changed
+
+    def _layouts(self, drawn: Callable[[Random], Sequence[int]]) -> Callable[..., Strategy | None]:
+        """Another layout for some layers, and other microbatches where it does not allow those there are."""
+
+        def change(strategy: Strategy, random: Random) -> Strategy | None:
+            numbers = drawn(random)
+            layers = [self.model.layers[n] for n in numbers]
+            every = layouts_of(layers, strategy.stage_gpus)
+            choices = [layout for layout in every if strategy.batch % layout.data == 0]
+            if not choices:
+                return None
+            layout, layouts = random.choice(choices), list(strategy.layouts)
+            for n, layer in zip(numbers, layers, strict=True):
+                layouts[n] = layout.of(layer)
+            changed = replace(strategy, layouts=tuple(layouts))
+            allowed = strategy.microbatches in _allowed_microbatches(changed)
+            return changed if allowed else _microbatches(changed, random)
+
+        return change
+
+    def _pipeline(self, strategy: Strategy, random: Random) -> Strategy | None:
+        stages = random.choice(self.pipelines)
+        if stages == strategy.stages:
+            return None
+        gpus = self.gpus // stages
+        layouts = tuple(_fitted(layout, gpus) for layout in strategy.layouts)
+        changed = replace(strategy, stage=self.cut(stages), layouts=layouts)
+        return _microbatches(changed, random)
+
+    def _boundary(self, strategy: Strategy, random: Random) -> Strategy | None:
+        """One cut between stages moved by one block."""
+        stages = [strategy.stage[block[0]] for block in self.blocks]
+        cuts = [k for k in range(1, len(stages)) if stages[k] != stages[k - 1]]
+        if not cuts:
+            return None
+        cut, later = random.choice(cuts), random.random() < 0.5
+        position = cut if later else cut - 1
+        if stages.count(stages[position]) == 1:
+            return None
+        stages[position] = stages[cut - 1] if later else stages[cut]
+        stage = [0] * len(strategy.stage)
+        for block, own in zip(self.blocks, stages, strict=True):
+            for n in block:
+                stage[n] = own
+        return replace(strategy, stage=tuple(stage))
+
+
+def _microbatches(strategy: Strategy, random: Random) -> Strategy | None:
+    allowed = _allowed_microbatches(strategy)
+    return replace(strategy, microbatches=random.choice(allowed)) if allowed else None
+
+
+def _fitted(layout: LayerLayout, gpus: int) -> LayerLayout:
+    """The layout for another number of GPUs, its tensor and expert degrees kept as far as they divide it."""
+    tensor = gcd(layout.tensor, gpus)
+    return LayerLayout(gpus // tensor, tensor, gcd(layout.expert, gpus // tensor))
+
+
+def _allowed_microbatches(strategy: Strategy) -> list[int]:
+    """Numbers of microbatches in which every layer has whole samples."""
+    degrees = {layout.data for layout in strategy.layouts}
+    if any(strategy.batch % data for data in degrees):
+        return []
+    common = gcd(*(strategy.batch // data for data in degrees))
+    most = MOST_MICROBATCHES * strategy.stages
+    return [n for n in range(1, most + 1) if common % n == 0]

@@ -1,10 +1,15 @@
-"""Search for the strategy with the least simulated iteration time that fits the memory of the GPUs."""
+"""Search for the strategy with the least simulated iteration time that fits the memory of the GPUs.
+
+It starts from data parallelism, what experts would choose, and the optimum of a chain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from math import inf, isfinite
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import product
+from math import gcd, inf, isfinite
 from random import Random
 from time import monotonic
 from typing import Any
@@ -17,37 +22,37 @@ from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.iteration.engine import POLICIES, CallTimes
 from wavefabric.training.iteration.simulate import Iteration, simulate
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.search.chain_costs import SearchSetting
-from wavefabric.training.search.costs import StrategyCosts
-from wavefabric.training.search.markov import SearchTrail, StrategyCost, markov_chain
-from wavefabric.training.search.moves import StrategyMoves
-from wavefabric.training.search.starts import chain_optima, data_parallel, expert_designed
-from wavefabric.training.strategies.strategy import Strategy, check_strategy
+from wavefabric.training.search.chain import best_chain
+from wavefabric.training.search.chain_costs import SearchSetting, SerialOptions
+from wavefabric.training.search.markov import (
+    SearchTrail,
+    StrategyCost,
+    StrategyCosts,
+    StrategyMoves,
+    markov_chain,
+)
+from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
+from wavefabric.training.strategies.strategy_text import parse_strategy
 
 #: How strategies are searched: all that a file can say, by chance; or layouts of one stage, exactly.
 METHODS = ("markov", "chain")
 #: Proposals of the Markov chains, and how cold they are, unless others are given.
 PROPOSALS, BETA = 600, 50.0
+#: Bytes of gradients that PyTorch reduces together (its ``bucket_cap_mb``).
+BUCKET = 25.0 * 2**20
+#: Degrees of tensor and pipeline parallelism that experts try: of GPUs in one machine, of few stages.
+TENSOR, PIPELINE = (1, 2, 4, 8), (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
 class SearchResult:
     """What a search found.
 
-    Attributes
-    ----------
-    strategy : Strategy
-    iteration : Iteration
-        The strategy simulated.
-    start : Iteration
-        Data parallelism simulated, for comparison; it need not fit the memory. Of fewer samples than GPUs
-        it has as much tensor parallelism as that takes.
-    tried : int
-        Different strategies simulated, or found too large.
-    history : tuple of (int, float)
-        Each time that a strategy became the best: proposals made until then, and s of its iteration.
-    stopped : str
-        ``"proposals"``, ``"time"`` or ``"interrupted"``: what ended the search.
+    ``iteration``: the strategy simulated. ``start``: data parallelism simulated, for comparison; it need not
+    fit the memory. Of fewer samples than GPUs it has as much tensor parallelism as that takes. ``tried``:
+    different strategies simulated, or found too large. ``history``: each time that a strategy became the
+    best, proposals made until then, and s of its iteration. ``stopped``: ``"proposals"``, ``"time"`` or
+    ``"interrupted"``, what ended the search.
     """
 
     strategy: Strategy
@@ -62,38 +67,23 @@ class SearchResult:
 class SearchOptions:
     """How strategies are searched.
 
-    Parameters
-    ----------
-    method : str
-        ``"chain"``: `best_chain` for one stage, with and without sharding and recomputation; of these the
-        fastest when simulated. ``"markov"``: Markov chains from data parallelism, from the fastest
-        strategy that `expert_designed` knows, from the fastest of ``"chain"`` and from ``starts``, each with
-        an equal share of the proposals. Never worse than any of them.
-    proposals, seed, beta
-        Of the Markov chains; see `markov_chain`. The same give the same, unless ``seconds`` ends the search.
-    memory : float, optional
-        B that a GPU may hold; by default all it has.
-    batch : int, optional
-        Samples of an iteration; by default the model's own for each GPU.
-    policy : str
-        Order of calls, of `engine.POLICIES`.
-    starts : iterable of Strategy
-        Others from which to start, for the same GPUs and batch.
-    seconds : float, optional
-        Begin no proposal after so long.
-    progress : callable, optional
-        Called with proposals made, proposals in all, and s of the best (inf: none fits yet).
+    ``method`` ``"chain"``: `best_chain` for one stage, with and without sharding and recomputation; of these
+    the fastest when simulated. ``"markov"``: Markov chains from data parallelism, from the fastest strategy
+    that `expert_designed` knows, from the fastest of ``"chain"`` and from ``starts``, each with an equal
+    share of the proposals. Never worse than any of them. The same options give the same, unless ``seconds``
+    ends the search.
     """
 
     method: str = "markov"
-    proposals: int = PROPOSALS
+    proposals: int = PROPOSALS  # of the Markov chains, as are seed and beta; see `markov_chain`
     seed: int = 0
-    memory: float | None = None
-    batch: int | None = None
-    policy: str = "batched"
+    memory: float | None = None  # B that a GPU may hold; by default all it has
+    batch: int | None = None  # samples of an iteration; by default the model's own for each GPU
+    policy: str = "batched"  # order of calls, of `engine.POLICIES`
     beta: float = BETA
-    starts: Iterable[Strategy] = ()
-    seconds: float | None = None
+    starts: Iterable[Strategy] = ()  # others from which to start, for the same GPUs and batch
+    seconds: float | None = None  # begin no proposal after so long
+    #: Called with proposals made, proposals in all, and s of the best (inf: none fits yet).
     progress: Callable[[int, int, float], None] | None = None
 
     def __post_init__(self):
@@ -109,28 +99,16 @@ class SearchOptions:
 def search(
     model: ModelGraph, gpus: int, device: DeviceModel, precision: Precision, fabric: CallTimes, **options: Any
 ) -> SearchResult:
-    """Find a strategy.
+    """Find a strategy; ``options``: of `SearchOptions`, by keyword.
 
-    Parameters
-    ----------
-    model : ModelGraph
-    gpus : int
-    device : DeviceModel
-    precision : Precision
-    fabric : CallTimes
-        Keeps what calls take, so the same one serves searches of several models best.
-    options
-        Of `SearchOptions`, by keyword.
+    ``fabric`` keeps what calls take, so the same one serves searches of several models best. Ctrl-C
+    (KeyboardInterrupt) ends the search with the best so far, once there is one that fits.
 
     Raises
     ------
     InputError
         For an unknown method or policy, numbers out of range, a batch that no strategy divides, and if no
         strategy tried fits the memory.
-
-    Notes
-    -----
-    Ctrl-C (KeyboardInterrupt) ends the search with the best so far, once there is one that fits.
     """
     how = SearchOptions(**options)
     memory = device.memory if how.memory is None else how.memory
@@ -162,7 +140,7 @@ def search(
         what = f"at least {least / 1e9:.3g} GB" if isfinite(least) else "more"
         need = f"none of {max(1, costs.tried)} strategies fits, {what} needed a GPU"
         raise InputError(f"memory: {memory / 1e9:.3g} GB given; allowed: more ({need})")
-    best, start = (simulate(costs.workload(each), fabric, how.policy) for each in (trail.best, first))
+    best, start = (simulate(setting.workload(each), fabric, how.policy) for each in (trail.best, first))
     return SearchResult(trail.best, best, start, costs.tried, tuple(trail.history), stopped)
 
 
@@ -194,3 +172,39 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
             best, least = strategy, cost
         trail.report()
     return best
+
+
+# --- Starts -------------------------------------------------------------------------------------------------
+
+
+def data_parallel(setting: SearchSetting) -> Strategy:
+    """All GPUs share the samples, or as many as have whole ones; with PyTorch's buckets."""
+    across = gcd(setting.gpus, setting.batch) or 1
+    tensor = setting.gpus // across
+    return uniform(setting.model, setting.gpus, tensor=tensor, batch=setting.batch, bucket=BUCKET)
+
+
+def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
+    """One layout for all layers, of the usual degrees, plain and sharded; split tables; those that fit."""
+    model, gpus = setting.model, setting.gpus
+    for text in ("data", "data,sharded", "tables", "tables,sharded"):
+        with suppress(InputError):
+            yield parse_strategy(text, model, gpus, batch=setting.batch)
+    experts = gcd(*(layer.experts for layer in model.layers))
+    for tensor, pipeline in product(TENSOR, PIPELINE):
+        data = gpus // (tensor * pipeline)
+        for expert in sorted({1, gcd(experts, data) if experts else 1}):
+            with suppress(InputError):
+                plain = uniform(
+                    model, gpus, tensor=tensor, pipeline=pipeline, expert=expert,
+                    batch=setting.batch, bucket=BUCKET,
+                )  # fmt: skip
+                for sharded, recompute in product((False, True), repeat=2):
+                    yield replace(plain, sharded=sharded, recompute=recompute)
+
+
+def chain_optima(setting: SearchSetting, memory: float) -> Iterator[Strategy]:
+    """The strategies of `best_chain` with and without sharding and recomputation, those that fit."""
+    for sharded, recompute in product((False, True), repeat=2):
+        with suppress(InputError):
+            yield best_chain(setting, SerialOptions(1, sharded, recompute), memory).strategy

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal
 
 import numpy as np
 
@@ -121,16 +121,6 @@ class Strategy:
         return self.batch / self.microbatches / self.layouts[layer].data
 
 
-class StrategyOptions(TypedDict, total=False):
-    """Of `uniform`, as of `Strategy`."""
-
-    batch: int | None
-    microbatches: int | None
-    sharded: bool
-    bucket: float
-    recompute: bool
-
-
 def uniform(
     model: ModelGraph,
     gpus: int,
@@ -140,7 +130,7 @@ def uniform(
     pipeline: int = 1,
     expert: int = 1,
     layers: Mapping[str, LayerLayout] | None = None,
-    **options: Unpack[StrategyOptions],
+    **options: Any,
 ) -> Strategy:
     """The same layout for all layers, but for those named in ``layers``.
 

@@ -1,16 +1,33 @@
-"""Strategies as a user writes them: words and degrees with commas between, or the name of a JSON file."""
+"""Strategies as text: words and degrees as a user writes them, and JSON files, which the search writes.
+
+A file has degrees, layers that differ, and where stages begin.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from wavefabric.errors import InputError, show
+from wavefabric.fabric.io.tables import FabricFileTable
+from wavefabric.files.faults import checked
+from wavefabric.files.input import naming, parse_json, read_text
+from wavefabric.files.output import write_text
 from wavefabric.training.models.graph import ModelGraph
-from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
-from wavefabric.training.strategies.strategy_file import load_strategy
+from wavefabric.training.strategies.strategy import (
+    LayerLayout,
+    Strategy,
+    check_strategy,
+    mixed_layouts,
+    uniform,
+)
 
 #: Words without a number, and keys with one, of what `parse_strategy` reads.
 WORDS = ("data", "sharded", "tables", "recompute")
@@ -35,8 +52,7 @@ def parse_strategy(
         K, M, G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data
         parallelism. With ``tables`` the GPUs of a stage divide the features of embedding tables among them,
         as many GPUs as that allows, while other layers stay as they are: the hybrid of DLRM
-        (arXiv:1906.00091). Or the path of a file (see `wavefabric.training.strategies.strategy_file`).
-    model : ModelGraph
+        (arXiv:1906.00091). Or the path of a file (see `to_json`).
     gpus : int, optional
         A file says for how many GPUs it is; else they must be given.
     batch : int, optional
@@ -62,9 +78,8 @@ def parse_strategy(
         raise InputError(f"gpus: none given with strategy {show(text)}; allowed: whole numbers from 1")
     options = _options(text)
     if options.get("expert", 1) > 1 and not any(layer.experts for layer in model.layers):
-        raise InputError(
-            f"strategy.expert: {options['expert']} given; allowed: 1, {model.name} has no experts"
-        )
+        actual = f"strategy.expert: {options['expert']} given"
+        raise InputError(f"{actual}; allowed: 1, {model.name} has no experts")
     if options.pop("tables", False):
         options["layers"] = _tables(model, gpus, options.get("pipeline", 1))
     return uniform(model, gpus, batch=batch, **options)
@@ -100,9 +115,8 @@ def _bytes(number: str) -> float:
     match = _BYTES.fullmatch(number)
     size = int(match[1]) << _EXPONENTS[match[2].lower()] if match else -1
     if not 0 <= size < 10**15:
-        raise InputError(
-            f"strategy.bucket: {show(number)} given; allowed: bytes such as 25M (K, M, G: 2^10, …)"
-        )
+        allowed = "bytes such as 25M (K, M, G: 2^10, …)"
+        raise InputError(f"strategy.bucket: {show(number)} given; allowed: {allowed}")
     return float(size)
 
 
@@ -114,11 +128,146 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
         if layer.operator == "embedding" and layer.parameters > 0 and layer.split == "column"
     ]
     if not tables:
-        raise InputError(
-            f"strategy: tables given; allowed: for models with embeddings, {model.name} has none"
-        )
+        allowed = f"for models with embeddings, {model.name} has none"
+        raise InputError(f"strategy: tables given; allowed: {allowed}")
     if gpus % pipeline:
         return {}  # `uniform` refuses the degree of the pipeline
     stage = gpus // pipeline
     tensor = [max(n for n in range(1, min(stage, t.features) + 1) if stage % n == 0) for t in tables]
     return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}
+
+
+# --- JSON files ---------------------------------------------------------------------------------------------
+
+FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
+VERSION: Literal[1] = 1
+
+_Whole = Annotated[StrictInt, Field(ge=1, lt=2**53)]
+
+
+class LayoutTable(FabricFileTable):
+    """A layer's layout, with the keys of `wavefabric.training.strategies.strategy.LayerLayout`."""
+
+    data: _Whole
+    tensor: _Whole = 1
+    expert: _Whole = 1
+
+
+class StrategyTable(LayoutTable):
+    """A strategy, with the keys of `Strategy`; ``data``, ``tensor``, ``expert`` of all layers but ``layers``.
+
+    ``stages`` names the layers at which pipeline stages begin, but for the first stage.
+    """
+
+    format: Literal["wavefabric strategy"] = FORMAT
+    version: Literal[1] = VERSION
+    model: StrictStr = ""
+    gpus: _Whole
+    batch: _Whole
+    microbatches: _Whole = 1
+    stages: list[StrictStr] = Field(default_factory=list)
+    sharded: StrictBool = False
+    bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
+    recompute: StrictBool = False
+    layers: dict[StrictStr, LayoutTable] = Field(default_factory=dict)
+
+
+def to_json(model: ModelGraph, strategy: Strategy) -> str:
+    """A strategy as JSON text, a key and a layer a line.
+
+    ::
+
+        {"format": "wavefabric strategy", "version": 1, "model": "ncf", "gpus": 8, "batch": 8192,
+         "data": 8, "tensor": 1, "expert": 1, "microbatches": 1, "stages": [],
+         "sharded": false, "bucket": 0.0, "recompute": false,
+         "layers": {
+          "user factors": {"data": 1, "tensor": 8, "expert": 1}}}
+
+    ``expert`` counts for layers that have experts. ``stages`` are the layers at which the second and later
+    stages of the pipeline begin, each the first of its block. ``model`` is for the reader.
+    """
+    common = _common(model, strategy)
+    values: dict[str, Any] = {"format": FORMAT, "version": VERSION, "model": model.name}
+    values |= {"gpus": strategy.gpus, "batch": strategy.batch, **vars(common)}
+    stage = strategy.stage
+    begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
+    values |= {"microbatches": strategy.microbatches, "stages": begins}
+    values |= {"sharded": strategy.sharded, "bucket": float(strategy.bucket), "recompute": strategy.recompute}
+    lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
+    others = ",\n".join(
+        f"    {_dump(layer.name)}: {_dump(vars(layout))}"
+        for layer, layout in zip(model.layers, strategy.layouts, strict=True)
+        if layout != common.of(layer)
+    )
+    closing = ['  "layers": {', others, "  }", "}"] if others else ['  "layers": {}', "}"]
+    return "\n".join(["{", *lines, *closing]) + "\n"
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _common(model: ModelGraph, strategy: Strategy) -> LayerLayout:
+    """The layout of most layers, with the expert degree of most of those with experts."""
+    pairs = list(zip(model.layers, strategy.layouts, strict=True))
+    plain = Counter((layout.data, layout.tensor) for _, layout in pairs).most_common(1)[0][0]
+    experts = Counter(layout.expert for layer, layout in pairs if layer.experts)
+    expert = experts.most_common(1)[0][0] if experts else 1
+    return LayerLayout(*plain, expert)
+
+
+def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strategy:
+    """The strategy that JSON text describes (see `to_json`); ``batch`` replaces the text's.
+
+    `InputError` in one line: the key, what was given, what is allowed.
+    """
+    content = parse_json(text, "strategy")
+    if not isinstance(content, dict):
+        raise InputError("strategy: no JSON object given; allowed: one with gpus, batch and data")
+    table = checked(StrategyTable, content)
+    own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
+    layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)
+    stage = _stage(model, table.stages)
+    if table.gpus % (stage[-1] + 1):
+        allowed = f"numbers of stages that divide {table.gpus}, the GPUs"
+        raise InputError(f"stages: {stage[-1]} given, of {stage[-1] + 1} stages in all; allowed: {allowed}")
+    values = table.model_dump(include={"gpus", "microbatches", "sharded", "bucket", "recompute"})
+    strategy = Strategy(batch=table.batch if batch is None else batch, stage=stage, layouts=layouts, **values)
+    check_strategy(model, strategy)
+    return strategy
+
+
+def _stage(model: ModelGraph, names: Sequence[str]) -> tuple[int, ...]:
+    """Stage of each layer, from the layers at which the later stages begin."""
+    firsts = {model.layers[block[0]].name for block in model.blocks[1:]}
+    last = 0
+    for name in names:
+        if name not in firsts or model.index[name] <= last:
+            allowed = f"first layers of blocks of {model.name}, in order, not the first"
+            raise InputError(f"stages: {show(name)} given; allowed: {allowed}")
+        last = model.index[name]
+    begins = [model.index[name] for name in names]
+    return tuple(sum(n >= begin for begin in begins) for n in range(len(model.layers)))
+
+
+def load_strategy(
+    path: str | Path, model: ModelGraph, gpus: int | None = None, *, batch: int | None = None
+) -> Strategy:
+    """A strategy from a JSON file, for ``gpus`` GPUs if given; ``batch`` replaces the file's.
+
+    `InputError` in one line, which names the file and the key.
+    """
+    text = read_text(path, "strategy")
+    with naming(path):
+        strategy = from_json(text, model, batch)
+        if gpus not in (None, strategy.gpus):
+            raise InputError(f"gpus: {gpus} given; allowed: {strategy.gpus}, for which the strategy is")
+    return strategy
+
+
+def save_strategy(path: str | Path, model: ModelGraph, strategy: Strategy, force: bool = False) -> Path:
+    """Write a strategy to a JSON file, whole or not at all; `force` replaces a file that is there.
+
+    `InputError` if it exists (without `force`), is a folder, or cannot be written.
+    """
+    return write_text(path, to_json(model, strategy), "strategy", force)

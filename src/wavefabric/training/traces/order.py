@@ -13,6 +13,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
+from wavefabric.training.iteration.tasks import Workload
 
 Task = TypeVar("Task")
 
@@ -20,10 +21,7 @@ Task = TypeVar("Task")
 def execution_order(graph: TaskGraph) -> list[int]:
     """All tasks, each after those that it waits for and that come before it in its worker's program.
 
-    Raises
-    ------
-    InputError
-        If tasks wait for each other in a circle.
+    `InputError` if tasks wait for each other in a circle.
     """
     waits = {task: list(others) for task, others in enumerate(graph.waits)}
     for program in graph.program:
@@ -57,16 +55,12 @@ def in_order(waits: Mapping[Task, Sequence[Task]], priority: Callable[[Task], An
 
 
 def gpus_of_workers(
-    simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]] | None = None
+    graph: TaskGraph, workload: Workload | None = None, gpus: Sequence[Sequence[int]] | None = None
 ) -> list[tuple[int, ...]]:
     """GPUs of each worker: as given, as the strategy has them, or equal shares in order.
 
-    Raises
-    ------
-    InputError
-        If they are not given for each worker, or a GPU twice, or cannot be shared equally.
+    `InputError` if they are not given for each worker, or a GPU twice, or cannot be shared equally.
     """
-    graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
     if gpus is not None:
         result = [tuple(members) for members in gpus]
         flat = [gpu for members in result for gpu in members]
@@ -75,7 +69,6 @@ def gpus_of_workers(
             allowed = f"each GPU once, one or more of each of {graph.workers} workers"
             raise InputError(f"{actual}; allowed: {allowed}")
         return result
-    workload = None if isinstance(simulated, TaskGraph) else simulated.workload
     if workload is not None:
         strategy = workload.strategy
         firsts = [strategy.first_gpu(stage) for stage in range(strategy.stages)]
@@ -93,18 +86,15 @@ def worker_names(iteration: Iteration) -> list[str]:
     """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
     if iteration.workload is None:
         return [f"worker {number}" for number in range(iteration.graph.workers)]
-    words = [f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}" for gpus in gpus_of_workers(iteration)]
+    words = [
+        f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}"
+        for gpus in gpus_of_workers(iteration.graph, iteration.workload)
+    ]
     return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]
 
 
 def lanes(begin: np.ndarray, end: np.ndarray) -> list[int]:
-    """For each interval the first lane in which no other runs at the same time; they may touch.
-
-    Parameters
-    ----------
-    begin, end : ndarray
-        s, shape (intervals,).
-    """
+    """For each interval, in s, the first lane in which no other runs at the same time; they may touch."""
     result = [0] * len(begin)
     free_from: list[float] = []
     for number in np.lexsort((end, begin)).tolist():

@@ -36,19 +36,8 @@ def write_perfetto(path: str | Path, iteration: Iteration, force: bool = False) 
     Processes are the fabric, with the calls of each purpose in a thread of its own (several where calls
     overlap), and the workers, with computation and with the calls that they are in. Arguments tell the task's
     number, the microbatch, and of a call its collective, bytes, groups and messages. Arrows lead from a task
-    to those that it let begin in other threads.
-
-    Parameters
-    ----------
-    path : str or Path
-        A name that ends in ``.json``.
-    force : bool
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If the file exists, has another ending or cannot be written.
+    to those that it let begin in other threads. `InputError` if the file exists and `force` is not given, has
+    another ending than ``.json``, or cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".json":

@@ -58,32 +58,15 @@ class _Track:
 
 @style.without_formulae()
 def draw_timeline(
-    path: str | Path,
-    iteration: Iteration,
-    *,
-    title: str | None = None,
-    subtitle: str | None = None,
-    force: bool = False,
+    path: str | Path, iteration: Iteration, *, title: str | None = None, force: bool = False
 ) -> Path:
     """Draw an iteration: a row for each worker, computation above, its calls below, hatched where it waits.
 
     One worker has a track for each purpose of calls. Microbatches alternate in shade and have their numbers;
-    without them layers have their names where they fit.
+    without them layers have their names where they fit. ``title``: by default the model with its GPUs.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.png``, ``.svg`` or ``.pdf``.
-    title, subtitle : str, optional
-        By default the model with its GPUs, and the iteration's time with what bounds it.
-    force : bool
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If there are no tasks, more than 64 workers, or the file exists, has another ending or cannot be
-        written.
+    `InputError` if there are no tasks, more than 64 workers, or the file exists and `force` is not given, has
+    another ending than ``.png``, ``.svg`` or ``.pdf``, or cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() not in STILL:
@@ -94,10 +77,10 @@ def draw_timeline(
     if iteration.graph.workers > MOST_ROWS:
         actual = f"workers: {iteration.graph.workers} given"
         raise InputError(f"{actual}; allowed: {MOST_ROWS} at most in a picture")
-    return save_figure(path, timeline_figure(iteration, title, subtitle))
+    return save_figure(path, timeline_figure(iteration, title))
 
 
-def timeline_figure(iteration: Iteration, title: str | None = None, subtitle: str | None = None) -> Figure:
+def timeline_figure(iteration: Iteration, title: str | None = None) -> Figure:
     """The figure of `draw_timeline`."""
     from matplotlib.figure import Figure
 
@@ -117,7 +100,7 @@ def timeline_figure(iteration: Iteration, title: str | None = None, subtitle: st
         _bars(axes, iteration, track, scale)
     exposed = _exposed(axes, iteration, tracks, scale)
     _rows(axes, iteration, tracks, exposed)
-    words = title or _title(iteration), subtitle or _subtitle(iteration)
+    words = title or _title(iteration), _subtitle(iteration)
     style.header(figure, 0.02, (1 - 0.27 / high, 1 - 0.55 / high), words)
     _legend(figure, iteration, (left, 0.10 / high, right - left, 0.26 / high), bool(exposed.any()))
     return figure

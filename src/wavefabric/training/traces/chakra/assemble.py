@@ -1,18 +1,19 @@
-"""Tasks from the nodes of all GPUs."""
+"""Tasks from the nodes of all GPUs: calls by their order in a group, messages by their tags."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import chain, pairwise
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from wavefabric.errors import InputError, show
+from wavefabric.errors import show
 from wavefabric.training.iteration.calls import PURPOSES, Call
 from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
-from wavefabric.training.traces.chakra.match import Instance, Position
-from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, whole
+from wavefabric.training.traces.chakra.messages import NodeType
+from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, fault, whole
 from wavefabric.training.traces.order import in_order
 
 #: Purposes of calls that a later task waits for, where the trace says none.
@@ -23,6 +24,16 @@ _BLOCKING = {
     "all-to-all": "experts",
     "messages": "layer-to-layer",
 }
+#: A node: the GPU, whose file has its number, and the place in the file.
+Position = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One collective of one group, or one message: the nodes of it, and its GPUs in order."""
+
+    positions: tuple[Position, ...]
+    gpus: tuple[int, ...]
 
 
 class Assembly:
@@ -77,7 +88,7 @@ class Assembly:
         """The tasks, numbered so that each waits for earlier ones."""
         order = in_order(self.waits, self._priority)
         if len(order) < len(self.members):
-            raise InputError(f"trace: {self.files[0].file}: nodes wait in a circle; allowed: none that do")
+            raise fault(self.files[0].file, "nodes wait in a circle", "none that do")
         programs = self._programs(order)
         graph = TaskGraph(len(programs))
         number: dict[Position, int] = {}
@@ -142,8 +153,8 @@ class Assembly:
             other = self.files[file].nodes[position]
             same = (other.seconds, other.cpu, other.computes) == (node.seconds, node.cpu, node.computes)
             if not same or (node.computes and self.worker[file] != self.worker[root[0]]):
-                actual = f"{self.files[file].file}: {show(other.name)} differs from {show(node.name)}"
-                raise InputError(f"trace: {actual}; allowed: nodes of one task that are the same")
+                actual = f"{show(other.name)} differs from {show(node.name)}"
+                raise fault(self.files[file].file, actual, "nodes of one task that are the same")
 
     def _call(self, root: Position, hidden: set[Position]) -> Call:
         node, instances = self._node(root), self.instances[root]
@@ -157,8 +168,8 @@ class Assembly:
         groups = tuple(instance.gpus for instance in instances)
         nodes = {(self._node(i.positions[0]).collective, self._node(i.positions[0]).size) for i in instances}
         if len(set(gpus)) < len(gpus) or len(set(map(len, groups))) > 1 or len(nodes) > 1:
-            actual = f"{self.files[root[0]].file}: {show(node.name)} is not the same in its groups"
-            raise InputError(f"trace: {actual}; allowed: disjoint groups of one size")
+            actual = f"{show(node.name)} is not the same in its groups"
+            raise fault(self.files[root[0]].file, actual, "disjoint groups of one size")
         whole = node.size * (len(groups[0]) if collective == "all-gather" else 1)
         return Call(collective, groups, _own_size(node, "call_bytes", whole), purpose)
 
@@ -167,8 +178,8 @@ class Assembly:
         for instance in self.instances[root]:
             node = self._node(instance.positions[0])
             if node.collective:
-                actual = f"{self.files[root[0]].file}: {show(node.name)} is a collective and a message"
-                raise InputError(f"trace: {actual}; allowed: one of both")
+                actual = f"{show(node.name)} is a collective and a message"
+                raise fault(self.files[root[0]].file, actual, "one of both")
             size = _own_size(node, "message_size", node.size)
             sent.append((whole(node.own.get("message")), (*instance.gpus, size)))
         messages = tuple(message for _, message in sorted(sent))
@@ -196,3 +207,86 @@ def _own_size(node: TraceNode, key: str, default: float) -> float:
     """A size that is kept besides comm_size, which is a whole number of bytes."""
     value = node.own.get(key)
     return value if isinstance(value, float) and 0 <= value < 2**63 else default
+
+
+# --- Which nodes belong together ----------------------------------------------------------------------------
+
+
+def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[int, ...]]) -> list[Instance]:
+    """The collectives of all groups: the k-th of a group in one file is the k-th of it in the others.
+
+    A group that is not described has all GPUs whose files name it; without a name, or as ``0``, all GPUs.
+    """
+    calls: dict[tuple[str, tuple[int, ...] | None], dict[int, list[Position]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for gpu, file in enumerate(files):
+        for at, node in enumerate(file.nodes):
+            if node.kind == NodeType.COMM_COLL:
+                described = file.groups.get(node.group) or groups.get(node.group) or None
+                calls[node.group, described][gpu].append((gpu, at))
+    instances = []
+    for (name, described), by_gpu in calls.items():
+        everyone = name in ("", "0") or any(name in file.groups for file in files)
+        gpus = described or tuple(range(len(files)) if everyone else sorted(by_gpu))
+        if len(gpus) > 1:
+            instances += _of_group(name, gpus, files, by_gpu)
+            continue
+        for position in chain.from_iterable(by_gpu.values()):
+            _node(files, position).kind = NodeType.COMP  # nothing is sent: a computation of no time
+    return instances
+
+
+def _of_group(
+    name: str, gpus: tuple[int, ...], files: Sequence[TraceFile], by_gpu: Mapping[int, list[Position]]
+) -> list[Instance]:
+    first = next(iter(by_gpu))
+    wanted, like = len(by_gpu[first]), f"as in {files[first].file}"
+    for gpu in gpus:
+        if gpu >= len(files):
+            actual = f"group {show(name)} has GPU {gpu}, of which there is no file"
+            raise fault(files[first].file, actual, "GPUs with files")
+        if (count := len(by_gpu.get(gpu, ()))) != wanted:
+            raise fault(files[gpu].file, f"{count} collectives of group {show(name)}", f"{wanted}, {like}")
+    for gpu in by_gpu:
+        if gpu not in gpus:
+            actual = f"a collective of group {show(name)}"
+            raise fault(files[gpu].file, actual, "groups that the GPU is in")
+    instances = [Instance(each, gpus) for each in zip(*(by_gpu[gpu] for gpu in gpus), strict=True)]
+    for instance in instances:
+        node, *others = (_node(files, position) for position in instance.positions)
+        for gpu, other in zip(gpus[1:], others, strict=True):
+            if (other.collective, other.size) != (node.collective, node.size):
+                actual = f"{other.collective} of {other.size:g} B ({show(other.name)})"
+                allowed = f"{node.collective} of {node.size:g} B, as in {files[gpus[0]].file}"
+                raise fault(files[gpu].file, actual, allowed)
+    return instances
+
+
+def matched_messages(files: Sequence[TraceFile]) -> list[Instance]:
+    """Messages: the k-th that is sent from a GPU to another with a tag is the k-th that is received so."""
+    ends: dict[tuple[int, int, int], tuple[list[Position], list[Position]]] = defaultdict(lambda: ([], []))
+    for gpu, file in enumerate(files):
+        for at, node in enumerate(file.nodes):
+            if node.kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+                received = node.kind == NodeType.COMM_RECV
+                ends[node.source, node.target, node.tag][received].append((gpu, at))
+    instances = []
+    for (source, target, tag), (sent, received) in ends.items():
+        if len(sent) != len(received):
+            done, lacks = ("sent", "received") if len(sent) > len(received) else ("received", "sent")
+            position = max(sent, received, key=len)[min(len(sent), len(received))]
+            actual = f"{show(_node(files, position).name)} is {done} and never {lacks}"
+            allowed = f"a send and a receive from {source} to {target} with tag {tag}"
+            raise fault(files[position[0]].file, actual, allowed)
+        for one, other in zip(sent, received, strict=True):
+            a, b = _node(files, one), _node(files, other)
+            if a.size != b.size:
+                actual, allowed = f"{show(b.name)} receives {b.size:g} B", f"{a.size:g} B"
+                raise fault(files[other[0]].file, actual, f"{allowed}, as {files[one[0]].file} sends")
+            instances.append(Instance((one, other), (source, target)))
+    return instances
+
+
+def _node(files: Sequence[TraceFile], position: Position) -> TraceNode:
+    return files[position[0]].nodes[position[1]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from wavefabric.errors import InputError, MissingExtra
@@ -138,6 +139,14 @@ def with_length(message: Any) -> bytes:
     return bytes(length) + body
 
 
+def trace_paths(prefix: str | Path) -> list[Path]:
+    """The files ``PREFIX.RANK.et`` that there are."""
+    prefix = Path(prefix)
+    files = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
+    ranks = ((file, file.name.removeprefix(f"{prefix.name}.").removesuffix(".et")) for file in files)
+    return sorted(f for f, rank in ranks if f.name == f"{prefix.name}.{rank}.et" and rank.isdecimal())
+
+
 #: Messages and their attributes, by their bytes: most are the same in the files of many GPUs.
 Known = dict[bytes, tuple[Any, dict[str, Any]]]
 
@@ -145,10 +154,7 @@ Known = dict[bytes, tuple[Any, dict[str, Any]]]
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The messages of a file, each with its attributes: its metadata, then its nodes.
 
-    Raises
-    ------
-    InputError
-        If it ends within a message, or has something else in it.
+    `InputError` if it ends within a message, or has something else in it.
     """
     kinds, position, number = schema(), 0, 0
     known = {} if known is None else known

@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
-from wavefabric.training.traces.chakra.messages import (
-    COLLECTIVE_NUMBERS,
-    COMM_TYPES,
-    Known,
-    NodeType,
-    decoded,
-)
+from wavefabric.training.gpu.device_model import DeviceModel
+from wavefabric.training.traces.chakra import messages
+from wavefabric.training.traces.chakra.messages import NodeType
 
 #: Most bytes of a file.
 MOST_TRACE = 1 << 29
 _NAME = re.compile(r"(.*)\.(0|[1-9][0-9]{0,6})\.et")  # NAME.RANK.et
-_BY_NUMBER = {number: name for name, number in COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
+_BY_NUMBER = {number: name for name, number in messages.COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
 _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 
@@ -61,12 +57,11 @@ class TraceFile:
     groups: dict[str, tuple[int, ...]]
 
 
-#: Time of so many operations and bytes, s; None where no device was named.
-Seconds = Callable[[float, float], float] | None
+def read_file(path: Path, device: DeviceModel | None, arithmetic: str, known: messages.Known) -> TraceFile:
+    """A file's nodes; `InputError` in one line that names the file and what is wrong.
 
-
-def read_file(path: Path, seconds: Seconds, known: Known) -> TraceFile:
-    """A file's nodes; `InputError` in one line that names the file and what is wrong."""
+    ``device`` and ``arithmetic``: for nodes with operations and no duration.
+    """
     match = _NAME.fullmatch(path.name)
     if match is None:
         raise InputError(f"trace: {path} given; allowed: files called NAME.RANK.et")
@@ -74,33 +69,37 @@ def read_file(path: Path, seconds: Seconds, known: Known) -> TraceFile:
         content = read_bytes(path, MOST_TRACE)
     except OSError as error:
         raise InputError(f"trace: {path} ({error.strerror}); allowed: a file that can be read") from None
-    messages = decoded(content, str(path), known)
-    _, metadata = next(messages)
-    return _Reader(str(path), int(match[2]), seconds).read(metadata, messages)
+    nodes = messages.decoded(content, str(path), known)
+    _, metadata = next(nodes)
+    return _Reader(str(path), int(match[2]), device, arithmetic).read(metadata, nodes)
 
 
+@dataclass(frozen=True)
 class _Reader:
-    def __init__(self, file: str, rank: int, seconds: Seconds):
-        self.file, self.rank, self.seconds = file, rank, seconds
-        self.nodes: list[TraceNode] = []
-        self.groups: dict[str, tuple[int, ...]] = {}
+    file: str
+    rank: int
+    device: DeviceModel | None
+    arithmetic: str
 
-    def read(self, metadata: dict[str, Any], messages: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
-        result = list(messages)
+    def read(self, metadata: dict[str, Any], nodes: Iterable[tuple[Any, dict[str, Any]]]) -> TraceFile:
+        result = list(nodes)
         position: dict[int, int] = {}  # of a node by its number
         passed: dict[int, list[int]] = {}  # nodes that only say something, and what they wait for
+        groups: dict[str, tuple[int, ...]] = {}
         for message, _ in result:
             if message.id in position or message.id in passed:
                 raise self._fault(message, "is there twice", "each number once")
             if message.type == NodeType.METADATA:
                 passed[message.id] = [*message.data_deps, *message.ctrl_deps]
-                self._read_groups(message)
+                groups |= self._groups(message)
             else:
                 position[message.id] = len(position)
-        for message, values in result:
-            if message.type != NodeType.METADATA:
-                self.nodes.append(self._node(message, values, self._waits(message, position, passed)))
-        return TraceFile(self.file, self.rank, metadata, self.nodes, self.groups)
+        checked = [
+            self._node(message, values, self._waits(message, position, passed))
+            for message, values in result
+            if message.type != NodeType.METADATA
+        ]
+        return TraceFile(self.file, self.rank, metadata, checked, groups)
 
     def _waits(self, message: Any, position: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
         waits, seen, left = set(), set(), [*message.data_deps, *message.ctrl_deps]
@@ -146,17 +145,16 @@ class _Reader:
         nbytes = self._number(message, values, "tensor_size", 0)
         if not flops and not nbytes:
             return 0.0
-        if self.seconds is None:
-            raise self._fault(
-                message, "has operations and no duration", "durations, or a device that has them"
-            )
-        return self.seconds(flops, nbytes)
+        if self.device is None:
+            needed = "durations, or a device that has them"
+            raise self._fault(message, "has operations and no duration", needed)
+        return self.device.seconds("matmul" if flops else "elementwise", flops, nbytes, self.arithmetic)
 
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
         number = int(self._number(message, values, "comm_type"))
         if number not in _BY_NUMBER:
-            numbers = COMM_TYPES[number] if number < len(COMM_TYPES) else number
-            allowed = ", ".join(COMM_TYPES[n] for n in sorted(_BY_NUMBER))
+            numbers = messages.COMM_TYPES[number] if number < len(messages.COMM_TYPES) else number
+            allowed = ", ".join(messages.COMM_TYPES[n] for n in sorted(_BY_NUMBER))
             raise self._fault(message, f"has comm_type {numbers}", allowed)
         return _BY_NUMBER[number]
 
@@ -175,20 +173,24 @@ class _Reader:
             raise self._fault(message, f"has {key} {quoted(value)}", "numbers from 0 to 2^63")
         return value
 
-    def _read_groups(self, message: Any) -> None:
+    def _groups(self, message: Any) -> dict[str, tuple[int, ...]]:
         """Process groups, as PyTorch's traces have them: JSON, as it may be in a list of Python."""
         text = message.inputs.values.strip()
         text = text.removeprefix("['").removesuffix("']")
         if "pg_name" not in text:
-            return
+            return {}
         try:
-            for entry in json.loads(text):
-                self.groups[str(entry["pg_name"])] = _gpus(entry["ranks"])
+            return {str(entry["pg_name"]): _gpus(entry["ranks"]) for entry in json.loads(text)}
         except (ValueError, TypeError, KeyError, RecursionError):
             raise self._fault(message, "has no process groups", "JSON with pg_name and ranks") from None
 
     def _fault(self, message: Any, what: str, allowed: str) -> InputError:
-        return InputError(f"trace: {self.file}: node {message.id} {what}; allowed: {allowed}")
+        return fault(self.file, f"node {message.id} {what}", allowed)
+
+
+def fault(file: str, what: str, allowed: str) -> InputError:
+    """What is wrong in a file."""
+    return InputError(f"trace: {file}: {what}; allowed: {allowed}")
 
 
 def read_groups(path: str | Path) -> dict[str, tuple[int, ...]]:

@@ -10,9 +10,8 @@ from wavefabric.errors import InputError
 from wavefabric.quantities import choice
 from wavefabric.training.gpu.device_model import ARITHMETIC, DeviceModel
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.traces.chakra import match
-from wavefabric.training.traces.chakra.assemble import Assembly
-from wavefabric.training.traces.chakra.messages import Known
+from wavefabric.training.traces.chakra.assemble import Assembly, matched_collectives, matched_messages
+from wavefabric.training.traces.chakra.messages import Known, trace_paths
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, read_file, read_groups, whole
 
 
@@ -28,14 +27,15 @@ def read_chakra(
     does; what runs on its CPU has a worker of its own. GPUs whose files differ in nothing but groups and
     partners are one worker. Collectives of a group, and messages with a tag, are matched in their order.
     Computation is of kind ``forward``, or ``backward`` where the name says so; collectives that no
-    computation waits for are gradients.
+    computation waits for are gradients. Sizes are as ASTRA-sim takes them: what each GPU has before the
+    collective.
 
     Parameters
     ----------
     files : str, Path or sequence
         ``NAME`` for all files ``NAME.RANK.et``, or their paths: those of all GPUs, from rank 0.
     device : DeviceModel, optional
-        For nodes with operations (num_ops, tensor_size) and no duration.
+        For nodes with operations (num_ops, tensor_size) and no duration: a matrix product, or a copy.
     arithmetic : str
         Of matrix products on it, of `wavefabric.training.gpu.device_model.ARITHMETIC`.
     groups : str or Path, optional
@@ -47,27 +47,17 @@ def read_chakra(
         Without the package protobuf.
     InputError
         In one line: the file, and what is wrong with it.
-
-    Notes
-    -----
-    Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
     """
     choice("arithmetic", arithmetic, ARITHMETIC)
     described = read_groups(groups) if groups is not None else {}
     known: Known = {}
-
-    def seconds(flops: float, nbytes: float) -> float:
-        """Of a matrix product if there are operations, else of a copy."""
-        assert device is not None
-        return device.seconds("matmul" if flops else "elementwise", flops, nbytes, arithmetic)
-
-    read = [read_file(path, None if device is None else seconds, known) for path in trace_files(files)]
+    read = [read_file(path, device, arithmetic, known) for path in trace_files(files)]
     read.sort(key=lambda file: file.rank)
     for one, other in pairwise(read):
         if one.rank == other.rank:
             raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
     _check_whole(read)
-    instances = [*match.collectives(read, described), *match.messages(read)]
+    instances = [*matched_collectives(read, described), *matched_messages(read)]
     workers = [whole(file.metadata.get("worker")) for file in read]
     if min(workers) >= 0:
         return Assembly(read, instances, workers, own=True).graph()
@@ -95,13 +85,10 @@ def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
         prefix = Path(files)
         if prefix.suffix == ".et":
             return [prefix]
-        start = f"{prefix.name}."
-        names = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
-        middle = ((path, path.name.removeprefix(start).removesuffix(".et")) for path in names)
-        result = [p for p, rank in middle if p.name == f"{start}{rank}.et" and rank.isdecimal()]
+        result = trace_paths(prefix)
         if not result:
             raise InputError(f"trace: {prefix} given; allowed: NAME of files NAME.RANK.et that there are")
-        return sorted(result)
+        return result
     if not files:
         raise InputError("trace: no files given; allowed: one or more")
     return [Path(file) for file in files]

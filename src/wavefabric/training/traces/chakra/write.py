@@ -6,29 +6,29 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache, partial
 from itertools import pairwise
+from math import isclose
 from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing, unwritable
+from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.memory import layer_memory
 from wavefabric.training.iteration.simulate import Iteration
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.traces.chakra.messages import (
-    COLLECTIVE_NUMBERS,
-    VERSION,
-    NodeType,
-    schema,
-    tell,
-    with_length,
-)
-from wavefabric.training.traces.operations import operations
+from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.traces.chakra import messages
+from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.order import execution_order, gpus_of_workers
 
 #: The group of all GPUs in ASTRA-sim.
 _ALL = "0"
 _MOST_TAG = 2**31
+#: Operations of a task of which they are not known.
+_NOTHING = (0.0, 0.0)
 
 
 def write_chakra(
@@ -44,40 +44,25 @@ def write_chakra(
     them, exactly as ``duration_seconds``, and for a model's layers with num_ops and tensor_size; collectives
     are COMM_COLL_NODEs of the GPU's group, which a METADATA_NODE describes as PyTorch's traces do; messages
     are COMM_SEND_NODEs and COMM_RECV_NODEs, those of one call with one tag. Attributes that no other program
-    needs say which nodes are one task: `read_chakra` gives the same tasks back.
-
-    Parameters
-    ----------
-    prefix : str or Path
-        Folder and beginning of the files' names.
-    simulated : Iteration or TaskGraph
-        Of an iteration the times at which tasks began are written too.
-    gpus : sequence of sequence of int, optional
-        GPUs of each worker. By default as the strategy has them, or else equal shares in order.
-    force : bool
-        Replace files that are there.
+    needs say which nodes are one task: `read_chakra` gives the same tasks back. Sizes are as ASTRA-sim takes
+    them: what each GPU has before the collective. Of an iteration the times at which tasks began are written
+    too. ``gpus``: those of each worker, by default as the strategy has them, or else equal shares in order.
 
     Raises
     ------
     MissingExtra
         Without the package protobuf.
     InputError
-        If a file exists, or cannot be written; for tasks that wait for each other in a circle, or for those
-        of other GPUs without a call.
-
-    Notes
-    -----
-    Sizes are as ASTRA-sim takes them: what each GPU has before the collective.
+        If a file exists (without ``force``), or cannot be written; for tasks that wait for each other in a
+        circle, or for those of other GPUs without a call.
     """
-    schema()
-    writer = _Writer(simulated, gpus_of_workers(simulated, gpus))
+    messages.schema()
+    writer = _Writer(simulated, gpus)
     paths = {gpu: Path(f"{prefix}.{gpu}.et") for gpu in sorted(writer.worker_of)}
     for path in paths.values():
         check_output(path, force)
-    for other in Path(prefix).parent.glob("*.et"):
-        rank = other.name.removeprefix(f"{Path(prefix).name}.").removesuffix(".et")
-        named = rank.isdecimal() and other.name == f"{Path(prefix).name}.{rank}.et"
-        if named and other.name not in {path.name for path in paths.values()}:
+    for other in messages.trace_paths(prefix):
+        if other.name not in {path.name for path in paths.values()}:
             raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
     written = Path(prefix)
     try:
@@ -92,12 +77,15 @@ def write_chakra(
 
 
 class _Writer:
-    def __init__(self, simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]]):
-        graph = self.graph = simulated if isinstance(simulated, TaskGraph) else simulated.graph
-        self.begin = None if isinstance(simulated, TaskGraph) else simulated.timeline.begin.tolist()
-        self.operations = operations(simulated)
-        self.order = execution_order(graph)
-        self.turn = {task: turn for turn, task in enumerate(self.order)}
+    def __init__(self, simulated: Iteration | TaskGraph, gpus: Sequence[Sequence[int]] | None):
+        workload = self.begin = None
+        if isinstance(simulated, Iteration):
+            workload, self.begin = simulated.workload, simulated.timeline.begin.tolist()
+            simulated = simulated.graph
+        graph = self.graph = simulated
+        gpus = gpus_of_workers(graph, workload, gpus)
+        self.operations = operations(graph, workload)
+        self.turn = {task: turn for turn, task in enumerate(execution_order(graph))}
         self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
         self.everyone = tuple(sorted(self.worker_of))
         self.before = {b: a for program in graph.program for a, b in pairwise(program)}
@@ -106,7 +94,7 @@ class _Writer:
         self.names: dict[tuple[int, ...], str] = {self.everyone: _ALL}
         self.calls_of: dict[int, list[int]] = defaultdict(list)  # in the order of execution
         most = 1
-        for task in self.order:
+        for task in self.turn:
             call = graph.call[task]
             if call is not None:
                 most = max(most, self._prepare(task, call))
@@ -133,12 +121,12 @@ class _Writer:
 
     def messages(self, gpu: int) -> Iterator[bytes]:
         """A GPU's file, message by message."""
-        kinds, worker = schema(), self.worker_of[gpu]
-        metadata = kinds.metadata(version=VERSION)
-        tell(metadata, schema=f"chakra-{VERSION}", generator="wavefabric")
-        tell(metadata, worker=worker, gpus=len(self.everyone))
-        yield with_length(metadata)
-        yield with_length(self._groups(gpu))
+        kinds, worker = messages.schema(), self.worker_of[gpu]
+        metadata = kinds.metadata(version=messages.VERSION)
+        messages.tell(metadata, schema=f"chakra-{messages.VERSION}", generator="wavefabric")
+        messages.tell(metadata, worker=worker, gpus=len(self.everyone))
+        yield messages.with_length(metadata)
+        yield messages.with_length(self._groups(gpu))
         for task in sorted((*self.graph.program[worker], *self.calls_of[gpu]), key=self.turn.__getitem__):
             data = tuple(sorted(self._waits(task, gpu)))
             before = self.before.get(task)
@@ -172,9 +160,8 @@ class _Writer:
                 if self.graph.worker[other] == worker:
                     waits.add(self._number(other))
                 elif self.graph.call[task] is None and other in self.graph.waits[task]:
-                    actual = (
-                        f"tasks: {self.graph.name[task]} waits for {self.graph.name[other]} of other GPUs"
-                    )
+                    one, awaited = self.graph.name[task], self.graph.name[other]
+                    actual = f"tasks: {one} waits for {awaited} of other GPUs"
                     raise InputError(f"{actual}; allowed: waits for calls between them")
             elif gpu in self.group_of[other]:
                 waits.add(self._number(other))
@@ -189,21 +176,23 @@ class _Writer:
         """The groups that a GPU is in."""
         groups = {group for task in self.calls_of[gpu] if (group := self.group_of[task].get(gpu))}
         named = sorted((int(self.names[group]), group) for group in groups if group != self.everyone)
-        node = schema().node(id=0, name="process groups", type=int(NodeType.METADATA))
+        node = messages.schema().node(id=0, name="process groups", type=int(NodeType.METADATA))
         if named:
             text = json.dumps([{"pg_name": str(name), "ranks": members} for name, members in named])
             node.inputs.values = f"['{text}']"
-        tell(node, is_cpu_op=False)
+        messages.tell(node, is_cpu_op=False)
         return node
 
     def _node(self, task: int, kind: NodeType, data: tuple[int, ...], position: int = 0) -> Any:
-        node = schema().node(id=self._number(task, position), name=self.graph.name[task], type=int(kind))
+        node = messages.schema().node(
+            id=self._number(task, position), name=self.graph.name[task], type=int(kind)
+        )
         node.data_deps.extend(data)
         if self.begin is not None:
             node.start_time_micros = round(self.begin[task] * 1e6)
-        tell(node, is_cpu_op=False, task=task)
+        messages.tell(node, is_cpu_op=False, task=task)
         if self.graph.microbatch[task] >= 0:
-            tell(node, microbatch=self.graph.microbatch[task])
+            messages.tell(node, microbatch=self.graph.microbatch[task])
         return node
 
     def _compute(self, task: int, data: tuple[int, ...], control: tuple[int, ...]) -> bytes:
@@ -212,15 +201,20 @@ class _Writer:
         node.duration_micros = round(seconds * 1e6)
         flops, nbytes = self.operations[task]
         if nbytes:
-            tell(node, num_ops=round(flops), tensor_size=round(nbytes))
-        tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
-        return with_length(node)
+            messages.tell(node, num_ops=round(flops), tensor_size=round(nbytes))
+        messages.tell(node, duration_seconds=float(seconds), kind=self.graph.kind[task])
+        return messages.with_length(node)
 
     def _collective(self, task: int, data: tuple[int, ...], group: str) -> bytes:
         call = self.graph.call_of(task)
         node = self._node(task, NodeType.COMM_COLL, data)
         size = call.bytes / (len(call.groups[0]) if call.collective == "all-gather" else 1)
-        tell(node, comm_type=COLLECTIVE_NUMBERS[call.collective], comm_size=_whole(size), pg_name=group)
+        messages.tell(
+            node,
+            comm_type=messages.COLLECTIVE_NUMBERS[call.collective],
+            comm_size=_whole(size),
+            pg_name=group,
+        )
         return self._of_call(node, call)
 
     def _message(self, task: int, data: tuple[int, ...], gpu: int, position: int, message: int) -> bytes:
@@ -228,15 +222,58 @@ class _Writer:
         source, target, size = call.messages[message]
         kind = NodeType.COMM_SEND if gpu == source else NodeType.COMM_RECV
         node = self._node(task, kind, data, position)
-        tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
-        tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
+        messages.tell(node, comm_src=source, comm_dst=target, comm_tag=self.turn[task] % _MOST_TAG)
+        messages.tell(node, comm_size=_whole(size * call.bytes), message=message, message_size=float(size))
         return self._of_call(node, call)
 
     def _of_call(self, node: Any, call: Call) -> bytes:
-        tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
-        return with_length(node)
+        messages.tell(node, purpose=call.purpose, call_bytes=float(call.bytes))
+        return messages.with_length(node)
 
 
 def _whole(nbytes: float) -> int:
     """Whole bytes, at least one of what is more than nothing."""
     return max(round(nbytes), 1 if nbytes > 0 else 0)
+
+
+# --- FLOPs and bytes ----------------------------------------------------------------------------------------
+
+
+def operations(graph: TaskGraph, workload: Workload | None) -> list[tuple[float, float]]:
+    """FLOPs, and bytes read and written, of each task on one GPU; zeros where they are not known.
+
+    They are known where the layers that a task is named after take the time that the task does. Those of
+    activations that are computed again are not, where one task does that and the backward pass.
+    """
+    if workload is None:
+        return [_NOTHING] * len(graph)
+    of_task = cache(partial(_of_task, workload))
+    tasks = zip(graph.call, graph.kind, graph.name, graph.worker, graph.seconds, strict=True)
+    return [of_task(*task) if call is None else _NOTHING for call, *task in tasks]
+
+
+def _of_task(workload: Workload, kind: str, name: str, stage: int, seconds: float) -> tuple[float, float]:
+    for works in _candidates(workload, kind, _layers(name, workload, stage)):
+        arithmetic = "fp32" if kind == "update" else workload.precision.arithmetic
+        if isclose(sum(workload.device.seconds(*work, arithmetic) for work in works), seconds, rel_tol=1e-9):
+            return sum(work.flops for work in works), sum(work.nbytes for work in works)
+    return _NOTHING
+
+
+def _layers(name: str, workload: Workload, stage: int) -> list[int]:
+    """Layers of a task: the one it is called, or from the first to the last in its name."""
+    index = workload.model.index
+    ends = [index[part] for part in name.split(" … ") if part in index]
+    between = range(min(ends), max(ends) + 1) if ends else ()
+    return [number for number in between if workload.strategy.stage[number] == stage]
+
+
+def _candidates(workload: Workload, kind: str, numbers: list[int]) -> Iterator[list[Work]]:
+    """What a task with these layers may do."""
+    if kind == "update":
+        own = sum(layer_memory(workload, number).parameters for number in numbers)
+        yield [update_work(own, workload.model.optimizer, workload.precision)]
+        return
+    if kind == "backward":
+        yield [workload.work(backward_work, number) for number in numbers]
+    yield [workload.work(forward_work, number) for number in numbers]

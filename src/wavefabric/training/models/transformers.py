@@ -1,9 +1,12 @@
-"""Decoders of the GPT kind: Llama 2 (arXiv:2307.09288) and GPT-3 (arXiv:2005.14165)."""
+"""Transformers: Llama 2 (arXiv:2307.09288) and GPT-3 (arXiv:2005.14165), which are decoders, and BERT.
+
+BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from wavefabric.collectives.arguments import whole
@@ -12,10 +15,14 @@ from wavefabric.training.models.layers import FUNCTION_FLOPS, GraphBuilder
 
 LLAMA_VOCABULARY, GPT_VOCABULARY = 32_000, 50_257
 #: Positions that GPT-3 learns.
-POSITIONS = 2048
+GPT_POSITIONS = 2048
 MOST_TOKENS = 2**20
 #: FLOPs an element of SiLU times another tensor.
 SWIGLU_FLOPS = FUNCTION_FLOPS["silu"] + 1
+#: Tokens of the uncased vocabulary and positions of the published checkpoints.
+BERT_VOCABULARY, BERT_POSITIONS = 30522, 512
+#: Share of the tokens that are masked and predicted.
+MASKED = 0.15
 
 
 def gpt_7b(tokens: int = 4096) -> ModelGraph:
@@ -28,12 +35,12 @@ def gpt_70b(tokens: int = 4096) -> ModelGraph:
     return _llama("gpt-70b", tokens, blocks=80, width=8192, inner=28672, heads=(64, 8))
 
 
-def gpt3_7b(tokens: int = POSITIONS) -> ModelGraph:
+def gpt3_7b(tokens: int = GPT_POSITIONS) -> ModelGraph:
     """GPT-3 6.7B: 32 blocks of width 4096; 6.66 G parameters."""
     return gpt3("gpt3-6.7b", tokens, blocks=32, width=4096, heads=32, batch="2 M tokens")
 
 
-def gpt3_175b(tokens: int = POSITIONS) -> ModelGraph:
+def gpt3_175b(tokens: int = GPT_POSITIONS) -> ModelGraph:
     """GPT-3 175B: 96 blocks of width 12288; 174.6 G parameters."""
     return gpt3("gpt3-175b", tokens, blocks=96, width=12288, heads=96, batch="3.2 M tokens")
 
@@ -122,11 +129,11 @@ def gpt3(
     vocabulary: int = GPT_VOCABULARY,
 ) -> ModelGraph:
     """GPT-3 of any size, fused attention; ``batch`` is what the source of its batch says."""
-    whole("tokens", tokens, 1, POSITIONS)
+    whole("tokens", tokens, 1, GPT_POSITIONS)
     graph = GraphBuilder()
     graph.block = "embedding"
     word = graph.embedding("word", (tokens,), vocabulary, width)
-    position = graph.embedding("position", (tokens,), POSITIONS, width, split="none")
+    position = graph.embedding("position", (tokens,), GPT_POSITIONS, width, split="none")
     hidden = graph.sum("sum", [word, position])
     for number in range(blocks):
         graph.block = f"block {number}"
@@ -159,3 +166,69 @@ def vocabulary_head(
     normed = graph.normalisation("norm", hidden, scales=scales)
     logits = graph.linear("logits", normed, vocabulary, bias=False, split="column", tied=tied)
     graph.loss("loss", logits, split="local")
+
+
+# --- BERT ---------------------------------------------------------------------------------------------------
+
+
+def bert_base(tokens: int = 128) -> ModelGraph:
+    """BERT-base: 12 encoders of width 768; 110 106 428 parameters with both heads (109 482 240 without)."""
+    return _bert("bert-base", tokens, blocks=12, width=768, heads=12, batch=16)
+
+
+def bert_large(tokens: int = 128) -> ModelGraph:
+    """BERT-large: 24 encoders of width 1024; 336 226 108 parameters with both heads (335 141 888 without)."""
+    return _bert("bert-large", tokens, blocks=24, width=1024, heads=16, batch=4)
+
+
+def _bert(name: str, tokens: int, *, blocks: int, width: int, heads: int, batch: int) -> ModelGraph:
+    whole("tokens", tokens, 1, BERT_POSITIONS)
+    graph = GraphBuilder()
+    hidden = _embeddings(graph, tokens, width)
+    for number in range(blocks):
+        graph.block = f"encoder {number}"
+        hidden = encoder(graph, hidden, heads)
+    _heads(graph, hidden, width)
+    return ModelGraph(
+        name,
+        tuple(graph.layers),
+        f"sequence of {tokens} tokens",
+        batch,
+        description=f"{blocks} encoders of width {width} with the heads for masked tokens and next sentence",
+        source=f"batch: 256 sequences on {256 // batch} TPU chips, {batch} a chip (arXiv:1810.04805, section "
+        "A.2); 128 tokens, the length of its first 90 % of steps",
+    )
+
+
+def _embeddings(graph: GraphBuilder, tokens: int, width: int) -> str:
+    graph.block = "embeddings"
+    word = graph.embedding("word", (tokens,), BERT_VOCABULARY, width)
+    position = graph.embedding("position", (tokens,), BERT_POSITIONS, width, split="none")
+    kind = graph.embedding("type", (tokens,), 2, width, split="none")
+    return graph.normalisation("norm", graph.sum("sum", [word, position, kind]))
+
+
+def encoder(graph: GraphBuilder, hidden: str, heads: int) -> str:
+    """One encoder: attention and a feed-forward network, normalisation after each sum."""
+    projected = attention(graph, hidden, heads, heads, bias=True, fused=False)
+    middle = graph.normalisation("attention norm", graph.sum("attention sum", [hidden, projected]))
+    narrow = wide_gelu(graph, middle, 4 * graph.shape(hidden)[-1])
+    return graph.normalisation("ffn norm", graph.sum("ffn sum", [middle, narrow]))
+
+
+def _heads(graph: GraphBuilder, hidden: str, width: int) -> None:
+    """Masked tokens, against the word embedding again, and next sentence, from the first token."""
+    tokens = graph.shape(hidden)[0]
+    masked = ceil(MASKED * tokens)
+    graph.block = "heads"
+    gathered = graph.add(
+        "masked tokens", "elementwise", [hidden], (masked, width), elements=2.0 * masked * width, backward=1.0
+    )
+    changed = graph.function("transform gelu", graph.linear("transform", gathered, width), "gelu")
+    logits = graph.linear(
+        "decoder", graph.normalisation("transform norm", changed), BERT_VOCABULARY, split="column", tied=True
+    )
+    graph.loss("masked loss", logits, split="local")
+    first = graph.add("first token", "elementwise", [hidden], (width,), elements=2.0 * width, backward=1.0)
+    pooled = graph.function("pooler tanh", graph.linear("pooler", first, width), "tanh")
+    graph.loss("sentence loss", graph.linear("next sentence", pooled, 2))
