@@ -33,13 +33,12 @@ class Form:
         self.columns = self.code.lanes if self.split else self.code.lanes // 2
 
     def load(self, number):
-        lanes = self.code.lanes
-        if self.split:
-            return tuple(self.code.load(self.code.source, (2 * number + part) * lanes) for part in (0, 1))
-        return self.code.load(self.code.source, number * lanes)
+        parts, lanes = 1 + self.split, self.code.lanes
+        places = [(parts * number + part) * lanes for part in range(parts)]
+        return tuple(self.code.load(self.code.source, place) for place in places)
 
     def store(self, number, value):
-        for part, vector in enumerate(value if self.split else (value,)):
+        for part, vector in enumerate(value):
             self.code.store(vector, self.code.target, ((1 + self.split) * number + part) * self.code.lanes)
 
     def run(self, values, count, table=None):
@@ -115,7 +114,7 @@ def test_arithmetic_of_both_forms(kind, dtype, sign):
 
 def test_conjugate():
     form = Form(Split, np.float64, 1)
-    form.store(0, Split.conjugate(form.code, form.load(0)))
+    form.store(0, form.complexes.conjugate(form.load(0)))
     values = complex_noise(np.random.default_rng(1), (1, form.columns), np.float64)
     assert np.array_equal(form.run(values, 1), values.conj())
 
