@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedLinear
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, fused_plan, transfers
 
 #: Transfer functions kept: a composition method uses four step fractions.
@@ -92,7 +93,7 @@ class FusedSteps(LinearPropagation):
         self._device, self._plan = device, plan
         self._coefficients, self._rate = np.asarray(coefficients), sample_rate
         self.table_row = device.asarray(table_row)
-        self._fused = device.kernels("wavefabric.optics.propagation.kernels.fused_linear").fused(plan)
+        self._fused = FusedLinear(device, plan)
 
     def propagate(self, field, length: float) -> None:
         self._fused.propagate(field, self.prepare(length), self.table_row)

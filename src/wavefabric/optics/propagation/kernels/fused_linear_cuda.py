@@ -45,17 +45,3 @@ class FusedLinear:
     def _launch(self, name: str, blocks: int, *arguments) -> None:
         threads, shared = self._kernels[name]
         self._device.launch(self._functions[name], (blocks,), (threads,), arguments, shared)
-
-
-class FusedLinearKernels:
-    """Makes `FusedLinear` on one CUDA device."""
-
-    def __init__(self, device):
-        self._device = device
-
-    def fused(self, plan: FusedPlan) -> FusedLinear:
-        return FusedLinear(self._device, plan)
-
-
-#: What `Device.kernels` makes on a GPU.
-KERNELS = FusedLinearKernels
