@@ -19,8 +19,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.optics.propagation.operators_one_sided import rank_operators
-from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, rank_operators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.results.plots import BLUE, GREY, ORANGE

@@ -27,7 +27,7 @@ from wavefabric.optics.link.build import (
 )
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
-from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
@@ -129,12 +129,9 @@ class _Link:
         if self.ranks == 1:
             return ""
         solver = self.settings.solver
-        form = exchange_form(solver.exchange, solver.kerr)
-        form = rank_phase_group_coupling(
-            self.fibre.kappa_rows(), self.fibre.gamma, self.local_modes, form
-        ).form
+        coupling = rank_phase_group_coupling(self.fibre, self.local_modes, solver.exchange, solver.kerr)
         by = ", powers stored by kernels" if self.comm.one_sided else ""
-        return f"{form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
+        return f"{coupling.form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
     def _gain(self) -> float:
         """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""

@@ -21,12 +21,9 @@ from wavefabric.device import fftw
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
+from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import OneSidedKerr
 from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, FibreOperators
-from wavefabric.optics.propagation.phase_groups import (
-    RankPhaseGroupCoupling,
-    exchange_form,
-    rank_phase_group_coupling,
-)
+from wavefabric.optics.propagation.phase_groups import RankPhaseGroupCoupling, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
@@ -96,7 +93,7 @@ class RankOperators(FibreOperators):
     ):
         n, exchange = int(n), exchange or ExchangeOptions()
         self.comm, self.use_received = comm, exchange.use_received
-        self._form = exchange_form(exchange.form, kerr)
+        self._form = exchange.form
         size = -(-n // (exchange.chunks or chunks_for(n)))
         self._chunks = [TimeChunk(i, t, min(size, n - t)) for i, t in enumerate(range(0, n, size))]
         self._exchanges: dict[tuple[int, int, int], PowerExchange] = {}
@@ -105,9 +102,9 @@ class RankOperators(FibreOperators):
         self.error = comm.device.zeros((len(self._chunks),), np.float64)
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
-        comm, kappa = self.comm, self.fibre.kappa_rows()
+        comm = self.comm
         self.coupling: RankPhaseGroupCoupling = rank_phase_group_coupling(  # type: ignore
-            kappa, self.fibre.gamma, self.local_modes, self._form
+            self.fibre, self.local_modes, self._form, kerr
         )
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
@@ -280,3 +277,32 @@ class RankOperators(FibreOperators):
         rows = super()._all_rows(values)  # waits for the device
         self.comm.check()
         return np.concatenate(self.comm.control.all_gather(rows))
+
+
+class OneSidedOperators(RankOperators):
+    """`RankOperators` where kernels write into other ranks' memory: an operator is one kernel.
+
+    What has more than two exchanges, or needs phase rates by themselves, is done as there; its exchanges are
+    kernels too.
+    """
+
+    def _lay_out_kerr(self, kerr, svd_tolerance):
+        super()._lay_out_kerr(kerr, svd_tolerance)
+        self.one_sided = OneSidedKerr(
+            self.device, self.comm, self.coupling, self.n, self.dtype, received=self.use_received
+        )
+
+    def graph(self, work):
+        # No call of a kernel that waits has a number of the host's: a step can be captured.
+        return self.device.graph(work)
+
+    def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
+        if operator.stages > 2:
+            return super()._kerr(operator, A, K, h, error)
+        self.one_sided.kerr(operator, A, K, h, None if error is None else error[:1])
+        self.counts.exchanges += operator.stages
+
+
+def rank_operators(comm: Communicator, *options) -> RankOperators:
+    """`RankOperators`, or `OneSidedOperators` where the communicator's kernels write into other ranks."""
+    return (OneSidedOperators if comm.one_sided else RankOperators)(comm, *options)

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Forms of the Kerr coupling, and those in which ranks may exchange powers.
@@ -152,10 +153,10 @@ def phase_group_coupling(
 
 
 def rank_phase_group_coupling(
-    kappa_rows, gamma: float, local_modes: RankModes, form: str = "auto"
+    fibre: Fibre, local_modes: RankModes, exchange: str = "auto", kerr: str = "auto"
 ) -> RankPhaseGroupCoupling:
-    """Lay out γκ (κ between rows, (2M, 2M)) for one rank; ``"auto"`` is factored if that is less."""
-    kappa = np.asarray(kappa_rows, float)
+    """Lay out γκ for one rank in the form of `exchange_form`; ``"auto"`` is factored if that is less."""
+    form, kappa = exchange_form(exchange, kerr), fibre.kappa_rows()
     rows = np.arange(kappa.shape[0])
     ends = local_modes.row_ends
     group = find_phase_groups(kappa)
@@ -168,5 +169,5 @@ def rank_phase_group_coupling(
     firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]
     mine, own = group[local_modes.slice], firsts[local_modes.rank]
     start = np.append(np.flatnonzero(np.diff(mine, prepend=-1)), mine.size)
-    blocks = [np.ascontiguousarray(gamma * kappa[np.ix_(own, theirs)]) for theirs in firsts]
+    blocks = [np.ascontiguousarray(fibre.gamma * kappa[np.ix_(own, theirs)]) for theirs in firsts]
     return RankPhaseGroupCoupling(form, int(group[-1]) + 1, tuple(f.size for f in firsts), start, blocks)

@@ -18,8 +18,7 @@ from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
 from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
-from wavefabric.optics.propagation.operators_one_sided import rank_operators
-from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
@@ -255,8 +254,8 @@ def memory_needed(
     table_rows = len(linear_coefficients(fibre, local_modes)[0])
     linear = linear_nbytes(device, local_modes.rows, samples, options.dtype, table_rows, lengths)
     several = local_modes.ranks > 1
-    form = exchange_form(options.exchange, options.kerr) if several else "factored"
-    coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, local_modes, form)
+    forms = (options.exchange, options.kerr) if several else ("factored", "factored")
+    coupling = rank_phase_group_coupling(fibre, local_modes, *forms)
     chunks = options.chunks or chunks_for(samples)
     powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
     if one_sided:
