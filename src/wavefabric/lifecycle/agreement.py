@@ -10,16 +10,14 @@ import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from wavefabric.device import Device
 from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.results.lock import locked
-
-if TYPE_CHECKING:
-    from wavefabric.device import Device
-    from wavefabric.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
 _GIB = 1 << 30
