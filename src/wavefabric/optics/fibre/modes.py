@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.profile import Profile
+from wavefabric.optics.fibre.profile import Array, Profile
 from wavefabric.quantities import positive
 from wavefabric.units import SPEED_OF_LIGHT
-
-Array = NDArray[np.float64]
 
 #: Default radial step in m.
 STEP = 0.02e-6

@@ -59,26 +59,16 @@ class PropagationOptions:
 
     `InputError` for an unknown integrator or precision, forms that disagree, or a check interval of no steps.
 
-    Parameters
-    ----------
-    integrator : str
-        A key of :data:`wavefabric.optics.propagation.integrators.INTEGRATORS`.
-    step, max_phase, tolerance : float, optional
-        Exactly one: fixed step in m (or text with a unit), largest nonlinear phase a step in rad, or relative
-        local error (``erk43ip`` only).
-    kerr, svd_tolerance
-        See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
-    precision : {"double", "single"}
-        complex128 or complex64 fields.
-    check_interval : int
-        Steps between looks at the field (energy, NaN, checkpoint, end of merged half steps).
-    exchange : {"auto", "dense", "factored"}
-        What several ranks exchange: powers of rows, or of the exact groups of rows; ``"auto"`` takes
-        what is less.
-    split : sequence of int, optional
-        Modes of each rank; even to within one by default.
-    chunks : int, optional
-        Chunks of time in which ranks overlap exchange and work.
+    - ``integrator``: a key of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
+    - ``step`` (fixed, in m or text with a unit), ``max_phase`` (largest nonlinear phase a step, rad) or
+      ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
+    - ``kerr``, ``svd_tolerance``: see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
+    - ``precision``: ``"double"`` or ``"single"``, complex128 or complex64 fields.
+    - ``check_interval``: steps between looks at the field (energy, NaN, checkpoint; merged half steps end).
+    - ``exchange``: what several ranks exchange: powers of rows (``"dense"``) or of the exact groups of rows
+      (``"factored"``); ``"auto"`` takes what is less.
+    - ``split``: modes of each rank; even to within one by default.
+    - ``chunks``: of time, in which ranks overlap exchange and work.
     """
 
     integrator: str = "rk4ip"
@@ -272,40 +262,19 @@ def propagate(
     >>> fibre = graded_index_62_5(groups=5)
     >>> out, report = propagate(field, fibre, "80 km", sample_rate="512 GHz", step="100 m")
 
-    Parameters
-    ----------
-    field : array_like, (2M, N)
-        Complex envelopes, √W, the two polarisations of a mode adjacent. It is not changed.
-    fibre : Fibre
-    length : float or str
-        Metres, or text with a unit.
-    sample_rate : float or str
-        Hz, or text with a unit.
-    device : str or Device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``.
-    progress : callable, optional
-        Called with (z in m, steps done).
-    comm : Communicator, optional
-        Ranks that share the work, from :func:`wavefabric.exchange.world`; ``device`` is then theirs. Every
-        rank gives the whole field and gets it whole: for fields that are too large for that, use
-        :class:`Propagator`.
-    **options
-        ``step`` (m, or text), ``max_phase`` (rad) or ``tolerance`` (relative local error); ``integrator``,
-        ``kerr``, ``svd_tolerance``, ``precision``, ``check_interval``, ``exchange``, ``split``, ``chunks``:
-        see :class:`PropagationOptions`.
+    ``field`` (2M, N), on the host, holds complex envelopes, √W, the two polarisations of a mode adjacent; it
+    is not changed. ``length`` (m) and ``sample_rate`` (Hz) may be text with a unit. ``device`` is a `Device`,
+    ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; ``progress`` is called with (z in m, steps done). The
+    other options are those of `PropagationOptions`: ``step`` (m, or text), ``max_phase`` (rad) or
+    ``tolerance`` (relative local error), and more. Gives the field at the end, (2M, N) on the host, and a
+    `PropagationReport`.
 
-    Returns
-    -------
-    field : ndarray, (2M, N)
-        The field at the end, on the host.
-    report : PropagationReport
+    Ranks share the work with ``comm``, a `Communicator` such as `wavefabric.exchange.world` gives; ``device``
+    is then theirs. Every rank gives the whole field and gets it whole: for fields that are too large for
+    that, use `Propagator`.
 
-    Raises
-    ------
-    InputError
-        For a field of another shape than the fibre's rows, a field with NaN, and bad options.
-    FieldLost
-        If the field does not stay finite.
+    `InputError` for a field of another shape than the fibre's rows, a field with NaN, and bad options;
+    `FieldLost` if the field does not stay finite.
     """
     field = np.asarray(field)
     if field.ndim != 2 or field.shape[0] != fibre.rows:
