@@ -16,8 +16,8 @@ from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
-from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
-from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
+from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS
+from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients, linear_nbytes
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
 from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
