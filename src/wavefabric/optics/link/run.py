@@ -307,16 +307,14 @@ class _Link:
         vars(self.propagator.operators.counts).update(state["counts"])
         return state["span"], state["inside"]
 
-    def _row(self, row: int) -> np.ndarray:
-        return self.device.to_host(self.A[row])
-
     # --- the result ------------------------------------------------------------------------------
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
         shape, reader, content = (self.fibre.rows, self.A.shape[1]), None, {}
         if self.settings.output.save_field:
-            reader = RowReader(self.comm, self.local_modes, self._row, shape[1], self.A.dtype)
+            to_host, A = self.device.to_host, self.A
+            reader = RowReader(self.comm, self.local_modes, lambda i: to_host(A[i]), shape[1], A.dtype)
 
         def write() -> None:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None

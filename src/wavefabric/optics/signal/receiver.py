@@ -18,8 +18,6 @@ from wavefabric.quantities import choice
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
 PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")
-#: The arrays of a `ReceiverResult`.
-QUALITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 
 
 @dataclass(frozen=True)
