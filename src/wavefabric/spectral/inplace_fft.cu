@@ -205,9 +205,8 @@ struct Stages<L, P, STAGE, R> {
 
 // A whole transform: `near` are the points before `forth` and after `back`, `far` the frequencies in between.
 template <class L, int FIRST, int... REST>
-struct InPlace {
+struct InPlace : Stages<L, 1, 0, FIRST, REST...> {
     typedef Stages<L, 1, 0, FIRST, REST...> All;
-    static constexpr int values = All::values;
     // f(value, point)
     template <class V, class F>
     static __device__ __forceinline__ void near(V *v, F f) {
@@ -225,13 +224,5 @@ struct InPlace {
 #pragma unroll
             for (int k = 0; k < legs; ++k) f(a[k], first + k * All::Last::butterflies);
         });
-    }
-    template <class V, class TURN>
-    static __device__ __forceinline__ void forth(V *v, V *shared, const TURN &turn) {
-        All::forth(v, shared, turn);
-    }
-    template <class V, class TURN>
-    static __device__ __forceinline__ void back(V *v, V *shared, const TURN &turn) {
-        All::back(v, shared, turn);
     }
 };

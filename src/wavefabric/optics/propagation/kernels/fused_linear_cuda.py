@@ -6,7 +6,7 @@ import numpy as np
 
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, transfers
 from wavefabric.optics.propagation.linear_propagation import LinearPropagation
-from wavefabric.spectral.inplace_fft import SOURCES
+from wavefabric.spectral.inplace_fft import SOURCES, leg_factors
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
 
@@ -36,7 +36,7 @@ class FusedSteps(LinearPropagation):
         for name, (_, shared) in self._kernels.items():
             if shared > 48 * 1024:
                 self._functions[name].max_dynamic_shared_size_bytes = shared
-        self._legs = device.asarray(plan.leg_factors())
+        self._legs = device.asarray(leg_factors(rows.radices, plan.dtype))
 
     def propagate(self, field, length: float) -> None:
         plan, rows, table = self.plan, field.shape[0], self.prepare(length)
