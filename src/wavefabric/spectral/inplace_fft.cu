@@ -155,15 +155,13 @@ __device__ __forceinline__ int digit_reversed(int b, Radices<R, REST...>) {
 template <class L, int P, int STAGE, int R, int... REST>
 struct Stages {
     typedef Stage<L, P, R> First;
+    typedef Stages<L, P, STAGE, R> Own;
     typedef Stages<L, P * R, STAGE + 1, REST...> Next;
     typedef typename Next::Last Last;
     static constexpr int values = First::values > Next::values ? First::values : Next::values;
     template <class V, class TURN>
     static __device__ __forceinline__ void forth(V *v, V *shared, const TURN &turn) {
-        First::each(v, [&](V *a, int, int, int m) {
-            butterfly<R>(a);
-            turn.template turn<P, R, STAGE>(a, m);
-        });
+        Own::forth(v, shared, turn);
         First::store(v, shared);
         __syncthreads();
         Next::First::load(v, shared);
@@ -175,10 +173,7 @@ struct Stages {
         Next::First::store(v, shared);
         __syncthreads();
         First::load(v, shared);
-        First::each(v, [&](V *a, int, int, int m) {
-            turn.template turn<P, R, STAGE>(a, m);
-            butterfly<R>(a);
-        });
+        Own::back(v, shared, turn);
     }
 };
 

@@ -39,14 +39,6 @@ def stages_of(n: int, most: int = 16) -> tuple[int, ...]:
     return order
 
 
-def with_factors(parts: list, factors: Any, count: int) -> np.ndarray:
-    """Entries of a table, one after another, then ``count`` factors of the caller, else ValueError."""
-    factors = np.asarray([] if factors is None else factors)
-    if factors.shape != (count,):
-        raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")
-    return np.concatenate([*parts, factors])
-
-
 @cache
 def _cosine_and_sine(k: int, n: int) -> tuple[float, float]:
     """Of 2π k/n, rounded once: those of a rounded angle would be off by several ulps."""
@@ -76,7 +68,20 @@ class Complexes(ABC):
     def factor(self, number) -> Any:
         """Factor of that number in the function's table."""
 
+    @staticmethod
+    @abstractmethod
+    def _entries(number: np.ndarray) -> tuple:
+        """Real numbers of each factor in the table, as `factor` reads them."""
+
     # --- In either form -----------------------------------------------------------------------------------
+
+    @classmethod
+    def table(cls, parts: list[np.ndarray], dtype, factors: Any = None, count: int = 0) -> np.ndarray:
+        """The table of these factors, one after another, and of ``count`` of the caller, else ValueError."""
+        factors = np.asarray([] if factors is None else factors)
+        if factors.shape != (count,):
+            raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")
+        return np.stack(cls._entries(np.concatenate([*parts, factors])), -1).astype(dtype).ravel()
 
     def add(self, a, b) -> tuple:
         """a + b."""
@@ -163,10 +168,8 @@ class Interleaved(Complexes):
         return self.code.pick(*a, self.code.undefined(), [lane ^ 1 for lane in range(self.code.lanes)])
 
     @staticmethod
-    def table(factors: np.ndarray, dtype) -> np.ndarray:
-        """Complex factors as `factor` reads them."""
-        real, imaginary = np.real(factors).ravel(), np.imag(factors).ravel()
-        return np.stack([real, -imaginary, imaginary], -1).astype(dtype).ravel()
+    def _entries(number):
+        return number.real, -number.imag, number.imag
 
 
 class Split(Complexes):
@@ -196,9 +199,8 @@ class Split(Complexes):
         return a[0], self.code.negate(a[1])
 
     @staticmethod
-    def table(factors: np.ndarray, dtype) -> np.ndarray:
-        """Complex factors as `factor` reads them."""
-        return np.stack([np.real(factors).ravel(), np.imag(factors).ravel()], -1).astype(dtype).ravel()
+    def _entries(number):
+        return number.real, number.imag
 
 
 class Space:

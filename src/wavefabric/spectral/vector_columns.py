@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
-from wavefabric.spectral.vector_butterflies import (
-    Interleaved,
-    Space,
-    emit_stages,
-    stage_factors,
-    stages_of,
-    with_factors,
-)
+from wavefabric.spectral.vector_butterflies import Interleaved, Space, emit_stages, stage_factors, stages_of
 
 #: Vectors of a cache line: transformed together, since what lies a row apart shares no line.
 _LINE = 2
@@ -52,7 +45,7 @@ class ComplexColumns:
     def table(self, dtype, factors: Any = None) -> np.ndarray:
         """What the function reads as its table; ``factors`` have the shape (points,), else ValueError."""
         parts = [stage_factors(self.radices, self.sign, dtype)]
-        return Interleaved.table(with_factors(parts, factors, self.points if self.factors else 0), dtype)
+        return Interleaved.table(parts, dtype, factors, self.points if self.factors else 0)
 
     def compiled(self, dtype, name: str | None = None) -> Function:
         """The function, by a name; ValueError if a vector is not full, or a prime factor is above 31."""

@@ -14,14 +14,7 @@ import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
 from wavefabric.spectral.inplace_fft import rounded, unit_roots
-from wavefabric.spectral.vector_butterflies import (
-    Space,
-    Split,
-    emit_stages,
-    stage_factors,
-    stages_of,
-    with_factors,
-)
+from wavefabric.spectral.vector_butterflies import Space, Split, emit_stages, stage_factors, stages_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ class RealRows:
     def table(self, dtype, factors: Any = None) -> np.ndarray:
         """What the function reads as its table; ``factors`` have the shape (entries,), else ValueError."""
         parts = [stage_factors(self._radices, self.sign, dtype), self._roots(dtype)]
-        return Split.table(with_factors(parts, factors, self.entries if self.factors else 0), dtype)
+        return Split.table(parts, dtype, factors, self.entries if self.factors else 0)
 
     @property
     def _radices(self) -> tuple[int, ...]:
