@@ -119,10 +119,8 @@ class Propagator:
         self.fibre, self.device, self.check_interval = fibre, device, options.check_interval
         self.comm = comm if comm is not None and comm.size > 1 else None
         ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
-        if options.split is not None:
-            ends = check_split(options.split, fibre.modes, ranks)
-        else:
-            ends = split_modes(fibre.modes, ranks)
+        split, modes = options.split, fibre.modes
+        ends = split_modes(modes, ranks) if split is None else check_split(split, modes, ranks)
         self.local_modes = RankModes(ends, rank)
         one_sided = self.comm is not None and self.comm.one_sided
         needed = memory_needed(fibre, samples, options, device, self.local_modes, one_sided)
