@@ -73,15 +73,16 @@ class PhaseGroupCoupling:
         return numbers * n * real_bytes * min(5, chunks) // chunks
 
 
-def _check_form(key: str, form: str, allowed: tuple[str, ...]) -> None:
-    if form not in allowed:
-        raise InputError(f"{key}: {form!r} is unknown; allowed: {', '.join(allowed)}")
+def check_known(key: str, word: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of those allowed."""
+    if word not in allowed:
+        raise InputError(f"{key}: {word!r} is unknown; allowed: {', '.join(allowed)}")
 
 
 def exchange_form(exchange: str, kerr: str) -> str:
     """What the options ``exchange`` and ``kerr`` of several ranks ask for; InputError unless they agree."""
-    _check_form("exchange", exchange, EXCHANGE_FORMS)
-    _check_form("kerr", kerr, KERR_FORMS)
+    check_known("exchange", exchange, EXCHANGE_FORMS)
+    check_known("kerr", kerr, KERR_FORMS)
     if kerr == "svd":
         raise InputError('kerr: "svd" given with several ranks; allowed: auto, dense, factored')
     if "auto" not in (exchange, kerr) and exchange != kerr:
@@ -106,7 +107,7 @@ def phase_group_coupling(
     that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
     kappa = np.asarray(kappa_rows, float)
-    _check_form("kerr", form, KERR_FORMS)
+    check_known("kerr", form, KERR_FORMS)
     if kappa.ndim != 2 or kappa.shape[0] != kappa.shape[1] or not np.isfinite(kappa).all():
         raise InputError(f"kappa: shape {kappa.shape} given; allowed: a square matrix of finite numbers")
     if not 0 <= tolerance < 1:

@@ -19,7 +19,7 @@ from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbyte
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS
 from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients, linear_nbytes
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
-from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.phase_groups import check_known, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
 from wavefabric.units import quantity
@@ -84,9 +84,8 @@ class PropagationOptions:
     chunks: int | None = None
 
     def __post_init__(self):
-        for key, allowed in (("integrator", tuple(INTEGRATORS)), ("precision", ("double", "single"))):
-            if getattr(self, key) not in allowed:
-                raise InputError(f"{key}: {getattr(self, key)!r} is unknown; allowed: {', '.join(allowed)}")
+        check_known("integrator", self.integrator, tuple(INTEGRATORS))
+        check_known("precision", self.precision, ("double", "single"))
         if isinstance(self.step, str):
             object.__setattr__(self, "step", quantity(self.step, "m", "step"))
         if self.check_interval < 1:
@@ -137,12 +136,10 @@ class Propagator:
         self.control = make_control(
             self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
         )
-        coupling = self.operators.coupling
-        self.report = PropagationReport(
-            options.integrator, coupling.form, device.name, ranks=ranks, dropped=coupling.dropped
-        )
+        form, dropped = self.operators.coupling.form, self.operators.coupling.dropped
+        self.report = PropagationReport(options.integrator, form, device.name, ranks=ranks, dropped=dropped)
         if self.comm is not None:
-            self.report.transport, self.report.exchange = self.comm.label, coupling.form
+            self.report.transport, self.report.exchange = self.comm.label, form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
