@@ -10,14 +10,16 @@ import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from wavefabric.device import Device
 from wavefabric.errors import InputError, UnusableCheckpoint
-from wavefabric.exchange.communicator import Communicator
 from wavefabric.results.lock import locked
+
+if TYPE_CHECKING:  # what is checked before a run starts needs no communicator
+    from wavefabric.device import Device
+    from wavefabric.exchange.communicator import Communicator
 
 _T = TypeVar("_T")
 _GIB = 1 << 30

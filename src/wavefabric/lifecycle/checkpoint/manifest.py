@@ -14,16 +14,18 @@ import secrets
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wavefabric.errors import InputError, UnusableCheckpoint
-from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint import file as checkpoint_file
 from wavefabric.lifecycle.checkpoint.file import Arrays, Targets, unusable
 from wavefabric.units import counted
+
+if TYPE_CHECKING:
+    from wavefabric.exchange.communicator import Communicator
 
 #: Key of the state that makes a file a manifest.
 _PARTS = "rank_parts"

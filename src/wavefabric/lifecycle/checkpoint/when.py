@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wavefabric.device import fftw
-from wavefabric.exchange.communicator import Communicator
 from wavefabric.files.output import check_output
 from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
@@ -20,6 +19,9 @@ from wavefabric.results.file import Rows
 from wavefabric.results.lock import check_held
 from wavefabric.results.provenance import cuda_source_hash, fingerprint
 from wavefabric.system.machine import cpu_model
+
+if TYPE_CHECKING:
+    from wavefabric.exchange.communicator import Communicator
 
 
 @dataclass(frozen=True)
