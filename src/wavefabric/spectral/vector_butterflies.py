@@ -70,8 +70,8 @@ class Complexes(ABC):
 
     @staticmethod
     @abstractmethod
-    def _entries(number: np.ndarray) -> tuple:
-        """Real numbers of each factor in the table, as `factor` reads them."""
+    def _entries(real: np.ndarray, imaginary: np.ndarray) -> tuple:
+        """Real numbers of each factor in the table, as `factor` reads them, from the factor's parts."""
 
     # --- In either form -----------------------------------------------------------------------------------
 
@@ -81,7 +81,8 @@ class Complexes(ABC):
         factors = np.asarray([] if factors is None else factors)
         if factors.shape != (count,):
             raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")
-        return np.stack(cls._entries(np.concatenate([*parts, factors])), -1).astype(dtype).ravel()
+        numbers = np.concatenate([*parts, factors])
+        return np.stack(cls._entries(np.real(numbers), np.imag(numbers)), -1).astype(dtype).ravel()
 
     def add(self, a, b) -> tuple:
         """a + b."""
@@ -152,11 +153,11 @@ class Interleaved(Complexes):
 
     def turn(self, a, cosine, sine):
         s = self.sign * sine
-        return (self.code.sum_of_products((*a, (cosine,)), (self._exchanged(a), (-s, s))),)
+        return (self.code.sum_of_products((a[0], (cosine,)), (self._exchanged(a), (-s, s))),)
 
     def times(self, a, factor):
         real, imaginary = factor
-        return (self.code.multiply_add(self._exchanged(a), imaginary, self.code.multiply(*a, real)),)
+        return (self.code.multiply_add(self._exchanged(a), imaginary, self.code.multiply(a[0], real)),)
 
     def factor(self, number):
         code = self.code
@@ -165,11 +166,11 @@ class Interleaved(Complexes):
 
     def _exchanged(self, a):
         """The vector with real and imaginary parts in each other's place."""
-        return self.code.pick(*a, self.code.undefined(), [lane ^ 1 for lane in range(self.code.lanes)])
+        return self.code.pick(a[0], self.code.undefined(), [lane ^ 1 for lane in range(self.code.lanes)])
 
     @staticmethod
-    def _entries(number):
-        return number.real, -number.imag, number.imag
+    def _entries(real, imaginary):
+        return real, -imaginary, imaginary
 
 
 class Split(Complexes):
@@ -199,8 +200,8 @@ class Split(Complexes):
         return a[0], self.code.negate(a[1])
 
     @staticmethod
-    def _entries(number):
-        return number.real, number.imag
+    def _entries(real, imaginary):
+        return real, imaginary
 
 
 class Space:

@@ -77,7 +77,7 @@ class ComplexColumns:
 
             def store(k, value, which) -> None:
                 group = code.index((first, side), which)
-                code.store(*value, code.target, code.index((k, 2 * self.target), (group, code.lanes)))
+                code.store(value[0], code.target, code.index((k, 2 * self.target), (group, code.lanes)))
 
             emit_stages(complexes, order, load, store, buffers, side)
 
