@@ -17,9 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedLinear
+from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, Transforms, fused_plan, transfers
-from wavefabric.optics.propagation.linear_propagation import FusedSteps
 
 _ROWS, _SAMPLES, _RATE, _LENGTH, _REPEATS = 30, 1 << 21, 3e12, 1e4, 20
 _FIBRE = np.array([[5e-5, 1e-12, -2e-26, 1e-40, 0.0]])
@@ -55,7 +54,7 @@ def main() -> None:
     x = cupy.fft.fftfreq(_SAMPLES)
     turns = x * (phases[0] + x * (phases[1] + x * (phases[2] + x * phases[3])))
     exact = cupy.fft.ifft(cupy.fft.fft(first) * cupy.exp(1j * np.pi * turns) * size[0] * _SAMPLES)
-    launch, events = FusedLinear._launch, {}
+    launch, events = FusedSteps._launch, {}
 
     def timed(self, name, *arguments):
         pair = cupy.cuda.Event(), cupy.cuda.Event()
@@ -71,12 +70,12 @@ def main() -> None:
         kernels.propagate(field, _LENGTH)
         error = cupy.linalg.norm(field[0].astype(np.complex128) - exact) / cupy.linalg.norm(exact)
         events.clear()
-        FusedLinear._launch = timed
+        FusedSteps._launch = timed
         try:
             for _ in range(_REPEATS):
                 kernels.propagate(field, _LENGTH)
         finally:
-            FusedLinear._launch = launch
+            FusedSteps._launch = launch
         device.synchronize()
         result = {
             name: round(statistics.median(cupy.cuda.get_elapsed_time(*pair) for pair in pairs), 4)

@@ -201,11 +201,11 @@ def test_bad_result_to_plot(command, tmp_path, name, content, words):
 def test_foreign_hdf5_and_empty_result(command, tmp_path):
     import h5py
 
-    from wavefabric.results import write_result
+    from wavefabric.results import ResultWriter
 
     with h5py.File(tmp_path / "foreign.h5", "w") as file:
         file["x"] = 1
-    write_result(tmp_path / "bare.h5", {})
+    ResultWriter(tmp_path / "bare.h5").write({})
     before = sorted(os.listdir(tmp_path))
     assert_refused(command("plot", "foreign.h5"), ["foreign.h5", "not a result"], tmp_path, before)
     assert_refused(command("plot", "bare.h5"), ["bare.h5", "nothing to draw"], tmp_path, before)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.kwave.format import Reader
-from wavefabric.results import write_result
+from wavefabric.results import ResultWriter
 from wavefabric.results.file import Data
 
 P0 = Path(__file__).parents[1] / "data" / "kwave" / "p0_homogeneous.h5"
@@ -108,7 +108,7 @@ def result(path):
         "received/span_1/q_squared_db": Data(q, "dB", "Q²"),
         "fibre/mode_group": Data(np.array([1, 2]), "", "group"),
     }
-    write_result(path, values)
+    ResultWriter(path).write(values)
 
 
 @pytest.mark.parametrize("kind", ["external storage", "virtual"])

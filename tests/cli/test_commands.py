@@ -13,7 +13,7 @@ import pytest
 
 from wavefabric.cli.common.progress import Bar, Progress, make_progress
 from wavefabric.errors import LateRank
-from wavefabric.results import Data, write_result
+from wavefabric.results import Data, ResultWriter
 
 
 def received(q, km):
@@ -48,7 +48,7 @@ def calls(monkeypatch):
         progress.start(4, "span 1")
         progress.update(4, "done")
         return SimpleNamespace(
-            payload=PAYLOAD, path=write_result(output, PAYLOAD, force, run_file=runfile.text)
+            payload=PAYLOAD, path=ResultWriter(output, force).write(PAYLOAD, run_file=runfile.text)
         )
 
     module = types.ModuleType("wavefabric.optics.link.run")
@@ -142,7 +142,7 @@ def test_debug_shows_the_traceback(command, tmp_path):
 
 
 def test_plot(command, tmp_path):
-    write_result(tmp_path / "r.h5", PAYLOAD)
+    ResultWriter(tmp_path / "r.h5").write(PAYLOAD)
     code, out, err = command("plot", "r.h5", "--output", "figures", "--format", "svg")
     assert (code, err) == (0, "")
     assert sorted(os.listdir(tmp_path / "figures")) == ["r-penalty.svg", "r-q2.svg"]

@@ -273,9 +273,9 @@ def test_bad_path(command, tmp_path, words):
 
 
 def test_other_kinds_of_hdf5(command, tmp_path):
-    from wavefabric.results import write_result
+    from wavefabric.results import ResultWriter
 
-    write_result(tmp_path / "result.h5", {})
+    ResultWriter(tmp_path / "result.h5").write({})
     shutil.copy(DATA / "dirichlet_2d_out.h5", tmp_path / "answer.h5")
     with h5py.File(tmp_path / "foreign.h5", "w") as file:
         file["x"] = 1

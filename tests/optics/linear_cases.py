@@ -8,7 +8,7 @@ import numpy as np
 from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.linear_propagation import FusedSteps
+from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 
 DOUBLE, SINGLE = np.complex128, np.complex64
 TOLERANCE = {DOUBLE: 4e-15, SINGLE: 3e-7}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wavefabric.results import Data, write_result
+from wavefabric.results import Data, ResultWriter
 
 
 def mdm_payload(groups: int = 5, channels: int = 5, spans: int = 2, seed: int = 0) -> dict:
@@ -46,4 +46,4 @@ def payload():
 
 @pytest.fixture
 def result_file(tmp_path, payload):
-    return write_result(tmp_path / "out.h5", payload, run_file='title = "x"\n')
+    return ResultWriter(tmp_path / "out.h5").write(payload, run_file='title = "x"\n')

@@ -12,7 +12,7 @@ import pytest
 from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import attributes
-from wavefabric.results import Data, read_result, write_result
+from wavefabric.results import Data, ResultWriter, read_result
 from wavefabric.results.plots import constellation_figure, distance, penalty_figure, q_squared_figure
 from wavefabric.system.machine import peak_memory
 
@@ -121,20 +121,20 @@ def test_grids_that_no_run_can_have_had(tmp_path, name, value):
 )
 def test_arrays_that_no_link_can_have_given(tmp_path, payload, position, dataset, value, draw):
     payload["received"][position][dataset] = Data(value, "", "")
-    path = write_result(tmp_path / "r.h5", payload)
+    path = ResultWriter(tmp_path / "r.h5").write(payload)
     with pytest.raises(InputError, match=rf"r\.h5: 'received/{position}/{dataset}' has "):
         draw(read_result(path))
 
 
 def test_a_mode_without_power_leaves_a_gap(tmp_path, payload):
     payload["received"]["span_2"]["q_squared_db"].value[3] = np.nan
-    assert len(q_squared_figure(read_result(write_result(tmp_path / "r.h5", payload))).axes) == 1
+    assert len(q_squared_figure(read_result(ResultWriter(tmp_path / "r.h5").write(payload))).axes) == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, "far", [1.0, 2.0]])
 def test_places_without_a_distance(tmp_path, payload, value):
     payload["received"]["span_1"]["attrs"]["distance_m"] = value
-    result = read_result(write_result(tmp_path / "r.h5", payload))
+    result = read_result(ResultWriter(tmp_path / "r.h5").write(payload))
     with pytest.raises(InputError, match=r"'received/span_1' has the distance"):
         distance(result, "span_1")
 
@@ -143,7 +143,7 @@ def test_places_without_a_distance(tmp_path, payload, value):
 def test_a_text_that_claims_two_gigabytes(tmp_path, payload, position):
     text, path = "x" * 12345, tmp_path / "r.h5"
     payload["solver"] = {"attrs": {"note": text}} if position == "an attribute" else {"note": (text, "", "")}
-    write_result(path, payload)
+    ResultWriter(path).write(payload)
     data = path.read_bytes()
     assert data.count(struct.pack("<I", 12345)) >= 1
     path.write_bytes(data.replace(struct.pack("<I", 12345), struct.pack("<I", (1 << 31) - 1)))

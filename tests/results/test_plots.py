@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.results import read_result, write_result
+from wavefabric.results import ResultWriter, read_result
 from wavefabric.results.plots import (
     constellation_figure,
     mean_db,
@@ -63,11 +63,11 @@ def test_only_what_is_there_is_drawn(tmp_path, payload):
     del payload["received"]["back_to_back"], payload["fibre"]
     for position in payload["received"].values():
         del position["constellation"]
-    path = write_result(tmp_path / "r.h5", payload)
+    path = ResultWriter(tmp_path / "r.h5").write(payload)
     assert [figure.name for figure in plot_result(path)] == ["r-q2.png"]
     payload["received"] = {}
     with pytest.raises(InputError, match="nothing to draw"):
-        plot_result(write_result(path, payload, force=True))
+        plot_result(ResultWriter(path, force=True).write(payload))
 
 
 def test_one_mode_one_channel_and_lost_signals(tmp_path, payload):
@@ -76,13 +76,13 @@ def test_one_mode_one_channel_and_lost_signals(tmp_path, payload):
             position[key] = position[key]._replace(value=position[key].value[:1])
         position["q_squared_db"] = position["q_squared_db"]._replace(value=np.array([[-np.inf]]))
         position["constellation"] = position["constellation"]._replace(value=np.full((1, 9), np.nan + 0j))
-    assert len(plot_result(write_result(tmp_path / "r.h5", payload))) == 3
+    assert len(plot_result(ResultWriter(tmp_path / "r.h5").write(payload))) == 3
 
 
 def test_distances_are_in_order(tmp_path, payload):
     last = payload["received"].pop("span_2")
     payload["received"] = {"span_10": {**last, "attrs": {"distance_m": 800e3}}, **payload["received"]}
-    result = read_result(write_result(tmp_path / "r.h5", payload))
+    result = read_result(ResultWriter(tmp_path / "r.h5").write(payload))
     assert received(result) == ["back_to_back", "span_1", "span_10"]
 
 
@@ -95,7 +95,7 @@ def test_indices_of_modes_are_subscripts(tmp_path, payload):
     """Formulae of ours are drawn as such, dollar signs of a label as they are."""
     labels = payload["fibre"]["labels"]
     payload["fibre"]["labels"] = labels._replace(value=[*labels.value[:-1], "LP02$a$"])
-    figure = constellation_figure(read_result(write_result(tmp_path / "out.h5", payload)))
+    figure = constellation_figure(read_result(ResultWriter(tmp_path / "out.h5").write(payload)))
     assert figure is not None
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles[0].startswith(r"LP$_{\mathrm{01}}$, group 1: ")

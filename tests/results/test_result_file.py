@@ -13,7 +13,7 @@ import pytest
 
 import wavefabric
 from wavefabric.errors import InputError
-from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance, read_result, write_result
+from wavefabric.results import Data, ResultWriter, Rows, fingerprint, provenance, read_result
 from wavefabric.results import provenance as provenance_function
 from wavefabric.results.provenance import NUMERICAL, command_line
 
@@ -51,17 +51,17 @@ def test_every_dataset_says_its_unit_and_meaning(result_file):
 def test_streamed_rows(tmp_path):
     field = np.arange(12.0).reshape(3, 4) * (1 + 1j)
     rows = Rows(field.shape, field.dtype, lambda i: field[i])
-    write_result(tmp_path / "r.h5", {"field": Data(rows, "sqrt(W)", "field")})
+    ResultWriter(tmp_path / "r.h5").write({"field": Data(rows, "sqrt(W)", "field")})
     np.testing.assert_array_equal(read_result(tmp_path / "r.h5")["field"], field)
 
 
 def test_overwrites_only_by_force(tmp_path):
     path = tmp_path / "r.h5"
-    write_result(path, {"a": (1, "m", "one")})
+    ResultWriter(path).write({"a": (1, "m", "one")})
     with pytest.raises(InputError, match="--force"):
-        write_result(path, {"a": (2, "m", "two")})
+        ResultWriter(path).write({"a": (2, "m", "two")})
     assert read_result(path)["a"] == 1
-    write_result(path, {"a": (2, "m", "two")}, force=True)
+    ResultWriter(path, force=True).write({"a": (2, "m", "two")})
     assert read_result(path)["a"] == 2
     assert os.listdir(tmp_path) == ["r.h5"]
 
@@ -79,7 +79,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        write_result(tmp_path / "r.h5", {"a": Data(Rows((2, 2), np.dtype(float), broken), "", "x")})
+        ResultWriter(tmp_path / "r.h5").write({"a": Data(Rows((2, 2), np.dtype(float), broken), "", "x")})
     assert os.listdir(tmp_path) == []
 
 

@@ -17,7 +17,6 @@ from wavefabric.spectral.vector_butterflies import (
     radices,
     stage_factors,
     stages_of,
-    with_factors,
 )
 
 RADICES = sorted({*PRIMES, 4, 8, 16})
@@ -33,13 +32,12 @@ class Form:
         self.columns = self.code.lanes if self.split else self.code.lanes // 2
 
     def load(self, number):
-        lanes = self.code.lanes
-        if self.split:
-            return tuple(self.code.load(self.code.source, (2 * number + part) * lanes) for part in (0, 1))
-        return self.code.load(self.code.source, number * lanes)
+        parts, lanes = 1 + self.split, self.code.lanes
+        places = [(parts * number + part) * lanes for part in range(parts)]
+        return tuple(self.code.load(self.code.source, place) for place in places)
 
     def store(self, number, value):
-        for part, vector in enumerate(value if self.split else (value,)):
+        for part, vector in enumerate(value):
             self.code.store(vector, self.code.target, ((1 + self.split) * number + part) * self.code.lanes)
 
     def run(self, values, count, table=None):
@@ -104,7 +102,7 @@ def test_arithmetic_of_both_forms(kind, dtype, sign):
     values = complex_noise(np.random.default_rng(1), (2, form.columns), dtype)
     x, y = values.astype(complex)
     factors = np.array([0.3 - 0.5j, 7.0, -0.2 + 1.1j])
-    got = form.run(values, len(results), kind.table(factors, dtype))
+    got = form.run(values, len(results), kind.table([factors], dtype))
     wanted = [x + y, x - y, sign * 1j * x, -x, 0.3 * x, x * np.exp(sign * 0.7j)]
     wanted += [x * factors[0], x * factors[2]]
     np.testing.assert_allclose(
@@ -115,7 +113,7 @@ def test_arithmetic_of_both_forms(kind, dtype, sign):
 
 def test_conjugate():
     form = Form(Split, np.float64, 1)
-    form.store(0, Split.conjugate(form.code, form.load(0)))
+    form.store(0, form.complexes.conjugate(form.load(0)))
     values = complex_noise(np.random.default_rng(1), (1, form.columns), np.float64)
     assert np.array_equal(form.run(values, 1), values.conj())
 
@@ -190,17 +188,17 @@ def test_moduli_of_factors_average_to_one(order):
 
 
 def test_tables():
-    factors = np.array([[1 + 2j, 3 - 4j]])
-    assert Interleaved.table(factors, np.float32).tolist() == [1, -2, 2, 3, 4, -4]
-    assert Split.table(factors, np.float64).tolist() == [1, 2, 3, -4]
-    assert Interleaved.table(factors, np.float32).dtype == np.float32
-    assert Split.table(factors[:0], np.float64).size == 0
+    factors = np.array([1 + 2j, 3 - 4j])
+    assert Interleaved.table([factors], np.float32).tolist() == [1, -2, 2, 3, 4, -4]
+    assert Split.table([factors], np.float64).tolist() == [1, 2, 3, -4]
+    assert Interleaved.table([factors], np.float32).dtype == np.float32
+    assert Split.table([factors[:0]], np.float64).size == 0
 
 
 def test_factors_of_a_caller_come_last():
     parts = [np.array([1j]), np.array([2.0, 3.0])]
-    assert with_factors(parts, np.array([5, 6j]), 2).tolist() == [1j, 2, 3, 5, 6j]
-    assert with_factors(parts, None, 0).tolist() == [1j, 2, 3]
+    assert Split.table(parts, np.float64, np.array([5, 6j]), 2).tolist() == [0, 1, 2, 0, 3, 0, 5, 0, 0, 6]
+    assert Split.table(parts, np.float64).tolist() == [0, 1, 2, 0, 3, 0]
     for factors, count in (
         (np.ones(3), 2),
         (np.ones(1), 2),
@@ -209,7 +207,7 @@ def test_factors_of_a_caller_come_last():
         (np.ones(2), 0),
     ):
         with pytest.raises(ValueError, match=r"factors: shape .* given; allowed"):
-            with_factors(parts, factors, count)
+            Interleaved.table(parts, np.float64, factors, count)
 
 
 def test_signs_of_zeros_change():

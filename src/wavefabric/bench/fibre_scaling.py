@@ -19,8 +19,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.presets import graded_index_62_5
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.optics.propagation.operators_one_sided import rank_operators
-from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, RankOperators, rank_operators
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.results.plots import BLUE, GREY, ORANGE
@@ -101,8 +100,8 @@ class _Bench:
     def form(self, form: str) -> dict[str, Any]:
         kerr = "dense" if form == "dense" else "auto"
         one = self.time(FibreOperators(self.device, self.own, self.n, _SAMPLE_RATE, np.complex128, kerr))
-        split = self.time(self.split(solo(self.device), self.own, self.only_own, form))
-        none = self.time(self.split(without_transfers(self.ranks.base), self.fibre, self.local_modes, form))
+        split = self.time(self.split(solo(self.device), form))
+        none = self.time(self.split(without_transfers(self.ranks.base), form))
         return {
             "exchange": form,
             "one_rank": one,
@@ -112,13 +111,13 @@ class _Bench:
 
     def case(self, comm: Communicator, form: str, alone: dict[str, Any]) -> dict[str, Any]:
         one = alone["one_rank"]["ms"]
-        operators = self.split(comm, self.fibre, self.local_modes, form)
+        operators = self.split(comm, form)
         exchanged = 4 * operators.exchange_bytes / comm.size
         ours = self.time(operators)
-        bare = self.time(self.split(comm, self.fibre, self.local_modes, form, others=False))
+        bare = self.time(self.split(comm, form, others=False))
         none = alone["no_exchange"]
         if comm.one_sided:  # other kernels, which do the same work in another order
-            none = self.time(self.split(without_transfers(comm), self.fibre, self.local_modes, form))
+            none = self.time(self.split(without_transfers(comm), form))
         return ours | {
             "transport": comm.label,
             "exchange": form,
@@ -128,12 +127,11 @@ class _Bench:
             "bytes_received_a_step": exchanged,
         }
 
-    def split(
-        self, comm, fibre: Fibre, local_modes: RankModes, form: str, others: bool = True
-    ) -> RankOperators:
+    def split(self, comm: Communicator, form: str, others: bool = True) -> RankOperators:
+        """The split code on all ranks, or on one with its own modes alone."""
+        fibre, modes = (self.own, self.only_own) if comm.size == 1 else (self.fibre, self.local_modes)
         exchange = ExchangeOptions(form, use_received=others)
-        shape = (fibre, self.n, _SAMPLE_RATE, np.complex128)
-        return rank_operators(comm, *shape, local_modes, "auto", exchange)
+        return rank_operators(comm, fibre, self.n, _SAMPLE_RATE, np.complex128, modes, "auto", exchange)
 
     def time(self, operators: FibreOperators) -> dict[str, Any]:
         """ms a step, as a propagation takes it: on a GPU a captured graph where no rank waits for another."""

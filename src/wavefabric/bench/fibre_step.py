@@ -266,20 +266,15 @@ def table(result: dict[str, Any]) -> list:
 
 def _cost_table(case: dict[str, Any], bandwidth: float) -> Any:
     eight, plain = case["eight_ffts"], case["plain"]
-    lines = [
-        ("eight bare FFTs", f"{eight['ms']:.3g}", "8", "100 %", f"{eight['passes']:.1f}", "1.00", *"---")
-    ]
+    ms, passes, times = "{ms:.3g}", "{passes:.1f}", "{times_eight_ffts:.2f}"
+    lines = rows([eight], "eight bare FFTs", ms, "8", "100 %", passes, "1.00", *"---")
     if plain:
-        times = f"{plain['passes']:.1f}", f"{plain['ms'] / eight['ms']:.2f}"
-        lines.append(("plain RK4IP", f"{plain['ms']:.3g}", "8", "-", *times, "1.00", *"--"))
+        plain = plain | {"times_eight_ffts": plain["ms"] / eight["ms"]}
+        lines += rows([plain], "plain RK4IP", ms, "8", "-", passes, times, "1.00", *"--")
     for line in case["integrators"]:
-        faster = line.get("times_faster_than_plain")
-        lines.append((
-            *(line["name"], f"{line['ms']:.3g}", str(line["ffts"]), percent(line["fft_share"])),
-            *(f"{line['passes']:.1f}", f"{line['times_eight_ffts']:.2f}"),
-            *("-" if faster is None else f"{faster:.2f}", f"{line['bytes_allocated']} B"),
-            f"{line['peak_fields']:.2f}",
-        ))  # fmt: skip
+        share, faster = percent(line["fft_share"]), "{times_faster_than_plain:.2f}" if plain else "-"
+        costs = faster, "{bytes_allocated} B", "{peak_fields:.2f}"
+        lines += rows([line], "{name}", ms, "{ffts}", share, passes, times, *costs)
     return report.table(
         f"{case['rows']} rows x 2^{case['log2_n']} {case['dtype']}, "
         f"{case['field_bytes'] / 2**20:.1f} MiB a field; copy {bandwidth / 1e9:.1f} GB/s (read + write)",

@@ -27,12 +27,8 @@ _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DOTTED = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_KINDS = (
-    (stat.S_ISFIFO, "is a pipe"),
-    (stat.S_ISSOCK, "is a socket"),
-    (stat.S_ISCHR, "is a device"),
-    (stat.S_ISBLK, "is a device"),
-)
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def check_regular(path: str | Path) -> None:
@@ -54,9 +50,8 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
 
 
 def _check(mode: int, path: str | Path) -> None:
-    for applies, what in _KINDS:
-        if applies(mode):
-            raise OSError(errno.EINVAL, f"{what}, not a regular file", str(path))
+    if what := _KINDS.get(stat.S_IFMT(mode)):
+        raise OSError(errno.EINVAL, f"is {what}, not a regular file", str(path))
 
 
 @contextmanager

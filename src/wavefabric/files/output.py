@@ -128,9 +128,6 @@ def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:
 
     What is listed may be any iterable of JSON values.
 
-    Examples
-    --------
-    >>> from wavefabric.files.output import json_rows
     >>> print(json_rows({"ranks": 2, "pairs": [[0, 1], [1, 0]]}, ("pairs",)), end="")
     {
       "ranks": 2,

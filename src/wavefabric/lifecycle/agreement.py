@@ -17,7 +17,7 @@ import numpy as np
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.results.lock import locked
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what is checked before a run starts needs no communicator
     from wavefabric.device import Device
     from wavefabric.exchange.communicator import Communicator
 

@@ -1,19 +1,10 @@
 """What a run leaves behind: result files with provenance, locks and figures.
 
-`write_result` and `read_result` know nothing of the physics; `plots` draws an MDM link's result.
+`ResultWriter` and `read_result` know nothing of the physics; `plots` draws an MDM link's result.
 May import `files`, `system` and `errors`.
 """
 
-from wavefabric.results.file import Data, Result, ResultWriter, Rows, read_result, write_result
+from wavefabric.results.file import Data, Result, ResultWriter, Rows, read_result
 from wavefabric.results.provenance import fingerprint, provenance
 
-__all__ = [
-    "Data",
-    "Result",
-    "ResultWriter",
-    "Rows",
-    "fingerprint",
-    "provenance",
-    "read_result",
-    "write_result",
-]
+__all__ = ["Data", "Result", "ResultWriter", "Rows", "fingerprint", "provenance", "read_result"]

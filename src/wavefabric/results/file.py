@@ -72,11 +72,6 @@ class ResultWriter:
         return self.path
 
 
-def write_result(path: str | Path, payload: Mapping[str, Any], force: bool = False, **more: Any) -> Path:
-    """Check and write a result file in one call; see `ResultWriter`."""
-    return ResultWriter(path, force).write(payload, **more)
-
-
 def _group(group: h5py.Group, payload: Mapping[str, Any]) -> None:
     for name, value in payload.items():
         if name == "attrs":

@@ -8,12 +8,15 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import wavefabric
 from wavefabric.system.machine import cpu_model, usable_threads
 
+#: CUDA kernels, their launches, and how transforms are split for them.
+CUDA_SOURCES = ("*.cu", "*_cuda.py", "fused_plan.py")
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
 NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
@@ -47,6 +50,16 @@ def fingerprint(identity: str, **more: str) -> str:
     facts |= versions(NUMERICAL) | more
     text = "".join(f"{key}={len(value)}:{value};" for key, value in sorted(facts.items()))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def cuda_source_hash() -> str:
+    """SHA-256 of the sources that decide what a GPU computes, and of their names."""
+    package, digest = Path(wavefabric.__file__).parent, hashlib.sha256()
+    for file in sorted({file for pattern in CUDA_SOURCES for file in package.rglob(pattern)}):
+        digest.update(f"{file.relative_to(package).as_posix()}\0".encode())
+        digest.update(file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

@@ -155,15 +155,13 @@ __device__ __forceinline__ int digit_reversed(int b, Radices<R, REST...>) {
 template <class L, int P, int STAGE, int R, int... REST>
 struct Stages {
     typedef Stage<L, P, R> First;
+    typedef Stages<L, P, STAGE, R> Own;
     typedef Stages<L, P * R, STAGE + 1, REST...> Next;
     typedef typename Next::Last Last;
     static constexpr int values = First::values > Next::values ? First::values : Next::values;
     template <class V, class TURN>
     static __device__ __forceinline__ void forth(V *v, V *shared, const TURN &turn) {
-        First::each(v, [&](V *a, int, int, int m) {
-            butterfly<R>(a);
-            turn.template turn<P, R, STAGE>(a, m);
-        });
+        Own::forth(v, shared, turn);
         First::store(v, shared);
         __syncthreads();
         Next::First::load(v, shared);
@@ -175,10 +173,7 @@ struct Stages {
         Next::First::store(v, shared);
         __syncthreads();
         First::load(v, shared);
-        First::each(v, [&](V *a, int, int, int m) {
-            turn.template turn<P, R, STAGE>(a, m);
-            butterfly<R>(a);
-        });
+        Own::back(v, shared, turn);
     }
 };
 
@@ -205,9 +200,8 @@ struct Stages<L, P, STAGE, R> {
 
 // A whole transform: `near` are the points before `forth` and after `back`, `far` the frequencies in between.
 template <class L, int FIRST, int... REST>
-struct InPlace {
+struct InPlace : Stages<L, 1, 0, FIRST, REST...> {
     typedef Stages<L, 1, 0, FIRST, REST...> All;
-    static constexpr int values = All::values;
     // f(value, point)
     template <class V, class F>
     static __device__ __forceinline__ void near(V *v, F f) {
@@ -225,13 +219,5 @@ struct InPlace {
 #pragma unroll
             for (int k = 0; k < legs; ++k) f(a[k], first + k * All::Last::butterflies);
         });
-    }
-    template <class V, class TURN>
-    static __device__ __forceinline__ void forth(V *v, V *shared, const TURN &turn) {
-        All::forth(v, shared, turn);
-    }
-    template <class V, class TURN>
-    static __device__ __forceinline__ void back(V *v, V *shared, const TURN &turn) {
-        All::back(v, shared, turn);
     }
 };

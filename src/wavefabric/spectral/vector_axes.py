@@ -57,11 +57,9 @@ class AxisTransforms:
         self.batch = _batch(ny, nx * dtype.itemsize, VECTOR_BYTES // dtype.itemsize)
         self.slab = _largest_divisor(ny, 8, _SLAB_BYTES, nz * width * 2 * dtype.itemsize)
         side, plane = self.slab * width, ny * width
-        x = [RealRows(nx, self.batch, width, sign, by) for sign, by in ((-1, False), (1, False), (1, True))]
-        y = [
-            ComplexColumns(ny, width, width, width, sign, factors=by)
-            for sign, by in ((-1, False), (1, False), (1, True))
-        ]
+        kinds = ((-1, False), (1, False), (1, True))
+        x = [RealRows(nx, self.batch, width, sign, by) for sign, by in kinds]
+        y = [ComplexColumns(ny, width, width, width, sign, factors=by) for sign, by in kinds]
         z = [
             ComplexColumns(nz, side, plane, side, -1, ahead=True),
             ComplexColumns(nz, side, side, plane, 1, operator=plane),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -39,14 +39,6 @@ def stages_of(n: int, most: int = 16) -> tuple[int, ...]:
     return order
 
 
-def with_factors(parts: list, factors: Any, count: int) -> np.ndarray:
-    """Entries of a table, one after another, then ``count`` factors of the caller, else ValueError."""
-    factors = np.asarray([] if factors is None else factors)
-    if factors.shape != (count,):
-        raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")
-    return np.concatenate([*parts, factors])
-
-
 @cache
 def _cosine_and_sine(k: int, n: int) -> tuple[float, float]:
     """Of 2π k/n, rounded once: those of a rounded angle would be off by several ulps."""
@@ -55,26 +47,14 @@ def _cosine_and_sine(k: int, n: int) -> tuple[float, float]:
 
 
 class Complexes(ABC):
-    """Complex arithmetic in one form of vectors; ``sign`` is that of the exponent of the transform."""
+    """Complex arithmetic in one form: values are tuples of vectors. ``sign`` is that of the exponent."""
 
     def __init__(self, code: VectorCode, sign: int):
         self.code, self.sign = code, sign
 
     @abstractmethod
-    def add(self, a, b) -> Any:
-        """a + b."""
-
-    @abstractmethod
-    def subtract(self, a, b) -> Any:
-        """a − b."""
-
-    @abstractmethod
     def quarter(self, a) -> Any:
         """a exp(± iπ/2)."""
-
-    @abstractmethod
-    def scale(self, a, factor: float) -> Any:
-        """a times a real constant."""
 
     @abstractmethod
     def turn(self, a, cosine: float, sine: float) -> Any:
@@ -88,7 +68,35 @@ class Complexes(ABC):
     def factor(self, number) -> Any:
         """Factor of that number in the function's table."""
 
-    # --- In terms of these --------------------------------------------------------------------------------
+    @staticmethod
+    @abstractmethod
+    def _entries(real: np.ndarray, imaginary: np.ndarray) -> tuple:
+        """Real numbers of each factor in the table, as `factor` reads them, from the factor's parts."""
+
+    # --- In either form -----------------------------------------------------------------------------------
+
+    @classmethod
+    def table(cls, parts: list[np.ndarray], dtype, factors: Any = None, count: int = 0) -> np.ndarray:
+        """The table of these factors, one after another, and of ``count`` of the caller, else ValueError."""
+        factors = np.asarray([] if factors is None else factors)
+        if factors.shape != (count,):
+            raise ValueError(f"factors: shape {factors.shape} given; allowed: {(count,)}")
+        numbers = np.concatenate([*parts, factors])
+        return np.stack(cls._entries(np.real(numbers), np.imag(numbers)), -1).astype(dtype).ravel()
+
+    def add(self, a, b) -> tuple:
+        """a + b."""
+        return tuple(map(self.code.add, a, b))
+
+    def subtract(self, a, b) -> tuple:
+        """a − b."""
+        return tuple(map(self.code.subtract, a, b))
+
+    def scale(self, a, factor: float) -> tuple:
+        """a times a real constant."""
+        if factor == -1:
+            return tuple(map(self.code.negate, a))
+        return tuple(self.code.multiply_constant(vector, factor) for vector in a)
 
     def root(self, a, k: int, n: int) -> Any:
         """a exp(± 2πi k/n)."""
@@ -140,25 +148,16 @@ class Complexes(ABC):
 class Interleaved(Complexes):
     """Neighbouring complex numbers of an array in one vector, real and imaginary parts side by side."""
 
-    def add(self, a, b):
-        return self.code.add(a, b)
-
-    def subtract(self, a, b):
-        return self.code.subtract(a, b)
-
     def quarter(self, a):
-        return self.code.negate(self._exchanged(a), self.sign > 0, self.sign < 0)
-
-    def scale(self, a, factor):
-        return self.code.negate(a) if factor == -1 else self.code.multiply_constant(a, factor)
+        return (self.code.negate(self._exchanged(a), self.sign > 0, self.sign < 0),)
 
     def turn(self, a, cosine, sine):
         s = self.sign * sine
-        return self.code.sum_of_products((a, (cosine,)), (self._exchanged(a), (-s, s)))
+        return (self.code.sum_of_products((a[0], (cosine,)), (self._exchanged(a), (-s, s))),)
 
     def times(self, a, factor):
         real, imaginary = factor
-        return self.code.multiply_add(self._exchanged(a), imaginary, self.code.multiply(a, real))
+        return (self.code.multiply_add(self._exchanged(a), imaginary, self.code.multiply(a[0], real)),)
 
     def factor(self, number):
         code = self.code
@@ -166,33 +165,20 @@ class Interleaved(Complexes):
         return code.repeated(code.table, at[0]), code.repeated(code.table, at[1], 2)
 
     def _exchanged(self, a):
-        """Real and imaginary parts in each other's place."""
-        return self.code.pick(a, self.code.undefined(), [lane ^ 1 for lane in range(self.code.lanes)])
+        """The vector with real and imaginary parts in each other's place."""
+        return self.code.pick(a[0], self.code.undefined(), [lane ^ 1 for lane in range(self.code.lanes)])
 
     @staticmethod
-    def table(factors: np.ndarray, dtype) -> np.ndarray:
-        """Complex factors as `factor` reads them."""
-        real, imaginary = np.real(factors).ravel(), np.imag(factors).ravel()
-        return np.stack([real, -imaginary, imaginary], -1).astype(dtype).ravel()
+    def _entries(real, imaginary):
+        return real, -imaginary, imaginary
 
 
 class Split(Complexes):
     """Complex numbers of as many arrays as a vector has lanes: two vectors, real and imaginary parts."""
 
-    def add(self, a, b):
-        return self.code.add(a[0], b[0]), self.code.add(a[1], b[1])
-
-    def subtract(self, a, b):
-        return self.code.subtract(a[0], b[0]), self.code.subtract(a[1], b[1])
-
     def quarter(self, a):
         x, y = a
         return (self.code.negate(y), x) if self.sign > 0 else (y, self.code.negate(x))
-
-    def scale(self, a, factor):
-        if factor == -1:
-            return self.code.negate(a[0]), self.code.negate(a[1])
-        return self.code.multiply_constant(a[0], factor), self.code.multiply_constant(a[1], factor)
 
     def turn(self, a, cosine, sine):
         (x, y), s = a, self.sign * sine
@@ -209,15 +195,42 @@ class Split(Complexes):
         code = self.code
         return tuple(code.repeated(code.table, code.index((number, 2), part)) for part in (0, 1))
 
-    @staticmethod
-    def conjugate(code: VectorCode, a):
+    def conjugate(self, a):
         """The conjugate of a."""
-        return a[0], code.negate(a[1])
+        return a[0], self.code.negate(a[1])
 
     @staticmethod
-    def table(factors: np.ndarray, dtype) -> np.ndarray:
-        """Complex factors as `factor` reads them."""
-        return np.stack([np.real(factors).ravel(), np.imag(factors).ravel()], -1).astype(dtype).ravel()
+    def _entries(real, imaginary):
+        return real, imaginary
+
+
+class Space:
+    """Place for ``side`` values of each of so many points, ``parts`` vectors a value, side by side."""
+
+    def __init__(self, code: VectorCode, points: int, parts: int, side: int = 1):
+        self._code, self._parts, self._side = code, parts, side
+        self._vectors = code.scratch(points * side * parts)
+
+    def load(self, n, which=0) -> tuple:
+        """The value of a point."""
+        return tuple(self.get(number) for number in self._numbers(n, which))
+
+    def store(self, n, value, which=0) -> None:
+        """Keep the value of a point."""
+        for number, vector in zip(self._numbers(n, which), value, strict=True):
+            self.put(number, vector)
+
+    def _numbers(self, n, which) -> Iterator:
+        parts = self._parts
+        return (self._code.index((n, self._side * parts), (which, parts), part) for part in range(parts))
+
+    def put(self, number, vector) -> None:
+        """One vector, by its number."""
+        self._code.store(vector, self._vectors, self._code.index((number, self._code.lanes)))
+
+    def get(self, number):
+        """One vector, by its number."""
+        return self._code.load(self._vectors, self._code.index((number, self._code.lanes)))
 
 
 def emit_stages(complexes: Complexes, radices: Sequence[int], load, store, buffers, side: int = 1) -> None:

@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
-from wavefabric.spectral.vector_butterflies import (
-    Interleaved,
-    emit_stages,
-    stage_factors,
-    stages_of,
-    with_factors,
-)
+from wavefabric.spectral.vector_butterflies import Interleaved, Space, emit_stages, stage_factors, stages_of
 
 #: Vectors of a cache line: transformed together, since what lies a row apart shares no line.
 _LINE = 2
@@ -51,7 +45,7 @@ class ComplexColumns:
     def table(self, dtype, factors: Any = None) -> np.ndarray:
         """What the function reads as its table; ``factors`` have the shape (points,), else ValueError."""
         parts = [stage_factors(self.radices, self.sign, dtype)]
-        return Interleaved.table(with_factors(parts, factors, self.points if self.factors else 0), dtype)
+        return Interleaved.table(parts, dtype, factors, self.points if self.factors else 0)
 
     def compiled(self, dtype, name: str | None = None) -> Function:
         """The function, by a name; ValueError if a vector is not full, or a prime factor is above 31."""
@@ -63,7 +57,7 @@ class ComplexColumns:
         first_factor = len(stage_factors(order, self.sign, dtype))
         groups = self.count // width
         side = _LINE if groups % _LINE == 0 else 1
-        buffers = [_Space(code, self.points, side) for _ in order[1:3]]
+        buffers = [Space(code, self.points, 1, side) for _ in order[1:3]]
 
         def columns(first) -> None:
             def load(n, which):
@@ -78,30 +72,14 @@ class ComplexColumns:
                     twice = code.pick(real, code.undefined(width), [lane // 2 for lane in range(code.lanes)])
                     value = code.multiply(value, twice)
                 if self.factors:
-                    value = complexes.times(value, complexes.factor(code.index(n, first_factor)))
-                return value
+                    return complexes.times((value,), complexes.factor(code.index(n, first_factor)))
+                return (value,)
 
             def store(k, value, which) -> None:
                 group = code.index((first, side), which)
-                code.store(value, code.target, code.index((k, 2 * self.target), (group, code.lanes)))
+                code.store(value[0], code.target, code.index((k, 2 * self.target), (group, code.lanes)))
 
             emit_stages(complexes, order, load, store, buffers, side)
 
         code.loop(groups // side, columns)
         return code.compiled()
-
-
-class _Space:
-    """Place for vectors of each point, ``side`` of them."""
-
-    def __init__(self, code: VectorCode, points: int, side: int):
-        self._code, self._side, self._space = code, side, code.scratch(points * side)
-
-    def _at(self, n, which):
-        return self._code.index((n, self._side * self._code.lanes), (which, self._code.lanes))
-
-    def load(self, n, which):
-        return self._code.load(self._space, self._at(n, which))
-
-    def store(self, n, value, which) -> None:
-        self._code.store(value, self._space, self._at(n, which))

@@ -14,7 +14,7 @@ import numpy as np
 
 from wavefabric.device.vector_code import Function, VectorCode
 from wavefabric.spectral.inplace_fft import rounded, unit_roots
-from wavefabric.spectral.vector_butterflies import Split, emit_stages, stage_factors, stages_of, with_factors
+from wavefabric.spectral.vector_butterflies import Space, Split, emit_stages, stage_factors, stages_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RealRows:
     def table(self, dtype, factors: Any = None) -> np.ndarray:
         """What the function reads as its table; ``factors`` have the shape (entries,), else ValueError."""
         parts = [stage_factors(self._radices, self.sign, dtype), self._roots(dtype)]
-        return Split.table(with_factors(parts, factors, self.entries if self.factors else 0), dtype)
+        return Split.table(parts, dtype, factors, self.entries if self.factors else 0)
 
     @property
     def _radices(self) -> tuple[int, ...]:
@@ -74,31 +74,6 @@ def _row_roots(count: int, points: int, dtype: np.dtype) -> np.ndarray:
     return rounded(unit_roots(np.arange(count), points), dtype)
 
 
-class _Pairs:
-    """Place for complex numbers as pairs of vectors, the parts side by side."""
-
-    def __init__(self, code: VectorCode, points: int):
-        self.code, self.capacity, self.points = code, code.scratch(2 * points), points
-
-    def load(self, n, which=0):
-        lanes = self.code.lanes
-        return tuple(
-            self.code.load(self.capacity, self.code.index((n, 2 * lanes), part * lanes)) for part in (0, 1)
-        )
-
-    def store(self, n, value, which=0) -> None:
-        for part, vector in enumerate(value):
-            self.put(self.code.index((n, 2), part), vector)
-
-    def put(self, number, vector) -> None:
-        """One vector, by its number."""
-        self.code.store(vector, self.capacity, self.code.index((number, self.code.lanes)))
-
-    def get(self, number):
-        """One vector, by its number."""
-        return self.code.load(self.capacity, self.code.index((number, self.code.lanes)))
-
-
 class _Emitted:
     """The code of one group of rows."""
 
@@ -106,71 +81,54 @@ class _Emitted:
         self.plan, self.code, self.order = plan, code, order
         self.half = plan.complex_points
         self.complexes = Split(code, plan.sign)
-        self.buffers = [_Pairs(code, max(self.half, plan.pitch)) for _ in range(2)]
+        buffers = [Space(code, max(self.half, plan.pitch), 2) for _ in range(2)]
         self.first_root = len(stage_factors(order, plan.sign, dtype))
         self.first_factor = self.first_root + len(plan._roots(dtype))
         #: Where the complex transform starts; where it ends, and the place that is free then.
-        self.start, self.spare = self.buffers
-        self.result, self.free = self.buffers[:: -1 if len(order) % 2 else 1]
-
-    # --- Rows to spectra ----------------------------------------------------------------------------------
+        self.start, self.spare = buffers
+        self.result, self.free = buffers[:: -1 if len(order) % 2 else 1]
 
     def forth(self, group, rows: int) -> None:
         """A group of so many rows to half spectra."""
         plan, code = self.plan, self.code
         zero = code.constant(0.0)
-        self._gather(code.source, plan.points, plan.points, group, rows, self.start.put, 1 + plan.points % 2)
+        self._gather(plan.points, group, rows, self.start.put, 1 + plan.points % 2)
         if plan.points % 2:
             code.loop(self.half, lambda n: self.start.put(code.index((n, 2), 1), zero))
         self._stages()
         spectrum = self.result
         if plan.points % 2 == 0:
+            # X[k] = (Z[k] + Z*[H−k])/2 − i w^k (Z[k] − Z*[H−k])/2
             spectrum = self.free
-            self._take_apart(self.result, spectrum)
+            real, imaginary = self.result.load(0)
+            spectrum.store(0, (code.add(real, imaginary), zero))
+            spectrum.store(self.half, (code.subtract(real, imaginary), zero))
+            self._combine(self.result, spectrum)
         for k in range(plan.entries, plan.pitch):
             spectrum.store(k, (zero, zero))
-        self._scatter(code.target, 2 * plan.pitch, 2 * plan.pitch, group, rows, spectrum.get)
-
-    def _take_apart(self, z: _Pairs, spectrum: _Pairs) -> None:
-        """X[k] = (Z[k] + Z*[H−k])/2 − i w^k (Z[k] − Z*[H−k])/2, and that of H − k."""
-        code, c, half = self.code, self.complexes, self.half
-        zero = code.constant(0.0)
-        real, imaginary = z.load(0)
-        spectrum.store(0, (code.add(real, imaginary), zero))
-        spectrum.store(half, (code.subtract(real, imaginary), zero))
-
-        def pair(i) -> None:
-            k, other = code.index(i, 1), code.index((i, -1), half - 1)
-            p, q = c.scale(z.load(k), 0.5), c.scale(c.conjugate(code, z.load(other)), 0.5)
-            even = c.add(p, q)
-            odd = c.quarter(c.times(c.subtract(p, q), c.factor(code.index(k, self.first_root))))
-            spectrum.store(other, c.conjugate(code, c.subtract(even, odd)))
-            spectrum.store(k, c.add(even, odd))
-
-        code.loop(half // 2, pair)
-
-    # --- Spectra to rows ----------------------------------------------------------------------------------
+        self._scatter(2 * plan.pitch, group, rows, spectrum.get)
 
     def back(self, group, rows: int) -> None:
         """A group of half spectra to so many rows."""
         plan, code = self.plan, self.code
         spectrum = self.start if plan.points % 2 else self.spare
-        self._gather(code.source, 2 * plan.pitch, 2 * plan.pitch, group, rows, spectrum.put, 1)
+        self._gather(2 * plan.pitch, group, rows, spectrum.put, 1)
         if plan.factors:
             self._multiply(spectrum)
+        first = spectrum.load(0)[0]  # X[0] is real, and so is X[N/2]
         if plan.points % 2:
+            spectrum.store(0, (first, code.constant(0.0)))
             self._complete(spectrum)
         else:
-            self._put_together(spectrum, self.start)
+            # Z[k] = X[k] + X*[H−k] + i w^−k (X[k] − X*[H−k])
+            last = spectrum.load(self.half)[0]
+            self.start.store(0, (code.add(first, last), code.subtract(first, last)))
+            self._combine(spectrum, self.start)
         self._stages()
         stride = 1 + plan.points % 2
+        self._scatter(plan.points, group, rows, lambda n: self.result.get(code.index((n, stride))))
 
-        def point(n):
-            return self.result.get(code.index((n, stride)))
-
-        self._scatter(code.target, plan.points, plan.points, group, rows, point)
-
-    def _multiply(self, spectrum: _Pairs) -> None:
+    def _multiply(self, spectrum: Space) -> None:
         code, c = self.code, self.complexes
 
         def entry(k) -> None:
@@ -179,44 +137,43 @@ class _Emitted:
 
         code.loop(self.plan.entries, entry)
 
-    def _put_together(self, spectrum: _Pairs, z: _Pairs) -> None:
-        """Z[k] = X[k] + X*[H−k] + i w^−k (X[k] − X*[H−k]), and that of H − k; X[0] and X[H] are real."""
-        code, c, half = self.code, self.complexes, self.half
-        first, last = spectrum.load(0)[0], spectrum.load(half)[0]
-        z.store(0, (code.add(first, last), code.subtract(first, last)))
+    def _combine(self, source: Space, target: Space) -> None:
+        """Entries k and H − k of a complex row's spectrum Z to those of the real row's X, or the reverse."""
+        code, c, half, forth = self.code, self.complexes, self.half, self.plan.sign < 0
 
         def pair(i) -> None:
             k, other = code.index(i, 1), code.index((i, -1), half - 1)
-            p, q = spectrum.load(k), c.conjugate(code, spectrum.load(other))
-            root = c.conjugate(code, c.factor(code.index(k, self.first_root)))
+            p, q = source.load(k), c.conjugate(source.load(other))
+            root = c.factor(code.index(k, self.first_root))
+            if forth:
+                p, q = c.scale(p, 0.5), c.scale(q, 0.5)
+            else:
+                root = c.conjugate(root)
             even, odd = c.add(p, q), c.quarter(c.times(c.subtract(p, q), root))
-            z.store(other, c.conjugate(code, c.subtract(even, odd)))
-            z.store(k, c.add(even, odd))
+            target.store(other, c.conjugate(c.subtract(even, odd)))
+            target.store(k, c.add(even, odd))
 
         code.loop(half // 2, pair)
 
-    def _complete(self, spectrum: _Pairs) -> None:
-        """The other half of the spectrum of a row of an odd number of points; X[0] is real."""
-        code, c = self.code, self.complexes
-        spectrum.store(0, (spectrum.load(0)[0], code.constant(0.0)))
+    def _complete(self, spectrum: Space) -> None:
+        """The other half of the spectrum of a row of an odd number of points."""
+        code = self.code
 
         def entry(i) -> None:
             value = spectrum.load(code.index(i, 1))
-            spectrum.store(code.index((i, -1), self.half - 1), c.conjugate(code, value))
+            spectrum.store(code.index((i, -1), self.half - 1), self.complexes.conjugate(value))
 
         code.loop(self.half // 2, entry)
-
-    # --- Both -----------------------------------------------------------------------------------------------
 
     def _stages(self) -> None:
         """The complex transform, from one place to the other and back."""
         buffers = [self.spare, self.start]
         emit_stages(self.complexes, self.order, self.start.load, self.result.store, buffers)
 
-    def _gather(self, array, length: int, apart: int, group, rows: int, put, stride: int) -> None:
+    def _gather(self, length: int, group, rows: int, put, stride: int) -> None:
         """put(stride · n, vector) for the n-th numbers of a group's rows; the last again where rows lack."""
-        code, lanes = self.code, self.code.lanes
-        starts = [code.index((group, lanes * apart), min(row, rows - 1) * apart) for row in range(lanes)]
+        code, lanes, array = self.code, self.code.lanes, self.code.source
+        starts = [code.index((group, lanes * length), min(row, rows - 1) * length) for row in range(lanes)]
 
         def some(c) -> None:
             vectors = [code.load(array, code.index(start, (c, lanes))) for start in starts]
@@ -227,10 +184,10 @@ class _Emitted:
         for n in range(length // lanes * lanes, length):
             put(stride * n, code.joined([code.load_one(array, code.index(start, n)) for start in starts]))
 
-    def _scatter(self, array, length: int, apart: int, group, rows: int, get) -> None:
+    def _scatter(self, length: int, group, rows: int, get) -> None:
         """The reverse: the n-th numbers of a group's rows are the lanes of get(n)."""
-        code, lanes = self.code, self.code.lanes
-        starts = [code.index((group, lanes * apart), row * apart) for row in range(rows)]
+        code, lanes, array = self.code, self.code.lanes, self.code.target
+        starts = [code.index((group, lanes * length), row * length) for row in range(rows)]
 
         def some(c) -> None:
             vectors = code.transposed([get(code.index((c, lanes), i)) for i in range(lanes)])

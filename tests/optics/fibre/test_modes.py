@@ -11,7 +11,7 @@ from scipy.special import jn_zeros, jv, kv
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre import modes
 from wavefabric.optics.fibre.csv_files import read_columns
-from wavefabric.optics.fibre.modes import dispersion, extrapolate, lp_label, solve_modes
+from wavefabric.optics.fibre.modes import dispersion, extrapolate, lp_label, solve_mesh, solve_modes
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile, TableProfile, profile_62_5
 from wavefabric.units import SPEED_OF_LIGHT
 
@@ -148,7 +148,7 @@ def test_fields_are_orthonormal_and_the_wall_is_far():
         fields = modes.radial[modes.l == order]
         np.testing.assert_allclose((fields * modes.ring) @ fields.T, np.eye(len(fields)), atol=1e-9)
     assert np.abs(modes.radial[:, -1]).max() < 1e-3 * np.abs(modes.radial).max()
-    further = solve_modes(profile_62_5(), LAM, 0.05e-6, outer=modes.r[-1] + 30e-6)
+    further, _ = solve_mesh(profile_62_5(), LAM, 0.05e-6, modes.r[-1] + 30e-6)
     np.testing.assert_allclose(modes.n_eff, further.n_eff, atol=1e-10)
 
 
@@ -171,7 +171,6 @@ def test_labels():
         (lambda: solve_modes(PARABOLA, -1.0), "wavelength"),
         (lambda: solve_modes(PARABOLA, LAM, 0.0), "step"),
         (lambda: solve_modes(PARABOLA, LAM, 1e-3), "step"),
-        (lambda: solve_modes(PARABOLA, LAM, outer=1e-6), "outer"),
         (lambda: solve_modes(profile_62_5(), LAM).select([18]), "groups: 18 .* 1 to 17"),
         (lambda: dispersion(PARABOLA, 20e-6), "wavelength"),
         (lambda: solve_modes(TableProfile((0, 5e-6), (1.44, 1.45)), LAM, 0.1e-6), "no mode is guided"),

@@ -11,9 +11,8 @@ from fibre_cases import distance
 from linear_cases import DOUBLE, SINGLE, TOLERANCE, device_named, draw, fused_of, reference, to_device
 
 from wavefabric.device import get_device
-from wavefabric.optics.propagation.kernels.fused_linear_cuda import PACKAGE
+from wavefabric.optics.propagation.kernels.fused_linear_cuda import PACKAGE, FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, Transforms, fused_plan
-from wavefabric.optics.propagation.linear_propagation import FusedSteps
 from wavefabric.spectral.inplace_fft import SOURCES
 
 SLOW = pytest.mark.slow

@@ -13,8 +13,7 @@ from numba.core.runtime import _nrt_python, rtsys
 
 from wavefabric.device import fftw, get_device
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.integrators.split_step import KERR, LINEAR
+from wavefabric.optics.propagation.integrators import INTEGRATORS, KERR, LINEAR
 from wavefabric.optics.propagation.kernels import kerr as kernels
 from wavefabric.optics.propagation.operators import FibreOperators, OperationCounts
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed, propagate

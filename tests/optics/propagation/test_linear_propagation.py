@@ -28,15 +28,10 @@ from linear_cases import (
 )
 
 from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import fused_plan
-from wavefabric.optics.propagation.linear_propagation import (
-    MOST_LENGTHS,
-    FusedSteps,
-    TransformsAndTable,
-    fused_plan_of,
-    linear_nbytes,
-)
-from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, TransformsAndTable
+from wavefabric.optics.propagation.operators import FibreOperators, fused_plan_of, linear_nbytes
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 
 

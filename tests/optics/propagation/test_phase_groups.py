@@ -26,10 +26,10 @@ def between_rows(sizes, seed, rank=None):
 
 def phases(coupling, power):
     """γκ P of every row, the way a kernel goes."""
-    total = np.add.reduceat(power, coupling.group_start[:-1], axis=0)
+    total = np.add.reduceat(power, coupling.start[:-1], axis=0)
     if coupling.rank:
         return (coupling.left @ (coupling.right @ total))[coupling.group_of_row]
-    return (coupling.dense @ total)[coupling.group_of_row]
+    return (coupling.blocks[0] @ total)[coupling.group_of_row]
 
 
 def powers(rows, seed):
@@ -47,8 +47,8 @@ def test_groups_are_found_and_change_nothing(sizes, seed):
     wanted = 1.3 * kappa @ power
     for form in KERR_FORMS:
         coupling = phase_group_coupling(kappa, 1.3, form)
-        assert coupling.group_start[-1] == len(kappa)
-        assert (np.diff(coupling.group_start) > 0).all()
+        assert coupling.start[-1] == len(kappa)
+        assert (np.diff(coupling.start) > 0).all()
         np.testing.assert_allclose(phases(coupling, power), wanted, rtol=1e-12 if form != "svd" else 1e-9)
     assert phase_group_coupling(kappa, 1.3, "factored").groups == len(sizes)
 
@@ -61,15 +61,15 @@ def test_dropped_singular_values_bound_the_error(sizes, rank, seed, tolerance):
     kept = np.linalg.svd(coupling.left @ coupling.right, compute_uv=False)
     assert coupling.rank + coupling.dropped.size == len(sizes)
     assert (coupling.dropped <= tolerance * kept[0] * (1 + 1e-12)).all()
-    rest = coupling.dense - coupling.left @ coupling.right
+    rest = coupling.blocks[0] - coupling.left @ coupling.right
     largest = coupling.dropped.max(initial=0.0)
     round_off = 1e-14 * kept[0] * len(sizes)
     assert np.linalg.norm(rest, 2) <= largest + round_off
     assert np.linalg.norm(rest) <= np.linalg.norm(coupling.dropped) + round_off
     # The phases of any powers, row by row: ‖Δφ‖ ≤ σ ‖P‖ over the groups.
     power = powers(len(kappa), seed)
-    total = np.add.reduceat(power, coupling.group_start[:-1], axis=0)
-    wanted = coupling.dense @ total
+    total = np.add.reduceat(power, coupling.start[:-1], axis=0)
+    wanted = coupling.blocks[0] @ total
     error = np.linalg.norm(coupling.left @ (coupling.right @ total) - wanted, axis=0)
     assert (error <= (largest + round_off) * np.linalg.norm(total, axis=0)).all()
 

@@ -88,9 +88,7 @@ def test_blocks_of_kappa_give_the_phases_of_all_rows(form, ends):
     kappa = fibre.kappa_rows()
     power = np.random.default_rng(1).uniform(0, 1, fibre.rows)
     lanes_parts = [RankModes(ends, rank) for rank in range(len(ends) - 1)]
-    layouts = [
-        rank_phase_group_coupling(kappa, fibre.gamma, local_modes, form) for local_modes in lanes_parts
-    ]
+    layouts = [rank_phase_group_coupling(fibre, local_modes, form) for local_modes in lanes_parts]
     sums = [np.add.reduceat(power[s.slice], m.start[:-1]) for s, m in zip(lanes_parts, layouts, strict=True)]
     phases = []
     for coupling in layouts:
@@ -106,7 +104,8 @@ def test_blocks_of_kappa_give_the_phases_of_all_rows(form, ends):
 
 def test_auto_stays_dense_where_no_rows_share_a_phase():
     kappa = np.random.default_rng(2).uniform(0.2, 1.2, (8, 8))
-    assert rank_phase_group_coupling(kappa, 1.0, RankModes((0, 2, 4)), "auto").form == "dense"
+    fibre = make_fibre(kappa, "row", groups=[1, 1, 1, 1])
+    assert rank_phase_group_coupling(fibre, RankModes((0, 2, 4))).form == "dense"
 
 
 @pytest.mark.parametrize(("n", "chunks"), [(1, 1), (1 << 15, 1), (1 << 16, 2), (1 << 18, 4), (1 << 22, 4)])

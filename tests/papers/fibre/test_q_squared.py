@@ -7,7 +7,7 @@ import pytest
 
 from papers.fibre import q_squared
 from papers.fibre.step_study import compare
-from wavefabric.results import Data, read_result, write_result
+from wavefabric.results import Data, ResultWriter, read_result
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +126,7 @@ def test_the_papers_numbers_stand_beside_its_own_case_alone(tmp_path, name):
     }
     results = []
     for number, run_file in enumerate((text, text.replace(old, new), "")):
-        path = write_result(tmp_path / f"{number}.h5", {"received": received}, run_file=run_file)
+        path = ResultWriter(tmp_path / f"{number}.h5").write({"received": received}, run_file=run_file)
         results.append(compare([read_result(path)]))
     shown = [[line["fundamental_penalty_db"] for line in result["paper"]] for result in results]
     assert shown == [[-0.06, -0.13], [-0.06, -0.13] if same else [], []]

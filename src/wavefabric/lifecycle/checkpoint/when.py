@@ -17,8 +17,7 @@ from wavefabric.lifecycle.agreement import on_all_ranks, on_first_rank
 from wavefabric.lifecycle.checkpoint.manifest import RankCheckpoint
 from wavefabric.results.file import Rows
 from wavefabric.results.lock import check_held
-from wavefabric.results.provenance import fingerprint
-from wavefabric.system.cuda_sources import cuda_source_hash
+from wavefabric.results.provenance import cuda_source_hash, fingerprint
 from wavefabric.system.machine import cpu_model
 
 if TYPE_CHECKING:
@@ -29,18 +28,10 @@ if TYPE_CHECKING:
 class Checkpoints:
     """Where and how often a run is saved.
 
-    Parameters
-    ----------
-    path : Path
-        The checkpoint file. With several ranks each writes a file of its own next to it.
-    interval : float
-        Seconds between saves.
-    every : int, optional
-        Time steps between saves, besides the interval.
-    stop : bool
-        k-Wave's way: the run ends with its first save, and the same command goes on from there.
-    resume : bool
-        Go on from the file if it is there.
+    ``path`` is the checkpoint file; with several ranks each writes a file of its own next to it. ``interval``
+    are the seconds between saves, ``every`` the time steps between saves besides. ``stop`` is k-Wave's way:
+    the run ends with its first save, and the same command goes on from there. ``resume``: go on from the file
+    if it is there.
     """
 
     path: Path

@@ -75,13 +75,8 @@ class Fibre:
         alpha = np.full(m, alpha) if alpha.ndim == 0 else alpha
         a_eff = np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
         beta, kappa = dispersion_coefficients(self.beta), numbers(self.kappa, "", "kappa")
-        shapes = {
-            "alpha": (alpha, (m,)),
-            "beta": (beta, (m, 4)),
-            "kappa": (kappa, (k, k)),
-            "a_eff": (a_eff, (m,)),
-        }
-        for key, (value, shape) in shapes.items():
+        arrays = {"alpha": alpha, "beta": beta, "kappa": kappa, "a_eff": a_eff}
+        for (key, value), shape in zip(arrays.items(), ((m,), (m, 4), (k, k), (m,)), strict=True):
             if value.shape != shape:
                 raise InputError(f"{key}: shape {value.shape}; needs {shape} for {m} modes")
             if not np.all(np.isfinite(value) | (np.isnan(value) & (key == "a_eff"))):
@@ -92,9 +87,8 @@ class Fibre:
             raise InputError(f"a_eff: {np.nanmin(a_eff)!r} m²; effective areas must be positive")
         if not (math.isfinite(gamma) and gamma >= 0):
             raise InputError(f"gamma: {gamma!r} 1/(W m); must be finite and 0 or more")
-        values: dict[str, Any] = dict(alpha=alpha, beta=beta, gamma=gamma, kappa=kappa, a_eff=a_eff)
-        values |= {"labels": tuple(self.labels), "groups": groups.astype(np.int64)}
-        values["wavelength"] = positive(self.wavelength, "m", "wavelength")
+        values: dict[str, Any] = {**arrays, "labels": tuple(self.labels), "groups": groups.astype(np.int64)}
+        values |= {"gamma": gamma, "wavelength": positive(self.wavelength, "m", "wavelength")}
         for key, value in values.items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.optics.fibre.modes import ModeSet, spatial_modes
-
-Array = NDArray[np.float64]
+from wavefabric.optics.fibre.modes import Array, ModeSet, spatial_modes
 
 
 @dataclass(frozen=True, eq=False)

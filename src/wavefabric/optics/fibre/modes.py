@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.profile import Profile
+from wavefabric.optics.fibre.profile import Array, Profile
 from wavefabric.quantities import positive
 from wavefabric.units import SPEED_OF_LIGHT
-
-Array = NDArray[np.float64]
 
 #: Default radial step in m.
 STEP = 0.02e-6
@@ -128,33 +126,25 @@ def _ring_averages(profile: Profile, edges: Array, wavelength: float) -> Array:
 
 
 @lru_cache(maxsize=8)
-def solve_modes(
-    profile: Profile, wavelength: float, step: float = STEP, outer: float | None = None, refine: int = 1
-) -> ModeSet:
-    """All guided LP modes, n_cladding < n_eff.
+def solve_modes(profile: Profile, wavelength: float, step: float = STEP) -> ModeSet:
+    """All guided LP modes, n_cladding < n_eff, at a wavelength in vacuum (m), on rings of about ``step`` (m).
 
-    Wavelength (in vacuum), radial ``step`` and radius ``outer`` of the wall, where the field is zero, are in
-    m. By default the wall is so far that every mode has fallen there to 1e-8 of its power at the cladding's
-    start (at most 200 µm into the cladding). ``refine`` divides every ring, for nested meshes. Results are
-    cached; `InputError` if an argument is out of range or no mode is guided.
+    The wall, where the field is zero, is so far that every mode has fallen there to 1e-8 of its power at the
+    cladding's start (at most 200 µm into the cladding). Results are cached; `InputError` if an argument is
+    out of range or no mode is guided.
     """
     positive(wavelength, "m", "wavelength")
     last = profile.interfaces()[-1]
     if not (0 < step <= last / 8):
         allowed = f"above 0, at most {last / 8:.3g} m (an eighth of the profile)"
         raise InputError(f"step: {step!r} m; allowed: {allowed}")
-    if outer is not None:
-        if not last < outer < math.inf:
-            raise InputError(f"outer: {outer!r} m; must lie beyond the cladding's start at {last!r} m")
-        modes, _ = solve_mesh(profile, wavelength, step, outer, refine)
-    else:
-        depth = 10e-6
-        while True:
-            modes, slowest = solve_mesh(profile, wavelength, step, last + depth, refine)
-            needed = min(-math.log(_WALL) / (2 * slowest), _FARTHEST) if slowest > 0 else 2 * depth
-            if depth >= min(needed, _FARTHEST):
-                break
-            depth = min(max(1.1 * needed, 1.2 * depth), _FARTHEST)
+    depth = 10e-6
+    while True:
+        modes, slowest = solve_mesh(profile, wavelength, step, last + depth)
+        needed = min(-math.log(_WALL) / (2 * slowest), _FARTHEST) if slowest > 0 else 2 * depth
+        if depth >= min(needed, _FARTHEST):
+            break
+        depth = min(max(1.1 * needed, 1.2 * depth), _FARTHEST)
     if not len(modes.l):
         fault = f"no mode is guided at {wavelength!r} m"
         raise InputError(f"wavelength: {fault}; is the core's index above the cladding's?")
@@ -162,7 +152,10 @@ def solve_modes(
 
 
 def solve_mesh(profile: Profile, wavelength: float, step: float, outer: float, refine: int = 1):
-    """The modes, and the smallest decay constant √(β² − k² n²_cladding) in 1/m."""
+    """The modes with a wall at ``outer`` (m), and the smallest decay constant √(β² − k² n²_cladding) in 1/m.
+
+    ``refine`` divides every ring, for nested meshes.
+    """
     edges = _ring_edges(profile, step, outer, refine)
     centres = (edges[1:] + edges[:-1]) / 2
     ring = centres * np.diff(edges)
@@ -226,7 +219,7 @@ def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
 def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
     """n_eff of the modes of `solve_modes` by Richardson's rule from `step` and half of it: fourth order."""
     coarse = solve_modes(profile, wavelength, step)
-    fine = solve_modes(profile, wavelength, step, outer=outer_of(coarse), refine=2)
+    fine, _ = solve_mesh(profile, wavelength, step, outer_of(coarse), refine=2)
     if len(fine.l) != len(coarse.l):
         fault = f"{step!r} m is too coarse, a mode at cutoff comes or goes"
         raise InputError(f"step: {fault}; give a smaller one")

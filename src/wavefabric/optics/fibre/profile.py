@@ -8,13 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.csv_files import read_columns
+from wavefabric.optics.fibre.csv_files import Array, read_columns
 from wavefabric.quantities import number, numbers, positive
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

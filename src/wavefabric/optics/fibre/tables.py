@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.csv_files import read_columns, read_square_matrix
+from wavefabric.optics.fibre.csv_files import Array, read_columns, read_square_matrix
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Fibre, gamma_of
 from wavefabric.optics.fibre.from_profile import average_over_groups, kappa_from, solved_overlaps
 from wavefabric.optics.fibre.modes import STEP, spatial_modes
 from wavefabric.optics.fibre.profile import Profile
 from wavefabric.quantities import choice, number, numbers
-
-Array = NDArray[np.float64]
 
 #: Columns of β1 … β4 and of the loss: the factor to SI, and the value if there is no such column.
 _LINEAR = {
@@ -62,28 +60,21 @@ def fibre_from_csv(
 
     `InputError` if a file cannot be read, a column, cell, group or mode does not fit, or κ has no source.
 
-    Parameters
-    ----------
-    modes_csv : path
-        Columns ``mode_group,l,m,a_eff_um2`` (µm²) and optionally ``spatial_modes``; one line per LP mode,
-        which stands for its cos and sin mode if l > 0. Instead of `groups_csv`, its columns but the first may
-        stand here: dispersion and loss by LP mode. Where κ is per strongly coupled group, they are averaged
-        over the group's spatial modes, since light there sees all of them.
-    groups_csv : path, optional
-        Columns ``mode_group,dmgd_ps_per_km,beta2_ps2_per_km`` and optionally ``beta3_ps3_per_km``,
-        ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
-    kappa_csv : path, optional
-        κ as a square matrix of numbers without a header: one row per group, spatial mode, or field row,
-        in the order of `Fibre`. If groups and modes are equally many, per mode.
-    profile, coupling, step : optional
-        Without `kappa_csv`: the profile whose modes give the overlaps for κ, as in `fibre_from_profile`.
-    warn : callable, optional
-        Called with a line if effective areas of the table and of the profile's modes are more than 3 % apart:
-        γ comes from the one, κ from the other. By default a `UserWarning`.
-    **values
-        ``attenuation``, ``gamma``, ``wavelength``, by default: the table's column, or 0.23 dB/km without one;
-        n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01; 1550 nm, where the tables hold (see
-        `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
+    - ``modes_csv``: columns ``mode_group,l,m,a_eff_um2`` (µm²) and optionally ``spatial_modes``; one line per
+      LP mode, which stands for its cos and sin mode if l > 0. Instead of ``groups_csv``, its columns but the
+      first may stand here: dispersion and loss by LP mode. Where κ is per strongly coupled group, they are
+      averaged over the group's spatial modes, since light there sees all of them.
+    - ``groups_csv``: columns ``mode_group,dmgd_ps_per_km,beta2_ps2_per_km`` and optionally
+      ``beta3_ps3_per_km``, ``beta4_ps4_per_km``, ``attenuation_db_per_km``.
+    - ``kappa_csv``: κ as a square matrix of numbers without a header: one row per group, spatial mode, or
+      field row, in the order of `Fibre`. If groups and modes are equally many, per mode.
+    - ``profile``, ``coupling``, ``step``: without ``kappa_csv``, the profile whose modes give the overlaps
+      for κ, as in `fibre_from_profile`.
+    - ``warn``: called with a line if effective areas of the table and of the profile's modes differ by more
+      than 3 %: γ comes from the one, κ from the other. By default a `UserWarning`.
+    - ``attenuation``, ``gamma``, ``wavelength``, by default: the table's column, or 0.23 dB/km without one;
+      n₂ω₀/(c₀A_eff) with ``n2`` (m²/W) and the table's A_eff of LP01; 1550 nm, where the tables hold (see
+      `wavefabric.optics.fibre.fibre.at_frequency`). ``name``.
     """
     choice("coupling", coupling, ("groups", "modes"))
     inputs = TableValues(**values)

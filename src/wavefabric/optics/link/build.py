@@ -19,7 +19,6 @@ from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable
-from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import ResultWriter
 from wavefabric.units import SPEED_OF_LIGHT
@@ -101,9 +100,3 @@ def build_transmitter(run: RunFile, modes: int) -> Transmitter:
         actual = f"lists for {len(powers)} modes given, the fibre has {modes}"
         raise InputError(f"signal.launch_power: {actual}; {POWER_FORMS}")
     return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed)
-
-
-def build_receiver(run: RunFile, transmitter: Transmitter) -> Receiver:
-    """Receiver of [receiver]."""
-    table = run.receiver
-    return Receiver(transmitter, table.osnr, table.noise_seed, phase_window=table.phase_window or None)

@@ -12,20 +12,20 @@ import numpy as np
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
-from wavefabric.optics.signal.receiver import QUALITIES, ReceiverResult
+from wavefabric.optics.signal.receiver import ReceiverResult
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import Data, Result, Rows, plots
 
 #: Received symbols kept of each polarisation, for the constellation picture.
 POINTS = 1024
-#: Datasets of a place: the array of `arrays_of` that each holds, its unit and meaning.
+#: Datasets of a place: unit and meaning of each array of `arrays_of`.
 _RECEIVED = {
-    "q_squared_db": ("q_squared_db", "dB", "Q squared by mode and channel, both polarisations pooled"),
-    "evm": ("evm", "", "root-mean-square error vector magnitude"),
-    "ber_counted": ("ber_counted", "", "bit errors over bits sent"),
-    "ber_from_q": ("ber_from_q", "", "bit error ratio of Gaussian noise of this Q"),
-    "delay": ("delay", "symbols", "delay found by the clock recovery"),
-    "constellation": ("points", "", "received symbols of the middle channel: (modes, 2, symbols)"),
+    "q_squared_db": ("dB", "Q squared by mode and channel, both polarisations pooled"),
+    "evm": ("", "root-mean-square error vector magnitude"),
+    "ber_counted": ("", "bit errors over bits sent"),
+    "ber_from_q": ("", "bit error ratio of Gaussian noise of this Q"),
+    "delay": ("symbols", "delay found by the clock recovery"),
+    "constellation": ("", "received symbols of the middle channel: (modes, 2, symbols)"),
 }
 
 
@@ -80,11 +80,12 @@ def payload(
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """A receiver's result as plain arrays."""
     points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
-    return {name: getattr(result, name) for name in QUALITIES} | {"points": points.astype(np.complex64)}
+    arrays = {name: getattr(result, name) for name in _RECEIVED if name != "constellation"}
+    return arrays | {"constellation": points.astype(np.complex64)}
 
 
 def _group(length: float, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    data = {name: Data(arrays[kept], *meaning) for name, (kept, *meaning) in _RECEIVED.items()}
+    data = {name: Data(arrays[name], *meaning) for name, meaning in _RECEIVED.items()}
     return {"attrs": {"distance_m": length}, **data}
 
 

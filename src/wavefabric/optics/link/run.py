@@ -18,20 +18,15 @@ from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
-from wavefabric.optics.link.build import (
-    build_fibre,
-    build_receiver,
-    build_transmitter,
-    fibre_digest,
-    result_writer,
-)
+from wavefabric.optics.link.build import build_fibre, build_transmitter, fibre_digest, result_writer
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
-from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
@@ -103,15 +98,14 @@ class _Link:
         groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
         self.local_modes = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
         self.transmitter = build_transmitter(settings, self.fibre.modes)
-        self.receiver = build_receiver(settings, self.transmitter)
+        table = settings.receiver
+        window = table.phase_window or None
+        self.receiver = Receiver(self.transmitter, table.osnr, table.noise_seed, phase_window=window)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
         self._check()
-        identity = fingerprint(
-            settings.identity(),
-            fibre=fibre_digest(self.fibre),
-            check_interval=str(settings.output.checkpoint_every),
-        )
+        every = str(settings.output.checkpoint_every)
+        identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
         #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
@@ -129,12 +123,9 @@ class _Link:
         if self.ranks == 1:
             return ""
         solver = self.settings.solver
-        form = exchange_form(solver.exchange, solver.kerr)
-        form = rank_phase_group_coupling(
-            self.fibre.kappa_rows(), self.fibre.gamma, self.local_modes, form
-        ).form
+        coupling = rank_phase_group_coupling(self.fibre, self.local_modes, solver.exchange, solver.kerr)
         by = ", powers stored by kernels" if self.comm.one_sided else ""
-        return f"{form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
+        return f"{coupling.form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
     def _gain(self) -> float:
         """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""
@@ -178,9 +169,8 @@ class _Link:
             check_interval=self.settings.output.checkpoint_every,
             split=tuple(np.diff(self.local_modes.ends).tolist()),
         )
-        self.propagator = Propagator(
-            self.fibre, grid.samples, grid.sample_rate, self.device, options, self.comm
-        )
+        shape = grid.samples, grid.sample_rate
+        self.propagator = Propagator(self.fibre, *shape, self.device, options, self.comm)
         self.A = self.propagator.operators.empty()
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
@@ -257,21 +247,11 @@ class _Link:
         if link.gain is not None:
             net = (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * link.length)) ** spans
         self.progress.start(local_modes.rows, f"receiver, {name.replace('_', ' ')}, rows")
-        result = self.receiver.receive(
-            self.device,
-            self.A,
-            spans * link.length,
-            self.fibre.beta,
-            total(mixings).inverse if mixings else None,
-            power_gain=net,
-            first_mode=local_modes.first_mode,
-            modes=self.fibre.modes,
-            keep=[
-                (mode, self.middle)
-                for mode in range(local_modes.first_mode, local_modes.first_mode + local_modes.modes)
-            ],
-            progress=self._stoppable,
-        )
+        first, inverse = local_modes.first_mode, total(mixings).inverse if mixings else None
+        kept = [(mode, self.middle) for mode in range(first, first + local_modes.modes)]
+        link_to_here = spans * link.length, self.fibre.beta, inverse
+        held = {"first_mode": first, "modes": self.fibre.modes, "keep": kept, "progress": self._stoppable}
+        result = self.receiver.receive(self.device, self.A, *link_to_here, power_gain=net, **held)
         self._stop_if_requested()
         parts = self.comm.control.gather(arrays_of(result)) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
@@ -310,16 +290,14 @@ class _Link:
         vars(self.propagator.operators.counts).update(state["counts"])
         return state["span"], state["inside"]
 
-    def _row(self, row: int) -> np.ndarray:
-        return self.device.to_host(self.A[row])
-
     # --- the result ------------------------------------------------------------------------------
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
         shape, reader, content = (self.fibre.rows, self.A.shape[1]), None, {}
         if self.settings.output.save_field:
-            reader = RowReader(self.comm, self.local_modes, self._row, shape[1], self.A.dtype)
+            to_host, A = self.device.to_host, self.A
+            reader = RowReader(self.comm, self.local_modes, lambda i: to_host(A[i]), shape[1], A.dtype)
 
         def write() -> None:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, fused_plan, transfers
-
 #: Transfer functions kept: a composition method uses four step fractions.
 MOST_LENGTHS = 6
 
@@ -78,41 +76,3 @@ class TransformsAndTable(LinearPropagation):
         )
         self._kernels.transfer_table(table, self._coefficients, self._domega, length)
         return table
-
-
-class FusedSteps(LinearPropagation):
-    """Three fused kernels over the field with the transforms and the transfer function inside
-    (fused_linear.cu).
-
-    Arguments as of `TransformsAndTable`. The rows of a mode are neighbours and share a transfer function.
-    """
-
-    def __init__(self, device, plan: FusedPlan, coefficients, table_row, sample_rate: float):
-        super().__init__()
-        self._device, self._plan = device, plan
-        self._coefficients, self._rate = np.asarray(coefficients), sample_rate
-        self.table_row = device.asarray(table_row)
-        self._fused = device.kernels("wavefabric.optics.propagation.kernels.fused_linear").fused(plan)
-
-    def propagate(self, field, length: float) -> None:
-        self._fused.propagate(field, self.prepare(length), self.table_row)
-
-    def _fill(self, free, length):
-        made = self._device.asarray(transfers(self._coefficients, self._rate, length, self._plan.n))
-        if free is None:
-            return made
-        free[...] = made
-        return free
-
-
-def fused_plan_of(device, n: int, dtype) -> FusedPlan | None:
-    """The kernels that a device propagates rows of n samples by; None where it takes whole transforms."""
-    return fused_plan(n, dtype, device.block_memory) if device.block_memory else None
-
-
-def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:
-    """Bytes beside the field: tables of so many lengths, and the work area of the transforms on a GPU."""
-    if fused_plan_of(device, n, dtype):
-        return 0
-    work_area = 0 if device.name == "cpu" else rows * n * np.dtype(dtype).itemsize
-    return work_area + 16 * n * table_rows * lengths

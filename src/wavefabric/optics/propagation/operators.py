@@ -12,7 +12,9 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
-from wavefabric.optics.propagation.linear_propagation import FusedSteps, TransformsAndTable, fused_plan_of
+from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
+from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, fused_plan
+from wavefabric.optics.propagation.linear_propagation import TransformsAndTable
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
@@ -46,6 +48,19 @@ def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarra
     coefficients, row = np.unique(rows, axis=0, return_inverse=True)
     # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
     return np.ascontiguousarray(coefficients), row.reshape(-1).astype(np.int32)
+
+
+def fused_plan_of(device, n: int, dtype) -> FusedPlan | None:
+    """The kernels that a device propagates rows of n samples by; None where it takes whole transforms."""
+    return fused_plan(n, dtype, device.block_memory) if device.block_memory else None
+
+
+def linear_nbytes(device, rows: int, n: int, dtype, table_rows: int, lengths: int) -> int:
+    """Bytes beside the field: tables of so many lengths, and the work area of the transforms on a GPU."""
+    if fused_plan_of(device, n, dtype):
+        return 0
+    work_area = 0 if device.name == "cpu" else rows * n * np.dtype(dtype).itemsize
+    return work_area + 16 * n * table_rows * lengths
 
 
 class FibreOperators:

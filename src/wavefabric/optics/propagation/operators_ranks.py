@@ -21,12 +21,9 @@ from wavefabric.device import fftw
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
+from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import OneSidedKerr
 from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, FibreOperators
-from wavefabric.optics.propagation.phase_groups import (
-    RankPhaseGroupCoupling,
-    exchange_form,
-    rank_phase_group_coupling,
-)
+from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
@@ -96,7 +93,7 @@ class RankOperators(FibreOperators):
     ):
         n, exchange = int(n), exchange or ExchangeOptions()
         self.comm, self.use_received = comm, exchange.use_received
-        self._form = exchange_form(exchange.form, kerr)
+        self._form = exchange.form
         size = -(-n // (exchange.chunks or chunks_for(n)))
         self._chunks = [TimeChunk(i, t, min(size, n - t)) for i, t in enumerate(range(0, n, size))]
         self._exchanges: dict[tuple[int, int, int], PowerExchange] = {}
@@ -105,10 +102,8 @@ class RankOperators(FibreOperators):
         self.error = comm.device.zeros((len(self._chunks),), np.float64)
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
-        comm, kappa = self.comm, self.fibre.kappa_rows()
-        self.coupling: RankPhaseGroupCoupling = rank_phase_group_coupling(  # type: ignore
-            kappa, self.fibre.gamma, self.local_modes, self._form
-        )
+        comm = self.comm
+        self.coupling = rank_phase_group_coupling(self.fibre, self.local_modes, self._form, kerr)
         self.layout = self.kernels.KerrChunkLayout(self.device, self.coupling.start, self.n, self.dtype)
         self._blocks = [self.device.asarray(block.astype(self.real)) for block in self.coupling.blocks]
         self._all_blocks = self.device.asarray(np.hstack(self.coupling.blocks).astype(self.real))
@@ -196,13 +191,26 @@ class RankOperators(FibreOperators):
     # --- Kerr ------------------------------------------------------------------------------------
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        """One exchange for each phase rate; phase rates of a stage give the powers of the next."""
+        def update(chunk: TimeChunk, rate, numbers) -> None:
+            part = None if error is None else error[chunk.index : chunk.index + 1]
+            self.kernels.kerr_update(operator, A, K, chunk.start, rate, h, numbers, self.layout, part)
+
+        self._stages(operator, A, K, h, update)
+
+    def kerr_phase_rate(self, A, rate) -> None:
+        self._stages(DERIVATIVE, A, A, 0.0, lambda *_: None, rate)
+
+    def _stages(self, operator: KerrOperator, A, K, h: float, use: Callable, last_rates=None) -> None:
+        """One exchange for each phase rate; phase rates of a stage give the powers of the next.
+
+        The last, in ``last_rates`` or scratch, is for ``use(chunk, rate, numbers)``.
+        """
         kernels, last = self.kernels, operator.stages
 
         def phase(stage: int, chunk: TimeChunk, ring: int) -> None:
             """The end of a stage's exchange, and the begin of the next one's."""
-            numbers, rate = self._array("numbers", chunk, ring, operator.numbers), None
-            for_last = self._array("rate", chunk, ring)
+            numbers = self._array("numbers", chunk, ring, operator.numbers)
+            for_last = last_rates[chunk.index] if last_rates else self._array("rate", chunk, ring)
             # RK4IP updates rows from both of its phase rates.
             rates = [numbers[0], for_last] if last == 2 else [for_last] * last
             own = self._powers(chunk, ring, stage)
@@ -214,8 +222,7 @@ class RankOperators(FibreOperators):
             powers, rate = self._powers(chunk, ring, stage - 1), rates[stage - 1]
             if stage == last:
                 self._collect(powers, rate)
-                part = None if error is None else error[chunk.index : chunk.index + 1]
-                kernels.kerr_update(operator, A, K, chunk.start, rate, h, numbers, self.layout, part)
+                use(chunk, rate, numbers)
                 return
             own.wait()
             if self._couple_at_once:
@@ -230,29 +237,6 @@ class RankOperators(FibreOperators):
         self._pipeline(*(partial(phase, stage) for stage in range(last + 1)))
         self.counts.exchanges += last
 
-    def _rates(self, A, rates: list | None, use: Callable[[Any], None] = lambda rate: None) -> None:
-        """Phase rates of |A|² in one exchange, into ``rates`` or scratch; then ``use(rate)``."""
-
-        def rate_of(chunk, ring):
-            return self._array("rate", chunk, ring) if rates is None else rates[chunk.index]
-
-        def begin(chunk, ring):
-            powers = self._powers(chunk, ring)
-            powers.wait()
-            none = self._array("numbers", chunk, ring, 0)
-            self.kernels.kerr_begin(DERIVATIVE, A, A, chunk.start, 0, powers.own, none, self.layout)
-            self._send(powers, rate_of(chunk, ring))
-
-        def end(chunk, ring):
-            self._collect(self._powers(chunk, ring), rate_of(chunk, ring))
-            use(rate_of(chunk, ring))
-
-        self._pipeline(begin, end)
-        self.counts.exchanges += 1
-
-    def kerr_phase_rate(self, A, rate) -> None:
-        self._rates(A, rate)
-
     def rotate_mean(self, H, A, rate0, rate1, h: float) -> None:
         for chunk in self._chunks:
             window = slice(chunk.start, chunk.start + chunk.size)
@@ -265,7 +249,7 @@ class RankOperators(FibreOperators):
 
     def max_phase_rate(self, A) -> float:
         largest = []
-        self._rates(A, None, lambda rate: largest.append(self.kernels.max_rate(rate)))
+        self._stages(DERIVATIVE, A, A, 0.0, lambda _, rate, *__: largest.append(self.kernels.max_rate(rate)))
         self.comm.check()
         # numpy.max and control.max keep a NaN: all ranks see it.
         return float(self.comm.control.max(float(np.max(largest))))
@@ -280,3 +264,32 @@ class RankOperators(FibreOperators):
         rows = super()._all_rows(values)  # waits for the device
         self.comm.check()
         return np.concatenate(self.comm.control.all_gather(rows))
+
+
+class OneSidedOperators(RankOperators):
+    """`RankOperators` where kernels write into other ranks' memory: an operator is one kernel.
+
+    What has more than two exchanges, or needs phase rates by themselves, is done as there; its exchanges are
+    kernels too.
+    """
+
+    def _lay_out_kerr(self, kerr, svd_tolerance):
+        super()._lay_out_kerr(kerr, svd_tolerance)
+        self.one_sided = OneSidedKerr(
+            self.device, self.comm, self.coupling, self.n, self.dtype, received=self.use_received
+        )
+
+    def graph(self, work):
+        # No call of a kernel that waits has a number of the host's: a step can be captured.
+        return self.device.graph(work)
+
+    def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
+        if operator.stages > 2:
+            return super()._kerr(operator, A, K, h, error)
+        self.one_sided.kerr(operator, A, K, h, None if error is None else error[:1])
+        self.counts.exchanges += operator.stages
+
+
+def rank_operators(comm: Communicator, *options) -> RankOperators:
+    """`RankOperators`, or `OneSidedOperators` where the communicator's kernels write into other ranks."""
+    return (OneSidedOperators if comm.one_sided else RankOperators)(comm, *options)

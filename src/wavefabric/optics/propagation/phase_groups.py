@@ -11,12 +11,15 @@ on several ranks counts as one *part* on each: κ is expanded to parts, so that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Forms of the Kerr coupling, and those in which ranks may exchange powers.
@@ -26,44 +29,9 @@ EXCHANGE_FORMS = ("auto", "dense", "factored")
 
 @dataclass(frozen=True)
 class PhaseGroupCoupling:
-    """γκ between phase groups of contiguous rows."""
+    """γκ, rad/(W m), between the phase groups of contiguous rows of one rank and those of all ranks."""
 
-    #: Phase group of each row, non-decreasing from 0.
-    group_of_row: np.ndarray
-    #: γκ between groups, rad/(W m): (G, G).
-    dense: np.ndarray
-    #: Low-rank factors of ``dense``, (G, r) and (r, G); r = 0 if it is used as it is.
-    left: np.ndarray
-    right: np.ndarray
-    #: ``"dense"`` (every row is a group), ``"factored"`` (exact groups) or ``"svd"``.
-    form: str
-    #: Singular values dropped by the factors, rad/(W m).
-    dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
-
-    @property
-    def groups(self) -> int:
-        return self.dense.shape[0]
-
-    @property
-    def rank(self) -> int:
-        return self.left.shape[1]
-
-    @property
-    def group_start(self) -> np.ndarray:
-        """First row of each group, and the number of rows last: (G + 1,)."""
-        return np.searchsorted(self.group_of_row, np.arange(self.groups + 1))
-
-    @property
-    def products(self) -> int:
-        """Multiplications a time sample of one evaluation of the phases."""
-        return 2 * self.groups * self.rank if self.rank else self.groups**2
-
-
-@dataclass(frozen=True)
-class RankPhaseGroupCoupling:
-    """γκ between the phase groups of one rank and those of all ranks."""
-
-    #: ``"dense"`` (every row is a group, the paper's form) or ``"factored"`` (exact groups of rows).
+    #: ``"dense"`` (every row is a group, the paper's form), ``"factored"`` (exact groups) or ``"svd"``.
     form: str
     #: Distinct phase groups of the whole field.
     groups: int
@@ -71,16 +39,32 @@ class RankPhaseGroupCoupling:
     parts: tuple[int, ...]
     #: First local row of each own part, and the number of local rows last: (own parts + 1,).
     start: np.ndarray
-    #: γκ, rad/(W m): (own parts, parts of rank r) for each rank r.
+    #: (own parts, parts of rank r) for each rank r.
     blocks: list[np.ndarray]
-    #: Nothing is dropped, and there are no low-rank factors: as in `PhaseGroupCoupling`.
+    #: Low-rank factors of the block of a single rank, (G, r) and (r, G); r = 0 if it is used as it is.
+    left: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    right: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    #: Singular values dropped by the factors.
     dropped: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    rank: int = 0
+
+    @property
+    def rank(self) -> int:
+        return self.left.shape[1]
 
     @property
     def own_groups(self) -> int:
         """Groups or parts of groups of the rows that are here."""
         return self.start.size - 1
+
+    @property
+    def group_of_row(self) -> np.ndarray:
+        """Own group or part of each local row, non-decreasing from 0."""
+        return np.repeat(np.arange(self.own_groups), np.diff(self.start))
+
+    @property
+    def products(self) -> int:
+        """Multiplications a time sample of one evaluation of the phases by a single rank."""
+        return 2 * self.groups * self.rank if self.rank else self.groups**2
 
     def exchange_nbytes(self, n: int, real_bytes: int, chunks: int) -> int:
         """Bytes of power buffers and scratch: two rounds of all powers and up to six numbers an own group,
@@ -89,15 +73,16 @@ class RankPhaseGroupCoupling:
         return numbers * n * real_bytes * min(5, chunks) // chunks
 
 
-def _check_form(key: str, form: str, allowed: tuple[str, ...]) -> None:
-    if form not in allowed:
-        raise InputError(f"{key}: {form!r} is unknown; allowed: {', '.join(allowed)}")
+def check_known(key: str, word: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of those allowed."""
+    if word not in allowed:
+        raise InputError(f"{key}: {word!r} is unknown; allowed: {', '.join(allowed)}")
 
 
 def exchange_form(exchange: str, kerr: str) -> str:
     """What the options ``exchange`` and ``kerr`` of several ranks ask for; InputError unless they agree."""
-    _check_form("exchange", exchange, EXCHANGE_FORMS)
-    _check_form("kerr", kerr, KERR_FORMS)
+    check_known("exchange", exchange, EXCHANGE_FORMS)
+    check_known("kerr", kerr, KERR_FORMS)
     if kerr == "svd":
         raise InputError('kerr: "svd" given with several ranks; allowed: auto, dense, factored')
     if "auto" not in (exchange, kerr) and exchange != kerr:
@@ -122,51 +107,42 @@ def phase_group_coupling(
     that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
     kappa = np.asarray(kappa_rows, float)
-    _check_form("kerr", form, KERR_FORMS)
+    check_known("kerr", form, KERR_FORMS)
     if kappa.ndim != 2 or kappa.shape[0] != kappa.shape[1] or not np.isfinite(kappa).all():
         raise InputError(f"kappa: shape {kappa.shape} given; allowed: a square matrix of finite numbers")
     if not 0 <= tolerance < 1:
         raise InputError(f"svd_tolerance: {tolerance} given; allowed: 0 to 1")
 
-    def exact(group: np.ndarray, matrix: np.ndarray, name: str) -> PhaseGroupCoupling:
-        size = len(matrix)
-        return PhaseGroupCoupling(group, matrix, np.zeros((size, 0)), np.zeros((0, size)), name)
-
-    dense = exact(np.arange(len(kappa)), gamma * kappa, "dense")
-    if form == "dense":
-        return dense
-    group = find_phase_groups(kappa)
-    first = np.unique(group, return_index=True)[1]
-    small = gamma * kappa[np.ix_(first, first)]
-    factored = exact(group, small, "factored")
-    if form == "factored":
-        return factored
+    exact = partial(_exact, kappa, gamma, ends=(0, len(kappa)))
+    if form in EXCHANGE_FORMS[1:]:
+        return exact(form)
+    factored = exact("factored")
     # "auto" keeps what is above round-off only, so that all its choices agree to 1e-12.
-    u, s, v = np.linalg.svd(small)
+    u, s, v = np.linalg.svd(factored.blocks[0])
     floor = tolerance if form == "svd" else 8 * np.finfo(float).eps
     keep = max(1, int((s > floor * s[0]).sum()))
-    low = PhaseGroupCoupling(group, small, u[:, :keep] * s[:keep], v[:keep], "svd", s[keep:])
+    low = replace(factored, form="svd", left=u[:, :keep] * s[:keep], right=v[:keep], dropped=s[keep:])
     if form == "svd":
         return low
-    return min((factored, low, dense), key=lambda coupling: coupling.products)
+    return min((factored, low, exact("dense")), key=lambda coupling: coupling.products)
 
 
 def rank_phase_group_coupling(
-    kappa_rows, gamma: float, local_modes: RankModes, form: str = "auto"
-) -> RankPhaseGroupCoupling:
-    """Lay out γκ (κ between rows, (2M, 2M)) for one rank; ``"auto"`` is factored if that is less."""
-    kappa = np.asarray(kappa_rows, float)
-    rows = np.arange(kappa.shape[0])
-    ends = local_modes.row_ends
-    group = find_phase_groups(kappa)
-    count = [np.unique(group[a:b]).size for a, b in pairwise(ends)]
-    if form == "dense" or (form == "auto" and sum(count) == rows.size):
-        form, group = "dense", rows
-    else:
-        form = "factored"
+    fibre: Fibre, local_modes: RankModes, exchange: str = "auto", kerr: str = "auto"
+) -> PhaseGroupCoupling:
+    """Lay out γκ for one rank in the form of `exchange_form`; ``"auto"`` is factored if that is less."""
+    form, rank = exchange_form(exchange, kerr), local_modes.rank
+    exact = partial(_exact, fibre.kappa_rows(), fibre.gamma, ends=local_modes.row_ends, rank=rank)
+    coupling = exact("factored" if form == "auto" else form)
+    return exact("dense") if form == "auto" and sum(coupling.parts) == fibre.rows else coupling
+
+
+def _exact(kappa: np.ndarray, gamma: float, form: str, ends: Sequence[int], rank: int = 0):
+    """The ``"dense"`` or ``"factored"`` form for one of the ranks that have the rows between these ends."""
+    group = np.arange(len(kappa)) if form == "dense" else find_phase_groups(kappa)
     first = np.unique(group, return_index=True)[1]  # a row that stands for its group
     firsts = [first[np.unique(group[a:b])] for a, b in pairwise(ends)]
-    mine, own = group[local_modes.slice], firsts[local_modes.rank]
+    mine, own = group[ends[rank] : ends[rank + 1]], firsts[rank]
     start = np.append(np.flatnonzero(np.diff(mine, prepend=-1)), mine.size)
     blocks = [np.ascontiguousarray(gamma * kappa[np.ix_(own, theirs)]) for theirs in firsts]
-    return RankPhaseGroupCoupling(form, int(group[-1]) + 1, tuple(f.size for f in firsts), start, blocks)
+    return PhaseGroupCoupling(form, int(group[-1]) + 1, tuple(f.size for f in firsts), start, blocks)

@@ -16,11 +16,10 @@ from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
-from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS, linear_nbytes
-from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients
-from wavefabric.optics.propagation.operators_one_sided import rank_operators
-from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for
-from wavefabric.optics.propagation.phase_groups import exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS
+from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients, linear_nbytes
+from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
+from wavefabric.optics.propagation.phase_groups import check_known, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.step_size import FixedStep, make_control
 from wavefabric.units import quantity
@@ -60,26 +59,16 @@ class PropagationOptions:
 
     `InputError` for an unknown integrator or precision, forms that disagree, or a check interval of no steps.
 
-    Parameters
-    ----------
-    integrator : str
-        A key of :data:`wavefabric.optics.propagation.integrators.INTEGRATORS`.
-    step, max_phase, tolerance : float, optional
-        Exactly one: fixed step in m (or text with a unit), largest nonlinear phase a step in rad, or relative
-        local error (``erk43ip`` only).
-    kerr, svd_tolerance
-        See :func:`wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
-    precision : {"double", "single"}
-        complex128 or complex64 fields.
-    check_interval : int
-        Steps between looks at the field (energy, NaN, checkpoint, end of merged half steps).
-    exchange : {"auto", "dense", "factored"}
-        What several ranks exchange: powers of rows, or of the exact groups of rows; ``"auto"`` takes
-        what is less.
-    split : sequence of int, optional
-        Modes of each rank; even to within one by default.
-    chunks : int, optional
-        Chunks of time in which ranks overlap exchange and work.
+    - ``integrator``: a key of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
+    - ``step`` (fixed, in m or text with a unit), ``max_phase`` (largest nonlinear phase a step, rad) or
+      ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
+    - ``kerr``, ``svd_tolerance``: see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
+    - ``precision``: ``"double"`` or ``"single"``, complex128 or complex64 fields.
+    - ``check_interval``: steps between looks at the field (energy, NaN, checkpoint; merged half steps end).
+    - ``exchange``: what several ranks exchange: powers of rows (``"dense"``) or of the exact groups of rows
+      (``"factored"``); ``"auto"`` takes what is less.
+    - ``split``: modes of each rank; even to within one by default.
+    - ``chunks``: of time, in which ranks overlap exchange and work.
     """
 
     integrator: str = "rk4ip"
@@ -95,9 +84,8 @@ class PropagationOptions:
     chunks: int | None = None
 
     def __post_init__(self):
-        for key, allowed in (("integrator", tuple(INTEGRATORS)), ("precision", ("double", "single"))):
-            if getattr(self, key) not in allowed:
-                raise InputError(f"{key}: {getattr(self, key)!r} is unknown; allowed: {', '.join(allowed)}")
+        check_known("integrator", self.integrator, tuple(INTEGRATORS))
+        check_known("precision", self.precision, ("double", "single"))
         if isinstance(self.step, str):
             object.__setattr__(self, "step", quantity(self.step, "m", "step"))
         if self.check_interval < 1:
@@ -130,10 +118,8 @@ class Propagator:
         self.fibre, self.device, self.check_interval = fibre, device, options.check_interval
         self.comm = comm if comm is not None and comm.size > 1 else None
         ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
-        if options.split is not None:
-            ends = check_split(options.split, fibre.modes, ranks)
-        else:
-            ends = split_modes(fibre.modes, ranks)
+        split, modes = options.split, fibre.modes
+        ends = split_modes(modes, ranks) if split is None else check_split(split, modes, ranks)
         self.local_modes = RankModes(ends, rank)
         one_sided = self.comm is not None and self.comm.one_sided
         needed = memory_needed(fibre, samples, options, device, self.local_modes, one_sided)
@@ -150,12 +136,10 @@ class Propagator:
         self.control = make_control(
             self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
         )
-        coupling = self.operators.coupling
-        self.report = PropagationReport(
-            options.integrator, coupling.form, device.name, ranks=ranks, dropped=coupling.dropped
-        )
+        form, dropped = self.operators.coupling.form, self.operators.coupling.dropped
+        self.report = PropagationReport(options.integrator, form, device.name, ranks=ranks, dropped=dropped)
         if self.comm is not None:
-            self.report.transport, self.report.exchange = self.comm.label, coupling.form
+            self.report.transport, self.report.exchange = self.comm.label, form
 
     def steps(self, length: float) -> int | None:
         """Steps over ``length`` m, None if they are not known beforehand."""
@@ -255,8 +239,8 @@ def memory_needed(
     table_rows = len(linear_coefficients(fibre, local_modes)[0])
     linear = linear_nbytes(device, local_modes.rows, samples, options.dtype, table_rows, lengths)
     several = local_modes.ranks > 1
-    form = exchange_form(options.exchange, options.kerr) if several else "factored"
-    coupling = rank_phase_group_coupling(fibre.kappa_rows(), fibre.gamma, local_modes, form)
+    forms = (options.exchange, options.kerr) if several else ("factored", "factored")
+    coupling = rank_phase_group_coupling(fibre, local_modes, *forms)
     chunks = options.chunks or chunks_for(samples)
     powers = coupling.exchange_nbytes(samples, item // 2, chunks) if several else 0
     if one_sided:
@@ -273,40 +257,19 @@ def propagate(
     >>> fibre = graded_index_62_5(groups=5)
     >>> out, report = propagate(field, fibre, "80 km", sample_rate="512 GHz", step="100 m")
 
-    Parameters
-    ----------
-    field : array_like, (2M, N)
-        Complex envelopes, √W, the two polarisations of a mode adjacent. It is not changed.
-    fibre : Fibre
-    length : float or str
-        Metres, or text with a unit.
-    sample_rate : float or str
-        Hz, or text with a unit.
-    device : str or Device
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:K"``.
-    progress : callable, optional
-        Called with (z in m, steps done).
-    comm : Communicator, optional
-        Ranks that share the work, from :func:`wavefabric.exchange.world`; ``device`` is then theirs. Every
-        rank gives the whole field and gets it whole: for fields that are too large for that, use
-        :class:`Propagator`.
-    **options
-        ``step`` (m, or text), ``max_phase`` (rad) or ``tolerance`` (relative local error); ``integrator``,
-        ``kerr``, ``svd_tolerance``, ``precision``, ``check_interval``, ``exchange``, ``split``, ``chunks``:
-        see :class:`PropagationOptions`.
+    ``field`` (2M, N), on the host, holds complex envelopes, √W, the two polarisations of a mode adjacent; it
+    is not changed. ``length`` (m) and ``sample_rate`` (Hz) may be text with a unit. ``device`` is a `Device`,
+    ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:K"``; ``progress`` is called with (z in m, steps done). The
+    other options are those of `PropagationOptions`: ``step`` (m, or text), ``max_phase`` (rad) or
+    ``tolerance`` (relative local error), and more. Gives the field at the end, (2M, N) on the host, and a
+    `PropagationReport`.
 
-    Returns
-    -------
-    field : ndarray, (2M, N)
-        The field at the end, on the host.
-    report : PropagationReport
+    Ranks share the work with ``comm``, a `Communicator` such as `wavefabric.exchange.world` gives; ``device``
+    is then theirs. Every rank gives the whole field and gets it whole: for fields that are too large for
+    that, use `Propagator`.
 
-    Raises
-    ------
-    InputError
-        For a field of another shape than the fibre's rows, a field with NaN, and bad options.
-    FieldLost
-        If the field does not stay finite.
+    `InputError` for a field of another shape than the fibre's rows, a field with NaN, and bad options;
+    `FieldLost` if the field does not stay finite.
     """
     field = np.asarray(field)
     if field.ndim != 2 or field.shape[0] != fibre.rows:

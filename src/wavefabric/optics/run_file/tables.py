@@ -11,18 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationInfo,
-    model_validator,
-)
+import pydantic
+from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, StrictInt, model_validator
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -32,7 +22,9 @@ from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_betwe
 from wavefabric.units import EXAMPLES, quantity, show
 
 
-def _read(value: Any, info: ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf) -> float:
+def _read(
+    value: Any, info: pydantic.ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf
+) -> float:
     context = info.context or {}
     if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
         raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
@@ -53,7 +45,7 @@ def in_unit(unit: str, **limits: float) -> BeforeValidator:
     return BeforeValidator(partial(_read, unit=unit, **limits))
 
 
-def _file(value: Any, info: ValidationInfo) -> Path:
+def _file(value: Any, info: pydantic.ValidationInfo) -> Path:
     """Path of an input file, relative to the run file; it must exist."""
     path = Path((info.context or {}).get("folder", "."), output_file(value))
     if not path.is_file():
@@ -81,7 +73,7 @@ def _counts(value: Any, words: tuple[str, ...]) -> Any:
     return value if single else items
 
 
-def _powers(value: Any, info: ValidationInfo) -> float | tuple:
+def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
     """A power; a list of them, one a channel; or a list for each mode, of one power or one a channel."""
 
     def read(item: Any, depth: int) -> float | tuple:
@@ -114,10 +106,10 @@ Groups = Annotated[int | list[int], PlainValidator(partial(_counts, words=()))]
 Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each", "end")))]
 
 
-class RunFileTable(BaseModel):
+class RunFileTable(pydantic.BaseModel):
     """A table of the run file: no unknown keys, no infinities, never changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def present(self, *keys: str) -> list[str]:
         """Those keys that have a value."""
@@ -363,7 +355,7 @@ class SolverTable(RunFileTable):
     kerr: Literal[KERR_FORMS] = "auto"  # type: ignore[valid-type]
     svd_tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 1e-12
     exchange: Literal[EXCHANGE_FORMS] = "auto"  # type: ignore[valid-type]
-    device: Annotated[StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    device: Annotated[pydantic.StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     threads: Annotated[Count, Field(le=MOST_THREADS)] | None = None
 
     @model_validator(mode="after")

@@ -18,8 +18,6 @@ from wavefabric.quantities import choice
 
 CLOCKS = ("auto", "square-law", "data-aided", "none")
 PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")
-#: The arrays of a `ReceiverResult`.
-QUALITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 
 
 @dataclass(frozen=True)
@@ -112,27 +110,16 @@ class Receiver:
         makes the very same noise fall on the very same symbols after any distance, so that penalties are free
         of its scatter.
 
-        Parameters
-        ----------
-        length : float
-            Length of the link, m; 0 back-to-back.
-        beta : array_like, shape (modes, 4), optional
-            β1 (s/m), β2 (s²/m), β3 (s³/m), β4 (s⁴/m) of each mode of the link at the grid's centre,
-            in the frame of the field (β1 relative to the frame); None to compensate nothing.
-        inverse_mixing : ModeMixing, optional
-            Undoes the modal coupling of the whole link, before noise is loaded; of the rows of ``field``.
+        ``length`` is that of the link, m, 0 back-to-back. ``beta`` (modes, 4) holds β1 (s/m) … β4 (s⁴/m) of
+        each mode of the link at the grid's centre, in the frame of the field (β1 relative to the frame); None
+        to compensate nothing. ``inverse_mixing``, of the rows of ``field``, undoes the modal coupling of the
+        whole link before noise is loaded. Options:
 
-        Other Parameters
-        ----------------
-        power_gain : float
-            Net power gain of the link, linear; 1 where amplifiers undo the whole loss.
-        first_mode, modes : int
-            Mode of the link that ``field[:2]`` is, where a rank holds some of them, and how many the link
-            has; by default those up to the last of ``field``.
-        keep : iterable of (mode, channel)
-            Signals whose received symbols go into the result, by mode of the link.
-        progress : callable, optional
-            Called as ``progress(rows_done, rows)`` after each mode.
+        - ``power_gain``: net power gain of the link, linear; 1 where amplifiers undo the whole loss.
+        - ``first_mode``, ``modes``: mode of the link that ``field[:2]`` is, where a rank holds some of them,
+          and how many the link has; by default those up to the last of ``field``.
+        - ``keep``: signals, as (mode of the link, channel), whose received symbols go into the result.
+        - ``progress``: called as ``progress(rows_done, rows)`` after each mode.
         """
         grid, xp, powers = self.transmitter.grid, device.xp, self.transmitter.powers
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.spectral.inplace_fft import gap, leg_factors, radices, unit_roots
+from wavefabric.spectral.inplace_fft import gap, radices, unit_roots
 
 #: Values of a transform that a thread holds.
 _HELD = 16
@@ -110,10 +110,6 @@ class FusedPlan:
         """exp(−2πi P n2/N) for the product P of the radices before each stage, (stages, N2), complex128."""
         before = np.cumprod([1, *self.columns.radices[:-1]])
         return unit_roots(before[:, None] * np.arange(self.rows.points), self.n)
-
-    def leg_factors(self) -> np.ndarray:
-        """Twiddle factors of the rows' transforms, as fields are."""
-        return leg_factors(self.rows.radices, self.dtype)
 
 
 def transfers(coefficients: np.ndarray, sample_rate: float, h: float, n: int) -> np.ndarray:

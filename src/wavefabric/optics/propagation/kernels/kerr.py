@@ -19,7 +19,7 @@ from numba import prange
 
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels import kerr_formulas as formulas
-from wavefabric.optics.propagation.kernels.kerr_formulas import NUMBER, PARALLEL, SERIAL, field_kernel
+from wavefabric.optics.propagation.kernels.kerr_formulas import PARALLEL, SERIAL, field_kernel
 
 # A device hands out this module as a whole.
 from wavefabric.optics.propagation.kernels.linear import (  # noqa: F401
@@ -40,11 +40,10 @@ class KerrLayout:
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         real = np.finfo(dtype).dtype
-        self.tile = formulas.tile_samples(coupling.group_of_row.size * np.dtype(dtype).itemsize)
-        self.start = coupling.group_start.astype(np.int64)
-        self.matrices = [
-            np.ascontiguousarray(m, real) for m in (coupling.dense, coupling.left, coupling.right)
-        ]
+        self.start = coupling.start.astype(np.int64)
+        self.tile = formulas.tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
+        matrices = *coupling.blocks, coupling.left, coupling.right
+        self.matrices = [np.ascontiguousarray(matrix, real) for matrix in matrices]
         tallest = max(coupling.groups, coupling.rank)
         self.scratch = device.empty((device.threads, _KEPT + 5, tallest, self.tile), real)
 
@@ -96,7 +95,7 @@ def kerr(operator: KerrOperator, A, K, h, layout, error=None):
       (float64, one element) receives Σ|h (k4/h − N̂(A)A)/10|², the squared local error of the embedded
       third-order solution (Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020).
     """
-    _kerr(NUMBER[operator.name], operator.stages, A, K, float(h), error is not None, layout)
+    _kerr(operator, operator.stages, A, K, float(h), error is not None, layout)
     if error is not None:
         error[0] = layout.scratch[:, 2, 0, 0].sum(dtype=np.float64)
 
@@ -181,13 +180,9 @@ def _max_phase_rate(A, start, dense, left, right, scratch, tile):
 # --- chunks of several ranks -------------------------------------------------------------------------
 
 
-def kerr_begin(operator: KerrOperator, A, K, t0, h, power, numbers, layout):
-    """``power`` ← the first powers of the own groups, W; ``numbers`` ← what is kept (`formulas.begin`)."""
-    _kerr_begin(NUMBER[operator.name], A, K, t0, float(h), power, numbers, layout)
-
-
 @field_kernel
-def _kerr_begin(op, A, K, t0, h, power, numbers, start, scratch, tile):
+def kerr_begin(op, A, K, t0, h, power, numbers, start, scratch, tile):
+    """``power`` ← the first powers of the own groups, W; ``numbers`` ← what is kept (`formulas.begin`)."""
     m = power.shape[1]
     for b in prange((m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
@@ -212,13 +207,9 @@ def _couple(out, part, matrix, first, tile):
         formulas.add_product(matrix, part[:, lo:hi], first, out[:, lo:hi])
 
 
-def kerr_advance(operator: KerrOperator, stage, rate, h, power, numbers, out):
+@field_kernel
+def kerr_advance(op, stage, rate, h, power, numbers, out):
     """``out`` ← the powers of the next stage of the own groups, from the phase rate of this one."""
-    _kerr_advance(NUMBER[operator.name], stage, rate, float(h), power, numbers, out)
-
-
-@njit(**PARALLEL)
-def _kerr_advance(op, stage, rate, h, power, numbers, out):
     for g in prange(rate.shape[0]):
         own = slice(g, g + 1)
         formulas.advance(op, stage, rate[own], h, power[own], numbers[:, own], out[own])
@@ -233,7 +224,7 @@ def couple_advance(operator: KerrOperator, stage, rate, part, matrix, h, power, 
 def kerr_update(operator: KerrOperator, A, K, t0, rate, h, numbers, layout, error=None):
     """The rows of a chunk from the phase rate of the last stage, as `kerr`; ``error`` is that of own rows."""
     errors = layout.errors[: -(-rate.shape[1] // layout.tile)]
-    _kerr_update(NUMBER[operator.name], A, K, t0, rate, float(h), numbers, error is not None, errors, layout)
+    _kerr_update(operator, A, K, t0, rate, float(h), numbers, error is not None, errors, layout)
     if error is not None:
         # By tiles, not by threads: their number leaves the sum alone.
         error[0] = errors.sum()

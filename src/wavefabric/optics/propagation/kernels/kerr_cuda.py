@@ -48,11 +48,12 @@ class CudaKerrLayout:
     """γκ between phase groups as the CUDA kernels read it, and the module compiled for it."""
 
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
-        xp, real, rows = device.xp, np.finfo(dtype).dtype, coupling.group_of_row.size
+        xp, real, group = device.xp, np.finfo(dtype).dtype, coupling.group_of_row
+        rows = group.size
         self._device, self.n = device, n
         self.lanes, self.warps, per_thread = tile(rows, dtype)
         # A row of threads adds its part of a phase group into a slot of its own.
-        owner, group = np.arange(rows) // per_thread, coupling.group_of_row
+        owner = np.arange(rows) // per_thread
         first = (np.diff(owner, prepend=-1) != 0) | (np.diff(group, prepend=-1) != 0)
         slot = np.cumsum(first) - 1
         group_slot = np.searchsorted(group[first], np.arange(coupling.groups + 1))
@@ -65,7 +66,7 @@ class CudaKerrLayout:
             )
         # Keep the device arrays alive: the kernels see only their addresses.
         integers = [xp.asarray(a.astype(np.int32)) for a in (group, 2 * slot + first, group_slot)]
-        matrices = [xp.asarray(m.astype(real)) for m in (coupling.dense, coupling.left, coupling.right)]
+        matrices = [xp.asarray(m.astype(real)) for m in (*coupling.blocks, coupling.left, coupling.right)]
         self._held = integers + matrices
         struct = np.zeros(1, np.dtype([("sizes", np.int32, 4), ("pointers", np.uint64, 6)]))
         struct["sizes"] = (rows, coupling.groups, self._slots, coupling.rank)

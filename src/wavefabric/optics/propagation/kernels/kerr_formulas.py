@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.fma import fma
+from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.system.numba_cache import njit
 
 SERIAL: dict[str, Any] = dict(nogil=True, error_model="numpy")
@@ -36,7 +37,10 @@ def tile_samples(bytes_a_sample: int) -> int:
 
 
 def field_kernel(function: Callable) -> Callable:
-    """A parallel kernel, called with complex fields and a layout: it sees real views and `layout.args`."""
+    """A parallel kernel, called with a `KerrOperator`, complex fields and a layout.
+
+    It sees the operator's `NUMBER`, real views and `layout.args`.
+    """
 
     @wraps(function)
     def launch(*arguments: Any) -> None:
@@ -49,6 +53,8 @@ def field_kernel(function: Callable) -> Callable:
 def _as_seen(argument: Any) -> tuple[Any, ...]:
     if isinstance(argument, np.ndarray):
         return (argument.view(argument.real.dtype),)
+    if isinstance(argument, KerrOperator):
+        return (NUMBER[argument.name],)
     return getattr(argument, "args", (argument,))
 
 

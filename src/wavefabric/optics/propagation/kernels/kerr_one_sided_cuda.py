@@ -10,7 +10,7 @@ from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports import SIGNALS
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
-from wavefabric.optics.propagation.phase_groups import RankPhaseGroupCoupling
+from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 #: Samples of a tile and rows of threads, by bytes of a real number: rows of 1 KiB and 256 threads.
 _TILES = {8: (64, 4), 4: (128, 2)}
@@ -43,7 +43,7 @@ class OneSidedKerr:
         self,
         device,
         comm: Communicator,
-        coupling: RankPhaseGroupCoupling,
+        coupling: PhaseGroupCoupling,
         n: int,
         dtype,
         received: bool = True,
@@ -97,7 +97,7 @@ class OneSidedKerr:
             error[...] = self.errors.sum()
 
 
-def most_nbytes(coupling: RankPhaseGroupCoupling, n: int, dtype) -> int:
+def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
     """Bytes that `OneSidedKerr` holds for rows of ``n`` samples, on the largest GPU at most."""
     item = np.finfo(dtype).dtype.itemsize
     samples, _ = _TILES[item]

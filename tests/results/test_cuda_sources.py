@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 
 import wavefabric
-from wavefabric.system.cuda_sources import PATTERNS, cuda_source_hash
+from wavefabric.results.provenance import CUDA_SOURCES, cuda_source_hash
 
 
 def test_any_change_of_a_kernel_or_a_launch_changes_it(tmp_path, monkeypatch):
     source = Path(wavefabric.__file__).parent
-    for pattern in PATTERNS:
+    for pattern in CUDA_SOURCES:
         for file in source.rglob(pattern):
             copy = tmp_path / file.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,236 @@
+"""Integrators of the multimode nonlinear Schrödinger equation, named as in the field; they call operators
+alone.
+
+To add one: write a class with ``name``, ``order`` and ``step`` here, and name it in `INTEGRATORS`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # reading a run file needs the names of integrators, not Numba
+    from wavefabric.optics.propagation.operators import FibreOperators
+
+# S6, order 4, of Blanes & Moan 2002, doi 10.1016/S0377-0427(01)00492-7, table 2.
+_A = (0.0792036964311957, 0.353172906049774, -0.0420650803577195)
+_B = (0.209515106613362, -0.143851773179818)
+LINEAR = (*_A, 1 - 2 * sum(_A), *reversed(_A))
+KERR = (*_B, 0.5 - sum(_B), 0.5 - sum(_B), *reversed(_B))
+
+
+class Integrator:
+    """Advances a field in place by whole steps.
+
+    A *check interval* is ``begin``, any number of ``step`` and ``end``, all with the same h. Between
+    ``begin`` and ``end`` the field may be in the integrator's own representation (``strang`` holds
+    it half a linear step ahead), so it is only to be read after ``end``.
+    """
+
+    #: As in run files.
+    name: str
+    #: Global order in h.
+    order: int
+    #: Fields, and arrays of Kerr phase rates, held beside A.
+    extra_fields = 0
+    rate_arrays = 0
+    #: Whether ``trial`` and ``reject`` give steps of controlled local error.
+    adaptive = False
+
+    def __init__(self, operators: FibreOperators):
+        self.operators = operators
+
+    @classmethod
+    def nbytes(cls, field: int, rates: int) -> int:
+        """Bytes held beside A, from those of a field and of an array of phase rates."""
+        return cls.extra_fields * field + cls.rate_arrays * rates
+
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
+        """Lengths of linear propagation that a step of h uses."""
+        return (h / 2,)
+
+    def begin(self, A, h: float) -> None:
+        """Prepare ``A`` for steps of h."""
+
+    def step(self, A, h: float) -> None:
+        """Advance ``A`` by h."""
+        raise NotImplementedError
+
+    def end(self, A, h: float) -> None:
+        """Leave ``A`` as the field itself."""
+
+    def advance(self, A, h: float, steps: int = 1) -> None:
+        """``begin``, ``steps`` steps of h, ``end``."""
+        self.begin(A, h)
+        for _ in range(steps):
+            self.step(A, h)
+        self.end(A, h)
+
+
+class RK4IP(Integrator):
+    r"""RK4IP: 8 FFTs and 4 evaluations of N̂ a step, locally fifth, globally fourth order.
+
+    With :math:`E = \exp(\frac h2 \hat L)`, eq. (6a–f) of Brehler et al. after Hult 2007
+    (doi 10.1109/JLT.2007.909373):
+
+    .. math::
+        A_I = E A, \quad k_1 = E\,h\hat N(A)A, \quad
+        k_2 = h\hat N(A_I + \tfrac{k_1}2)[A_I + \tfrac{k_1}2], \quad
+        k_3 = h\hat N(A_I + \tfrac{k_2}2)[A_I + \tfrac{k_2}2],
+
+        k_4 = h\hat N(E[A_I + k_3])\,E[A_I + k_3], \quad
+        A(z+h) = E[A_I + \tfrac{k_1}6 + \tfrac{k_2}3 + \tfrac{k_3}3] + \tfrac{k_4}6 .
+
+    Two fields are enough: k2 and k3 are formed in one kernel, and the kernel that adds k4 also forms
+    :math:`\hat N(A)A` of the next step.
+    """
+
+    name, order, extra_fields = "rk4ip", 4, 1
+
+    def __init__(self, operators):
+        super().__init__(operators)
+        self.K = operators.empty()
+
+    def begin(self, A, h: float) -> None:
+        self.operators.kerr_derivative(A, self.K)
+
+    def step(self, A, h: float, measure: bool = False) -> None:
+        operators, K = self.operators, self.K  # K = N̂(A)A
+        operators.linear(A, h / 2)  # A = A_I                                        (6a)
+        operators.linear(K, h / 2)  # K = k1/h                                       (6b)
+        operators.rk4ip_middle(A, K, h)  # A = A_I + k3, K = A_I + k1/6 + k2/3 + k3/3  (6c, 6d)
+        operators.linear(A, h / 2)  # A = E[A_I + k3]                                (6e)
+        operators.linear(K, h / 2)  # K = E[A_I + k1/6 + k2/3 + k3/3]                (6f)
+        operators.rk4ip_last(A, K, h, measure)  # A = K + k4/6, K = N̂(A)A
+
+
+class ERK43IP(RK4IP):
+    r"""ERK4(3)-IP of Balac & Mahé 2013, doi 10.1016/j.cpc.2012.12.020.
+
+    The step is RK4IP's. Since :math:`\hat N(A)A` of the new field is known (it starts the next
+    step), a third-order solution comes free; the two differ by
+    :math:`\frac h{10}(k_4/h - \hat N(A)A)`, whose norm is the local error.
+    """
+
+    name, extra_fields, adaptive = "erk43ip", 3, True
+
+    def __init__(self, operators):
+        super().__init__(operators)
+        self._kept = operators.empty(), operators.empty()
+
+    def trial(self, A, h: float) -> float:
+        """One step of h; returns the absolute local error ‖error‖₂, in √(W × samples)."""
+        self._kept[0][...] = A
+        self._kept[1][...] = self.K
+        self.step(A, h, measure=True)
+        return math.sqrt(self.operators.squared_error())
+
+    def reject(self, A) -> None:
+        """Undo the last ``trial``."""
+        A[...] = self._kept[0]
+        self.K[...] = self._kept[1]
+
+
+class Strang(Integrator):
+    r"""Strang splitting: 2 FFTs and one evaluation of N̂ a step, globally second order.
+
+    .. math:: A(z+h) = e^{\frac h2\hat L}\,e^{h\hat N}\,e^{\frac h2\hat L} A(z)
+
+    :math:`|A|^2` is invariant under :math:`\hat N` (κ is real), so :math:`e^{h\hat N}` is the exact
+    rotation :math:`\exp(i h γκ|A|^2)`. Half steps that follow one another are merged.
+    """
+
+    name, order = "strang", 2
+
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
+        return (h / 2, h, -h / 2)
+
+    def begin(self, A, h: float) -> None:
+        self.operators.linear(A, h / 2)
+
+    def step(self, A, h: float) -> None:
+        self.operators.kerr_rotate(A, h)
+        self.operators.linear(A, h)
+
+    def end(self, A, h: float) -> None:
+        self.operators.linear(A, -h / 2)
+
+
+class SSFMRK4(Strang):
+    r"""SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order.
+
+    The stages of RK4 are multiples of A by one number a phase group, so the kernel reads the field once.
+    """
+
+    name = "ssfm_rk4"
+
+    def step(self, A, h: float) -> None:
+        self.operators.kerr_rotate_rk4(A, h)
+        self.operators.linear(A, h)
+
+
+class SSFMAgrawal(Integrator):
+    r"""SSFM-Agrawal: symmetric split step with trapezoidal iteration of N̂; second order.
+
+    .. math::
+        A(z+h) ≈ e^{\frac h2\hat L} \exp\!\Big(\tfrac h2[\hat N(z) + \hat N(z+h)]\Big) e^{\frac h2\hat L} A(z)
+
+    starting from :math:`\hat N(z+h) = \hat N(z)`; Agrawal, Nonlinear Fiber Optics, section 2.4. Two passes
+    over the nonlinear step reach second order.
+    """
+
+    name, order, extra_fields, rate_arrays = "ssfm_agrawal", 2, 1, 2
+
+    def __init__(self, operators):
+        super().__init__(operators)
+        self.H = operators.empty()
+        self.rate0, self.rate1 = operators.empty_rates(), operators.empty_rates()
+
+    def step(self, A, h: float) -> None:
+        operators, H = self.operators, self.H
+        operators.kerr_phase_rate(A, self.rate0)
+        operators.linear(A, h / 2)
+        H[...] = A
+        operators.rotate_mean(H, A, self.rate0, self.rate0, h)
+        operators.linear(A, h / 2)
+        operators.kerr_phase_rate(A, self.rate1)
+        operators.rotate_mean(H, A, self.rate0, self.rate1, h)
+        operators.linear(A, h / 2)
+
+
+class BlanesMoan(Integrator):
+    r"""Symmetric splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations, fourth order.
+
+    .. math::
+        A(z+h) = e^{a_1 h\hat L} e^{b_1 h\hat N} e^{a_2 h\hat L} \cdots e^{b_1 h\hat N} e^{a_1 h\hat L} A(z)
+
+    Its error constant is about a hundred times smaller than that of Yoshida's triple jump. Every flow
+    is exact, so energy of every mode is conserved to round-off; :math:`a_3 < 0` means that a short
+    piece runs backwards, where loss is gain. The first and last pieces of neighbouring steps merge.
+    """
+
+    name, order = "blanes_moan", 4
+
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
+        first = LINEAR[0]
+        return (first * h, *(a * h for a in LINEAR[1:4]), 2 * first * h, -first * h)
+
+    def begin(self, A, h: float) -> None:
+        self.operators.linear(A, LINEAR[0] * h)
+
+    def step(self, A, h: float) -> None:
+        for a, b in zip((*LINEAR[1:-1], 2 * LINEAR[0]), KERR, strict=True):
+            self.operators.kerr_rotate(A, b * h)
+            self.operators.linear(A, a * h)
+
+    def end(self, A, h: float) -> None:
+        self.operators.linear(A, -LINEAR[0] * h)
+
+
+#: Integrator classes by the name used in run files and on the command line: the one list of them.
+INTEGRATORS: dict[str, type[Integrator]] = {
+    kind.name: kind for kind in (SSFMAgrawal, SSFMRK4, RK4IP, Strang, BlanesMoan, ERK43IP)
+}
