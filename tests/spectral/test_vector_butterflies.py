@@ -33,8 +33,8 @@ class Form:
 
     def load(self, number):
         parts, lanes = 1 + self.split, self.code.lanes
-        places = [(parts * number + part) * lanes for part in range(parts)]
-        return tuple(self.code.load(self.code.source, place) for place in places)
+        addresses = [(parts * number + part) * lanes for part in range(parts)]
+        return tuple(self.code.load(self.code.source, address) for address in addresses)
 
     def store(self, number, value):
         for part, vector in enumerate(value):

@@ -272,9 +272,9 @@ def _cost_table(case: dict[str, Any], bandwidth: float) -> Any:
         plain = plain | {"times_eight_ffts": plain["ms"] / eight["ms"]}
         lines += rows([plain], "plain RK4IP", ms, "8", "-", passes, times, "1.00", *"--")
     for line in case["integrators"]:
-        share, faster = percent(line["fft_share"]), "{times_faster_than_plain:.2f}" if plain else "-"
+        fraction, faster = percent(line["fft_share"]), "{times_faster_than_plain:.2f}" if plain else "-"
         costs = faster, "{bytes_allocated} B", "{peak_fields:.2f}"
-        lines += rows([line], "{name}", ms, "{ffts}", share, passes, times, *costs)
+        lines += rows([line], "{name}", ms, "{ffts}", fraction, passes, times, *costs)
     return report.table(
         f"{case['rows']} rows x 2^{case['log2_n']} {case['dtype']}, "
         f"{case['field_bytes'] / 2**20:.1f} MiB a field; copy {bandwidth / 1e9:.1f} GB/s (read + write)",
