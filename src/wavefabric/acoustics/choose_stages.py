@@ -11,9 +11,8 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.materials.find import find_materials
-from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
-from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import NoExchange, without_transfers
 from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
@@ -175,9 +175,8 @@ class _Case:
 
     def packing(self, stepper: Stepper, fields, each) -> Callable[[], None]:
         """Packing and unpacking of a step, with exchanges that move nothing."""
-        shape, dtype = stepper.stages.coefficients.shape, stepper.stages.coefficients.dtype
         cut = decompose(self.shape, self.comm.size, self.options)
-        halo = HaloExchange(without_transfers(self.comm), cut, shape, dtype, set(each))
+        halo = HaloExchange(stepper.stages.coefficients, without_transfers(self.comm), cut)
         return lambda: self.fill(halo, fields, each)
 
     def time(self, work: Callable[[], Any]) -> float:

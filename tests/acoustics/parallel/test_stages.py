@@ -11,7 +11,7 @@ from random_problems import full_fields, pressure_source, problem, transducer, v
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.window import window
-from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.solver.kspace import unstaggering
@@ -158,7 +158,9 @@ def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     grid = (2, comm.size // 2, 1)
     decomposition = decompose(shape, comm.size, Decomposition("local", grid, 4, bell_name))
     part, device = decomposition.subdomains[comm.rank], comm.device
-    halo = HaloExchange(comm, decomposition, part.array_shape, np.float64, {1, 3})
+    components = SimpleNamespace(dimensions=3, absorption="none")
+    coefficients = SimpleNamespace(shape=part.array_shape, dtype=np.float64, problem=components)
+    halo = HaloExchange(coefficients, comm, decomposition)
     whole_fields = [np.random.default_rng(i).standard_normal(shape[::-1]) for i in range(3)]
     bells = [
         window(bell_name, n, 4 if blocks > 1 else 0) for n, blocks in zip(part.owned_size, grid, strict=True)

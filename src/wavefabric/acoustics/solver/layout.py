@@ -27,7 +27,9 @@ class FieldLayout:
         decomposition: Partition | None = None,
     ):
         self.coefficients, self.fields = coefficients, fields
-        self._comm, self._decomposition = comm, decomposition
+        #: None on one device.
+        self._comm: Any = comm
+        self._decomposition: Any = decomposition
         self._connect()
         #: A half spectrum for each dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
@@ -65,12 +67,6 @@ class FieldLayout:
 
     def _spectrum_shape(self) -> tuple[int, ...]:
         return self.coefficients.half_shape
-
-    def _ranks(self) -> tuple[Communicator, Partition]:
-        """Those of a layout over ranks."""
-        assert self._comm is not None
-        assert self._decomposition is not None
-        return self._comm, self._decomposition
 
     @cached_property
     def fft(self) -> Any:
