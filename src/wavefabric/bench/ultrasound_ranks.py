@@ -13,11 +13,13 @@ import numpy as np
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
+from wavefabric.acoustics.recording.recorder import Recorder
+from wavefabric.acoustics.recording.sinks import Sink
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, check_range, check_words
-from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline, points
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution.report import shape_words
@@ -78,6 +80,32 @@ class Stepper:
         """Whether the field still is one, after all steps; collective."""
         self.stages.layout.finish_exchanges()
         return math.isfinite(float(abs(self.stages.fields.p).max()))
+
+
+class Nowhere(Sink):
+    """Takes what is recorded, and forgets it."""
+
+
+class RecordingStepper(Stepper):
+    """Steps that are recorded at so many points, a series and a statistic, as a run records them.
+
+    Rows leave the device in blocks.
+    """
+
+    def __init__(self, stages: Stages, count: int, first_steps: int):
+        shape = stages.coefficients.problem.shape
+        self._recorder = Recorder(stages, Recording(("p_raw", "p_max"), points(shape, count)), Nowhere())
+        self._recorder.begin(0)
+        super().__init__(stages, first_steps)
+
+    def __call__(self) -> None:
+        number = self._next
+        super().__call__()
+        self._recorder.after(number)
+
+    def close(self) -> None:
+        """End the thread that takes what is recorded."""
+        self._recorder.delivery.close()
 
 
 class RankSteps:
