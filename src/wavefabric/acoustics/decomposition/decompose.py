@@ -21,6 +21,7 @@ from wavefabric.acoustics.decomposition.window import check_window
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.spectral.distributed import boxes
+from wavefabric.spectral.inplace_fft import factorised
 
 KINDS = ("global", "local")
 _AXES = "xyz"
@@ -135,10 +136,7 @@ def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -
 
 def smooth(n: int) -> bool:
     """Whether ``n`` has no prime factor above 7, which every transform is fast for."""
-    for prime in (2, 3, 5, 7):
-        while n % prime == 0:
-            n //= prime
-    return n == 1
+    return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
 
 
 def even(n: int, blocks: int) -> tuple[int, ...]:

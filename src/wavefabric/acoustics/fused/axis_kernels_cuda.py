@@ -54,15 +54,10 @@ ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
-def radices(n: int, most: int = 8) -> list[int]:
-    """Factors of a transform length, of 32, 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
-    return list(inplace_fft.radices(n, most))
-
-
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
     """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too."""
     fits = all(n <= most for n, most in zip((nx, ny, nz), longest_axes(dtype), strict=True))
-    return fits and nx % 2 == 0 and all(map(radices, (nx // 2, ny, nz)))
+    return fits and nx % 2 == 0 and all(map(inplace_fft.radices, (nx // 2, ny, nz)))
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
@@ -95,7 +90,7 @@ class _Axis:
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
         held, radix, self._resident = _tuned(name, n)
-        self.radices = radices(self.points, radix)
+        self.radices = inplace_fft.radices(self.points, radix)
         self.threads = -(-self.points // held)
         most = max(1, _THREADS[name] // self.threads)
         self.tile = 128 // item
