@@ -195,7 +195,7 @@ class KWaveOutput:
     def _put_header(self, file: h5py.File, report: Report) -> None:
         description = self.input.attributes.get("file_description", "")
         threads = self.threads or default_threads(self.input.problem.shape)
-        output_layout.put_header(file, description, threads, report)
+        output_layout.put_run(file, description, threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None
