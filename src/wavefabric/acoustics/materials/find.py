@@ -157,25 +157,18 @@ class Materials:
         return "; ".join(parts)
 
 
-def find_materials(problem: Problem, dtype, limit: int = LIMIT) -> Materials:
+def find_materials(problem: Problem, dtype) -> Materials:
     """Parameters of a medium that take less memory as an index of 8 or 16 bits and a table of their values.
 
-    One index serves all if there are at most ``limit`` different sets of values; else one serves as many of
+    One index serves all if there are at most `LIMIT` different sets of values; else one serves as many of
     the parameters at the points of the pressure as it can, those of few values first, and the staggered
     densities, or these have one of their own, or one each. Values count as they are in the precision of the
     run, to the bit. What was found is kept as long as the problem is: not as its arrays are, which the next
     problem may share after they have changed.
-
-    Raises
-    ------
-    ValueError
-        If ``limit`` is not from 1 to 65 536.
     """
-    if not 1 <= limit <= LIMIT:
-        raise ValueError(f"limit: {limit} given; allowed: 1 to {LIMIT}")
-    key = id(problem), np.dtype(dtype).str, limit
+    key = id(problem), np.dtype(dtype).str
     if key not in _RESULTS:
-        _RESULTS[key] = _Search(problem, np.dtype(dtype), limit).materials()
+        _RESULTS[key] = _Search(problem, np.dtype(dtype)).materials()
         weakref.finalize(problem, _RESULTS.pop, key, None)
     return _RESULTS[key]
 
@@ -188,7 +181,7 @@ def _counted(count: int, what: str) -> str:
 
 
 class _Search:
-    def __init__(self, problem: Problem, dtype: np.dtype, limit: int):
+    def __init__(self, problem: Problem, dtype: np.dtype, limit: int = LIMIT):
         self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
         self._points = problem.points
         made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}
