@@ -159,7 +159,7 @@ def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     decomposition = decompose(shape, comm.size, Decomposition("local", grid, 4, bell_name))
     part, device = decomposition.subdomains[comm.rank], comm.device
     components = SimpleNamespace(dimensions=3, absorption="none")
-    coefficients = SimpleNamespace(shape=part.array_shape, dtype=np.float64, problem=components)
+    coefficients = SimpleNamespace(shape=part.size[::-1], dtype=np.float64, problem=components)
     halo = HaloExchange(coefficients, comm, decomposition)
     whole_fields = [np.random.default_rng(i).standard_normal(shape[::-1]) for i in range(3)]
     bells = [
@@ -167,7 +167,7 @@ def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     ]
     factor = bells[2][:, None, None] * bells[1][:, None] * bells[0]
     for count in (1, 3, 1):
-        fields = [device.zeros(part.array_shape, np.float64) for _ in range(count)]
+        fields = [device.zeros(part.size[::-1], np.float64) for _ in range(count)]
         for field, inputs in zip(fields, whole_fields, strict=False):
             field[part.owned] = device.asarray(restrict_array(inputs, part)[part.owned])
         halo.fill(fields)

@@ -26,7 +26,6 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
-from wavefabric.acoustics.run_settings import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder, write_text
 from wavefabric.lifecycle.checkpoint.file import read_state
@@ -109,9 +108,9 @@ class KWaveOutput:
                     item[...] = part
             if self.compression:
                 with output_layout.compressed_copy(self._file, self._packed, self.compression) as packed:
-                    self._put_header(packed, report)
+                    output_layout.put_run(packed, self.input, self.threads, report)
             else:
-                self._put_header(self._file, report)
+                output_layout.put_run(self._file, self.input, self.threads, report)
                 self._sync()
             self._close()
             _to_disk(complete)
@@ -169,7 +168,7 @@ class KWaveOutput:
 
     def _create(self, datasets: dict[str, list[OutputDataset]]) -> h5py.File:
         file = self._file = h5py.File(self._partial, "w", **OPEN_OPTIONS)
-        self._put_header(file, Report())
+        output_layout.put_run(file, self.input, self.threads, Report())
         for items in datasets.values():
             for item in items:
                 output_layout.allocate(file, item)
@@ -191,11 +190,6 @@ class KWaveOutput:
                 fault = f"is damaged; {again}"
         self._close()
         raise InputError(f"output: {self._partial} {fault}")
-
-    def _put_header(self, file: h5py.File, report: Report) -> None:
-        description = self.input.attributes.get("file_description", "")
-        threads = self.threads or default_threads(self.input.problem.shape)
-        output_layout.put_run(file, description, threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None

@@ -18,6 +18,7 @@ from wavefabric.acoustics.kwave.format import put, put_attribute, put_header, pu
 from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
+from wavefabric.acoustics.run_settings import default_threads
 
 #: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
 #: cache would only copy them once more, and costs up to three quarters of the speed.
@@ -100,13 +101,14 @@ def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
         put(file, name, value, (1, value.shape[1], _row_chunk(value.shape[2])) if np.ndim(value) else None)
 
 
-def put_run(file: h5py.File, description: str, threads: int, report: Report) -> None:
+def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report) -> None:
     """The file's attributes; times and memory are written over what is there."""
     seconds = {name: report.seconds.get(phase, 0.0) for name, phase in _PHASES.items()}
     megabytes = report.peak_bytes >> 20
+    threads = threads or default_threads(input.problem.shape)
     # Results are shared: no name of a computer.
     shared = {"host_names": "-", "number_of_cpu_cores": str(threads)}
-    put_header(file, "output", description, "%d/%m/%y, %H:%M:%S", **shared)
+    put_header(file, "output", input.attributes.get("file_description", ""), "%d/%m/%y, %H:%M:%S", **shared)
     measured = {
         "peak_core_memory_in_use": f"{megabytes // threads} MB",
         "total_memory_in_use": f"{megabytes} MB",
