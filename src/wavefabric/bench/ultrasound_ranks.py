@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Sink
@@ -123,6 +123,20 @@ class RankSteps:
         problem = light_problem(medium, shape)
         needed = needed_bytes(problem, NO_SENSOR, self.dtype, self.ranks.device, cut)
         self.ranks.check_memory(needed, f"size: {shape_words(shape)}, {medium},")
+
+    def cut(
+        self, medium: str, shape: Triple, options: Decomposition, left_out: list[str]
+    ) -> Partition | None:
+        """How a grid is cut, memory checked; None if a block is shorter than the overlap, which is said."""
+        try:
+            cut = decompose(shape, self.ranks.size, options)
+        except InputError as error:
+            if not str(error).startswith("overlap"):
+                raise
+            left_out.append(str(error))
+            return None
+        self.check_memory(medium, shape, options)
+        return cut
 
     def fits_one(self, medium: str, shape: Triple) -> bool:
         """Whether the whole grid fits into the memory that one rank would have to itself among the others."""
