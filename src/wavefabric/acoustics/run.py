@@ -94,7 +94,8 @@ class _Run:
         check_agreement(comm.control, shared)
         self._decomposition = decompose(problem.shape, comm.size, options.decomposition)
         if comm.size > 1:
-            self._report_sharing()
+            self._report.decomposition = self._decomposition.describe()
+            self._report.ranks, self._report.transport = comm.size, comm.label
         else:
             self._decomposition = decompose(problem.shape, 1)  # its options serve several ranks
         advice = choose_stages.advice(self._device, problem, dtype, self._decomposition)
@@ -108,12 +109,6 @@ class _Run:
         self._look = max(1, min(problem.steps // 100, 100))
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
-
-    def _report_sharing(self) -> None:
-        facts, report = self._decomposition.describe(), self._report
-        rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
-        report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
-        report.ranks, report.transport = self._comm.size, self._comm.label
 
     def run(self, sink: Sink | None, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]

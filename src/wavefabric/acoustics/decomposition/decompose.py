@@ -95,15 +95,11 @@ class Partition:
         """The whole grid, (Nx, Ny, Nz)."""
         return self.subdomains[0].shape
 
-    def describe(self) -> dict:
-        """In words and numbers, for results and `info`."""
-        local = {"overlap": self.options.overlap, "bell": self.options.bell}
-        return {
-            "decomposition": self.options.kind,
-            "ranks": self.ranks,
-            "grid": "x".join(map(str, self.grid)),
-            **(local if self.options.kind == "local" else {}),
-        }
+    def describe(self) -> str:
+        """In words, for the report of a run."""
+        words = f"{self.options.kind}, grid {'x'.join(map(str, self.grid))}"
+        local = f", overlap {self.options.overlap}, bell {self.options.bell}"
+        return words + (local if self.options.kind == "local" else "")
 
 
 def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -> Partition:
