@@ -9,13 +9,13 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.fused import axis_kernels_cuda
 from wavefabric.acoustics.fused.axis_kernels_cuda import members, rows_of_points, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
-from wavefabric.acoustics.solver.stages import Shape, Stages
+from wavefabric.acoustics.solver.stages import Stages
 
 
 class FusedCudaStages(Stages):
@@ -40,7 +40,7 @@ class FusedCudaStages(Stages):
         self._points: dict[int, tuple] = {}
 
     @classmethod
-    def supports(cls, shape: Shape, bases: set[Shape], dtype: np.dtype) -> bool:
+    def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
         """In three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
         return shape[2] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
 

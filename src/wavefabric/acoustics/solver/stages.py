@@ -11,13 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
-
-#: Points along x, y and z.
-Shape = tuple[int, int, int]
 
 
 class Stages(ABC):
@@ -41,7 +38,7 @@ class Stages(ABC):
         self.transform_pressure()
 
     @classmethod
-    def supports(cls, shape: Shape, bases: set[Shape], dtype: np.dtype) -> bool:
+    def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
         """Whether they serve a grid (Nx, Ny, Nz) whose ranks transform so many points."""
         return True
 
