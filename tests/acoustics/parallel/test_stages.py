@@ -14,7 +14,7 @@ from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
-from wavefabric.acoustics.solver.kspace import unstaggering
+from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.step import Step
 
 EVEN, ODD, FLAT = (24, 20, 18), (35, 27, 21), (31, 45, 1)

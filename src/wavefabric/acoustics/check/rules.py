@@ -21,7 +21,7 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
-from wavefabric.acoustics.solver.absorption import disperses
+from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.errors import InputError
 
 _AXES = "xyz"

@@ -11,8 +11,7 @@ import numpy as np
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import absorption_factors, disperses
-from wavefabric.acoustics.solver.kspace import wavenumber_range
+from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.errors import InputError
 from wavefabric.units import show
 

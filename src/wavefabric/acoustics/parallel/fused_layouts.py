@@ -16,8 +16,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels, scaled_derivatives
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import disperses
-from wavefabric.acoustics.solver.kspace import unstaggering
+from wavefabric.acoustics.solver.formulas import disperses, unstaggering
 from wavefabric.exchange.one_sided_regions import region_exchange
 from wavefabric.spectral.distributed import box_shape, boxes, transpose_messages
 

@@ -15,8 +15,8 @@ from wavefabric.acoustics.decomposition.decompose import Partition, halo_message
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import disperses
 from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.one_sided_regions import region_exchange
