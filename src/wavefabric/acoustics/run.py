@@ -317,8 +317,7 @@ class _Run:
 def _identity(*parts: Any) -> str:
     """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
     digest = hashlib.sha256()
-    for part in parts:
-        _update_digest(digest, part)
+    _update_digest(digest, parts)
     return digest.hexdigest()
 
 

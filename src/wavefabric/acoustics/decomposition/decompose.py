@@ -17,7 +17,7 @@ from typing import Literal
 
 from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
-from wavefabric.acoustics.decomposition.window import check_window
+from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.spectral.distributed import boxes
@@ -58,7 +58,8 @@ class Decomposition:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise InputError(f"decomposition: {self.kind!r} given; allowed: {', '.join(KINDS)}")
-        check_window(self.bell)
+        if self.bell not in WINDOWS:
+            raise InputError(f"bell: {self.bell!r} given; allowed: {', '.join(WINDOWS)}")
         if not _positive(self.overlap):
             raise InputError(f"overlap: {self.overlap!r} given; allowed: a whole number of points, 1 or more")
         if self.grid is not None and not (len(self.grid) == 3 and all(map(_positive, self.grid))):

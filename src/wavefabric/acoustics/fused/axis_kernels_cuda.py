@@ -36,8 +36,6 @@ _KERNELS = {
     "Z": ("z_divergence", "z_scale", "z_translate"),
     "G": ("z_gradient",),
 }
-#: Those that there are besides where passes end in a transpose.
-_SCATTER_KERNELS = {"Y": ("y_scatter",)}
 #: Spaces for a row in shared memory, one if not said.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
@@ -265,8 +263,8 @@ class AxisKernels:
         before, last = sources(scatter is not None)
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
-        if scatter is not None:
-            self._kernels |= {name: key for key in self._axes for name in _SCATTER_KERNELS.get(key, ())}
+        if scatter is not None and "Y" in self._axes:
+            self._kernels["y_scatter"] = "Y"
         self._functions = {name: module.get_function(name) for name in self._kernels}
         self._await = module.get_function("await_ranks") if scatter is not None else None
         self._shared = {name: self._axes[key].shared(name) for name, key in self._kernels.items()}

@@ -59,7 +59,7 @@ class FusedGlobalLayout(FusedLayout):
         return 2 * dtype.itemsize * (3 * columns + 6 * (planes + columns - 2 * stays))
 
     def _connect(self) -> None:
-        comm, cut = self._comm, self._decomposition
+        comm, cut = self.comm, self._decomposition
         _, planes, _, columns = boxes(cut.shape, cut.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         c, flat, tall = self.coefficients, self._spectrum_shape(), self.coefficients.half_shape
@@ -131,7 +131,7 @@ class OneSidedLayout(FusedGlobalLayout):
         return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
 
     def _connect(self) -> None:
-        c, comm, cut = self.coefficients, self._comm, self._decomposition
+        c, comm, cut = self.coefficients, self.comm, self._decomposition
         device, pitch = c.device, c.half_shape[2]
         _, planes, _, columns = boxes(cut.shape, cut.grid)
         self._z_first = [box[2][0] for box in planes]
@@ -194,7 +194,7 @@ class OneSidedLayout(FusedGlobalLayout):
         """The spectrum of that number is there: as columns (0) or planes (1)."""
         if self._timeout.waits:
             flags, taken = self._flags.own[route, number], self._counts[route, number, 2:]
-            self.column_kernels.await_ranks(flags, taken, self._comm.rank, self._timeout)
+            self.column_kernels.await_ranks(flags, taken, self.comm.rank, self._timeout)
 
 
 class FusedLocalLayout(FusedLayout):
@@ -206,7 +206,7 @@ class FusedLocalLayout(FusedLayout):
 
     def _connect(self) -> None:
         c = self.coefficients
-        self.halo = HaloExchange(c, self._comm, self._decomposition)
+        self.halo = HaloExchange(c, self.comm, self._decomposition)
         nz, ny, nx = c.shape
         z, y, x = c.subdomain.owned
         whole_rows = x == slice(0, nx)
@@ -231,7 +231,7 @@ class FusedLocalLayout(FusedLayout):
         c, p = self.coefficients, self.fields.p
         sent = np.zeros(c.shape[:2], np.uint8)
         for message in halo_messages(self._decomposition):
-            if message.src == self._comm.rank:
+            if message.src == self.comm.rank:
                 sent[message.src_box[:2]] = 1
         flags = c.device.asarray(sent.reshape(-1))
         if c.disperses:

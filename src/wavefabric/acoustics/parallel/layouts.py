@@ -79,7 +79,7 @@ class GlobalLayout(FieldLayout):
     @cached_property
     def fft(self) -> Any:
         cut = self._decomposition
-        return DistributedRealFFT(self._comm, cut.shape, cut.grid, self.coefficients.dtype)
+        return DistributedRealFFT(self.comm, cut.shape, cut.grid, self.coefficients.dtype)
 
 
 class LocalLayout(FieldLayout):
@@ -91,7 +91,7 @@ class LocalLayout(FieldLayout):
     """
 
     def _connect(self) -> None:
-        self.halo = HaloExchange(self.coefficients, self._comm, self._decomposition)
+        self.halo = HaloExchange(self.coefficients, self.comm, self._decomposition)
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:

@@ -27,8 +27,8 @@ class FieldLayout:
         decomposition: Partition | None = None,
     ):
         self.coefficients, self.fields = coefficients, fields
-        #: None on one device.
-        self._comm: Any = comm
+        #: Those who share the step; None on one device.
+        self.comm: Any = comm
         self._decomposition: Any = decomposition
         self._connect()
         #: A half spectrum for each dimension.
@@ -52,14 +52,9 @@ class FieldLayout:
         return 0
 
     @property
-    def over_ranks(self) -> bool:
-        """Whether other ranks have a part of the step."""
-        return self._comm is not None
-
-    @property
     def captured(self) -> bool:
         """Whether steps are captured as graphs: over ranks only if kernels themselves wait for others."""
-        return self._comm is None or self._comm.one_sided
+        return self.comm is None or self.comm.one_sided
 
     def _new_spectra(self, count: int) -> list:
         c = self.coefficients
