@@ -18,9 +18,8 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
-from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.stages import PlainStages, Stages
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.spectral.vector_butterflies import PRIMES
 

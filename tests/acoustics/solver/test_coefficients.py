@@ -23,7 +23,7 @@ from wavefabric.acoustics.solver.formulas import (
     pml_factors,
     unstaggering,
 )
-from wavefabric.acoustics.solver.plain_stages import PlainStages
+from wavefabric.acoustics.solver.stages import PlainStages
 
 
 def test_layer_at_its_ends():

@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from wavefabric.lifecycle.checkpoint.file import read_state
 class KWaveOutput:
     """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
 
-    The file gets its name when it is ``finished``; deflate at level ``compression`` is applied then.
+    The file gets its name when it is finished; deflate at level ``compression`` is applied then.
     ``start`` is the first time step recorded (0-based), ``threads`` is for the header only. An unfinished
     file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
     """
@@ -49,7 +49,6 @@ class KWaveOutput:
     start: int = 0
     threads: int | None = None
     checkpoint: Path | None = None
-    finished: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.path = check_output(self.path, self.force)
@@ -120,7 +119,6 @@ class KWaveOutput:
             self._packed.unlink(missing_ok=True)
         sync_folder(self.path.parent)
         self._remove_working_files()
-        self.finished = True
 
     def abandon(self, keep: bool) -> None:
         # One that never began leaves alone what belongs to an earlier leg.
