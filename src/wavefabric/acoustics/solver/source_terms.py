@@ -120,10 +120,8 @@ class SourceTerm:
         """Put the source into a field; `refresh` came before."""
         if self.form == "points":
             self._kernels.set_points(target, self.index, self.signal, clock, self.replace)
-        elif self.form == "pattern":
-            self._kernels.add_pattern(target, self.field, self.signal, clock)
         else:
-            self._kernels.add_field(target, self.field)
+            self._kernels.add_pattern(target, self.field, self.amplitude, clock)
 
     def apply_to_density(self, fields: Fields) -> None:
         """Put the source into each part of the density, kept or not; `refresh` came before."""
