@@ -72,7 +72,7 @@ def make_stages(
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, np.dtype(dtype))
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
-    stages = kind(layout(coefficients, Fields(coefficients), comm, decomposition))
+    stages = kind(layout(coefficients, comm, decomposition))
     stages.begin()
     return stages
 

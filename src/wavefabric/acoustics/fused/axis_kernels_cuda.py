@@ -318,14 +318,6 @@ def structure(device, *values):
     return device.asarray(np.array(words, np.uint64))
 
 
-def rows_of_points(index: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points of a grid (Nz, Ny, Nx), flat, by rows: where each row's begin, their x, places in ``index``."""
-    nz, ny, nx = shape
-    order = np.argsort(index, kind="stable")
-    rows, x = np.divmod(index[order], nx)
-    return np.searchsorted(rows, np.arange(nz * ny + 1)).astype(np.int32), x.astype(np.int32), order
-
-
 def form_of(parameter) -> str:
     """How a medium parameter is held, of `FORMS`."""
     if isinstance(parameter, Indexed):

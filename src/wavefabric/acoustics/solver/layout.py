@@ -19,17 +19,11 @@ class FieldLayout:
     #: What an exchange that is under way between steps brings; None if there is none.
     pending: Any = None
 
-    def __init__(
-        self,
-        coefficients: Coefficients,
-        fields: Fields,
-        comm: Communicator | None = None,
-        decomposition: Partition | None = None,
-    ):
-        self.coefficients, self.fields = coefficients, fields
+    def __init__(self, coefficients: Coefficients, comm: Communicator | None, decomposition: Partition):
+        self.coefficients, self.fields = coefficients, Fields(coefficients)
         #: Those who share the step; None on one device.
         self.comm: Any = comm
-        self._decomposition: Any = decomposition
+        self._decomposition = decomposition
         self._connect()
         #: A half spectrum for each dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)

@@ -134,6 +134,13 @@ class SourceTerm:
             self._kernels.add_density_pattern(rho, split_layers, self.field, self.amplitude, clock, parts)
 
 
+def sorted_points(index: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Flat points by ``count`` rows or planes of a size: where each one's begin, places in it, the order."""
+    order = np.argsort(index, kind="stable")
+    part, inside = np.divmod(index[order], size)
+    return np.searchsorted(part, np.arange(count + 1)), inside, order
+
+
 class TransducerTerm:
     """One signal, delayed at each point, added to the x velocity."""
 
