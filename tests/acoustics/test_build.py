@@ -15,7 +15,7 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import MemorySink
-from wavefabric.acoustics.solver.plain_stages import PlainStages
+from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.device import fftw, get_device
 from wavefabric.device.cpu import CpuDevice
 

@@ -18,7 +18,7 @@ from wavefabric.acoustics.recording import recorder
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.acoustics.solver.plain_stages import PlainStages
+from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint import file as files

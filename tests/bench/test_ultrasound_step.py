@@ -15,10 +15,11 @@ from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.stability.stable_time_step import stability
-from wavefabric.bench import kwave_program, ultrasound_points, ultrasound_step
+from wavefabric.bench import kwave_program, ultrasound_step
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
 from wavefabric.bench.own_process import Bare
-from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA, outline, points, problem
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, MEDIA, outline, points, problem, with_sources
+from wavefabric.bench.ultrasound_ranks import RecordingStepper
 from wavefabric.cli.bench.app import parse_media
 from wavefabric.errors import InputError
 from wavefabric.spectral.vector_axes import AxisTransforms
@@ -106,8 +107,8 @@ def test_sources_and_sensor(cpu):
 def test_steps_with_points_are_recorded(cpu):
     """Sources act and rows are sampled: the same as a run of the solver gives."""
     inputs = replace(problem("homogeneous", (16, 12, 10), 20), initial_pressure=None)
-    stages = make_stages(cpu, ultrasound_points.with_sources(inputs, 30), np.float64)
-    stepper = ultrasound_points.RecordingStepper(stages, 30, 5)
+    stages = make_stages(cpu, with_sources(inputs, 30), np.float64)
+    stepper = RecordingStepper(stages, 30, 5)
     (series,) = stepper._recorder._series.values()
     assert series.filled == 5
     at = points(inputs.shape, 30)

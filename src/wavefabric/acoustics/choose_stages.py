@@ -11,17 +11,15 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
 from wavefabric.acoustics.materials.find import find_materials
-from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
+from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
-from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
-from wavefabric.acoustics.solver.plain_stages import PlainStages
 from wavefabric.acoustics.solver.source_terms import SourceTerms
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.stages import PlainStages, Stages
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.spectral.vector_butterflies import PRIMES
 
@@ -74,7 +72,7 @@ def make_stages(
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, np.dtype(dtype))
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
-    stages = kind(layout(coefficients, Fields(coefficients), comm, decomposition))
+    stages = kind(layout(coefficients, comm, decomposition))
     stages.begin()
     return stages
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -108,12 +107,12 @@ class Grid:
     @property
     def margin(self) -> tuple[int, int, int]:
         """Points added on each side along x, y, z: the PML if it is outside."""
-        return (0, 0, 0) if self.pml_inside else three_axes(self.pml_size, 0)
+        return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0)[:3]  # type: ignore[return-value]
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
         """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; Nz = 1 in 2-D."""
-        return tuple(n + 2 * m for n, m in zip(three_axes(self.shape, 1), self.margin, strict=True))  # type: ignore[return-value]
+        return tuple(n + 2 * m for n, m in zip((*self.shape, 1), self.margin, strict=False))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
@@ -214,9 +213,3 @@ def largest_prime_factor(n: int) -> int:
             largest, n = factor, n // factor
         factor += 1
     return max(largest, n)
-
-
-def three_axes(values: Sequence[int], last: int) -> tuple[int, int, int]:
-    """x, y, z of two or three values; ``last`` is z in 2-D."""
-    x, y, z = (*values, last)[:3]
-    return x, y, z

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,19 +14,6 @@ from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
 _POWERS = "from 0 to below 3, 1 only with dispersion=False"
-
-
-class FieldOrder(Protocol):
-    """What puts a field of the user in the solver's order: a `wavefabric.acoustics.grid.Grid`."""
-
-    @property
-    def dimensions(self) -> int:
-        """2 or 3."""
-        ...
-
-    def to_memory(self, values: Any, key: str) -> np.ndarray:
-        """A field [x, y(, z)] as (Nz, Ny, Nx); ``key`` names it in errors."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -117,8 +104,8 @@ class Medium:
             raise InputError(f"medium.sound_speed: {actual}; allowed: m/s, above 0")
         return low, high
 
-    def on(self, grid: FieldOrder) -> dict[str, Any]:
-        """The medium's part of a `Problem` on a grid, by the names of its parameters."""
+    def on(self, grid: Any) -> dict[str, Any]:
+        """The medium's part of a `Problem` on a `Grid`, by the names of its parameters."""
 
         def in_memory(name: str) -> float | np.ndarray:
             value = getattr(self, name)

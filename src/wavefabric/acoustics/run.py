@@ -94,7 +94,8 @@ class _Run:
         check_agreement(comm.control, shared)
         self._decomposition = decompose(problem.shape, comm.size, options.decomposition)
         if comm.size > 1:
-            self._report_sharing()
+            self._report.decomposition = self._decomposition.describe()
+            self._report.ranks, self._report.transport = comm.size, comm.label
         else:
             self._decomposition = decompose(problem.shape, 1)  # its options serve several ranks
         advice = choose_stages.advice(self._device, problem, dtype, self._decomposition)
@@ -108,12 +109,6 @@ class _Run:
         self._look = max(1, min(problem.steps // 100, 100))
         self._watch = EnergyWatch(problem, max(self._look, _ENERGY_STEPS))
         self._alternation_watch = AlternationWatch()
-
-    def _report_sharing(self) -> None:
-        facts, report = self._decomposition.describe(), self._report
-        rest = (f"{name} {value}" for name, value in facts.items() if name not in ("decomposition", "ranks"))
-        report.decomposition = ", ".join([str(facts["decomposition"]), *rest])
-        report.ranks, report.transport = self._comm.size, self._comm.label
 
     def run(self, sink: Sink | None, begun: float, loading: float) -> Report:
         files = [(getattr(sink, "path", None), "output")]
@@ -322,8 +317,7 @@ class _Run:
 def _identity(*parts: Any) -> str:
     """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
     digest = hashlib.sha256()
-    for part in parts:
-        _update_digest(digest, part)
+    _update_digest(digest, parts)
     return digest.hexdigest()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wavefabric.acoustics.kwave.format import Reader
 from wavefabric.acoustics.kwave.input import write_input
 from wavefabric.bench.ultrasound_cases import points, problem
 from wavefabric.device import Device
@@ -108,17 +109,12 @@ class KWaveProgram:
         return self._read(out, steps)
 
     def _read(self, out: Path, steps: int) -> tuple[float, int]:
-        import h5py
-
         try:
-            with h5py.File(out, "r") as file:
-                attributes = [file.attrs[name] for name in (_SIMULATION, _MEMORY)]
-            seconds, megabytes = (
-                (text.decode() if isinstance(text, bytes) else str(text)).strip() for text in attributes
-            )
-            took = float(seconds.removesuffix("s"))
-            memory = int(megabytes.removesuffix("MB")) << 20
-        except (OSError, KeyError, ValueError):
+            with Reader(out) as file:
+                attributes = file.attributes()
+            took = float(attributes[_SIMULATION].strip().removesuffix("s"))
+            memory = int(attributes[_MEMORY].strip().removesuffix("MB")) << 20
+        except (InputError, KeyError, ValueError):
             says = f"wrote no output that says how long it took ({_SIMULATION}, {_MEMORY})"
             raise InputError(f"--peer: {self.path} {says}") from None
         if took <= 0:

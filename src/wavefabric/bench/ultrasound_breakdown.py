@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import NoExchange, without_transfers
 from wavefabric.bench.ultrasound_ranks import RankSteps, Stepper, even_grid
-from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import report
 from wavefabric.execution.timing import Ranks
@@ -48,14 +47,11 @@ def run(
     shape = shape or SIZES["cuda" if ranks.on_gpu else "cpu"]
     steps = RankSteps(ranks, [shape], media, precision, repeats)
     chosen = list(grids) or list(dict.fromkeys([(1, 1, ranks.size), even_grid(ranks.size)]))
-    plans, left_out = [], []
+    plans, left_out = [], list[str]()
     for medium, grid, overlap in product(media, chosen, overlaps):
         options = Decomposition("local", grid, overlap)
-        if why := _misfit(shape, ranks.size, options):
-            left_out.append(why)
-            continue
-        steps.check_memory(medium, shape, options)
-        plans.append((medium, options))
+        if steps.cut(medium, shape, options, left_out):
+            plans.append((medium, options))
     cases, computed = [], {}
     for comm in ranks.each():
         for plan in plans:
@@ -67,17 +63,6 @@ def run(
             cases.append(bench.run(computed[plan]))
     facts = {"shape": list(shape), "precision": precision, "repeats": repeats, "left_out": left_out}
     return result_of(ranks, "ultrasound-breakdown", _sped_up(cases), **facts)
-
-
-def _misfit(shape, ranks: int, options: Decomposition) -> str:
-    """Why a grid cannot be cut so, for what is measured in a row; bad numbers of blocks are an error."""
-    try:
-        decompose(shape, ranks, options)
-    except InputError as error:
-        if not str(error).startswith("overlap"):
-            raise
-        return str(error)
-    return ""
 
 
 def _sped_up(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -175,9 +160,8 @@ class _Case:
 
     def packing(self, stepper: Stepper, fields, each) -> Callable[[], None]:
         """Packing and unpacking of a step, with exchanges that move nothing."""
-        shape, dtype = stepper.stages.coefficients.shape, stepper.stages.coefficients.dtype
         cut = decompose(self.shape, self.comm.size, self.options)
-        halo = HaloExchange(without_transfers(self.comm), cut, shape, dtype, set(each))
+        halo = HaloExchange(stepper.stages.coefficients, without_transfers(self.comm), cut)
         return lambda: self.fill(halo, fields, each)
 
     def time(self, work: Callable[[], Any]) -> float:

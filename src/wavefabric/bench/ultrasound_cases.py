@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.problem import PressureSource, Problem, VelocitySource
 from wavefabric.device import Device, get_device
 
 #: What is timed if nothing is said, and all that can be.
@@ -32,6 +32,8 @@ _TISSUES = {
 }
 #: Outer radii of all but the water, of half the grid.
 _RADII = (0.8, 0.76, 0.66, 0.62)
+# Of signals at points: steps; kg/m³ and m/s a step, too weak to change the medium.
+_PERIOD, _MASS, _VELOCITY = 64, 1e-9, 1e-12
 
 
 def problem(
@@ -113,6 +115,17 @@ def points(shape: tuple[int, int, int], count: int = SENSOR_POINTS) -> np.ndarra
     """Flat indices of at most so many points spread over the grid, ascending."""
     size = math.prod(shape)
     return np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64))
+
+
+def with_sources(inputs: Problem, count: int) -> Problem:
+    """The problem with values added to pressure and velocity at so many points, in all steps."""
+    index = points(inputs.shape, count)
+    signal = np.sin(2 * np.pi / _PERIOD * (np.arange(inputs.steps) % _PERIOD))[:, None]
+    return replace(
+        inputs,
+        pressure_source=PressureSource(index, _MASS * signal, "additive_no_correction"),
+        velocity_source=VelocitySource(index, (_VELOCITY * signal,) * 3, "additive_no_correction"),
+    )
 
 
 def _planes(device, shape, dtype, along, vector: Callable, join: Callable, value: Callable) -> np.ndarray:

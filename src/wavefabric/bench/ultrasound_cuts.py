@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids
 from wavefabric.bench.common import Triple, grouped, left_over, result_of, rows, silent
 from wavefabric.bench.modified_communicators import PermutedCommunicator
 from wavefabric.bench.ultrasound_breakdown import SIZES
@@ -42,17 +42,12 @@ def run(
     shape = shape or SIZES["cuda" if ranks.on_gpu else "cpu"]
     steps = RankSteps(ranks, [shape], [medium], precision, repeats)
     orders = orders_of(placements, ranks.size)
-    plans, left_out = [], []
+    plans, left_out = [], list[str]()
     for grid in block_grids(ranks.size):
         options = Decomposition("local", grid, overlap)
-        try:
-            cut = decompose(shape, ranks.size, options)
-        except InputError as error:
-            left_out.append(str(error))
-            continue
-        steps.check_memory(medium, shape, options)
-        halo = max(math.prod(part.size) - math.prod(part.owned_size) for part in cut.subdomains)
-        plans.append((options, {"grid": list(grid), "halo_points": halo}))
+        if cut := steps.cut(medium, shape, options, left_out):
+            halo = max(math.prod(part.size) - math.prod(part.owned_size) for part in cut.subdomains)
+            plans.append((options, {"grid": list(grid), "halo_points": halo}))
     cases = []
     for comm in ranks.each():
         for (options, cut), (name, order) in itertools.product(plans, orders.items()):

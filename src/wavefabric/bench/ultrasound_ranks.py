@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
-from wavefabric.acoustics.decomposition.decompose import Decomposition, block_grids, decompose
+from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording
+from wavefabric.acoustics.recording.recorder import Recorder
+from wavefabric.acoustics.recording.sinks import Sink
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.bench.common import Triple, check_range, check_words
-from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline
+from wavefabric.bench.ultrasound_cases import ALL_MEDIA, outline, points
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution.report import shape_words
@@ -80,6 +82,32 @@ class Stepper:
         return math.isfinite(float(abs(self.stages.fields.p).max()))
 
 
+class Nowhere(Sink):
+    """Takes what is recorded, and forgets it."""
+
+
+class RecordingStepper(Stepper):
+    """Steps that are recorded at so many points, a series and a statistic, as a run records them.
+
+    Rows leave the device in blocks.
+    """
+
+    def __init__(self, stages: Stages, count: int, first_steps: int):
+        shape = stages.coefficients.problem.shape
+        self._recorder = Recorder(stages, Recording(("p_raw", "p_max"), points(shape, count)), Nowhere())
+        self._recorder.begin(0)
+        super().__init__(stages, first_steps)
+
+    def __call__(self) -> None:
+        number = self._next
+        super().__call__()
+        self._recorder.after(number)
+
+    def close(self) -> None:
+        """End the thread that takes what is recorded."""
+        self._recorder.delivery.close()
+
+
 class RankSteps:
     """Steps of grids that ranks share, in one precision."""
 
@@ -95,6 +123,20 @@ class RankSteps:
         problem = light_problem(medium, shape)
         needed = needed_bytes(problem, NO_SENSOR, self.dtype, self.ranks.device, cut)
         self.ranks.check_memory(needed, f"size: {shape_words(shape)}, {medium},")
+
+    def cut(
+        self, medium: str, shape: Triple, options: Decomposition, left_out: list[str]
+    ) -> Partition | None:
+        """How a grid is cut, memory checked; None if a block is shorter than the overlap, which is said."""
+        try:
+            cut = decompose(shape, self.ranks.size, options)
+        except InputError as error:
+            if not str(error).startswith("overlap"):
+                raise
+            left_out.append(str(error))
+            return None
+        self.check_memory(medium, shape, options)
+        return cut
 
     def fits_one(self, medium: str, shape: Triple) -> bool:
         """Whether the whole grid fits into the memory that one rank would have to itself among the others."""

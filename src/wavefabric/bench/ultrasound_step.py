@@ -19,9 +19,8 @@ from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.bench import own_process
 from wavefabric.bench.common import Triple, calls, check_range, silent
 from wavefabric.bench.kwave_program import KWaveProgram, measured_elsewhere
-from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
-from wavefabric.bench.ultrasound_points import RecordingStepper, with_sources
-from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
+from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem, with_sources
+from wavefabric.bench.ultrasound_ranks import NO_SENSOR, RecordingStepper, Stepper, check
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory

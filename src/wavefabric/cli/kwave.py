@@ -168,20 +168,19 @@ def _introduce(inputs: KWaveInput, quantities: list[str], start: int, verbose: i
         "transducer": problem.transducer,
     }
     medium = "homogeneous" if uniform else "heterogeneous"
-    if verbose:
-        size = " x ".join(map(str, problem.shape[: problem.dimensions]))
-        _print({"Domain dimensions": size, "Simulation steps": problem.steps})
+    size = " x ".join(map(str, problem.shape[: problem.dimensions]))
+    lines: dict[str, Any] = {"Domain dimensions": size, "Simulation steps": problem.steps}
     if verbose > 1:
-        _print(
-            {
-                "File format": f"{inputs.version[0]}.{inputs.version[1]}",
-                "Medium": f"{medium}, {'linear' if problem.nonlinearity is None else 'nonlinear'}",
-                "Absorption": problem.absorption.replace("_", " "),
-                "Sources": ", ".join(name for name, each in sources.items() if each is not None) or "none",
-                "Recorded": ", ".join(quantities),
-                "Sampling begins at": start,
-            }
-        )
+        lines |= {
+            "File format": f"{inputs.version[0]}.{inputs.version[1]}",
+            "Medium": f"{medium}, {'linear' if problem.nonlinearity is None else 'nonlinear'}",
+            "Absorption": problem.absorption.replace("_", " "),
+            "Sources": ", ".join(name for name, each in sources.items() if each is not None) or "none",
+            "Recorded": ", ".join(quantities),
+            "Sampling begins at": start,
+        }
+    if verbose:
+        _print(lines)
 
 
 def _conclude(output: Path, report: Report, verbose: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
 from wavefabric.acoustics.check.warnings import largest_shift, phase_speed
-from wavefabric.acoustics.solver.absorption import absorption_factors
+from wavefabric.acoustics.solver.formulas import absorption_factors
 
 DT, STEPS = 1e-8, 1200
 STRIP = Grid((320, 2), "0.1 mm", pml_size=(20, 0))

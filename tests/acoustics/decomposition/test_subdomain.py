@@ -30,7 +30,7 @@ def numbered(shape):
 def test_local_arrays_hold_the_grid_around_the_block(part):
     grid = numbered(part.shape)
     local = grid[np.ix_(*(part.indices(axis) for axis in (2, 1, 0)))]
-    assert local.shape == part.array_shape
+    assert local.shape == part.size[::-1]
     (x, y, z), (nx, ny, nz) = part.owned_first, part.owned_size
     assert (local[part.owned] == grid[z : z + nz, y : y + ny, x : x + nx]).all()
 
@@ -57,7 +57,7 @@ def test_points_are_found_in_local_arrays(part):
 def test_the_whole(shape):
     part = Subdomain.whole(shape)
     assert part.is_whole
-    assert part.array_shape == shape[::-1]
+    assert part.size[::-1] == shape[::-1]
     assert part.spectral_shape == (shape[2], shape[1], shape[0] // 2 + 1)
     assert part.basis_points == np.prod(shape)
     index = np.arange(np.prod(shape))

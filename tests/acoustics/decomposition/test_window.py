@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.decomposition.window import WINDOWS, window
 from wavefabric.errors import InputError
 
@@ -56,4 +57,4 @@ def test_the_nested_sine_joins_smoothly():
 
 def test_an_unknown_bell_is_refused():
     with pytest.raises(InputError, match="bell: 'sharp' given; allowed: none, cosine, nested-sine, erf"):
-        window("sharp", 10, 2)
+        Decomposition("local", bell="sharp")

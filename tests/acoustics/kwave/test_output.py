@@ -64,7 +64,7 @@ def write(path, name, **options):
     feed(sink, series)
     sink.flush()
     sink.finish(others.items(), Report(120, 120, "cpu", SECONDS, peak_bytes=19 << 20))
-    assert sink.finished
+    assert sink.path.exists()
     return path
 
 
@@ -209,7 +209,7 @@ def test_abandoned(tmp_path):
     again.begin(layout, 14)
     again.abandon(keep=False)
     assert os.listdir(tmp_path) == []
-    assert not again.finished
+    assert not again.path.exists()
 
 
 def test_interrupted_while_space_is_made(tmp_path, monkeypatch):
@@ -289,7 +289,7 @@ def test_failure_at_the_end_leaves_no_output(tmp_path, monkeypatch):
         sink.finish(others.items(), Report())
     # The series stay until it is known whether a checkpoint refers to them.
     assert names(tmp_path) == ["a.h5.partial", "a.h5.partial.json"]
-    assert not sink.finished
+    assert not sink.path.exists()
     sink.abandon(keep=False)
     assert os.listdir(tmp_path) == []
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import hypothesis
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_problems import problem
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.materials import find
-from wavefabric.acoustics.materials.find import AT_POINTS, LIMIT, STAGGERED, find_materials
+from wavefabric.acoustics.materials.find import AT_POINTS, STAGGERED, _Search, find_materials
 from wavefabric.acoustics.solver.coefficients import Coefficients
 
 SHAPE = (24, 20, 18)
@@ -71,23 +70,25 @@ def test_a_parameter_of_many_values_is_left_out():
     assert names(result) == [(AT_POINTS, 8)]
 
 
+def limited(inputs, limit):
+    return _Search(inputs, np.dtype(np.float32), limit).materials()
+
+
 def test_staggered_densities_by_themselves():
     """One index for the three of them, or one each, of as many bits as most need."""
     inputs = problem(SHAPE, mixed="r", materials=6)
-    assert names(find_materials(inputs, np.float32, 1300)) == [(("density", *STAGGERED), 16)]
-    result = find_materials(inputs, np.float32, 300)
+    assert names(limited(inputs, 1300)) == [(("density", *STAGGERED), 16)]
+    result = limited(inputs, 300)
     assert names(result) == [(("density",), 8), (STAGGERED, 8)]
     assert result.note().endswith(
         "; density staggered along x, y, z of 216 values: held as an index of 8 bits"
     )
-    assert names(find_materials(inputs, np.float32, 100)) == [
+    assert names(limited(inputs, 100)) == [
         (("density",), 8),
         *(((name,), 8) for name in STAGGERED),
     ]
     many = np.arange(24 * 20 * 18).reshape(SHAPE[::-1]) % 300 + 1000.0
-    result = find_materials(
-        replace(inputs, density_staggered=(many, *inputs.density_staggered[1:])), np.float32, 300
-    )
+    result = limited(replace(inputs, density_staggered=(many, *inputs.density_staggered[1:])), 300)
     assert names(result)[1:] == [((name,), 16) for name in STAGGERED]
 
 
@@ -123,12 +124,6 @@ def test_a_problem_is_looked_through_once():
     gc.collect()
     assert kept() is None
     assert len(find._RESULTS) < before
-
-
-@pytest.mark.parametrize("limit", [0, LIMIT + 1])
-def test_the_limit_is_what_an_index_holds(limit):
-    with pytest.raises(ValueError, match=f"limit: {limit} given; allowed: 1 to 65536"):
-        find_materials(problem(SHAPE), np.float32, limit)
 
 
 @hypothesis.settings(max_examples=40, deadline=None)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.acoustics.materials import sets
-from wavefabric.acoustics.materials.sets import Sets, _spread
+from wavefabric.acoustics.materials import find
+from wavefabric.acoustics.materials.find import Sets, _spread
 
 
 def bits(arrays, dtype):
@@ -47,7 +47,7 @@ def test_points_of_equal_values_get_equal_numbers(arrays, dtype, block, limit):
     rows = bits(arrays, dtype)
     wanted = len(np.unique(rows, axis=0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sets, "_BLOCK", block)
+        patch.setattr(find, "_BLOCK", block)
         result = Sets(arrays, dtype, limit)
         assert result.full == (wanted > limit)
         if result.full:

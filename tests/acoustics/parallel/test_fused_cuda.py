@@ -128,7 +128,7 @@ def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["local", "global"])
 def test_translated_and_multiplied(comm, kind):
-    from wavefabric.acoustics.solver.kspace import unstaggering
+    from wavefabric.acoustics.solver.formulas import unstaggering
 
     problem = noise_problem((20, 24, 40), "none", False, 9)
     options = Decomposition(kind, overlap=5) if kind == "local" else Decomposition(kind)

@@ -11,8 +11,7 @@ from rank_steps import CASES, alone, noise_problem, run_steps
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
-from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout
-from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
+from wavefabric.acoustics.parallel.fused_layouts import FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.problem import Recording
 from wavefabric.errors import LateRank
 from wavefabric.exchange import solo

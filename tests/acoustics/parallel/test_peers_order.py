@@ -7,7 +7,7 @@ from order_of_ranks import Event, order
 from rank_steps import CASES, noise_problem
 
 from wavefabric.acoustics.choose_stages import make_stages
-from wavefabric.acoustics.parallel.one_sided_layout import OneSidedLayout
+from wavefabric.acoustics.parallel.fused_layouts import OneSidedLayout
 from wavefabric.acoustics.solver.step import Step
 
 #: Spectra that a kernel along z puts into planes, but for those that are told their number.

@@ -11,7 +11,7 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.parallel.restrict import restrict_array, restrict_problem
 from wavefabric.acoustics.problem import PressureSource, VelocitySource
 from wavefabric.acoustics.solver.coefficients import Coefficients
-from wavefabric.acoustics.solver.kspace import unstaggering
+from wavefabric.acoustics.solver.formulas import unstaggering
 
 SHAPE = (24, 20, 18)
 VARIANTS = [

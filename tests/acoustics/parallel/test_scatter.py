@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulated_cuda import Module, empty
 
-from wavefabric.acoustics.parallel.one_sided_layout import scatter_type
+from wavefabric.acoustics.parallel.fused_layouts import scatter_type
 
 # Blocks of two warps, one of which may get ahead.
 KX, LINES, POINTS, FIRST = 128, 2, 4, 2

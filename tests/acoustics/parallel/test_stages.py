@@ -11,10 +11,10 @@ from random_problems import full_fields, pressure_source, problem, transducer, v
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.decomposition.window import window
-from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
-from wavefabric.acoustics.solver.kspace import unstaggering
+from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.step import Step
 
 EVEN, ODD, FLAT = (24, 20, 18), (35, 27, 21), (31, 45, 1)
@@ -158,14 +158,16 @@ def test_a_halo_holds_the_neighbours_times_the_bell(comm, bell_name, shape):
     grid = (2, comm.size // 2, 1)
     decomposition = decompose(shape, comm.size, Decomposition("local", grid, 4, bell_name))
     part, device = decomposition.subdomains[comm.rank], comm.device
-    halo = HaloExchange(comm, decomposition, part.array_shape, np.float64, {1, 3})
+    components = SimpleNamespace(dimensions=3, absorption="none")
+    coefficients = SimpleNamespace(shape=part.size[::-1], dtype=np.float64, problem=components)
+    halo = HaloExchange(coefficients, comm, decomposition)
     whole_fields = [np.random.default_rng(i).standard_normal(shape[::-1]) for i in range(3)]
     bells = [
         window(bell_name, n, 4 if blocks > 1 else 0) for n, blocks in zip(part.owned_size, grid, strict=True)
     ]
     factor = bells[2][:, None, None] * bells[1][:, None] * bells[0]
     for count in (1, 3, 1):
-        fields = [device.zeros(part.array_shape, np.float64) for _ in range(count)]
+        fields = [device.zeros(part.size[::-1], np.float64) for _ in range(count)]
         for field, inputs in zip(fields, whole_fields, strict=False):
             field[part.owned] = device.asarray(restrict_array(inputs, part)[part.owned])
         halo.fill(fields)

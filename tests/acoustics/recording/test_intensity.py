@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics.problem import Problem, Recording, VelocitySource
-from wavefabric.acoustics.recording.intensity import WEIGHTS, Intensity
+from wavefabric.acoustics.recording.sampling import WEIGHTS, Intensity
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings

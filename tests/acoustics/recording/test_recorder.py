@@ -10,8 +10,8 @@ from random_problems import history, points, problem, velocity_source
 
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
 from wavefabric.acoustics.recording import recorder
-from wavefabric.acoustics.recording.intensity import WEIGHTS
 from wavefabric.acoustics.recording.quantities import QUANTITIES
+from wavefabric.acoustics.recording.sampling import WEIGHTS
 from wavefabric.acoustics.recording.sinks import MemorySink
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings

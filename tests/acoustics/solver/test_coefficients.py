@@ -13,11 +13,17 @@ from wavefabric.acoustics.decomposition.decompose import Decomposition, decompos
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.parallel.restrict import restrict_problem
-from wavefabric.acoustics.solver.absorption import absorption_factors, eta_factor, neper_coefficient
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.kspace import derivatives, unstaggering
-from wavefabric.acoustics.solver.plain_stages import PlainStages
-from wavefabric.acoustics.solver.pml import pml, pml_factors
+from wavefabric.acoustics.solver.formulas import (
+    absorption_factors,
+    derivatives,
+    eta_factor,
+    neper_coefficient,
+    pml,
+    pml_factors,
+    unstaggering,
+)
+from wavefabric.acoustics.solver.stages import PlainStages
 
 
 def test_layer_at_its_ends():

@@ -14,8 +14,8 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import medium_forms
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import scaled_squares
 from wavefabric.acoustics.materials.find import AT_POINTS
-from wavefabric.acoustics.solver.kspace import unstaggering
-from wavefabric.acoustics.solver.plain_stages import PlainStages
+from wavefabric.acoustics.solver.formulas import unstaggering
+from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import Energy
 from wavefabric.device import get_device

@@ -170,7 +170,7 @@ def test_noise_is_the_same_in_every_part():
     spectrum = np.abs(np.fft.fftn(field)) ** 2
     assert spectrum.max() < 15 * spectrum.mean()
     for part in decompose(shape, 4, Decomposition("local", overlap=2)).subdomains:
-        here = np.empty(part.array_shape)
+        here = np.empty(part.size[::-1])
         fill_with_noise(here, part, np)
         x, y, z = (part.indices(axis) for axis in range(3))
         np.testing.assert_array_equal(here, field[np.ix_(z, y, x)])

@@ -21,7 +21,7 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
-from wavefabric.acoustics.solver.absorption import disperses
+from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.errors import InputError
 
 _AXES = "xyz"
@@ -30,10 +30,7 @@ _AXES = "xyz"
 MOST_STEPS = 10**8
 #: What the Python API calls each number; its keys are the names that `check` can be given others for.
 PYTHON_NAMES: dict[str, str] = {
-    **{f"shape.{axis}": "grid.shape" for axis in _AXES},
-    **{f"spacing.{axis}": "grid.spacing" for axis in _AXES},
-    **{f"pml_size.{axis}": "grid.pml_size" for axis in _AXES},
-    **{f"pml_alpha.{axis}": "grid.pml_alpha" for axis in _AXES},
+    **{f"{key}.{a}": f"grid.{key}" for key in ("shape", "spacing", "pml_size", "pml_alpha") for a in _AXES},
     **{f"density_staggered.{axis}": f"medium.density (staggered in {axis})" for axis in _AXES},
     **{f"velocity_source.signals.{axis}": f"source.u{axis}" for axis in _AXES},
     **{name: f"medium.{name}" for name in ("sound_speed", "density", "nonlinearity", "reference_speed")},

@@ -11,8 +11,7 @@ import numpy as np
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import absorption_factors, disperses
-from wavefabric.acoustics.solver.kspace import wavenumber_range
+from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
@@ -34,11 +33,11 @@ _SIGNALS = 64
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
     """A line for each source with frequencies that the grid lacks, and one for a shifted phase speed.
 
-    ``names`` as in `band_warnings`; ``advice`` follows the shift.
+    ``names`` say what lines call each number, where that is not as in `PYTHON_NAMES`; ``advice`` follows the
+    shift.
     """
-    shift = largest_shift(problem)
-    key = {**PYTHON_NAMES, **(names or {})}["alpha_power"]
-    return band_warnings(problem, names) + ([f"{key}: {shift}{advice}"] if shift else [])
+    names, shift = {**PYTHON_NAMES, **(names or {})}, largest_shift(problem)
+    return band_warnings(problem, names) + ([f"{names['alpha_power']}: {shift}{advice}"] if shift else [])
 
 
 # --- Frequencies that the grid does not carry ------------------------------------------------------------
@@ -62,15 +61,13 @@ def highest_frequency(problem: Problem) -> float:
     return float(np.min(problem.sound_speed)) / (2 * max(problem.spacing[: problem.dimensions]))
 
 
-def band_warnings(problem: Problem, names: Mapping[str, str] | None = None) -> list[str]:
+def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> list[str]:
     """One line for each source signal with more than `FRACTION` of its energy above the grid's limit.
 
-    ``names`` say what lines call each source, where that is not as in `PYTHON_NAMES`. The energy is Σ |F{s}|²
-    over the points of a source, with zeros before the samples s and, if they end before the run does, after
-    them. A signal that goes on to the end of the run or beyond is mirrored at its end instead, since there it
-    does not break off. Of very many points the strongest count alone.
+    The energy is Σ |F{s}|² over the points of a source, with zeros before the samples s and, if they end
+    before the run does, after them. A signal that goes on to the end of the run or beyond is mirrored at its
+    end instead, since there it does not break off. Of very many points the strongest count alone.
     """
-    names = {**PYTHON_NAMES, **(names or {})}
     limit = highest_frequency(problem)
     c, spacing = float(np.min(problem.sound_speed)), max(problem.spacing[: problem.dimensions])
     lines = []

@@ -17,10 +17,11 @@ from typing import Literal
 
 from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
-from wavefabric.acoustics.decomposition.window import check_window
+from wavefabric.acoustics.decomposition.window import WINDOWS
 from wavefabric.errors import InputError
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.spectral.distributed import boxes
+from wavefabric.spectral.inplace_fft import factorised
 
 KINDS = ("global", "local")
 _AXES = "xyz"
@@ -57,7 +58,8 @@ class Decomposition:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise InputError(f"decomposition: {self.kind!r} given; allowed: {', '.join(KINDS)}")
-        check_window(self.bell)
+        if self.bell not in WINDOWS:
+            raise InputError(f"bell: {self.bell!r} given; allowed: {', '.join(WINDOWS)}")
         if not _positive(self.overlap):
             raise InputError(f"overlap: {self.overlap!r} given; allowed: a whole number of points, 1 or more")
         if self.grid is not None and not (len(self.grid) == 3 and all(map(_positive, self.grid))):
@@ -94,15 +96,11 @@ class Partition:
         """The whole grid, (Nx, Ny, Nz)."""
         return self.subdomains[0].shape
 
-    def describe(self) -> dict:
-        """In words and numbers, for results and `info`."""
-        local = {"overlap": self.options.overlap, "bell": self.options.bell}
-        return {
-            "decomposition": self.options.kind,
-            "ranks": self.ranks,
-            "grid": "x".join(map(str, self.grid)),
-            **(local if self.options.kind == "local" else {}),
-        }
+    def describe(self) -> str:
+        """In words, for the report of a run."""
+        words = f"{self.options.kind}, grid {'x'.join(map(str, self.grid))}"
+        local = f", overlap {self.options.overlap}, bell {self.options.bell}"
+        return words + (local if self.options.kind == "local" else "")
 
 
 def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -> Partition:
@@ -135,10 +133,7 @@ def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -
 
 def smooth(n: int) -> bool:
     """Whether ``n`` has no prime factor above 7, which every transform is fast for."""
-    for prime in (2, 3, 5, 7):
-        while n % prime == 0:
-            n //= prime
-    return n == 1
+    return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
 
 
 def even(n: int, blocks: int) -> tuple[int, ...]:

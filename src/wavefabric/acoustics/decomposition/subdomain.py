@@ -42,11 +42,6 @@ class Subdomain:
         return self.size == self.shape and self.owned_size == self.shape
 
     @property
-    def array_shape(self) -> Triple:
-        """C-order shape (z, y, x) of the local arrays."""
-        return self.size[::-1]  # type: ignore[return-value]
-
-    @property
     def spectral_shape(self) -> Triple:
         """C-order shape (z, y, x) of this rank's half spectrum."""
         return tuple(stop - start for start, stop in self.spectral[::-1])  # type: ignore[return-value]

@@ -36,8 +36,6 @@ _KERNELS = {
     "Z": ("z_divergence", "z_scale", "z_translate"),
     "G": ("z_gradient",),
 }
-#: Those that there are besides where passes end in a transpose.
-_SCATTER_KERNELS = {"Y": ("y_scatter",)}
 #: Spaces for a row in shared memory, one if not said.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
@@ -54,15 +52,10 @@ ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
-def radices(n: int, most: int = 8) -> list[int]:
-    """Factors of a transform length, of 32, 16, 8, 7, 5, 4, 3, 2; empty if others are needed (or n < 2)."""
-    return list(inplace_fft.radices(n, most))
-
-
 def usable(nx: int, ny: int, nz: int, dtype) -> bool:
     """Whether a grid can be transformed by these kernels along all its axes: Nx must be even too."""
     fits = all(n <= most for n, most in zip((nx, ny, nz), longest_axes(dtype), strict=True))
-    return fits and nx % 2 == 0 and all(map(radices, (nx // 2, ny, nz)))
+    return fits and nx % 2 == 0 and all(map(inplace_fft.radices, (nx // 2, ny, nz)))
 
 
 def longest_axes(dtype) -> tuple[int, int, int]:
@@ -95,7 +88,7 @@ class _Axis:
         self.name, self._item = name, item
         self.points = n // 2 if name == "X" else n  # a real row is half as many complex values
         held, radix, self._resident = _tuned(name, n)
-        self.radices = radices(self.points, radix)
+        self.radices = inplace_fft.radices(self.points, radix)
         self.threads = -(-self.points // held)
         most = max(1, _THREADS[name] // self.threads)
         self.tile = 128 // item
@@ -270,8 +263,8 @@ class AxisKernels:
         before, last = sources(scatter is not None)
         module = device.module(__package__, last.split("/")[1], before=before, prelude=definitions)
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
-        if scatter is not None:
-            self._kernels |= {name: key for key in self._axes for name in _SCATTER_KERNELS.get(key, ())}
+        if scatter is not None and "Y" in self._axes:
+            self._kernels["y_scatter"] = "Y"
         self._functions = {name: module.get_function(name) for name in self._kernels}
         self._await = module.get_function("await_ranks") if scatter is not None else None
         self._shared = {name: self._axes[key].shared(name) for name, key in self._kernels.items()}
@@ -323,14 +316,6 @@ def structure(device, *values):
     """A structure on the device: addresses of arrays (keep these), 0 for None, whole numbers."""
     words = [m if isinstance(m, int) else 0 if m is None else m.data.ptr for m in values]
     return device.asarray(np.array(words, np.uint64))
-
-
-def rows_of_points(index: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points of a grid (Nz, Ny, Nx), flat, by rows: where each row's begin, their x, places in ``index``."""
-    nz, ny, nx = shape
-    order = np.argsort(index, kind="stable")
-    rows, x = np.divmod(index[order], nx)
-    return np.searchsorted(rows, np.arange(nz * ny + 1)).astype(np.int32), x.astype(np.int32), order
 
 
 def form_of(parameter) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.fused import plane_kernels
 from wavefabric.acoustics.fused.plane_kernels import StepSource
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
-from wavefabric.acoustics.solver.source_terms import SourceTerm
-from wavefabric.acoustics.solver.stages import Shape, Stages
+from wavefabric.acoustics.solver.source_terms import SourceTerm, sorted_points
+from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch, usable
 
 kernels: Any = plane_kernels  # compiled functions, whose many arguments come in groups
@@ -48,7 +48,7 @@ class FusedCpuStages(Stages):
         _ = c.kappa  # before the first step
 
     @classmethod
-    def supports(cls, shape: Shape, bases: set[Shape], dtype: np.dtype) -> bool:
+    def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
         """In three dimensions, with sizes of prime factors up to 31 that are not too long: `usable`."""
         return shape[2] > 1 and all(map(usable, bases))
 
@@ -149,8 +149,5 @@ class FusedCpuStages(Stages):
         """Offsets of the planes, indices within them, sorted, and the order that sorts."""
         if id(index) not in self._points:
             nz, ny, nx = self.coefficients.shape
-            order = np.argsort(index, kind="stable")
-            plane, inside = np.divmod(index[order], ny * nx)
-            first = np.searchsorted(plane, np.arange(nz + 1)).astype(np.int64)
-            self._points[id(index)] = first, inside.astype(np.int64), order
+            self._points[id(index)] = sorted_points(index, ny * nx, nz)
         return self._points[id(index)]

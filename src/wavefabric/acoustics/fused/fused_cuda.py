@@ -9,13 +9,13 @@ import math
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.fused import axis_kernels_cuda
-from wavefabric.acoustics.fused.axis_kernels_cuda import members, rows_of_points, structure
+from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
-from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
-from wavefabric.acoustics.solver.stages import Shape, Stages
+from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm, sorted_points
+from wavefabric.acoustics.solver.stages import Stages
 
 
 class FusedCudaStages(Stages):
@@ -40,7 +40,7 @@ class FusedCudaStages(Stages):
         self._points: dict[int, tuple] = {}
 
     @classmethod
-    def supports(cls, shape: Shape, bases: set[Shape], dtype: np.dtype) -> bool:
+    def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
         """In three dimensions, with transforms of sizes made of 2, 3, 5 and 7, Nx even."""
         return shape[2] > 1 and all(axis_kernels_cuda.usable(*basis, dtype) for basis in bases)
 
@@ -185,7 +185,8 @@ class FusedCudaStages(Stages):
         """Points of a source by rows, with a value each, on the device."""
         c = self.coefficients
         if id(source) not in self._points:
-            first, x, order = rows_of_points(source.host_index, c.shape)
-            arrays = first, x, values[order].astype(np.int64)
+            nz, ny, nx = c.shape
+            first, x, order = sorted_points(source.host_index, nx, ny * nz)
+            arrays = first.astype(np.int32), x.astype(np.int32), values[order].astype(np.int64)
             self._points[id(source)] = tuple(map(c.device.asarray, arrays))
         return self._points[id(source)]

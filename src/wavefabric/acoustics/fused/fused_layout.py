@@ -17,7 +17,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import (
 )
 from wavefabric.acoustics.materials.find import AT_POINTS
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
-from wavefabric.acoustics.solver.kspace import derivatives, kappa_scale
+from wavefabric.acoustics.solver.formulas import derivatives, kappa_scale
 from wavefabric.acoustics.solver.layout import FieldLayout
 
 

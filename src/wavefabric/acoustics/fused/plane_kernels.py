@@ -18,33 +18,9 @@ from typing import Any, NamedTuple
 from numba import prange
 from numba.np.ufunc.parallel import get_thread_id
 
-from wavefabric.acoustics.solver.row_kernels import (
-    add_scaled_row,
-    density_row,
-    mass_row,
-    pressure_row,
-    put_density,
-    rate_row,
-    row_of,
-    source_density_row,
-    velocity_row,
-    velocity_row_x,
-)
+from wavefabric.acoustics.solver import row_kernels
 from wavefabric.device.vector_code import execute
-from wavefabric.spectral.vector_axes import (
-    X_BACK,
-    X_BACK_BY_DOWN,
-    X_BACK_BY_UP,
-    X_FORTH,
-    Y_BACK,
-    Y_BACK_BY_DOWN,
-    Y_BACK_BY_UP,
-    Y_FORTH,
-    Z_BACK,
-    Z_BACK_BY_DOWN,
-    Z_BACK_BY_UP,
-    Z_FORTH,
-)
+from wavefabric.spectral import vector_axes as axes
 from wavefabric.system.numba_cache import njit
 
 _JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
@@ -76,7 +52,7 @@ def _transform(fft, kind, source, target):
 def _z_forward(fft, spectrum, y, block, coming, at):
     """A slab of a spectrum from y on along z; that at ``at`` of the one that comes next is fetched ahead."""
     source, ahead = spectrum[0, y].ctypes.data, coming[0, at].ctypes.data
-    execute(fft[Z_FORTH, 0], fft[Z_FORTH, 1], source, block.ctypes.data, ahead)
+    execute(fft[axes.Z_FORTH, 0], fft[axes.Z_FORTH, 1], source, block.ctypes.data, ahead)
 
 
 @njit(**_PLANE)
@@ -97,7 +73,7 @@ def _multiply(fft, kind, spectrum, operator, y, block, coming, at):
 def _add_source(row, source, z, y, cursor):
     """Put a source into one row; the place in ``source.index`` after it."""
     if source.pattern.size > 0:
-        add_scaled_row(row, source.pattern[z, y], source.amplitude)
+        row_kernels.add_scaled_row(row, source.pattern[z, y], source.amplitude)
     index, values, end = source.index, source.values, source.first[z + 1]
     while cursor < end and index[cursor] < (y + 1) * row.size:
         x = index[cursor] - y * row.size
@@ -111,11 +87,15 @@ def _add_source(row, source, z, y, cursor):
 def _add_density_source(total, split_layers, source, parts, z, y, cursor):
     """Put a source into one row of each part of the density; the place in ``source.index`` after it."""
     if source.pattern.size > 0:
-        source_density_row(total, split_layers, source.pattern[z, y], source.amplitude, parts, z, y)
+        row_kernels.source_density_row(
+            total, split_layers, source.pattern[z, y], source.amplitude, parts, z, y
+        )
     index, values, end = source.index, source.values, source.first[z + 1]
     while cursor < end and index[cursor] < (y + 1) * total.size:
         value = values[cursor if values.size > 1 else 0]
-        put_density(total, split_layers, value, source.replace, parts, z, y, index[cursor] - y * total.size)
+        row_kernels.put_density(
+            total, split_layers, value, source.replace, parts, z, y, index[cursor] - y * total.size
+        )
         cursor += 1
     return cursor
 
@@ -125,17 +105,17 @@ def transform_planes(fft, batch, real, spectrum):
     """Spectrum of every plane of ``real``."""
     for z in prange(real.shape[0]):
         for y in range(0, real.shape[1], batch):
-            _transform(fft, X_FORTH, real[z, y], spectrum[z, y])
-        _transform(fft, Y_FORTH, spectrum[z], spectrum[z])
+            _transform(fft, axes.X_FORTH, real[z, y], spectrum[z, y])
+        _transform(fft, axes.Y_FORTH, spectrum[z], spectrum[z])
 
 
 @njit(**_JIT)
 def transform_planes_back(fft, batch, spectrum, real):
     """The planes of a spectrum to those of ``real``; the spectrum is lost."""
     for z in prange(real.shape[0]):
-        _transform(fft, Y_BACK, spectrum[z], spectrum[z])
+        _transform(fft, axes.Y_BACK, spectrum[z], spectrum[z])
         for y in range(0, real.shape[1], batch):
-            _transform(fft, X_BACK, spectrum[z, y], real[z, y])
+            _transform(fft, axes.X_BACK, spectrum[z, y], real[z, y])
 
 
 @njit(**_JIT)
@@ -145,7 +125,7 @@ def multiply_columns(fft, spectrum, operator, scratch):
     for number in prange(spectrum.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
         following = min(y + slab, spectrum.shape[1] - slab)
-        _multiply(fft, Z_BACK, spectrum, operator, y, block, spectrum, following)
+        _multiply(fft, axes.Z_BACK, spectrum, operator, y, block, spectrum, following)
 
 
 @njit(**_JIT)
@@ -155,27 +135,27 @@ def gradient_columns(fft, s0, s1, kappa, scratch):
     for number in prange(s0.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
         _z_forward(fft, s0, y, block, s0, min(y + slab, s0.shape[1] - slab))
-        _z_backward(fft, Z_BACK, block, kappa, y, s0)
-        _z_backward(fft, Z_BACK_BY_UP, block, kappa, y, s1)
+        _z_backward(fft, axes.Z_BACK, block, kappa, y, s0)
+        _z_backward(fft, axes.Z_BACK_BY_UP, block, kappa, y, s1)
 
 
 @njit(**_PLANE)
 def _update_velocity(fft, axis, gradient, u, density, pml, dt, source, delayed, z, rows, spectrum):
     """One component in a plane: ∂p from its spectrum along x, update, sources, and u's spectrum along x."""
     cursor, late = source.first[z], delayed.first[z]
-    back = X_BACK_BY_UP if axis == 0 else X_BACK
+    back = axes.X_BACK_BY_UP if axis == 0 else axes.X_BACK
     for first in range(0, u.shape[1], rows.shape[0]):
         _transform(fft, back, gradient[first], rows)
         for y in range(first, first + rows.shape[0]):
-            row, slope, rho = u[z, y], rows[y - first], row_of(density, z, y)
+            row, slope, rho = u[z, y], rows[y - first], row_kernels.row_of(density, z, y)
             if axis == 0:
-                velocity_row_x(row, slope, rho, pml, dt)
+                row_kernels.velocity_row_x(row, slope, rho, pml, dt)
             else:
-                velocity_row(row, slope, rho, pml[y] if axis == 1 else pml[z], dt)
+                row_kernels.velocity_row(row, slope, rho, pml[y] if axis == 1 else pml[z], dt)
             cursor = _add_source(row, source, z, y, cursor)
             if axis == 0:
                 late = _add_source(row, delayed, z, y, late)
-        _transform(fft, X_FORTH, u[z, first], spectrum[first])
+        _transform(fft, axes.X_FORTH, u[z, first], spectrum[first])
 
 
 @njit(**_JIT)
@@ -190,15 +170,15 @@ def velocity_planes(
     s0, s1, s2 = spectra
     for z in prange(s0.shape[0]):
         plane, real = scratch[get_thread_id()], rows[get_thread_id(), 0]
-        _transform(fft, Y_BACK, s1[z], s1[z])
+        _transform(fft, axes.Y_BACK, s1[z], s1[z])
         _update_velocity(fft, 2, s1[z], u[2], densities[2], pml[2], dt, source_z, delayed, z, real, s2[z])
-        _transform(fft, Y_BACK, s0[z], plane)
-        _transform(fft, Y_BACK_BY_UP, s0[z], s0[z])
+        _transform(fft, axes.Y_BACK, s0[z], plane)
+        _transform(fft, axes.Y_BACK_BY_UP, s0[z], s0[z])
         _update_velocity(fft, 0, plane, u[0], densities[0], pml[0], dt, source_x, delayed, z, real, s1[z])
         _update_velocity(fft, 1, s0[z], u[1], densities[1], pml[1], dt, source_y, delayed, z, real, s0[z])
-        _transform(fft, Y_FORTH, s0[z], s0[z])
-        _transform(fft, Y_FORTH, s1[z], s1[z])
-        _transform(fft, Y_FORTH, s2[z], s2[z])
+        _transform(fft, axes.Y_FORTH, s0[z], s0[z])
+        _transform(fft, axes.Y_FORTH, s1[z], s1[z])
+        _transform(fft, axes.Y_FORTH, s2[z], s2[z])
 
 
 @njit(**_JIT)
@@ -208,9 +188,9 @@ def divergence_columns(fft, s0, s1, s2, kappa, scratch):
     for number in prange(s0.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
         following = min(y + slab, s0.shape[1] - slab)
-        _multiply(fft, Z_BACK, s0, kappa, y, block, s1, y)
-        _multiply(fft, Z_BACK, s1, kappa, y, block, s2, y)
-        _multiply(fft, Z_BACK_BY_DOWN, s2, kappa, y, block, s0, following)
+        _multiply(fft, axes.Z_BACK, s0, kappa, y, block, s1, y)
+        _multiply(fft, axes.Z_BACK, s1, kappa, y, block, s2, y)
+        _multiply(fft, axes.Z_BACK_BY_DOWN, s2, kappa, y, block, s0, following)
 
 
 @njit(**_JIT)
@@ -230,35 +210,35 @@ def density_planes(
         me = get_thread_id()
         mass, extra = scratch[me, 0], scratch[me, 1]
         ga, gb, gc = rows[me, 0], rows[me, 1], rows[me, 2]
-        _transform(fft, Y_BACK_BY_DOWN, s0[z], s0[z])
-        _transform(fft, Y_BACK, s1[z], s1[z])
-        _transform(fft, Y_BACK, s2[z], s2[z])
+        _transform(fft, axes.Y_BACK_BY_DOWN, s0[z], s0[z])
+        _transform(fft, axes.Y_BACK, s1[z], s1[z])
+        _transform(fft, axes.Y_BACK, s2[z], s2[z])
         cursor = source.first[z]
         for first in range(0, rho.shape[1], batch):
-            _transform(fft, X_BACK_BY_DOWN, s1[z, first], ga)
-            _transform(fft, X_BACK, s0[z, first], gb)
-            _transform(fft, X_BACK, s2[z, first], gc)
+            _transform(fft, axes.X_BACK_BY_DOWN, s1[z, first], ga)
+            _transform(fft, axes.X_BACK, s0[z, first], gb)
+            _transform(fft, axes.X_BACK, s2[z, first], gc)
             for y in range(first, first + batch):
-                total, rho0, i = rho[z, y], row_of(medium.density, z, y), y - first
-                mass_row(mass, total, rho0, dt, nonlinear)
-                density_row(total, split_layers, ga[i], gb[i], gc[i], mass, z, y, True)
+                total, rho0, i = rho[z, y], row_kernels.row_of(medium.density, z, y), y - first
+                row_kernels.mass_row(mass, total, rho0, dt, nonlinear)
+                row_kernels.density_row(total, split_layers, ga[i], gb[i], gc[i], mass, z, y, True)
                 if source.pattern.size > 0 or cursor < source.first[z + 1]:
                     cursor = _add_density_source(total, split_layers, source, parts, z, y, cursor)
                 if mode > 0:
-                    rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
+                    row_kernels.rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
                 if mode < 2:
-                    pressure_row(
+                    row_kernels.pressure_row(
                         p[z, y], extra, total, medium, z, y, ga[i], ga[i], nonlinear, mode == 1, False
                     )
             if mode == 2:
-                _transform(fft, X_FORTH, ga, s0[z, first])
+                _transform(fft, axes.X_FORTH, ga, s0[z, first])
                 if disperses:
-                    _transform(fft, X_FORTH, rho[z, first], s1[z, first])
+                    _transform(fft, axes.X_FORTH, rho[z, first], s1[z, first])
             else:
-                _transform(fft, X_FORTH, p[z, first], s0[z, first])
-        _transform(fft, Y_FORTH, s0[z], s0[z])
+                _transform(fft, axes.X_FORTH, p[z, first], s0[z, first])
+        _transform(fft, axes.Y_FORTH, s0[z], s0[z])
         if mode == 2 and disperses:
-            _transform(fft, Y_FORTH, s1[z], s1[z])
+            _transform(fft, axes.Y_FORTH, s1[z], s1[z])
 
 
 @njit(**_JIT)
@@ -267,8 +247,8 @@ def absorption_columns(fft, s0, s1, nabla1, nabla2, scratch):
     slab = scratch.shape[2]
     for number in prange(s0.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
-        _multiply(fft, Z_BACK, s0, nabla1, y, block, s1, y)
-        _multiply(fft, Z_BACK, s1, nabla2, y, block, s0, min(y + slab, s0.shape[1] - slab))
+        _multiply(fft, axes.Z_BACK, s0, nabla1, y, block, s1, y)
+        _multiply(fft, axes.Z_BACK, s1, nabla2, y, block, s0, min(y + slab, s0.shape[1] - slab))
 
 
 @njit(**_JIT)
@@ -281,17 +261,17 @@ def pressure_planes(fft, s0, s1, rho, p, medium, nonlinear, disperses, rows, scr
     for z in prange(rho.shape[0]):
         me = get_thread_id()
         loss, shift = rows[me, 0], rows[me, 1]
-        _transform(fft, Y_BACK, s0[z], s0[z])
+        _transform(fft, axes.Y_BACK, s0[z], s0[z])
         if disperses:
-            _transform(fft, Y_BACK, s1[z], s1[z])
+            _transform(fft, axes.Y_BACK, s1[z], s1[z])
         for first in range(0, rho.shape[1], batch):
-            _transform(fft, X_BACK, s0[z, first], loss)
+            _transform(fft, axes.X_BACK, s0[z, first], loss)
             if disperses:
-                _transform(fft, X_BACK, s1[z, first], shift)
+                _transform(fft, axes.X_BACK, s1[z, first], shift)
             for y in range(first, first + batch):
-                pressure_row(
+                row_kernels.pressure_row(
                     p[z, y], scratch[me, 1], rho[z, y], medium, z, y,
                     loss[y - first], shift[y - first], nonlinear, True, disperses,
                 )  # fmt: skip
-            _transform(fft, X_FORTH, p[z, first], s0[z, first])
-        _transform(fft, Y_FORTH, s0[z], s0[z])
+            _transform(fft, axes.X_FORTH, p[z, first], s0[z, first])
+        _transform(fft, axes.Y_FORTH, s0[z], s0[z])

@@ -1,5 +1,5 @@
 """k-Wave's files and k-wave-python's objects: read as a `Problem`, and written.
 
-`input` and `write_input` read and write input files, `output` writes a run's output file, `objects` takes
+`input` reads and writes input files, `output` writes a run's output file, `objects` takes
 k-wave-python's objects. May import what users meet, `recording` and `check`; the solver only through these.
 """

@@ -7,6 +7,7 @@ Everything is a three-dimensional dataset of the root, scalars too; float32 (``f
 from __future__ import annotations
 
 import re
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -14,6 +15,7 @@ from typing import Any, Self, get_args
 import h5py
 import numpy as np
 
+import wavefabric
 from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, open_hdf5, reading
@@ -26,8 +28,6 @@ AXES = "xyz"
 _DTYPES = {"float": np.dtype("<f4"), "long": np.dtype("<u8")}
 #: Counts, switches and indices; all else is ``float``.
 _LONG = re.compile(r"N[xyzt]|delay_mask|.*_(size|flag|mode|many|type|index|corners)")
-# Indices are 64 bit in the file, and sizes are multiplied freely.
-MAX_POINTS = 1 << 50
 
 _ON_EACH_AXIS = {
     "N{}": "shape.{}",
@@ -192,6 +192,20 @@ def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: 
     if attribute is None:
         attribute = h5py.h5a.create(where.id, key, kind, h5py.h5s.create(h5py.h5s.SCALAR))
     attribute.write(np.array(data, f"S{size}"), mtype=kind)
+
+
+def put_header(file: h5py.File, kind: str, description: str, date: str, **more: str) -> None:
+    """The attributes that every file has, and ``more``; ``date`` is a format of `time.strftime`."""
+    texts = {
+        "created_by": f"wavefabric {wavefabric.__version__}",
+        "creation_date": time.strftime(date),
+        "file_description": description,
+        "file_type": kind,
+        "major_version": "1",
+        "minor_version": "2",
+    }
+    for name, text in (texts | more).items():
+        put_attribute(file, name, text)
 
 
 def put_types(item: h5py.Dataset) -> None:

@@ -1,4 +1,4 @@
-"""k-Wave's input files, format 1.0 to 1.2, as a `Problem`.
+"""k-Wave's input files as a `Problem`, format 1.0 to 1.2, and a `Problem` as one, format 1.2.
 
 Source: k-Wave manual 1.1, appendix B, and what the C++ programs 1.3 and 1.4 take. A source flag is the
 number of time steps of its signal; indices in the file count from 1, x fastest.
@@ -12,21 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
-from wavefabric.acoustics.check.rules import check, check_recording
-from wavefabric.acoustics.kwave.format import (
-    ABSORPTION,
-    AXES,
-    DATASETS,
-    MAX_POINTS,
-    MODES,
-    Reader,
-    dataset_key,
-)
-from wavefabric.acoustics.kwave.write_input import write_input
+from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
+from wavefabric.acoustics.kwave import format as datasets
+from wavefabric.acoustics.kwave.format import ABSORPTION, AXES, DATASETS, MODES, Reader, dataset_key
 from wavefabric.acoustics.problem import (
     Cuboids,
+    Interpolation,
     PressureSource,
     Problem,
     Recording,
@@ -35,10 +29,11 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.device.base import Device
 from wavefabric.errors import InputError
+from wavefabric.files.output import check_output, replacing
 from wavefabric.system.machine import host_memory
 
-__all__ = ["KWaveInput", "dataset_names", "read_input", "write_input"]
-
+# Indices are 64 bit in the file, and sizes are multiplied freely.
+_MAX_POINTS = 1 << 50
 #: A file and a run that take less are not compared with the memory that is free.
 _SMALL = 1 << 28
 
@@ -136,7 +131,7 @@ class _Contents(Reader):
                 raise InputError(f"{self.path}: attribute '{name}': {actual}; allowed: {allowed}")
         self.version = (1, int(self.header["minor_version"]))
 
-    def _scalar(self, name: str, highest: int = MAX_POINTS) -> Any:
+    def _scalar(self, name: str, highest: int = _MAX_POINTS) -> Any:
         value = self.scalar(name)
         if isinstance(value, int) and value > highest:
             raise self.fault(name, str(value), f"0 to {highest}")
@@ -178,9 +173,9 @@ class _Contents(Reader):
         for axis, size, lowest in zip(AXES, shape, (2, 2, 1), strict=True):
             if size < lowest:
                 raise self.fault(f"N{axis}", str(size), f"a whole number from {lowest}")
-        if math.prod(shape) > MAX_POINTS:
+        if math.prod(shape) > _MAX_POINTS:
             points = " x ".join(map(str, shape))
-            raise self.fault("Nx", f"{points} grid points", f"up to {MAX_POINTS}")
+            raise self.fault("Nx", f"{points} grid points", f"up to {_MAX_POINTS}")
         return shape  # type: ignore[return-value]
 
     def _check_cartesian(self) -> None:
@@ -216,8 +211,8 @@ class _Contents(Reader):
         index = self.array(name, shape)[0]
         if self.outline:  # zeros, perhaps more than can be looked at
             return np.broadcast_to(np.zeros((), np.int64), index.shape)
-        if index.max() > np.uint64(MAX_POINTS):
-            raise self.fault(name, f"{index.max()}", f"1 to {MAX_POINTS}")
+        if index.max() > np.uint64(_MAX_POINTS):
+            raise self.fault(name, f"{index.max()}", f"1 to {_MAX_POINTS}")
         return index.astype(np.int64) - 1
 
     def _points(self, name: str) -> np.ndarray:
@@ -261,3 +256,138 @@ class _Contents(Reader):
             raise self.fault("sensor_mask_type", str(kind), "0 (index) or 1 (corners)")
         corners = self._index("sensor_mask_corners", 1, "cuboids", 6)
         return None if self.outline else Cuboids(corners[:, :3].copy(), corners[:, 3:].copy())
+
+
+# --- Writing -----------------------------------------------------------------------------------------
+
+
+def write_input(
+    path: str | Path,
+    problem: Problem,
+    sensor: np.ndarray | Cuboids | Interpolation | None,
+    *,
+    force: bool = False,
+    description: str = "",
+) -> Path:
+    """Write a problem as a file that k-Wave reads. Numbers become float32.
+
+    Parameters
+    ----------
+    path : str or Path
+    problem : Problem
+    sensor : ndarray of int64 (flat grid indices), Cuboids or None
+        Where to record. k-Wave itself will not run a file without one.
+    force : bool
+        Replace a file that is there.
+    description : str
+        Kept in the file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, a number is out of its range, also once it is float32, or the
+        format has no place for something: points between those of the grid, absorption without
+        dispersion, a transducer and a velocity source at different points.
+    """
+    path = check_output(path, force, "path")
+    check(problem)
+    if isinstance(sensor, Interpolation):
+        raise InputError("sensor.mask: points between those of the grid; allowed: grid points or cuboids")
+    if sensor is not None:
+        check_recording(problem, Recording(("p_raw",), sensor))
+    if problem.absorption == "power_law" and not problem.dispersion:
+        raise InputError("medium.dispersion: False; allowed: True, k-Wave's files have no such switch")
+    contents = _grid(problem) | _medium(problem) | _sources(problem)
+    contents |= {} if sensor is None else datasets.sensor_datasets(sensor)
+    with replacing(path) as partial, h5py.File(partial, "w", libver=("earliest", "v110")) as file:
+        datasets.put_header(file, "input", description, "%Y-%m-%d %H:%M:%S")
+        for name, value in contents.items():
+            datasets.put(file, name, value if datasets.kind_of(name) == "long" else _single(name, value))
+    return path
+
+
+def _grid(problem: Problem) -> dict[str, Any]:
+    contents: dict[str, Any] = {f"N{axis}": n for axis, n in zip(AXES, problem.shape, strict=True)}
+    contents |= {"Nt": problem.steps, "dt": problem.dt, "c_ref": problem.reference_speed}
+    for i, axis in enumerate(AXES[: problem.dimensions]):
+        contents[f"d{axis}"] = problem.spacing[i]
+        contents[f"pml_{axis}_size"] = problem.pml_size[i]
+        contents[f"pml_{axis}_alpha"] = problem.pml_alpha[i]
+    # The last is read by k-Wave's MATLAB side only.
+    return contents | dict.fromkeys(("nonuniform_grid_flag", "axisymmetric_flag", "elastic_flag"), 0)
+
+
+def _medium(problem: Problem) -> dict[str, Any]:
+    names = ("rho0", *(f"rho0_sg{axis}" for axis in AXES[: problem.dimensions]))
+    densities = (problem.density, *problem.density_staggered)
+    if any(np.ndim(density) for density in densities):
+        # The format wants all of them alike.
+        densities = tuple(np.broadcast_to(density, problem.array_shape) for density in densities)
+    contents = {"c0": problem.sound_speed, **dict(zip(names, densities, strict=True))}
+    contents["nonlinear_flag"] = int(problem.nonlinearity is not None)
+    if problem.nonlinearity is not None:
+        contents["BonA"] = problem.nonlinearity
+    contents["absorbing_flag"] = ABSORPTION.index(problem.absorption)
+    if problem.absorption != "none":
+        contents |= {"alpha_coeff": problem.alpha_coeff, "alpha_power": problem.alpha_power}
+    return contents
+
+
+def _sources(problem: Problem) -> dict[str, Any]:
+    contents: dict[str, Any] = {"p0_source_flag": int(problem.initial_pressure is not None)}
+    if problem.initial_pressure is not None:
+        contents["p0_source_input"] = problem.initial_pressure
+    pressure = problem.pressure_source
+    contents["p_source_flag"] = len(pressure.signal) if pressure else 0
+    if pressure:
+        contents["p_source_mode"] = MODES.index(pressure.mode)
+        contents["p_source_many"] = int(pressure.signal.shape[1] > 1)
+        contents["p_source_index"] = pressure.index[None, None] + 1
+        contents["p_source_input"] = pressure.signal[None]
+    return contents | _velocity(problem) | _transducer(problem)
+
+
+def _velocity(problem: Problem) -> dict[str, Any]:
+    velocity, contents = problem.velocity_source, {}
+    signals = velocity.signals if velocity else (None,) * problem.dimensions
+    many = any(signal is not None and signal.shape[1] > 1 for signal in signals)
+    for axis, signal in zip(AXES, signals, strict=False):
+        contents[f"u{axis}_source_flag"] = 0 if signal is None else len(signal)
+        if velocity and signal is not None:
+            # One switch serves all axes.
+            columns = velocity.index.size if many else 1
+            contents[f"u{axis}_source_input"] = np.broadcast_to(signal, (len(signal), columns))[None]
+    if velocity:
+        contents["u_source_mode"] = MODES.index(velocity.mode)
+        contents["u_source_many"] = int(many)
+        contents["u_source_index"] = velocity.index[None, None] + 1
+    return contents
+
+
+def _transducer(problem: Problem) -> dict[str, Any]:
+    velocity, transducer = problem.velocity_source, problem.transducer
+    if transducer is None:
+        return {"transducer_source_flag": 0}
+    if velocity and not np.array_equal(velocity.index, transducer.index):
+        raise InputError(
+            "source.transducer.mask: other points than those of the velocity source; "
+            "allowed: the same points, k-Wave's files hold one list for both"
+        )
+    return {
+        "transducer_source_flag": transducer.steps,
+        "u_source_index": transducer.index[None, None] + 1,
+        "delay_mask": transducer.delay[None, None] + 1,
+        "transducer_source_input": transducer.signal[None, None],
+    }
+
+
+def _single(name: str, value: Any) -> np.ndarray:
+    """Numbers as float32, which must be able to hold them."""
+    with np.errstate(over="ignore", under="ignore"):
+        single = np.asarray(value, np.float32)
+    # A Δt that becomes 0 is as lost as one that becomes infinite.
+    vanished = not single.ndim and single == 0 and value != 0
+    if vanished or not (np.isfinite(single.min()) and np.isfinite(single.max())):
+        actual = "has values beyond float32" if single.ndim else f"{value:g}"
+        raise InputError(f"{PYTHON_NAMES[DATASETS[name]]}: {actual}; allowed: what float32 can hold")
+    return single

@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
-from wavefabric.acoustics.run_settings import default_threads
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, sync_folder, write_text
 from wavefabric.lifecycle.checkpoint.file import read_state
@@ -36,7 +35,7 @@ from wavefabric.lifecycle.checkpoint.file import read_state
 class KWaveOutput:
     """A `Sink` that writes what k-Wave would write, float32 whatever the precision of the run.
 
-    The file gets its name when it is ``finished``; deflate at level ``compression`` is applied then.
+    The file gets its name when it is finished; deflate at level ``compression`` is applied then.
     ``start`` is the first time step recorded (0-based), ``threads`` is for the header only. An unfinished
     file that another run than that of ``checkpoint`` can go on from is kept, unless `force`.
     """
@@ -50,7 +49,6 @@ class KWaveOutput:
     start: int = 0
     threads: int | None = None
     checkpoint: Path | None = None
-    finished: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.path = check_output(self.path, self.force)
@@ -109,9 +107,9 @@ class KWaveOutput:
                     item[...] = part
             if self.compression:
                 with output_layout.compressed_copy(self._file, self._packed, self.compression) as packed:
-                    self._put_header(packed, report)
+                    output_layout.put_run(packed, self.input, self.threads, report)
             else:
-                self._put_header(self._file, report)
+                output_layout.put_run(self._file, self.input, self.threads, report)
                 self._sync()
             self._close()
             _to_disk(complete)
@@ -121,7 +119,6 @@ class KWaveOutput:
             self._packed.unlink(missing_ok=True)
         sync_folder(self.path.parent)
         self._remove_working_files()
-        self.finished = True
 
     def abandon(self, keep: bool) -> None:
         # One that never began leaves alone what belongs to an earlier leg.
@@ -169,7 +166,7 @@ class KWaveOutput:
 
     def _create(self, datasets: dict[str, list[OutputDataset]]) -> h5py.File:
         file = self._file = h5py.File(self._partial, "w", **OPEN_OPTIONS)
-        self._put_header(file, Report())
+        output_layout.put_run(file, self.input, self.threads, Report())
         for items in datasets.values():
             for item in items:
                 output_layout.allocate(file, item)
@@ -191,11 +188,6 @@ class KWaveOutput:
                 fault = f"is damaged; {again}"
         self._close()
         raise InputError(f"output: {self._partial} {fault}")
-
-    def _put_header(self, file: h5py.File, report: Report) -> None:
-        description = self.input.attributes.get("file_description", "")
-        threads = self.threads or default_threads(self.input.problem.shape)
-        output_layout.put_header(file, description, threads, report)
 
     def _sync(self) -> None:
         assert self._file is not None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +14,11 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-import wavefabric
-from wavefabric.acoustics.kwave.format import put, put_attribute, put_types, sensor_datasets
+from wavefabric.acoustics.kwave.format import put, put_attribute, put_header, put_types, sensor_datasets
 from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
+from wavefabric.acoustics.run_settings import default_threads
 
 #: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
 #: cache would only copy them once more, and costs up to three quarters of the speed.
@@ -102,29 +101,20 @@ def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
         put(file, name, value, (1, value.shape[1], _row_chunk(value.shape[2])) if np.ndim(value) else None)
 
 
-def put_header(file: h5py.File, description: str, threads: int, report: Report) -> None:
+def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report) -> None:
     """The file's attributes; times and memory are written over what is there."""
     seconds = {name: report.seconds.get(phase, 0.0) for name, phase in _PHASES.items()}
     megabytes = report.peak_bytes >> 20
-    header = {
-        "created_by": f"wavefabric {wavefabric.__version__}",
-        "creation_date": time.strftime("%d/%m/%y, %H:%M:%S"),
-        "file_description": description,
-        "file_type": "output",
-        # Results are shared: no name of a computer.
-        "host_names": "-",
-        "major_version": "1",
-        "minor_version": "2",
-        "number_of_cpu_cores": str(threads),
-    }
+    threads = threads or default_threads(input.problem.shape)
+    # Results are shared: no name of a computer.
+    shared = {"host_names": "-", "number_of_cpu_cores": str(threads)}
+    put_header(file, "output", input.attributes.get("file_description", ""), "%d/%m/%y, %H:%M:%S", **shared)
     measured = {
         "peak_core_memory_in_use": f"{megabytes // threads} MB",
         "total_memory_in_use": f"{megabytes} MB",
         **{name: f"{value:8.2f}s" for name, value in seconds.items()},
         "total_execution_time": f"{sum(seconds.values()):8.2f}s",
     }
-    for name, text in header.items():
-        put_attribute(file, name, text)
     for name, text in measured.items():
         put_attribute(file, name, text, _MEASURED_BYTES)
 

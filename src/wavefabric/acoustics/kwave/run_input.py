@@ -132,14 +132,8 @@ def _recording(inputs: KWaveInput, options: KWaveFileSettings) -> Recording:
 
 
 def _sink(output: str | Path, inputs: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
-    checkpoints = options.checkpoints
-    return KWaveOutput(
-        Path(output),
-        inputs,
-        compression=options.compression,
-        copy_sensor_mask=options.copy_sensor_mask,
-        force=options.force,
-        start=options.start - 1,
-        threads=options.threads,
-        checkpoint=checkpoints and checkpoints.path,
-    )
+    same: dict[str, Any] = {
+        key: getattr(options, key) for key in ("compression", "copy_sensor_mask", "force", "threads")
+    }
+    saved = options.checkpoints
+    return KWaveOutput(Path(output), inputs, start=options.start - 1, checkpoint=saved and saved.path, **same)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wavefabric.acoustics.materials.sets import Sets
 from wavefabric.acoustics.problem import Problem
 
 #: Most materials of an index: what 16 bits can name.
@@ -19,6 +18,81 @@ AT_POINTS = ("speed", "density", "ratio", "tau")
 STAGGERED = ("staggered_x", "staggered_y", "staggered_z")
 #: In words.
 _WORDS = {"speed": "sound speed", "density": "density", "ratio": "B/A", "tau": "absorption"}
+#: Points that are looked at together, about: their values stay in cache.
+_BLOCK = 1 << 15
+
+
+class Sets:
+    """The distinct sets of values of arrays (Nz, Ny, Nx) at the points of a grid, rounded to ``dtype``.
+
+    Values count as equal if all their bits are. ``full`` once there are more than ``limit`` sets; ``values``
+    are those of each set, (sets, arrays), in an order that does not matter.
+    """
+
+    def __init__(self, arrays: Sequence[np.ndarray], dtype, limit: int):
+        self._dtype, self._limit = np.dtype(dtype), limit
+        self._bits = np.dtype(f"u{self._dtype.itemsize}")
+        self._table = np.empty((limit, len(arrays)), self._bits)
+        self._positions = np.full(1 << (4 * limit - 1).bit_length(), -1, np.int32)
+        self._count = 0
+        for z in _spread(len(arrays[0])):
+            for _ in self._numbered([array[z] for array in arrays]):
+                if self.full:
+                    return
+
+    @property
+    def full(self) -> bool:
+        """Whether there are too many."""
+        return self._count > self._limit
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._table[: self._count].view(self._dtype)
+
+    def numbers(self, arrays: Sequence[np.ndarray], dtype) -> Iterator[np.ndarray]:
+        """Planes (Ny, Nx) of the numbers of the points' sets, one after another; the same array each time.
+
+        Raises
+        ------
+        RuntimeError
+            If the arrays have changed since, to values that were not there.
+        """
+        shape, before = arrays[0].shape[1:], self._count
+        plane = np.empty(shape, dtype)
+        for z in range(len(arrays[0])):
+            first = 0
+            for numbers in self._numbered([array[z] for array in arrays]):
+                plane.reshape(-1)[first : first + numbers.size] = numbers
+                first += numbers.size
+            if self._count != before:
+                raise RuntimeError("the medium's arrays have changed since its materials were found")
+            yield plane
+
+    def _numbered(self, planes: list[np.ndarray]) -> Iterator[np.ndarray]:
+        """Numbers of the sets of one block of rows after another, (points,), int32."""
+        from wavefabric.acoustics.materials.number_sets import number_sets  # here: it takes Numba along
+
+        rows, nx = planes[0].shape
+        some = max(1, _BLOCK // nx)
+        values = np.empty((len(planes), some, nx), self._dtype)
+        numbers = np.empty(some * nx, np.int32)
+        for first in range(0, rows, some):
+            count = min(some, rows - first)
+            for k, plane in enumerate(planes):
+                values[k, :count] = plane[first : first + count]
+            bits = values.view(self._bits).reshape(len(planes), -1)
+            self._count = number_sets(bits, count * nx, self._positions, self._table, self._count, numbers)
+            yield numbers[: count * nx]
+
+
+def _spread(count: int) -> list[int]:
+    """All planes, the middle first, neighbours late: a medium of many values shows soon."""
+    bits = max(count - 1, 1).bit_length()
+    reversed_bits = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1, (1 << bits) + 1) if i < 1 << bits)
+    return [z for z in (*reversed_bits, 0) if z < count]
 
 
 @dataclass(frozen=True)
@@ -83,25 +157,18 @@ class Materials:
         return "; ".join(parts)
 
 
-def find_materials(problem: Problem, dtype, limit: int = LIMIT) -> Materials:
+def find_materials(problem: Problem, dtype) -> Materials:
     """Parameters of a medium that take less memory as an index of 8 or 16 bits and a table of their values.
 
-    One index serves all if there are at most ``limit`` different sets of values; else one serves as many of
+    One index serves all if there are at most `LIMIT` different sets of values; else one serves as many of
     the parameters at the points of the pressure as it can, those of few values first, and the staggered
     densities, or these have one of their own, or one each. Values count as they are in the precision of the
     run, to the bit. What was found is kept as long as the problem is: not as its arrays are, which the next
     problem may share after they have changed.
-
-    Raises
-    ------
-    ValueError
-        If ``limit`` is not from 1 to 65 536.
     """
-    if not 1 <= limit <= LIMIT:
-        raise ValueError(f"limit: {limit} given; allowed: 1 to {LIMIT}")
-    key = id(problem), np.dtype(dtype).str, limit
+    key = id(problem), np.dtype(dtype).str
     if key not in _RESULTS:
-        _RESULTS[key] = _Search(problem, np.dtype(dtype), limit).materials()
+        _RESULTS[key] = _Search(problem, np.dtype(dtype)).materials()
         weakref.finalize(problem, _RESULTS.pop, key, None)
     return _RESULTS[key]
 
@@ -114,7 +181,7 @@ def _counted(count: int, what: str) -> str:
 
 
 class _Search:
-    def __init__(self, problem: Problem, dtype: np.dtype, limit: int):
+    def __init__(self, problem: Problem, dtype: np.dtype, limit: int = LIMIT):
         self._arrays, self._dtype, self._limit = _arrays(problem), dtype, limit
         self._points = problem.points
         made_of = {name: (name,) for name in (*AT_POINTS, *STAGGERED)} | {"tau": ("speed", "alpha")}

@@ -15,21 +15,11 @@ _JIT: dict[str, Any] = dict(nogil=True, error_model="numpy")
 def number_sets(values, points, positions, table, count, numbers):
     """Number the sets of a block of points; gives how many sets are in the table then.
 
-    Parameters
-    ----------
-    values
-        Bits of the values, unsigned, (values of a set, points and more).
-    points
-        How many of them count.
-    positions
-        Hash table, int32 (a power of two): number of a set, or −1.
-    table
-        The sets by number, (most sets, values of a set). What is beyond ``count`` is free.
-    count
-        Sets in the table before.
-    numbers
-        Of each point, int32; left unfinished where a set more than the table holds is met:
-        then one more than its length is returned.
+    ``values`` are bits, unsigned, (values of a set, points and more), of which so many ``points`` count.
+    ``positions`` is a hash table, int32 (a power of two): number of a set, or −1. ``table`` has the sets by
+    number, (most sets, values of a set); what is beyond ``count`` is free. ``numbers``, of each point, int32,
+    are left unfinished where a set more than the table holds is met: then one more than its length is
+    returned.
     """
     columns = values.shape[0]
     last = positions.size - 1

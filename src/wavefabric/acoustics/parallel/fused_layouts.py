@@ -1,4 +1,7 @@
-"""The layouts of several ranks for fused GPU kernels: slabs of one Fourier basis, blocks with their own."""
+"""The layouts of several ranks for fused GPU kernels: slabs of one Fourier basis, blocks with their own.
+
+Slabs change between planes and columns by transposes, or kernels write transposed into each other's memory.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ from wavefabric.acoustics.decomposition.decompose import Partition, halo_message
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels, scaled_derivatives
-from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import disperses
-from wavefabric.acoustics.solver.kspace import unstaggering
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.acoustics.solver.formulas import disperses, unstaggering
 from wavefabric.exchange.halos_transposes import region_exchange
-from wavefabric.spectral.distributed import boxes, transpose_messages
+from wavefabric.spectral.distributed import box_shape, boxes, transpose_messages
+
+_OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag", np.uint64)]
+
+
+def scatter_type(ranks: int) -> np.dtype:
+    """``Scatter`` of ``scatter.cu``."""
+    return np.dtype([("ranks", _OUTLET, (ranks,)), ("calls", np.uint64), ("done", np.uint64)])
 
 
 class FusedGlobalLayout(FusedLayout):
@@ -29,7 +37,7 @@ class FusedGlobalLayout(FusedLayout):
 
     def _prepare(self) -> None:
         super()._prepare()
-        c, (nx, ny, _) = self.coefficients, self._ranks()[1].shape
+        c, (nx, ny, _) = self.coefficients, self._decomposition.shape
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
         self.unstagger_y = c.device.asarray(unstaggering(c.problem, whole)[1], c.complex)
@@ -51,8 +59,8 @@ class FusedGlobalLayout(FusedLayout):
         return 2 * dtype.itemsize * (3 * columns + 6 * (planes + columns - 2 * stays))
 
     def _connect(self) -> None:
-        comm, decomposition = self._ranks()
-        _, planes, _, columns = boxes(decomposition.shape, decomposition.grid)
+        comm, cut = self.comm, self._decomposition
+        _, planes, _, columns = boxes(cut.shape, cut.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         c, flat, tall = self.coefficients, self._spectrum_shape(), self.coefficients.half_shape
         self._forth = [region_exchange(comm, forth, flat, tall, c.complex) for _ in range(3)]
@@ -65,14 +73,15 @@ class FusedGlobalLayout(FusedLayout):
 
     def _columns_shape(self) -> tuple[int, ...]:
         """Of a grid whose half spectra are the columns of this rank."""
-        _, decomposition = self._ranks()
-        return (*self.coefficients.half_shape[:2], decomposition.shape[0])
+        return (*self.coefficients.half_shape[:2], self._decomposition.shape[0])
 
     def _spectrum_shape(self) -> tuple[int, ...]:
-        c, (_, decomposition) = self.coefficients, self._ranks()
-        return c.shape[0], decomposition.shape[1], c.half_shape[2]
+        c = self.coefficients
+        return c.shape[0], self._decomposition.shape[1], c.half_shape[2]
 
-    def _send_planes(self, number: int) -> None:
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        if along_y:
+            self.plane_kernels.y_transform([self.spectra[number]], False)
         self._forth[number].start([self.spectra[number]])
 
     def _receive_columns(self, number: int) -> None:
@@ -85,8 +94,7 @@ class FusedGlobalLayout(FusedLayout):
         self._back[number].finish([self.spectra[number]])
 
     def gradient(self) -> None:
-        self.plane_kernels.y_transform(self.spectra[:1], False)
-        self._send_planes(0)
+        self._send_planes(0, True)
         self._receive_columns(0)
         self.column_kernels.run("z_gradient", *self._columns[:2], *self.squares, self.up[2])
         self._send_columns(0)
@@ -97,9 +105,7 @@ class FusedGlobalLayout(FusedLayout):
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:
-            if along_y:
-                self.plane_kernels.y_transform([self.spectra[number]], False)
-            self._send_planes(number)
+            self._send_planes(number, along_y)
         for number in numbers:
             self._receive_columns(number)
             along_z(self._columns, [number])
@@ -110,6 +116,87 @@ class FusedGlobalLayout(FusedLayout):
                 self.plane_kernels.y_transform([self.spectra[number]], True)
 
 
+class OneSidedLayout(FusedGlobalLayout):
+    """`FusedGlobalLayout` of a one-sided communicator.
+
+    A kernel along y puts what it makes into the columns of all ranks, a kernel along z into their planes. No
+    acknowledgement is sent: a spectrum that has come from all ranks proves that they have read the last one.
+    """
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
+        """Three spectra once more, as columns; nothing is packed."""
+        nx, ny, _ = decomposition.shape
+        planes = max(subdomain.size[2] for subdomain in decomposition.subdomains)
+        return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
+
+    def _connect(self) -> None:
+        c, comm, cut = self.coefficients, self.comm, self._decomposition
+        device, pitch = c.device, c.half_shape[2]
+        _, planes, _, columns = boxes(cut.shape, cut.grid)
+        self._z_first = [box[2][0] for box in planes]
+        self._y_first = [box[1][0] for box in columns]
+        flat = [(*box_shape(box)[:2], pitch) for box in planes]
+        tall = [(*box_shape(box)[:2], pitch) for box in columns]
+        self._timeout = comm.timeout("transposes")
+        capacity = [comm.symmetric((3, max(map(math.prod, shapes))), c.complex) for shapes in (flat, tall)]
+        self._flat, self._columns = (
+            [each[: math.prod(shapes[comm.rank])].reshape(shapes[comm.rank]) for each in here.own]
+            for here, shapes in zip(capacity, (flat, tall), strict=True)
+        )
+        # What has come, by direction, spectrum and sender; calls, finished blocks and what was waited for.
+        self._flags = comm.symmetric((2, 3, comm.size), np.uint32)
+        self._counts = device.zeros((2, 3, 3), np.uint32)
+        flags = device.to_host(self._flags.addresses).astype(np.int64)
+        z, y, ny = self._z_first[comm.rank], self._y_first[comm.rank], flat[0][1]
+        steps = [  # along, across, and where this rank's part begins in each rank's array
+            [(1, n, z * n - first) for (_, n, _), first in zip(tall, self._y_first, strict=True)],
+            [(ny, 1, y - first * ny) for first in self._z_first],
+        ]
+        item = c.complex.itemsize
+        tables = np.zeros((2, 3), scatter_type(comm.size))
+        for route, symmetric in enumerate((capacity[1], capacity[0])):
+            bases = device.to_host(symmetric.addresses).astype(np.int64)
+            whole = symmetric.own[0].nbytes
+            for number in range(3):
+                entry = tables[route, number]
+                counts = device.address(self._counts) + 12 * (3 * route + number)
+                for rank, (along, across, begin) in enumerate(steps[route]):
+                    tell = self._timeout.waits and rank != comm.rank
+                    flag = flags[rank] + 4 * ((route * 3 + number) * comm.size + comm.rank) if tell else 0
+                    at = bases[rank] + number * whole + begin * pitch * item
+                    entry["ranks"][rank] = at, along * pitch, across * pitch, flag
+                entry["calls"], entry["done"] = counts, counts + 4
+        self._scatter = [device.asarray(tables[route].view(np.uint8).reshape(-1)) for route in range(2)]
+        device.synchronize()  # kernels may be in other streams
+
+    def _new_spectra(self, count: int) -> list:
+        return self._flat
+
+    def _kernels(self) -> tuple[AxisKernels, AxisKernels]:
+        c, f = self.coefficients, self.fields
+        flat = axis_kernels(c, f, c.shape, "XY", self._y_first[1:], self._scatter[0])
+        return flat, axis_kernels(c, f, self._columns_shape(), "Z", self._z_first[1:], self._scatter[1])
+
+    def _send_planes(self, number: int, along_y: bool) -> None:
+        self.plane_kernels.y_scatter(self.spectra[number], number, along_y)
+
+    def _receive_columns(self, number: int) -> None:
+        self._await(0, number)
+
+    def _send_columns(self, number: int) -> None:
+        """The kernel along z has done it."""
+
+    def _receive_planes(self, number: int) -> None:
+        self._await(1, number)
+
+    def _await(self, route: int, number: int) -> None:
+        """The spectrum of that number is there: as columns (0) or planes (1)."""
+        if self._timeout.waits:
+            flags, taken = self._flags.own[route, number], self._counts[route, number, 2:]
+            self.column_kernels.await_ranks(flags, taken, self.comm.rank, self._timeout)
+
+
 class FusedLocalLayout(FusedLayout):
     """Blocks: overlaps travel while planes that lack none are transformed along y.
 
@@ -118,9 +205,8 @@ class FusedLocalLayout(FusedLayout):
     """
 
     def _connect(self) -> None:
-        comm, decomposition = self._ranks()
         c = self.coefficients
-        self.halo = HaloExchange.of(c, comm, decomposition)
+        self.halo = HaloExchange(c, self.comm, self._decomposition)
         nz, ny, nx = c.shape
         z, y, x = c.subdomain.owned
         whole_rows = x == slice(0, nx)
@@ -131,7 +217,7 @@ class FusedLocalLayout(FusedLayout):
         #: Planes that are transformed along y while the overlaps travel.
         self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
         if c.lossy and not c.stokes:
-            self.exchanged = self._absorption_fields(comm, decomposition)
+            self.exchanged = self._absorption_fields()
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
@@ -140,12 +226,12 @@ class FusedLocalLayout(FusedLayout):
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
 
-    def _absorption_fields(self, comm: Communicator, decomposition: Partition) -> tuple:
+    def _absorption_fields(self) -> tuple:
         """What absorption transforms: p is free until it is known, so one field more at most."""
         c, p = self.coefficients, self.fields.p
         sent = np.zeros(c.shape[:2], np.uint8)
-        for message in halo_messages(decomposition):
-            if message.src == comm.rank:
+        for message in halo_messages(self._decomposition):
+            if message.src == self.comm.rank:
                 sent[message.src_box[:2]] = 1
         flags = c.device.asarray(sent.reshape(-1))
         if c.disperses:

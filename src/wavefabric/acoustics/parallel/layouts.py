@@ -1,17 +1,72 @@
-"""The layouts of several ranks for whole-array transforms: slabs and pencils (global), blocks (local)."""
+"""The layouts of several ranks for whole-array transforms: slabs and pencils (global), blocks (local).
+
+Overlaps of blocks are filled by a `HaloExchange`.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.decomposition.decompose import Partition
-from wavefabric.acoustics.parallel.halo_exchange import HaloExchange
+from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.decomposition.window import window
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.coefficients import Coefficients
+from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.layout import FieldLayout
+from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.halos_transposes import region_exchange
 from wavefabric.spectral.distributed import DistributedRealFFT, held_elements
+
+
+class HaloExchange:
+    """Fills the overlaps of a rank's block from the neighbours, faded by a window; collective.
+
+    ``exchanges`` go by the number of fields that travel together; ``weights`` are the window, (z, y, x).
+    """
+
+    def __init__(self, coefficients: Coefficients, comm: Communicator, decomposition: Partition):
+        shape, dtype, messages = coefficients.shape, coefficients.dtype, halo_messages(decomposition)
+        self.exchanges = {
+            count: region_exchange(comm, messages, shape, shape, dtype, count)
+            for count in sorted(self.counts(coefficients.problem))
+        }
+        self.weights = None
+        name, overlap = decomposition.options.bell, decomposition.options.overlap
+        if name != "none":
+            owned = decomposition.subdomains[comm.rank].owned_size
+            self.weights = [
+                comm.device.asarray(window(name, n, overlap if blocks > 1 else 0).astype(dtype))
+                for n, blocks in zip(owned[::-1], decomposition.grid[::-1], strict=True)
+            ]
+
+    @staticmethod
+    def counts(problem: Problem) -> set[int]:
+        """How many fields of a problem travel together: p, or u, or what dispersion transforms."""
+        return {1, problem.dimensions} | ({2} if disperses(problem) else set())
+
+    @staticmethod
+    def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
+        """Bytes that are sent and received in all exchanges of a rank."""
+        overlap = math.prod(subdomain.size) - math.prod(subdomain.owned_size)
+        return 2 * dtype.itemsize * sum(HaloExchange.counts(problem)) * overlap
+
+    def start(self, fields: list) -> None:
+        """Begin to fill the overlaps of ``fields``."""
+        self.exchanges[len(fields)].start(fields)
+
+    def finish(self, fields: list) -> None:
+        """Wait until the overlaps are there."""
+        self.exchanges[len(fields)].finish(fields, self.weights)
+
+    def fill(self, fields: list) -> None:
+        """Exchange what the overlaps of ``fields`` lack."""
+        self.start(fields)
+        self.finish(fields)
 
 
 class GlobalLayout(FieldLayout):
@@ -23,8 +78,8 @@ class GlobalLayout(FieldLayout):
 
     @cached_property
     def fft(self) -> Any:
-        comm, decomposition = self._ranks()
-        return DistributedRealFFT(comm, decomposition.shape, decomposition.grid, self.coefficients.dtype)
+        cut = self._decomposition
+        return DistributedRealFFT(self.comm, cut.shape, cut.grid, self.coefficients.dtype)
 
 
 class LocalLayout(FieldLayout):
@@ -36,7 +91,7 @@ class LocalLayout(FieldLayout):
     """
 
     def _connect(self) -> None:
-        self.halo = HaloExchange.of(self.coefficients, *self._ranks())
+        self.halo = HaloExchange(self.coefficients, self.comm, self._decomposition)
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:

@@ -23,7 +23,7 @@ def restrict_problem(problem: Problem, subdomain: Subdomain) -> Problem:
 
     Sources keep the points that the rank owns, with indices into its own arrays, and are left out where there
     are none; but one whose application needs all ranks (``"additive"``, which is transformed) stays, with the
-    form that the whole source has. The PML stays that of the whole grid: see `pml.pml_factors`.
+    form that the whole source has. The PML stays that of the whole grid: see `pml_factors`.
     """
     if subdomain.is_whole:
         return problem

@@ -18,11 +18,10 @@ import numpy as np
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import Delivery, RankParts
-from wavefabric.acoustics.recording.intensity import Intensity
 from wavefabric.acoustics.recording.quantities import QUANTITIES, Statistic, components, quantity_of
-from wavefabric.acoustics.recording.sampling import Sampler
+from wavefabric.acoustics.recording.sampling import Intensity, Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
-from wavefabric.acoustics.solver.kspace import unstaggering
+from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 
 #: Bytes of all blocks of time series on the device, at most (one row of each if that is more).

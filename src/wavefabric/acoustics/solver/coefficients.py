@@ -12,9 +12,7 @@ from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.materials.find import STAGGERED, Materials, find_materials, medium_values
 from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import absorption_factors, disperses, eta_factor
-from wavefabric.acoustics.solver.kspace import COS, POWER, SINC, derivatives, kappa_scale
-from wavefabric.acoustics.solver.pml import pml_factors
+from wavefabric.acoustics.solver import formulas
 from wavefabric.acoustics.solver.split_density import make_split_layers, split_points
 from wavefabric.spectral.wavenumbers import squared
 
@@ -47,7 +45,7 @@ class Coefficients:
         self.nonlinear = problem.nonlinearity is not None
         self.stokes = problem.absorption == "stokes"
         self.lossy = problem.absorption != "none"
-        self.disperses = disperses(problem)
+        self.disperses = formulas.disperses(problem)
         self.kernels = device.kernels("wavefabric.acoustics.solver.kernels")
         self.kernels.load(real)
         nz, ny, half = subdomain.spectral_shape
@@ -55,11 +53,11 @@ class Coefficients:
         self._set_medium(find_materials(problem, real) if by_index else Materials())
         self._set_operators()
         self.pml, self.pml_staggered = (
-            [device.asarray(f, real) for f in pml_factors(problem, staggered, subdomain)]
+            [device.asarray(f, real) for f in formulas.pml_factors(problem, staggered, subdomain)]
             for staggered in (False, True)
         )
         self.up, self.down = (
-            [device.asarray(d, self.complex) for d in derivatives(problem, sign, subdomain)]
+            [device.asarray(d, self.complex) for d in formulas.derivatives(problem, sign, subdomain)]
             for sign in (1, -1)
         )
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
@@ -82,7 +80,7 @@ class Coefficients:
         if problem.absorption != "none" and not _uniform_absorption(problem):
             arrays.append("tau")
         fields = sum(name not in materials for name in arrays)
-        spectra = (1 + disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
+        spectra = (1 + formulas.disperses(problem)) * (problem.absorption == "power_law")  # nabla1, nabla2
         size, half = math.prod(subdomain.size), math.prod(subdomain.spectral_shape)
         indexed = materials.nbytes(size, dtype.itemsize)
         return indexed + dtype.itemsize * (fields * size + spectra * half)
@@ -102,7 +100,7 @@ class Coefficients:
 
         self.speed, self.density, self.ratio = map(parameter, ("speed", "density", "ratio"))
         self.staggered = [parameter(name) for name in STAGGERED[: problem.dimensions]]
-        self.eta_factor = self.dtype.type(eta_factor(problem))
+        self.eta_factor = self.dtype.type(formulas.eta_factor(problem))
         self.tau = held.get("tau")
         if self.tau is None:
             self.tau = self._parameter(0.0)
@@ -113,7 +111,7 @@ class Coefficients:
                 self._fill_tau(self.tau, speed, self._parameter(problem.alpha_coeff))
 
     def _fill_tau(self, tau, speed, alpha) -> None:
-        factor, _ = absorption_factors(self.problem)
+        factor, _ = formulas.absorption_factors(self.problem)
         self.kernels.fill_absorption(tau, speed, alpha, factor, float(self.problem.alpha_power) - 1)
 
     def part(self, parameter, where: tuple[slice, ...]):
@@ -133,19 +131,19 @@ class Coefficients:
         self._squares = [self.device.asarray(k2) for k2 in self.squares]
         self.nabla1 = self.nabla2 = None
         if self.lossy and not self.stokes:
-            self.nabla1 = self._operator(POWER, problem.alpha_power - 2)
+            self.nabla1 = self._operator(formulas.POWER, problem.alpha_power - 2)
         self.nabla2 = self.nabla1
         if self.disperses:
-            self.nabla2 = self._operator(POWER, problem.alpha_power - 1)
+            self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
 
     @cached_property
     def kappa(self):
         """sinc(c_ref |k| Δt/2)/N, made when it is asked for: some stages compute it in each step."""
-        return self._operator(SINC, kappa_scale(self.problem))
+        return self._operator(formulas.SINC, formulas.kappa_scale(self.problem))
 
     def source_kappa(self):
         """cos(c_ref |k| Δt/2)/N for additive sources (Cox & Treeby 2018, doi:10.1121/1.5019468)."""
-        return self._operator(COS, kappa_scale(self.problem))
+        return self._operator(formulas.COS, formulas.kappa_scale(self.problem))
 
     def _operator(self, kind: int, parameter: float):
         """A new operator of |k| with the transforms' 1/N in it, shape (Nz, Ny, Nx//2+1)."""

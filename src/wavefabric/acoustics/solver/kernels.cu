@@ -177,11 +177,6 @@ extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, LAYE
     put_density(layers, total[i], x, y, z, pattern[i] * signal[*clock], false, parts);
 }
 
-extern "C" __global__ void add_field(REAL *field, Index count, const REAL *other) {
-    ITEM(count);
-    field[i] += other[i];
-}
-
 // --- Recording -----------------------------------------------------------------------------------------
 
 extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *corners, Index count, int each,

@@ -219,14 +219,6 @@ def add_pattern(field, pattern, signal, clock):
 
 
 @njit(**_JIT)
-def add_field(field, other):
-    """field += other."""
-    a, b = field.reshape(-1), other.reshape(-1)
-    for i in prange(a.size):
-        a[i] += b[i]
-
-
-@njit(**_JIT)
 def sample(target, row, field, corners, weights, interpolate):
     """target[row] = field at the sensor points, or Σ weights · field[corners] between them."""
     flat, out = field.reshape(-1), target[row]

@@ -107,9 +107,6 @@ class AcousticKernels:
             "add_pattern", field.dtype, field.size, field, np.int64(field.size), pattern, signal, clock
         )
 
-    def add_field(self, field, other) -> None:
-        self._items("add_field", field.dtype, field.size, field, np.int64(field.size), other)
-
     def sample(self, target, row, field, corners, weights, interpolate) -> None:
         count, each = corners.shape
         arguments = corners, np.int64(count), np.int32(each), weights, np.int32(interpolate)

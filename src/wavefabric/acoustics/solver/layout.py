@@ -19,15 +19,11 @@ class FieldLayout:
     #: What an exchange that is under way between steps brings; None if there is none.
     pending: Any = None
 
-    def __init__(
-        self,
-        coefficients: Coefficients,
-        fields: Fields,
-        comm: Communicator | None = None,
-        decomposition: Partition | None = None,
-    ):
-        self.coefficients, self.fields = coefficients, fields
-        self._comm, self._decomposition = comm, decomposition
+    def __init__(self, coefficients: Coefficients, comm: Communicator | None, decomposition: Partition):
+        self.coefficients, self.fields = coefficients, Fields(coefficients)
+        #: Those who share the step; None on one device.
+        self.comm: Any = comm
+        self._decomposition = decomposition
         self._connect()
         #: A half spectrum for each dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
@@ -50,14 +46,9 @@ class FieldLayout:
         return 0
 
     @property
-    def over_ranks(self) -> bool:
-        """Whether other ranks have a part of the step."""
-        return self._comm is not None
-
-    @property
     def captured(self) -> bool:
         """Whether steps are captured as graphs: over ranks only if kernels themselves wait for others."""
-        return self._comm is None or self._comm.one_sided
+        return self.comm is None or self.comm.one_sided
 
     def _new_spectra(self, count: int) -> list:
         c = self.coefficients
@@ -65,12 +56,6 @@ class FieldLayout:
 
     def _spectrum_shape(self) -> tuple[int, ...]:
         return self.coefficients.half_shape
-
-    def _ranks(self) -> tuple[Communicator, Partition]:
-        """Those of a layout over ranks."""
-        assert self._comm is not None
-        assert self._decomposition is not None
-        return self._comm, self._decomposition
 
     @cached_property
     def fft(self) -> Any:

@@ -120,10 +120,8 @@ class SourceTerm:
         """Put the source into a field; `refresh` came before."""
         if self.form == "points":
             self._kernels.set_points(target, self.index, self.signal, clock, self.replace)
-        elif self.form == "pattern":
-            self._kernels.add_pattern(target, self.field, self.signal, clock)
         else:
-            self._kernels.add_field(target, self.field)
+            self._kernels.add_pattern(target, self.field, self.amplitude, clock)
 
     def apply_to_density(self, fields: Fields) -> None:
         """Put the source into each part of the density, kept or not; `refresh` came before."""
@@ -134,6 +132,13 @@ class SourceTerm:
             )
         else:
             self._kernels.add_density_pattern(rho, split_layers, self.field, self.amplitude, clock, parts)
+
+
+def sorted_points(index: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Flat points by ``count`` rows or planes of a size: where each one's begin, places in it, the order."""
+    order = np.argsort(index, kind="stable")
+    part, inside = np.divmod(index[order], size)
+    return np.searchsorted(part, np.arange(count + 1)), inside, order
 
 
 class TransducerTerm:

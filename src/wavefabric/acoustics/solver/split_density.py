@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.pml import pml_factors
+from wavefabric.acoustics.solver.formulas import pml_factors
 
 
 class SplitLayers(NamedTuple):

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.absorption import disperses, neper_coefficient
-from wavefabric.acoustics.solver.kspace import wavenumber_range
+from wavefabric.acoustics.solver.formulas import disperses, neper_coefficient, wavenumber_range
 
 #: Up to so many points a uniform medium is judged by the grid's own wavenumbers, which lie far apart.
 _FEW = 1 << 14

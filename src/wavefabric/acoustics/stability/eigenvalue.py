@@ -9,7 +9,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.kspace import wavenumber_range
+from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import chunks
@@ -78,12 +78,8 @@ class LargestEigenvalue:
         above ε after m applications with a probability of at most 1.648 √N exp(−√ε (2m − 1)) (Kuczyński &
         Woźniakowski 1992, doi:10.1137/0613066); taken is that of one in a thousand.
         """
-        stages = self._free.stages(dt)
-        try:
+        with self._free.stages(dt) as stages:
             return self._iterate(_Operator(stages, dt), stages)
-        finally:
-            stages.layout.finish_exchanges()
-            stages.coefficients.device.synchronize()
 
     def _iterate(self, operator: _Operator, stages: Stages) -> float:
         c, points = stages.coefficients, self._free.problem.points

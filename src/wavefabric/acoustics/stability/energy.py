@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem, TransducerSource
-from wavefabric.acoustics.solver.absorption import absorption_factors, disperses
-from wavefabric.acoustics.solver.kspace import wavenumber_range
+from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 
 #: Points that are summed at a time, on a CPU and on a GPU: temporary arrays stay small.

@@ -6,6 +6,8 @@ Whether noise grows in them (`growth`) says what no bound knows, of absorption a
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -55,10 +57,16 @@ class FreeSteps:
         sharing = comm.size if device.name == "cpu" else 1
         return all(comm.control.all_gather(needed * sharing <= device.memory()[0]))
 
-    def stages(self, dt: float) -> Stages:
-        """Stages for a time step, s."""
+    @contextmanager
+    def stages(self, dt: float) -> Iterator[Stages]:
+        """Stages for a time step, s; afterwards nothing of theirs is under way."""
         problem, ranks = replace(self.problem, dt=dt), (self.comm, self._decomposition)
-        return make_stages(self.comm.device, problem, self.dtype, False, *ranks)
+        stages = make_stages(self.comm.device, problem, self.dtype, False, *ranks)
+        try:
+            yield stages
+        finally:
+            stages.layout.finish_exchanges()
+            stages.coefficients.device.synchronize()
 
     def sum(self, value: float) -> float:
         """Over all ranks, in their order."""
@@ -93,25 +101,19 @@ def growth(steps: FreeSteps, dt: float) -> float:
     of the energy stays below 3n + 1 times the first after n steps, from any field, since Chebyshev
     polynomials of the second kind are at most n + 1 on [−1, 1]. More than 3n + 1 is therefore growth.
     """
-    stages, count = steps.stages(dt), max(_LEAST, min(_MOST, _WORK // steps.problem.points))
-    fill_with_noise(stages.fields.p, stages.coefficients.subdomain, stages.coefficients.device.xp)
-    stages.transform_pressure()
-    try:
-        return _grow(steps, Step(stages), Energy(stages), count)
-    finally:
-        stages.layout.finish_exchanges()
-        stages.coefficients.device.synchronize()
-
-
-def _grow(steps: FreeSteps, step: Step, energy: Energy, count: int) -> float:
-    step.take(0)
-    first = before = steps.sum(energy())
-    for number in range(1, count + 1):
-        step.take(number)
-        if number % _LOOK and number != count:
-            continue
-        now = steps.sum(energy())
-        if not now <= first * (3 * number + 1) ** 2:
-            return math.log(now / before) / (2 * _LOOK) if 0 < before < now < math.inf else math.log(1e3)
-        before = now
+    count = max(_LEAST, min(_MOST, _WORK // steps.problem.points))
+    with steps.stages(dt) as stages:
+        fill_with_noise(stages.fields.p, stages.coefficients.subdomain, stages.coefficients.device.xp)
+        stages.transform_pressure()
+        step, energy = Step(stages), Energy(stages)
+        step.take(0)
+        first = before = steps.sum(energy())
+        for number in range(1, count + 1):
+            step.take(number)
+            if number % _LOOK and number != count:
+                continue
+            now = steps.sum(energy())
+            if not now <= first * (3 * number + 1) ** 2:
+                return math.log(now / before) / (2 * _LOOK) if 0 < before < now < math.inf else math.log(1e3)
+            before = now
     return 0.0

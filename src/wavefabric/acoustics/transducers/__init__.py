@@ -1,5 +1,5 @@
 """Transducers whose surface lies anywhere in the grid, without staircases: bowls, discs, rectangles, arrays.
 
-`elements` has their shapes, `mask` their weights on the grid, `band_limited` the delta functions in between.
-May import `grid`, `source`, `focused_bowl` and `arguments`.
+`elements` has their shapes, `mask` their weights on the grid. May import `grid`, `source`,
+`focused_bowl` and `arguments`.
 """

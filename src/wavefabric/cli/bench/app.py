@@ -90,15 +90,17 @@ def parse_case(text: str) -> tuple[int, ...]:
     return parse_shape(text.replace("2^", ""), "--case", "rows x log2 of samples, such as 30x21", (2,))
 
 
-def parse_points(text: str) -> tuple[int, ...]:
+def parse_points(text: str) -> tuple[int, int, int]:
     """Points along x, y and z: ``N`` or ``NXxNYxNZ``."""
     points = parse_shape(text, "--size", "N or NXxNYxNZ, such as 128 or 256x128x128", (1, 3))
-    return points * (3 // len(points))
+    nx, ny, nz = points * (3 // len(points))
+    return nx, ny, nz
 
 
-def parse_blocks(text: str) -> tuple[int, ...]:
+def parse_blocks(text: str) -> tuple[int, int, int]:
     """Blocks along x, y and z: ``1x2x2``."""
-    return parse_shape(text, "--grid", "blocks along x, y and z, such as 1x2x2", (3,))
+    nx, ny, nz = parse_shape(text, "--grid", "blocks along x, y and z, such as 1x2x2", (3,))
+    return nx, ny, nz
 
 
 def parse_overlaps(text: str) -> list[int]:

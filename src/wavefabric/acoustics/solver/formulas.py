@@ -1,0 +1,106 @@
+"""Formulas of the time step: derivatives and the k-space correction κ, the layers, power-law absorption.
+
+κ = sinc(c_ref |k| Δt/2) makes the step exact in a uniform medium; the perfectly matched layer (PML) damps
+velocities and split densities (Tabei, Mast & Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010,
+doi:10.1117/1.3360308). Absorption is by fractional Laplacians, |k|^(y−2) for the loss and |k|^(y−1) for the
+dispersion (Treeby & Cox 2010, doi:10.1121/1.3377056).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import numpy as np
+
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.problem import Problem
+from wavefabric.spectral.wavenumbers import derivative, translation
+
+#: Kinds of functions of |k| that ``fill_operator`` knows.
+SINC, COS, POWER = 0, 1, 2
+
+
+def kappa_scale(problem: Problem) -> float:
+    """c_ref Δt/2, m: κ is sinc of it times |k|; cos of the same corrects additive sources."""
+    return problem.reference_speed * problem.dt / 2
+
+
+def wavenumber_range(problem: Problem) -> tuple[float, float]:
+    """Smallest and largest |k| on the grid, rad/m, apart from 0."""
+    axes = list(zip(problem.shape, problem.spacing, strict=True))[: problem.dimensions]
+    steps = [2 * math.pi / (n * spacing) for n, spacing in axes]
+    return min(steps), math.hypot(*(step * (n // 2) for step, (n, _) in zip(steps, axes, strict=True)))
+
+
+def derivatives(problem: Problem, sign: int, subdomain: Subdomain | None = None) -> list[np.ndarray]:
+    """i k e^{±i k Δ/2} of every axis: to the staggered points (+) and back (−); x is the half spectrum."""
+    return _along_axes(derivative, problem, sign, subdomain)
+
+
+def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[np.ndarray]:
+    """e^{−i k Δ/2} of every axis: velocities from the staggered points to those of the pressure."""
+    return _along_axes(translation, problem, -1, subdomain)
+
+
+def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
+    """``factor`` of half a spacing for every axis of the basis, where the subdomain holds the spectrum."""
+    subdomain, d = subdomain or Subdomain.whole(problem.shape), problem.dimensions
+    return [
+        subdomain.spectrum(factor(n, spacing, sign * spacing / 2), axis).copy()
+        for axis, (n, spacing) in enumerate(islice(zip(subdomain.basis, problem.spacing, strict=True), d))
+    ]
+
+
+# --- The perfectly matched layer ----------------------------------------------------------------------
+
+
+def pml(n: int, size: int, alpha: float, speed: float, spacing: float, dt: float, *, staggered: bool):
+    """Factors of the perfectly matched layer along one axis, shape (n,); applied twice per update.
+
+    exp(−Δt/2 · α c_ref/Δx · d⁴), with d from 1 at the outer edge to 0 at the inner one (Tabei, Mast &
+    Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010, eq. (14)).
+    """
+    factor = np.ones(n)
+    if size:
+        i = np.arange(size) + (0.5 if staggered else 0.0)
+        strength = dt / 2 * alpha * speed / spacing
+        factor[:size] = np.exp(-strength * ((i - size) / -size) ** 4)
+        factor[n - size :] = np.exp(-strength * ((i + 1) / size) ** 4)
+    return factor
+
+
+def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None = None) -> list[np.ndarray]:
+    """`pml` of every axis of the whole grid, x first, at the points of a subdomain."""
+    subdomain = subdomain or Subdomain.whole(problem.shape)
+    c_ref, dt = problem.reference_speed, problem.dt
+    layers = zip(subdomain.shape, problem.pml_size, problem.pml_alpha, problem.spacing, strict=True)
+    return [
+        pml(n, size, alpha, c_ref, spacing, dt, staggered=staggered)[subdomain.indices(axis)]
+        for axis, (n, size, alpha, spacing) in enumerate(islice(layers, problem.dimensions))
+    ]
+
+
+# --- Absorption ---------------------------------------------------------------------------------------
+
+
+def neper_coefficient(power: float) -> float:
+    """Np m⁻¹ (rad/s)^−y of 1 dB MHz^−y cm⁻¹ (Treeby & Cox 2010, after eq. (8))."""
+    return 100 * (1e-6 / (2 * math.pi)) ** power / (20 * math.log10(math.e))
+
+
+def disperses(problem: Problem) -> bool:
+    """Whether absorption changes the speed of sound with frequency."""
+    return problem.absorption == "power_law" and problem.dispersion
+
+
+def absorption_factors(problem: Problem) -> tuple[float, float]:
+    """(a, b) with τ = a α₀ c₀^(y−1), η = b α₀ c₀^y (Treeby & Cox 2010, eq. (10)); b = 0: no dispersion."""
+    y = problem.alpha_power
+    twice = 2 * neper_coefficient(y)
+    return -twice, twice * math.tan(math.pi * y / 2) if disperses(problem) else 0.0
+
+
+def eta_factor(problem: Problem) -> float:
+    """η/(τ c₀) = −tan(πy/2), the same everywhere; 0 without dispersion."""
+    return -math.tan(math.pi * problem.alpha_power / 2) if disperses(problem) else 0.0
