@@ -50,14 +50,14 @@ def comm():
 
     WAVEFABRIC_TEST_TRANSPORT names a transport, or is ``emulated`` for GPUs emulated on the CPU.
     """
-    from wavefabric.exchange import world
+    from wavefabric.exchange import TRANSPORTS, world
 
     if os.environ.get("WAVEFABRIC_TEST_TRANSPORT") == "emulated":
         from emulated_device import emulated_world
 
         return emulated_world()
-    if "WAVEFABRIC_TEST_TRANSPORT" in os.environ:
-        return world(os.environ["WAVEFABRIC_TEST_TRANSPORT"], device="cuda")
+    if name := os.environ.get("WAVEFABRIC_TEST_TRANSPORT"):
+        return world(name, device="cuda" if TRANSPORTS[name].cuda else get_device("cpu", threads=1))
     return world("mpi", device=get_device("cpu", threads=1))
 
 

@@ -1,7 +1,5 @@
 """Errors that are the user's to mend: one clear line each, exit code 2."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Arguments of constructors, checked: numbers in SI units or text with a unit, alone or in lists; choices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from typing import Any

@@ -1,7 +1,5 @@
 """Quantities at the edges: text such as ``"80 km"`` or ``"-1 dBm"`` in, SI floats out."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Arguments that users give: arrays, numbers and quantities with a unit, each with an error that names it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

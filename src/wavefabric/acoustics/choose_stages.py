@@ -1,7 +1,5 @@
 """Choose the stages for a device and its ranks, and say what memory a run takes."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Steady waves follow exp(+iωt): a wave that travels along +z is exp(−ikz). All in float64.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

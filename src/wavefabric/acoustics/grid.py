@@ -1,7 +1,5 @@
 """The grid as users think of it, [x, y, z], and the way to the solver's memory order, x fastest."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The medium: sound speed, density, absorption and nonlinearity of every grid point."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -6,8 +6,6 @@ doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny,
 ours plus one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """What a simulation recorded, as users think of it: [x, y, z], one row a point."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

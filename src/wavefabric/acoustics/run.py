@@ -1,7 +1,5 @@
 """Runs a problem for `simulation`: steps, recording, checkpoints, blow-up detection; one rank or several."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import secrets

@@ -1,7 +1,5 @@
 """How a problem is run: the keywords of `simulate` and its like, checked before anything is made of them."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass, replace

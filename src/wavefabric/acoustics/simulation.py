@@ -1,7 +1,5 @@
 """`simulate`: from a grid, a medium, a source and a sensor to numbers; the steps are taken by `run`."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

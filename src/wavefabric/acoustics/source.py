@@ -1,7 +1,5 @@
 """Sources of sound as users give them, in Pa and m/s; `Source.on` scales them to the solver's units."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, get_args
 

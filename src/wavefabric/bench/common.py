@@ -1,7 +1,5 @@
 """What benchmarks share: checks of their options, the frame of a result, rows of tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Benchmark ``exchange``: bandwidth and latency of every transport, in the manner of nccl-tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Benchmark ``fibre-scaling``: a step of a fibre whose modes are split over ranks, over a step on one."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace

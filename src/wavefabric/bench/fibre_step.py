@@ -1,7 +1,5 @@
 """Benchmark ``fibre-step``: what one step costs, against bare FFTs and against a plain RK4IP."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """k-Wave's own program on the same problems, and its times measured elsewhere."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -1,7 +1,5 @@
 """Benchmark ``local-vs-global``: a step with a Fourier basis a block over one with a single basis."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Communicators that separate costs: one that moves nothing, and one whose ranks are permuted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

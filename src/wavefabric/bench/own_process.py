@@ -4,8 +4,6 @@ This package lets OpenMP threads sleep between kernels, since other threads are 
 to a tenth faster if its threads spin for a while, and the yardstick is FFTW at its best.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

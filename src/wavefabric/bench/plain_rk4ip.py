@@ -1,7 +1,5 @@
 """RK4IP as a textbook has it, in array arithmetic and library FFTs, for comparison."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.device import Device

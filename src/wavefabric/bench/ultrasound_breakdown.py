@@ -1,7 +1,5 @@
 """Benchmark ``ultrasound-breakdown``: where the time of a step of the local decomposition goes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path

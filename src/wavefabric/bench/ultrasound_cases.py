@@ -1,7 +1,5 @@
 """The problems of ``ultrasound-step``: the least and the most that a 3-D time step has to do, and a head."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

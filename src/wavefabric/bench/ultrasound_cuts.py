@@ -1,7 +1,5 @@
 """Benchmark ``ultrasound-cuts``: one grid in every cut, and with ranks on other devices."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Ultrasound time steps, on one device and over ranks: what the benchmarks of them share."""
 
-from __future__ import annotations
-
 import gc
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Benchmark ``ultrasound-scaling``: owned points a second and rank, weak and strong."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Benchmark ``ultrasound-step``: what a time step costs, against bare transforms, k-Wave, plain stages."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Whole numbers given by a user, checked; bounds on their size."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest

@@ -3,8 +3,6 @@
 An assignment is an array with the number of a GPU for each rank, all different.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable

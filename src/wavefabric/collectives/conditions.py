@@ -1,7 +1,5 @@
 """What the named collective operations start from and end with, and which of them a schedule performs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain

@@ -1,7 +1,5 @@
 """What must wait for what: levels of transfers, and accesses to chunks that must stay in order."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged

@@ -1,7 +1,5 @@
 """Algorithms of collective operations by name: one entry of `ALGORITHMS` adds one everywhere."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

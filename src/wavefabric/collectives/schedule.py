@@ -1,7 +1,5 @@
 """A communication pattern as one object: proved (`verify`), costed (`fabric`), run (`exchange`), drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps

@@ -1,7 +1,5 @@
 """Whether the numbers of a schedule fit together, and its chunks as rows of flat tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Which algorithm is fastest for which size: times of candidates by size, and a rule where there are none."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The proof that a schedule turns `pre` into `post`: it is replayed on what each chunk holds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The contract of a device, which `cpu.py` and `cuda.py` fulfil."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """bfloat16, which NumPy does not have: the type of ml_dtypes, where that is installed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cache

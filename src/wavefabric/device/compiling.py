@@ -1,7 +1,5 @@
 """A message before Numba compiles: a first run would seem to hang for several seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 #: What to call before the first compilation of this process; None once it has been called.

@@ -1,7 +1,5 @@
 """CPU: NumPy arrays, FFTW transforms (scipy.fft where pyfftw is missing), Numba kernels."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import os

@@ -1,7 +1,5 @@
 """GPU: CuPy arrays, cuFFT plans with owned work areas, ``.cu`` kernels through NVRTC, CUDA graphs."""
 
-from __future__ import annotations
-
 import importlib
 from functools import lru_cache
 from importlib.resources import files

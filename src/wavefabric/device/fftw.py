@@ -6,8 +6,6 @@ problem has wisdom of its own, and the planner knows nothing else while it plans
 result in every process, whatever was planned before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

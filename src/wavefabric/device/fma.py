@@ -4,8 +4,6 @@ Left to the compiler (``fastmath={"contract"}``) it depends on what was inlined 
 of an answer. Asked for by name it is always the same.
 """
 
-from __future__ import annotations
-
 import platform
 from typing import Any
 

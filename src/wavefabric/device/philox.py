@@ -9,8 +9,6 @@ Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random num
 SC11 (2011), doi 10.1145/2063384.2063405; constants and known answers from the Random123 library.
 """
 
-from __future__ import annotations
-
 import math
 
 import numba

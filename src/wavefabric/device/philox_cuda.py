@@ -1,7 +1,5 @@
 """Launches of ``philox.cu``: the names and argument order of ``philox.py``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

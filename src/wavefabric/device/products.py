@@ -1,7 +1,5 @@
 """Matrix products in the arithmetic that neural networks use; on a CPU all of them in fp32."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

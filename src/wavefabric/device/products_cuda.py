@@ -1,7 +1,5 @@
 """Matrix products by cuBLAS: the names and argument order of ``products.py``."""
 
-from __future__ import annotations
-
 import cupy
 import numpy as np
 from cupy.cuda import cublas

@@ -1,7 +1,5 @@
 """Choose a device by name, and describe what this machine has."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any
 

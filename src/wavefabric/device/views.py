@@ -1,7 +1,5 @@
 """Arrays of other libraries in host memory, seen as NumPy arrays without a copy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

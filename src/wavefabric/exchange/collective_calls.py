@@ -1,7 +1,5 @@
 """Collective operations on arrays of NumPy, CuPy, PyTorch and others, as calls of a communicator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 

@@ -1,7 +1,5 @@
 """Communicators: ranks, their devices, and schedules run between them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

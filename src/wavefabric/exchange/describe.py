@@ -1,7 +1,5 @@
 """What this machine offers to several ranks: transports, links between GPUs, who has which device."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Boxes of three-dimensional fields between ranks: halos, and transposes of distributed transforms."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A *table* describes messages: rows of (first z, y, x, points along z, y, x, offs
 Message m holds its box of each field, one field after another.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

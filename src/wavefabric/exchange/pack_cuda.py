@@ -1,7 +1,5 @@
 """Launches of ``pack.cu``, the names and arguments of ``pack.py``; and of ``one_sided_pack.cu``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which GPU each rank takes: its own, what a file says, or what sends least over slow links."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence

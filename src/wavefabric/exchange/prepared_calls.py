@@ -1,7 +1,5 @@
 """Collective operations made ready: agreed between ranks once, bound to memory, kept for the next call."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """A fabric from times: lines fitted to them, the fabric that these make, and both as tables."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The fabric between these ranks, from times of exchanges on its real links."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """How results are shown: one table, one figure, and what stands in them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """A schedule run on real links: checked, timed, and compared with its predicted time and NCCL's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile

@@ -1,7 +1,5 @@
 """What every benchmark measures in the same way: times, bandwidth, allocations, machines; over ranks too."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """The search for the fastest algorithm of each size: predicted on a fabric, measured between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

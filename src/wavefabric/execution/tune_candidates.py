@@ -1,7 +1,5 @@
 """Candidates of a tuning: every algorithm of the registry with its options, and their predicted times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256

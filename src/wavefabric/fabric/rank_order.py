@@ -1,7 +1,5 @@
 """Which GPU is which rank: reordered fabrics, and a search for an order in which a schedule is faster."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What is wrong with the tables of a file: from Pydantic's errors to one line."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Any, TypeVar, get_args
 

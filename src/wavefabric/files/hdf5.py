@@ -4,8 +4,6 @@ An external link, external storage or a virtual dataset of another file would le
 of its reader as samples (HDF5 user's guide, sections on links, external storage and virtual datasets).
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Input files, read without trust: regular files alone, since a pipe may block and a device never end."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

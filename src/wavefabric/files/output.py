@@ -1,7 +1,5 @@
 """Output files: whether one may be written, asked before a run; and writing it whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """XML files of other programs, read without trust: no document types, no entities of their own."""
 
-from __future__ import annotations
-
 import re
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 from xml.parsers import expat

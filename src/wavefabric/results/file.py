@@ -1,7 +1,5 @@
 """Result files: HDF5 with a unit and a description on every dataset, written whole or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

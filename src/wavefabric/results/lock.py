@@ -5,8 +5,6 @@ all machines, also once one has been silent for the time of its lease. Lustre mo
 keeps apart the processes of one machine alone; a file system without locks is warned of.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

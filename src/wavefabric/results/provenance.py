@@ -1,7 +1,5 @@
 """Where a result came from: versions, commit, processor, command line, times. No host name, no paths."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import platform

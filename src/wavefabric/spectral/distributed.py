@@ -8,8 +8,6 @@ z; before y the blocks of y are gathered and k_x is cut instead, before z the bl
 With By = 1 (slabs) x and y are one transform and the first transpose falls away; with Bz = 1 the second.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

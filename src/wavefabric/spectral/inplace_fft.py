@@ -1,7 +1,5 @@
 """Radices and twiddle factors of the transforms of ``inplace_fft.cu``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Transforms of a 3-D real field axis by axis on a CPU, by vector code of our own, for use inside kernels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

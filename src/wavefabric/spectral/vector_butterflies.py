@@ -1,7 +1,5 @@
 """Butterflies of discrete Fourier transforms in the vector code of a CPU (`device.vector_code`)."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

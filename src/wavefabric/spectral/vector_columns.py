@@ -4,8 +4,6 @@ A vector holds neighbouring columns, which are transformed alike; values stay in
 the stages. What multiplies the columns before their transform happens as they are read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ A vector holds the same point of neighbouring rows, into which they are transpos
 points N are transformed as complex ones of N/2, whose value j is x[2j] + i x[2j+1]; odd ones as complex rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any

@@ -3,8 +3,6 @@
 Spectra of real fields have the shape ``(Nz, Ny, Nx//2 + 1)``: x, the fastest axis, is the halved one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Facts about the machine: processor, threads, memory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """Child processes: ending with their parent, and noticing that nobody waits for this one any more."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

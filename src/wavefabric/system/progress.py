@@ -1,7 +1,5 @@
 """How a long computation reports its progress, and warns."""
 
-from __future__ import annotations
-
 import sys
 
 

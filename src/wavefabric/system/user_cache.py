@@ -4,8 +4,6 @@ The user's cache directory, or where that cannot be written (a service without a
 quota) a temporary one of this user, and one line on stderr that says so.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """One model on several fabrics, with several collectives and numbers of GPUs, each beside ring and zero."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

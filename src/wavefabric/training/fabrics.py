@@ -1,7 +1,5 @@
 """Fabrics of as many GPUs as a training run has, and the ideal switch that they are compared with."""
 
-from __future__ import annotations
-
 import math
 
 from wavefabric.errors import InputError

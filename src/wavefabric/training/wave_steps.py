@@ -5,8 +5,6 @@ are those measured on one H200 (docs/performance.md): 15.9 ms for 30 rows of 2²
 512³ points.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

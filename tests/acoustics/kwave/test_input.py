@@ -129,6 +129,16 @@ def test_two_dimensions(copy):
     assert same(read_input(path).problem, p)
 
 
+@pytest.mark.parametrize(("case", "name"), [("dirichlet_2d", "uz"), ("p0_homogeneous", "sxx")])
+def test_other_sources_are_refused(copy, case, name):
+    path = copy(case)
+    put(path, f"{name}_source_flag", 0)
+    read_input(path)
+    put(path, f"{name}_source_flag", 3)
+    with pytest.raises(InputError, match=f"'{name}_source_flag': 3; allowed: 0: a source of this kind"):
+        read_input(path)
+
+
 @pytest.mark.parametrize("minor", ["0", "1"])
 def test_older_formats(copy, minor):
     path = copy("p0_homogeneous")

@@ -242,6 +242,7 @@ def test_what_is_recorded_becomes_what_was_asked_for():
         ({"medium": medium(alpha_mode="no_absorption")}, "medium.alpha_mode"),
         ({"medium": medium(alpha_filter=np.ones(SHAPE))}, "medium.alpha_filter"),
         ({"medium": medium(alpha_sign=[1, 1])}, "medium.alpha_sign"),
+        ({"medium": medium(sound_speed_shear=800.0)}, "medium.sound_speed_shear"),
         ({"medium": medium(alpha_coeff=1.0, alpha_power=np.ones(SHAPE))}, "medium.alpha_power"),
         ({"medium": medium(sound_speed_ref="median")}, "medium.sound_speed_ref"),
         ({"source": source(p_frequency_ref=1e6)}, "source.p_frequency_ref"),

@@ -6,8 +6,6 @@ transform and faded out by a window, after which a block is periodic by itself; 
 the overlap is wide (Israeli, Vozovoi & Averbuch 1993, J. Sci. Comput. 8, 135).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

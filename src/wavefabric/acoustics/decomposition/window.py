@@ -4,8 +4,6 @@ A window is 1 on the owned points and falls to 0 over the overlap (Israeli, Vozo
 Comput. 8, 135).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ the transforms of that axis and all pointwise work in between. A lossless step m
 about 100 with whole-array transforms.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

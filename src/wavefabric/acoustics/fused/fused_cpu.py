@@ -4,8 +4,6 @@ Between steps the planes' spectrum of p is kept, so each stage begins where the 
 in cache.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Between steps the spectrum of p along x is kept. Sources act inside the kernels.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spectra and kernels of a step that is fused axis by axis on a GPU; between the axes there is nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

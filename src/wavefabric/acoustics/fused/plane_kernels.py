@@ -11,8 +11,6 @@ addresses of `spectral.vector_axes.AxisTransforms`, ``batch`` its rows a call. O
 ``kernels.py``, whose kernels are the reference for these.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from numba import prange

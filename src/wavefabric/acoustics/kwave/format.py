@@ -4,8 +4,6 @@ Everything is a three-dimensional dataset of the root, scalars too; float32 (``f
 (``long``), and says so in two attributes. Source: k-Wave manual 1.1, appendix B.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from contextlib import AbstractContextManager
@@ -139,6 +137,14 @@ class Reader:
             raise self.fault(name, f"has the shape {item.shape}", "(1, 1, 1)")
         with self.reading(name):
             return item[0, 0, 0].item()
+
+    def check_sources(self, simulated: set[str]) -> None:
+        """Refuse other sources, as those of stress: ``simulated`` has the names of the flags read."""
+        with self.reading("/"):
+            flags = {name for name in self.file if name.endswith("_source_flag")}
+        for name in sorted(flags - simulated):
+            if value := self.scalar(name):
+                raise self.fault(name, str(value), "0: a source of this kind is not simulated")
 
     def array(self, name: str, *shapes: tuple[int | str, ...]) -> np.ndarray:
         """All of a dataset, float32 or uint64; with `outline` zeros of its shape, which take no memory.

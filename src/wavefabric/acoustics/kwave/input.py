@@ -157,6 +157,7 @@ class _Contents(Reader):
             raise self.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
         absorbing, nonlinear = scalar("absorbing_flag", 2), scalar("nonlinear_flag", 1)
         self._check_cartesian()
+        self.check_sources({f"{name}_source_flag" for name in (*signals, "p0")})
         medium = self._medium(axes, shape[::-1], absorbing, nonlinear)
         index: Any = self._points("u_source_index") if any(velocity) or transducer else None
         return Problem(

@@ -1,7 +1,5 @@
 """Simulations described with k-wave-python's objects, which are read by their attributes alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -22,7 +20,10 @@ from wavefabric.acoustics.source import Source, Transducer
 from wavefabric.errors import InputError, show
 
 _NOT_READ = {
-    "medium": ("alpha_filter", "alpha_sign"),
+    "medium": (
+        *("alpha_filter", "alpha_sign", "alpha_coeff_compression", "alpha_coeff_shear"),
+        *("sound_speed_compression", "sound_speed_shear"),
+    ),
     "source": ("p_frequency_ref", "u_frequency_ref", "s_mask", "sxx", "syy", "szz", "sxy", "sxz", "syz"),
     "sensor": ("directivity", "directivity_angle", "directivity_size", "frequency_response"),
 }

@@ -6,8 +6,6 @@ readable up to the moment when it gets its name. ``NAME.partial.json`` says whic
 checkpoint goes with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -3,8 +3,6 @@
 Source: k-Wave manual 1.1, appendix B, and the files of the C++ programs 1.3.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator

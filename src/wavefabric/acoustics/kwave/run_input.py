@@ -1,7 +1,5 @@
 """`run_kwave_file`: from a k-Wave input file to its output file, as k-Wave's own programs do it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

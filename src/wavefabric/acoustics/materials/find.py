@@ -1,7 +1,5 @@
 """Which parameters of a medium take few enough values to be held as an index into a table of materials."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

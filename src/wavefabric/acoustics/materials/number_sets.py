@@ -1,7 +1,5 @@
 """Numbers for sets of values: points of equal values get equal numbers, in the order of first appearance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Slabs change between planes and columns by transposes, or kernels write transposed into each other's memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -3,8 +3,6 @@
 Overlaps of blocks are filled by a `HaloExchange`.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any

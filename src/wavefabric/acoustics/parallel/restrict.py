@@ -1,7 +1,5 @@
 """A problem as one rank sees it: arrays on its subdomain, sources at the points that it owns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ next steps run meanwhile. With several ranks each records the points and the blo
 over at the same steps (`delivery`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """What is measured at the sensor, on one device or on several ranks: values of a field, and intensity."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 A sink is called on rank 0 alone, with what all ranks have recorded: it knows no ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from glob import escape

@@ -1,7 +1,5 @@
 """Arrays of the time step on one device: coefficients of medium, operators and PML, and the fields."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any

@@ -6,8 +6,6 @@ doi:10.1117/1.3360308). Absorption is by fractional Laplacians, |k|^(y−2) for 
 dispersion (Treeby & Cox 2010, doi:10.1121/1.3377056).
 """
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

@@ -5,8 +5,6 @@ grid or one row ``(1, 1, Nx)`` that serves everywhere; the same loop then reads 
 holds the time step, one int64. Units are SI; every factor 1/N of the transforms is in the operators.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Launches of ``kernels.cu``: the names and argument order of ``kernels.py``."""
 
-from __future__ import annotations
-
 from functools import partialmethod
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How fields and spectra of a step lie over ranks, and what carries them between: on one device nothing."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -4,8 +4,6 @@ A loop with many outputs needs more checks for overlapping arrays than LLVM is w
 in the first-level cache, so several short loops cost no memory traffic.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from wavefabric.system.numba_cache import njit

@@ -5,8 +5,6 @@ that is made anew each step. The k-space correction cos(c_ref |k| Δt/2) spreads
 grid, so it is a pattern where all points share a signal up to a factor, and a field otherwise.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The split parts of the density, kept inside the perfectly matched layers alone."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

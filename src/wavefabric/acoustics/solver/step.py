@@ -5,8 +5,6 @@ nonlinearity and absorption Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7)-
 exact in time for a homogeneous lossless medium with c_ref = c₀; spectral in space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Whether what alternates in sign from step to step grows: an unstable time step, while it is small."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

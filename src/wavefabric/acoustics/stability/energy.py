@@ -1,7 +1,5 @@
 """Acoustic energy of the fields of a run, what its sources may put in, and whether it grows beyond that."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Whether noise grows in them (`growth`) says what no bound knows, of absorption and layers in an uneven medium.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How long a time step may be in a medium."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

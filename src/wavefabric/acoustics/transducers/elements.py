@@ -7,8 +7,6 @@ field as its Rayleigh integral with ρcu = p₀ says, to the front and to the ba
 >>> bowl(grid, position=(0, 0, "-30 mm"), radius="64 mm", diameter="64 mm", focus=(0, 0, 0)).source(signal)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

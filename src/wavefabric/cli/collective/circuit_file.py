@@ -26,12 +26,12 @@ _NUMBERS = ("overlap", "overlap_bound", "parts_bound")
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
 #: By the annotations of `PhotonicFabric`.
-_TYPES: dict[str, Any] = {
-    "str": str,
-    "int": Whole,
-    "int | None": Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
-    "float": Annotated[float, Field(strict=True, ge=0, lt=1e18)],
-    "LinkBudget | None": dict[str, int | float] | None,
+_TYPES: dict[Any, Any] = {
+    str: str,
+    int: Whole,
+    int | None: Annotated[int | None, Field(strict=True, ge=0, lt=1 << 31)],
+    float: Annotated[float, Field(strict=True, ge=0, lt=1e18)],
+    LinkBudget | None: dict[str, int | float] | None,
 }
 _SIDES = ("rows", "columns", "wafer_rows", "wafer_columns", "lasers")
 
@@ -41,10 +41,10 @@ class _Strict(BaseModel):
 
 
 _FIELDS: Any = {
-    field.name: (Side if field.name in _SIDES else _TYPES[str(field.type)], ...)
+    field.name: (Side if field.name in _SIDES else _TYPES[field.type], ...)
     for field in fields(PhotonicFabric)
 }
-_FIELDS["budget"] = _TYPES["LinkBudget | None"], None
+_FIELDS["budget"] = _TYPES[LinkBudget | None], None
 _Fabric = create_model("_Fabric", __base__=_Strict, **_FIELDS)
 
 

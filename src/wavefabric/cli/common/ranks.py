@@ -14,6 +14,7 @@ import typer
 from wavefabric.cli.common.options import Invocation, changed, option, options, refuse
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment, launcher
+from wavefabric.exchange.transports import serving
 from wavefabric.system.machine import usable_threads
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ class RankOptions:
         if self.count == 1 and is_alone():
             refuse(changed(self, "transport", "placement"), "for one rank", "with --ranks 2 or more")
         if self.device == "cpu":
-            if self.transport not in ("auto", "mpi"):
-                refuse(changed(self, "transport"), "with --device cpu", "auto, mpi")
+            if self.transport not in (allowed := ["auto", *serving("cpu")]):
+                refuse(changed(self, "transport"), "with --device cpu", ", ".join(allowed))
             refuse(placement, "with --device cpu", "with GPUs")
         if (self.device or "").startswith("cuda:"):
             refuse(placement, f"with --device {self.device}", "cuda or auto")

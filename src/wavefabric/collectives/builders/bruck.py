@@ -4,8 +4,6 @@ Bruck, Ho, Kipnis, Upfal & Weathersby 1997, doi:10.1109/71.642949. Chunks stay i
 all-gather's last rotation is not needed; a block that goes around the end of the array is two transfers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.collectives.builders.transfers import assemble, transfers

@@ -1,7 +1,5 @@
 """Between all pairs of ranks: at once, or one pair after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

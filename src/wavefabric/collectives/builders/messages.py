@@ -1,7 +1,5 @@
 """Point-to-point messages: in one round, in pairs, to neighbours on a grid, or packed into rounds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Recursive doubling and halving, and their like for any radix and for products of several factors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

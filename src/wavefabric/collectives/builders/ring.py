@@ -1,7 +1,5 @@
 """Ring algorithms: all-gather, reduce-scatter, all-reduce, broadcast, reduce; in one direction or in both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What all builders use: transfers as whole arrays, and the schedule that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -3,8 +3,6 @@
 Two at once: Sanders, Speck & Träff 2009, doi:10.1016/j.parco.2009.09.001.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged

@@ -1,7 +1,5 @@
 """Schedules as JSON files that people can read and write; what is read is checked key by key."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a tuning's JSON file may hold; `wavefabric.collectives.tuning` says what it means."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Literal
 

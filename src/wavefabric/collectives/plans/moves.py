@@ -1,7 +1,5 @@
 """Pieces of transfers, and moves: what a rank reads, adds and writes of them in one pass; joined."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

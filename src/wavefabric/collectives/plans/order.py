@@ -5,8 +5,6 @@ was when it last heard from it, directly or through others (vector clocks: Matte
 know that an earlier access is done, the other rank signals after it and this one waits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Execution plans: what each rank's kernel does, instruction by instruction."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, moves

@@ -1,7 +1,5 @@
 """How many rounds are needed at least, by counting."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether so many rounds of circuits suffice (LUMORPH, Algorithm 1): without wavelengths, then with them."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The clock that all parts of a synthesis read, and work that stops when its time is over."""
 
-from __future__ import annotations
-
 import math
 import time
 

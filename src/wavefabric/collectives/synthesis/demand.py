@@ -1,7 +1,5 @@
 """A layout as chunks that must reach further ranks; sums are the same with time reversed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field

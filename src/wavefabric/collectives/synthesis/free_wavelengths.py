@@ -1,7 +1,5 @@
 """Edges of an optical network by number, and which wavelengths are free on them during a round."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

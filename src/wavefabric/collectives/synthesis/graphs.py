@@ -1,7 +1,5 @@
 """Rings of neighbours and edge colourings, of which known schedules over circuits and links are made."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import count

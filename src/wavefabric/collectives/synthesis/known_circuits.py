@@ -1,7 +1,5 @@
 """Schedules of circuits found without a solver: where to begin, and what there is if time runs out."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Schedules over electrical links found without a solver, and what links can carry in a step."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Whether so many steps and rounds over electrical links suffice (SCCL): known schedules, then solvers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import suppress

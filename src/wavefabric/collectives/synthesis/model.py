@@ -1,7 +1,5 @@
 """The model for the solvers: linear constraints on whole numbers, of who sends which chunk to whom, when."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Moves of chunks as the transfers of a schedule."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files that an MPI keeps in /dev/shm for ranks of one host: removed when ranks are killed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

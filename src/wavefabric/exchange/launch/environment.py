@@ -1,7 +1,5 @@
 """What the starter of ranks (mpiexec, mpirun, srun, `wavefabric run --ranks`) left in the environment."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """`wavefabric run --ranks K`: mpiexec started, watched and, if need be, stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The mpiexec that belongs to mpi4py's MPI, and its options; `launcher` starts it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ A parent process of each rank waits for it and writes STATUS (minus a signal, as
 the order of lines is that of deaths, and exit codes and signals are exact under every mpiexec.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ MPI waits for ever. A thread of each rank therefore looks at the other processes
 second, in /proc, without a message to them: one that computes or writes for an hour is not suspected.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """MPI between arrays that MPI can read where they are: in host memory, or on GPUs with a CUDA-aware MPI."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

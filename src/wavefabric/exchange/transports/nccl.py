@@ -1,7 +1,5 @@
 """NCCL: grouped sends and receives, or its own all-gather, on a stream of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -150,7 +150,7 @@ class P2PTransport(Transport):
     """
 
     name = "p2p"
-    # By itself the copy engines (or what `PROTOCOL` says): kernels have not been timed beside them yet.
+    # By itself the copy engines (or what `PROTOCOL` says): kernels were slower on two H200s.
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
 

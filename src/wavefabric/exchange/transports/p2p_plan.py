@@ -4,8 +4,6 @@ No kernel has more blocks than its GPU has multiprocessors (see `waiting`). Exch
 these: only if all their blocks fit, their order on each GPU does not matter.
 """
 
-from __future__ import annotations
-
 import cupy
 import numpy as np
 

@@ -1,7 +1,5 @@
 """A plan of one rank as `plan.cu` reads it: instructions, operands with addresses, marks with counters."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A peer keeps what it has mapped, so an allocation that was freed could not be mapped anew at its address.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

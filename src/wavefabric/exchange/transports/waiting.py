@@ -4,8 +4,6 @@ Such kernels must all be resident at once, or one waits for what cannot begin: r
 have them, and a kernel must not have more blocks than its GPU holds.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import cupy

@@ -1,7 +1,5 @@
 """What no schedule can beat: the least number of rounds, and the bytes that must cross the tightest cut."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

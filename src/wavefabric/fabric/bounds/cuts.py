@@ -1,7 +1,5 @@
 """Cuts through a fabric: what can leave a set of GPUs at once, and the tightest of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

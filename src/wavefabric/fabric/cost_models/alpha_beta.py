@@ -1,7 +1,5 @@
 """The α–β model: rounds follow one another, each costs a latency and as long as its busiest resource."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule

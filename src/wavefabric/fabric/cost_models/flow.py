@@ -1,7 +1,5 @@
 """Transfers as flows: each starts when its data are there, and shares what it crosses fairly."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.collectives.arguments import whole

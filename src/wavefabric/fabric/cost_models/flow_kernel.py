@@ -1,7 +1,5 @@
 """The event loop of the flow-level simulation, and max–min fair shares, compiled."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Time of a schedule that one kernel a GPU runs as an execution plan."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Time of a schedule over circuits that are set up round by round."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any
 

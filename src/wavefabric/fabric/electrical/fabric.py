@@ -1,7 +1,5 @@
 """A fabric of GPUs, switches and links that carry packets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

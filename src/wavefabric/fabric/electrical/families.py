@@ -1,7 +1,5 @@
 """Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube."""
 
-from __future__ import annotations
-
 import math
 
 from wavefabric.collectives.arguments import MOST_RANKS

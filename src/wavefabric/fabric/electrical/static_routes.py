@@ -1,7 +1,5 @@
 """Static routes of an electrical fabric, and what transfers share on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Fabrics by name, and as TOML files that people can read and write."""
 
-from __future__ import annotations
-
 import math
 import os
 import tomllib

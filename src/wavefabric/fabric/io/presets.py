@@ -3,8 +3,6 @@
 To add one, add a file there. Light to import, for the command line.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

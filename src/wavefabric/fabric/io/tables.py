@@ -1,7 +1,5 @@
 """What a fabric's TOML file may hold, with the unit of each key."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Annotated, Any, Literal, get_args

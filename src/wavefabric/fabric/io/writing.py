@@ -1,7 +1,5 @@
 """A fabric as TOML text; units are those of `wavefabric.fabric.io.tables`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Link budget: how much light of a circuit arrives, and how many bits a second it can carry."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

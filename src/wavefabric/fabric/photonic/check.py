@@ -1,7 +1,5 @@
 """Proof that circuits can be up together and carry their schedule, from the plan alone."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from functools import lru_cache
 from itertools import groupby, pairwise

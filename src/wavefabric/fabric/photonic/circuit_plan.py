@@ -1,7 +1,5 @@
 """The circuits that carry a schedule over a photonic fabric, round by round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wavefabric.fabric.photonic.fabric import PhotonicFabric

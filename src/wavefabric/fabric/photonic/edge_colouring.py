@@ -5,8 +5,6 @@ wavelengths their colours. As many colours as the busiest tile has circuits are 
 doi:10.1007/BF01456961).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

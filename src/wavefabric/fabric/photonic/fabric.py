@@ -1,7 +1,5 @@
 """A photonic fabric: a grid of tiles, each with lasers, photodiodes and switches, joined by waveguides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wavefabric.fabric.photonic.link_budget import LinkBudget

@@ -6,8 +6,6 @@ eyes are a third as high, and Gray coding ⅜ erfc(Q/(3√2)) (Proakis & Salehi,
 section 4.3).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Circuits for every round of a schedule: routes, wavelengths, waveguides, parts where all do not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """A round whose circuits do not fit at once, split into parts (and wavelengths) that do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce

@@ -1,7 +1,5 @@
 """A photonic fabric as a problem for schedule synthesis, and the circuits of a synthesised schedule."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from itertools import permutations

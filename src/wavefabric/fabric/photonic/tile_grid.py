@@ -4,8 +4,6 @@ The edge from a tile to its neighbour right, left, below, above has the number 4
 would leave the grid have numbers too, and no capacity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

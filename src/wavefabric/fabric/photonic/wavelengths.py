@@ -1,7 +1,5 @@
 """Wavelength assignment: wavelengths and waveguides for the circuits of a round, whose routes are known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ Layout: magic, length and CRC-32 of a JSON header, the header, the raw bytes of 
 header's order, and a trailer with the CRC-32 of those bytes. No compression: the disk is the limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

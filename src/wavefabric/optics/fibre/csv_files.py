@@ -1,7 +1,5 @@
 """CSV files of numbers: columns with a header, square matrices without."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 from pathlib import Path

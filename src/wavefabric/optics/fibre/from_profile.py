@@ -1,7 +1,5 @@
 """A fibre from its index profile: modes, dispersion, effective areas and κ of our own solver."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Fibres by name: the 62.5 µm fibre of Brehler et al., a single mode, one group of coupled modes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files

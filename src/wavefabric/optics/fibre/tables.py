@@ -1,7 +1,5 @@
 """Fibres from tables: CSV files of modes, of mode groups and of the Kerr coupling."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """From a parsed run file to the objects that simulate: fibre, transmitter, receiver."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

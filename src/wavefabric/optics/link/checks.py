@@ -1,7 +1,5 @@
 """What a run file allows and its user should know of: steps above resonance, delays beyond the window."""
 
-from __future__ import annotations
-
 import math
 
 from wavefabric.optics.fibre.fibre import Fibre

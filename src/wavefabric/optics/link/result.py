@@ -1,7 +1,5 @@
 """What a link leaves behind: the payload of its result file, received signals as arrays, Q² by mode group."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Linear propagation A ← exp(h L̂) A of all rows of a field, by whichever way is fastest on a device."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any

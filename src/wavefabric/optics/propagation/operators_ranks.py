@@ -6,8 +6,6 @@ worked on. A step of RK4IP exchanges one real number a group and sample four tim
 section 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ on several ranks counts as one *part* on each: κ is expanded to parts, so that 
 γκ a rank keeps the rows of its own parts only, in one block for each rank (Brehler et al., section 4.4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

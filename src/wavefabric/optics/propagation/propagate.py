@@ -1,7 +1,5 @@
 """Propagate a field through one fibre: step control, watch over energy and NaN, what it cost."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

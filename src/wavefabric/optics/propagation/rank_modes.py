@@ -1,7 +1,5 @@
 """Which modes, hence rows of the field, a rank holds, and what ranks tell each other about rows."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ Two modes whose delays differ by d = |Δβ1| walk off besides. With s the mean o
 |Ω| ≤ 2w gives Δβ ≤ |Ω| (d + s (2w − |Ω|)): at most (d + 2sw)²/(4s) if d < 2sw, else 2wd.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A control advances a field by at most so many steps and says where it is. Its st
 so that a checkpoint resumes it bit for bit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A rule that is broken raises InputError, whose text begins with the key of the table that is to be mended.
 """
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from pathlib import Path

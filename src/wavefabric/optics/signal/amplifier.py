@@ -1,7 +1,5 @@
 """Amplifiers between spans, and the noise density of an OSNR."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Modulation formats: Gray-mapped square QAM of unit mean energy, and Gaussian symbols."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The transmitter: root-raised-cosine WDM waveforms, made exactly periodic in the frequency domain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Time of one call or of several as a function of bytes, from few evaluations of a cost model, exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which algorithm of the registry serves a call, from what a user asks for with ``--collective``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Several schedules, each on GPUs of its own choice, as one schedule of a whole fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """How long calls take on a fabric: proved schedules, checked circuits, costed once for each pattern."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Device models by name, and as TOML files that people can read and write."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path

@@ -5,8 +5,6 @@ attention one such product and a copy of its bytes, embeddings gathers of rows; 
 many bytes as they read and write.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from math import ceil, prod

@@ -1,7 +1,5 @@
 """Bytes of parameters, gradients, activations and optimizer states."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """What one GPU does for a layer in one microbatch: operator, FLOPs, and bytes read and written."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from wavefabric.quantities import choice

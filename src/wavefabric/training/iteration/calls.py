@@ -1,7 +1,5 @@
 """Communication of a training iteration: which GPUs exchange how many bytes, and why."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -6,8 +6,6 @@ in another call; on a photonic one the controller of all circuits executes one b
 (LUMORPH, arXiv:2310.04855, appendix C).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass

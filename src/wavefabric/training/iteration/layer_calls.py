@@ -1,7 +1,5 @@
 """Calls that layers need to hand activations and gradients to one another, and to have their parameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal

@@ -1,7 +1,5 @@
 """Bytes that training needs on one GPU: parameters, gradients, optimizer states, saved activations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

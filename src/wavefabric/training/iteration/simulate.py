@@ -1,7 +1,5 @@
 """One training iteration on a fabric: how long it takes, what of it is communication, and what bounds it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 

@@ -4,8 +4,6 @@
 Imports the graph and its file alone.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import os

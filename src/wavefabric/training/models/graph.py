@@ -1,7 +1,5 @@
 """A model as a graph of layers: shapes, parameters, FLOPs and bytes of each, for one sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

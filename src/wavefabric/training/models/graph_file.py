@@ -1,7 +1,5 @@
 """Model graphs as JSON files that people can read and write."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import partial

@@ -1,7 +1,5 @@
 """Inception-v3 on images of 299 x 299 (arXiv:1512.00567): convolutions, each with batch normalisation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wavefabric.training.models.graph import ModelGraph

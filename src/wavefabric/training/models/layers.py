@@ -1,7 +1,5 @@
 """Operators as layers of a graph, counted by one set of rules for all models; see `GraphBuilder`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any

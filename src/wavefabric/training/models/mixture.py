@@ -1,7 +1,5 @@
 """Mixtures of experts: Mixtral 8x7B (arXiv:2401.04088) and Switch-Base (arXiv:2101.03961)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from wavefabric.collectives.arguments import whole

@@ -4,8 +4,6 @@ NeuMF is matrix factorisation beside a perceptron; DLRM has embedding tables, tw
 between features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 BERT (arXiv:1810.04805) is a stack of encoders with two pre-training heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil, prod
 from typing import Any

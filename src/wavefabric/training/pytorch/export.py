@@ -1,7 +1,5 @@
 """Models written in PyTorch as layer graphs, by symbolic tracing with the shapes of an example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

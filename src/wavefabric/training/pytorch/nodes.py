@@ -1,7 +1,5 @@
 """Nodes of a graph that ``torch.fx`` traced, as layers: modules and functions are known by their names."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping

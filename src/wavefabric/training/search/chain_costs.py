@@ -3,8 +3,6 @@
 A model is such a chain (`chain_units`): layers give their outputs to their own unit or the next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

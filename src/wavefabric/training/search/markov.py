@@ -6,8 +6,6 @@ for three bounds that keep simulations short: microbatches up to `MOST_MICROBATC
 `BUCKETS`, and stages and layouts that `check_strategy` takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

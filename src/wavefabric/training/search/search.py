@@ -3,8 +3,6 @@
 It starts from data parallelism, what experts would choose, and the optimum of a chain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A file has degrees, layers that differ, and where stages begin.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

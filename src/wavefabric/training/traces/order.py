@@ -1,7 +1,5 @@
 """Tasks in an order in which they can run, lanes for those that run at once, GPUs that workers stand for."""
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

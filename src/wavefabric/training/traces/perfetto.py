@@ -1,7 +1,5 @@
 """An iteration as a trace for ui.perfetto.dev or chrome://tracing, in the Trace Event Format (JSON)."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

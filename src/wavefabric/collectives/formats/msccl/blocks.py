@@ -1,7 +1,5 @@
 """From transfers in rounds to thread blocks: which block does what, when, and what it waits for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where the chunks of an MSCCL algorithm are, which steps read or write them, and what they must hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

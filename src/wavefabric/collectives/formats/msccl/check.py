@@ -1,7 +1,5 @@
 """Whether the MSCCL runtime takes an algorithm, and whether it ends: rules, deadlocks, races."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ src/include/msccl.h and src/collectives/device/msccl_interpreter.h; writer: gith
 msccl/language/ir.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 

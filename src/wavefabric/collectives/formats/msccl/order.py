@@ -6,8 +6,6 @@ algorithm needs more slots for a larger array. Sources: github.com/microsoft/msc
 (`mscclMaxAllowedCount`), src/collectives/device/msccl_interpreter.h, prims_simple.h, prims_ll.h.
 """
 
-from __future__ import annotations
-
 from bisect import bisect
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MSCCL algorithms (XML) as schedules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

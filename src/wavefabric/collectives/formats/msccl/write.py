@@ -1,7 +1,5 @@
 """Schedules as MSCCL algorithms (XML)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ github.com/NVIDIA/nccl and github.com/ROCm/rccl, src/graph/topo.h and topo.cc: w
 less than nominal rates.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from wavefabric.errors import InputError

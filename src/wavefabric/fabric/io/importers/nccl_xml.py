@@ -1,7 +1,5 @@
 """Topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as fabrics."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Tables of ``nvidia-smi topo -m`` as fabrics."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 from itertools import combinations, product
 from pathlib import Path

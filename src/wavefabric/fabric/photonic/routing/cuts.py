@@ -3,8 +3,6 @@
 Half planes, rows, columns and single tiles are rectangles too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """The k shortest simple paths between two tiles (Yen's algorithm, doi:10.1090/qam/253822)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from heapq import heappop, heappush
 

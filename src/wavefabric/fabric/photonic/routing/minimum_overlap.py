@@ -1,7 +1,5 @@
 """Routes with the least possible overlap, as an integer program (LUMORPH paper, algorithm 2, corrected)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

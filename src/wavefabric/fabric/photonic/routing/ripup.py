@@ -4,8 +4,6 @@ Negotiated congestion (McMurchie & Ebeling 1995, doi:10.1145/201310.201328): the
 time it is overloaded, so that routes with an alternative leave it to those without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The route of each circuit, and a lower bound that says how good the choice is."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Launches of ``fused_linear.cu``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, transfers

@@ -10,8 +10,6 @@ the field (a *chunk*); numbers of groups are then (own groups, m), C-contiguous,
 ranks has a part on each; its sums are those of the rows that are here; they add up where phases are formed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

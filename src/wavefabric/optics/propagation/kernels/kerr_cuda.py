@@ -1,7 +1,5 @@
 """Launches of ``kerr.cu``, ``kerr_chunks.cu`` and ``linear.cu``: names and argument order of ``kerr.py``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wavefabric.errors import InputError

@@ -8,8 +8,6 @@ follow from three sums per group (|A|², |B|², Im A*B), and a kernel reads each
 its operator has.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import wraps

@@ -1,7 +1,5 @@
 """Launches of ``kerr_one_sided.cu``: Kerr operators over ranks, each one kernel."""
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Linear part and norms: Numba, the reference of ``linear.cu``. ``kerr.py`` offers these names too."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tasks from the nodes of all GPUs: calls by their order in a group, messages by their tags."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

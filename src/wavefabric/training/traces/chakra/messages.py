@@ -4,8 +4,6 @@ Numbers of fields: MLCommons Chakra, schema/protobuf/et_def.proto. Those left ou
 A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache

@@ -1,7 +1,5 @@
 """One file of a Chakra execution trace: the nodes of one GPU, checked."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tasks as a Chakra execution trace, one file a GPU, as ASTRA-sim reads it."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
