@@ -141,7 +141,7 @@ class Reader:
     def check_sources(self, simulated: set[str]) -> None:
         """Refuse other sources, as those of stress: ``simulated`` has the names of the flags read."""
         with self.reading("/"):
-            flags = {name for name in self.file if name.endswith("_source_flag")}
+            flags = {name for name in map(str, self.file) if name.endswith("_source_flag")}
         for name in sorted(flags - simulated):
             if value := self.scalar(name):
                 raise self.fault(name, str(value), "0: a source of this kind is not simulated")
