@@ -146,6 +146,14 @@ def time_words(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def binary_bytes(value: float) -> str:
+    """Bytes with a binary prefix: 1.25 GiB."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 1 << power:
+            return f"{value / (1 << power):.4g} {unit}"
+    return f"{value:.4g} B"
+
+
 def counted(number: int, thing: str) -> str:
     """A number of things: 1 round, 2 rounds."""
     return f"{number} {thing}{'s' if number != 1 else ''}"

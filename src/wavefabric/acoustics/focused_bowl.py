@@ -13,29 +13,15 @@ from wavefabric.errors import InputError
 
 
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
-    """Steady pressure on the axis of a focused bowl, as a multiple of its surface pressure ρcu.
+    """Steady pressure on the axis of a focused bowl, p/p₀ by its surface pressure p₀ = ρcu; complex128.
 
     The Rayleigh integral over the bowl is p/p₀ = R/(R − z) (e^{−ikz} − e^{−ikB}), with
     B = √((z − h)² + a²) the distance to the rim. It is written here without the division by zero at the
-    focus, by B − z = 2h(R − z)/(B + z).
+    focus, by B − z = 2h(R − z)/(B + z); the magnitude there, z = R, is k h. O'Neill, J. Acoust. Soc. Am. 21,
+    516 (1949), doi:10.1121/1.1906542, equation 3.1.
 
-    Parameters
-    ----------
-    z : array_like
-        Distance from the apex of the bowl, m, at least 0.
-    radius, diameter : float
-        Radius of curvature R and aperture 2a, m.
-    frequency, sound_speed : float
-        Hz and m/s.
-
-    Returns
-    -------
-    ndarray of complex128
-        p/p₀; its magnitude is k h at the focus z = R.
-
-    References
-    ----------
-    O'Neill, J. Acoust. Soc. Am. 21, 516 (1949), doi:10.1121/1.1906542, equation 3.1.
+    ``z``: distances from the apex of the bowl, at least 0; radius of curvature R and aperture (``diameter``)
+    2a, all m; frequency in Hz, sound speed in m/s. `InputError`: a number out of its range.
     """
     _check_positive(frequency=frequency, sound_speed=sound_speed)
     h = bowl_depth(radius, diameter)

@@ -1,7 +1,5 @@
 """Sensors: at which points and what is recorded."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,12 +54,12 @@ class Sensor:
         require(right, "sensor.start", self.start, "a whole number from 0")
 
     @classmethod
-    def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> Sensor:
+    def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> "Sensor":
         """Sensor of boxes, each ``((x1, y1[, z1]), (x2, y2[, z2]))``: grid indices from 0, both included."""
         return cls(partial(_cuboids, corners), record, start)
 
     @classmethod
-    def points(cls, positions: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> Sensor:
+    def points(cls, positions: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> "Sensor":
         """Sensor of any points, m, shape (dimensions, n), by linear interpolation; origin as in `Grid`."""
         return cls(partial(_interpolation, positions), record, start)
 

@@ -3,8 +3,6 @@
 Modules import what is heavy inside their functions, so that ``--help`` answers at once.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """`wavefabric info`: what this machine and this installation offer."""
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib.util import find_spec

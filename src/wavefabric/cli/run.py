@@ -1,7 +1,5 @@
 """`wavefabric run`: a run file or a k-Wave input file in; a result file, tables and figures out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Options of `wavefabric run` that both kinds of files have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from wavefabric.cli.common.options import OutputOptions, from_one, option, options

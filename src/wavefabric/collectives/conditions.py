@@ -41,29 +41,17 @@ class Layout:
 
 
 def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0) -> Layout:
-    """Buffers and conditions of a collective operation.
+    """Buffers and conditions of a collective operation, of `COLLECTIVES`.
 
-    Parameters
-    ----------
-    collective : str
-        Of `COLLECTIVES`.
-    ranks : int
-    elements : int
-        Of the whole array: what all ranks together hold after an all-gather, gather or before a scatter; what
-        each rank holds before an all-reduce, reduce, reduce-scatter, all-to-all or, its root, a broadcast.
-        Where the array is cut by rank also an array, shape (ranks,): the elements of each share.
-    pieces : int
-        Chunks of a rank's share (all-gather, reduce-scatter, all-to-all, gather, scatter), or of the array
-        (broadcast, reduce, all-reduce).
-    root : int
-        Of a broadcast, reduce, gather or scatter.
+    ``elements`` counts the whole array: what all ranks together hold after an all-gather, gather or before a
+    scatter; what each rank holds before an all-reduce, reduce, reduce-scatter, all-to-all or, its root, a
+    broadcast. Where the array is cut by rank it may be an array, shape (ranks,): the elements of each share.
+    ``pieces``: chunks of a rank's share (all-gather, reduce-scatter, all-to-all, gather, scatter), or of the
+    array (broadcast, reduce, all-reduce). ``root``: of a broadcast, reduce, gather or scatter.
 
-    Returns
-    -------
-    Layout
-        One buffer ``data`` in which chunks keep their place: with p pieces, chunks r p to (r + 1) p − 1 are
-        the share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
-        r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
+    There is one buffer ``data`` in which chunks keep their place: with p pieces, chunks r p to (r + 1) p − 1
+    are the share of rank r. An all-to-all has ``send`` (chunks d p … of rank r go to d) and ``recv`` (chunks
+    r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
     """
     if collective not in COLLECTIVES:
         raise InputError(f"collective: {collective!r} given; allowed: {', '.join(COLLECTIVES)}")

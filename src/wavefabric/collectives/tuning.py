@@ -188,9 +188,6 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     raise InputError(str(why_refused(preferred[0], collective, ranks)))
 
 
-# --- files ----------------------------------------------------------------------------------------------
-
-
 def load_tuning(path: str | Path) -> Tuning:
     """Read a tuning from a JSON file; `InputError`: the file, the key, what was given, what is allowed."""
     text = read_text(path, "tuning")

@@ -5,8 +5,6 @@ Numba's loops become vector code only where LLVM can prove that arrays do not ov
 kernels by their addresses (`execute`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -234,7 +232,7 @@ class VectorCode:
 
     # --- The end ----------------------------------------------------------------------------------------
 
-    def compiled(self) -> Function:
+    def compiled(self) -> "Function":
         """The function, compiled for this processor."""
         self.builder.ret_void()
         return Function.of(self._module, self._function.name)
@@ -251,7 +249,7 @@ class Function:
             self.code, self.address = code, engine.get_function_address(name)
 
     @classmethod
-    def of(cls, module: ir.Module, name: str) -> Function:
+    def of(cls, module: ir.Module, name: str) -> "Function":
         """That of a module."""
         with _LOCK:
             machine = _compiler()[0]

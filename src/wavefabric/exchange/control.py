@@ -3,8 +3,6 @@
 And what ranks do with it before anything else: find one another, and compare what they were given.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ _FAILURE_BYTES = 4096
 _SHOWN = 60
 #: Seconds that a rank with an uncaught error waits for the others to come to one as well.
 _TIMEOUT = 5.0
-_guarded: list[Control] = []
+_guarded: "list[Control]" = []
 
 
 class Control:

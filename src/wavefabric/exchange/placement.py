@@ -45,9 +45,6 @@ def rank_device(device: str | Device | None, local_rank: int, placement: list[in
     return get_device(f"cuda:{placement[local_rank]}")
 
 
-# --- the least traffic ----------------------------------------------------------------------------------
-
-
 def traffic(schedule: Schedule, messages: bool = False) -> np.ndarray:
     """Elements, or messages, from rank to rank in one run of a schedule, shape (ranks, ranks)."""
     total = np.zeros((schedule.ranks, schedule.ranks), np.int64)
@@ -148,9 +145,6 @@ def _greedy(both: np.ndarray, topology: GpuTopology, first: int) -> list[int]:
 
         placed[rank] = min((gpu for gpu in range(topology.gpus) if gpu not in placed.values()), key=cost)
     return [placed[rank] for rank in range(ranks)]
-
-
-# --- files ----------------------------------------------------------------------------------------------
 
 
 def read_placement(path: str | Path, ranks: int | None = None) -> list[int]:

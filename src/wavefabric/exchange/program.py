@@ -1,7 +1,5 @@
 """A schedule made ready for one rank: levels of sends and receives as spans of flat buffers."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -73,7 +71,7 @@ class Program:
         self.scratch = max(added, default=0)
         self.sizes = [int(o[-1]) for o in offsets]
 
-    def only(self, levels: Iterable[Level]) -> Program:
+    def only(self, levels: Iterable[Level]) -> "Program":
         """The same program with other levels."""
         part = copy.copy(self)
         part.levels = list(levels)

@@ -103,9 +103,6 @@ def _huber(b: np.ndarray, t: np.ndarray) -> tuple[float, float]:
     return alpha, slope
 
 
-# --- the fabric -----------------------------------------------------------------------------------------
-
-
 def fabric_of(case: dict[str, Any], ranks: int, on_gpu: bool, name: str, machine: dict, command: str) -> str:
     """The fabric of a case of `wavefabric.execution.measure_fabric.run`, as TOML text.
 
@@ -176,9 +173,6 @@ def _round(value: float, unit: float = 1e9) -> float:
 
 def _time(value: float) -> float:
     return _round(value, 1e-6)
-
-
-# --- shown ----------------------------------------------------------------------------------------------
 
 
 def _lines(case: dict[str, Any], patterns) -> dict[str, dict[str, Any]]:

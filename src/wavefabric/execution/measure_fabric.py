@@ -186,9 +186,6 @@ def _with_line(rows: list[dict[str, Any]], floor: bool = False) -> dict[str, Any
     return {"rows": rows, "line": line.as_dict()}
 
 
-# --- kernels --------------------------------------------------------------------------------------------
-
-
 def kernel_times(measurement) -> dict[str, Any] | None:
     """Lines of a round of a relay with each protocol and of additions, and the times that follow; collective.
 
@@ -256,9 +253,6 @@ def _own_bytes(schedule: Schedule) -> float:
         for rank, code in enumerate(plan.instructions)
     ]
     return max(elements) * _WORD
-
-
-# --- what is timed --------------------------------------------------------------------------------------
 
 
 def pattern(name: str, ranks: int, elements: int) -> Schedule:

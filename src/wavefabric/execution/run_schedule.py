@@ -229,9 +229,6 @@ def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, 
     }
 
 
-# --- shown ----------------------------------------------------------------------------------------------
-
-
 def table(result: dict[str, Any]) -> list:
     """A table for each transport, and notes."""
     lines = [_table(result, case) for case in result["cases"]]

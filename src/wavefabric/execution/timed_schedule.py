@@ -1,7 +1,5 @@
 """A schedule of one size, or NCCL's own operation, on real ranks: data checked to the bit, and times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +29,6 @@ _IN_STEP = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 GRAPHED = 20
 #: ms. Differences below it cannot be told from noise.
 _SHORTEST = 1e-3
-
-
-# --- data -----------------------------------------------------------------------------------------------
 
 
 def values_of(dtype: str, ranks: int) -> int:
@@ -105,9 +100,6 @@ def _meet(comm) -> None:
     comm.control.barrier()
 
 
-# --- one size of a schedule -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SizedSchedule:
     """A schedule for an array of so many ``bytes``; ``busiest``: those that one rank sends or receives."""
@@ -119,7 +111,7 @@ class SizedSchedule:
     busiest: int
 
     @classmethod
-    def of(cls, schedule: Schedule, width: int) -> SizedSchedule:
+    def of(cls, schedule: Schedule, width: int) -> "SizedSchedule":
         """A schedule whose elements have so many bytes."""
         return cls(schedule, *kind(schedule), whole_elements(schedule) * width, busiest(schedule) * width)
 

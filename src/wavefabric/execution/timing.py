@@ -121,9 +121,6 @@ def relative_error(device: Device, A, B) -> float:
     return (difference / size) ** 0.5 if size else float("nan")
 
 
-# --- over ranks ----------------------------------------------------------------------------------------
-
-
 class Ranks:
     """All ranks that were started together, and communicators between them.
 

@@ -180,9 +180,6 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
     return [TunedCollective(collective, tuple(sizes), transport) for collective, sizes in tables.items()]
 
 
-# --- measured -------------------------------------------------------------------------------------------
-
-
 def _measure(
     ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, steps: _Steps
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str]]:

@@ -95,9 +95,6 @@ def _traffic(schedule: Schedule) -> bytes:
     return sha256(np.take(rows, np.lexsort(rows[::-1]), axis=1).tobytes()).digest()
 
 
-# --- predicted times ------------------------------------------------------------------------------------
-
-
 def predict(
     result: Mapping[str, Iterator[tuple[Choice, Schedule]]],
     sizes: Sequence[int],

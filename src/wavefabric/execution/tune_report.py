@@ -25,9 +25,6 @@ _REST = "#c9ced6"
 _LETTER = 0.0137
 
 
-# --- tables ---------------------------------------------------------------------------------------------
-
-
 def table(search: TuningSearch) -> list[Any]:
     """A table for each collective operation and transport, where times come from, and `notes`."""
     tuning = search.tuning
@@ -88,9 +85,6 @@ def _slower(best: TimedChoice, second: TimedChoice) -> str:
 def _title(tuning: Tuning, each: TunedCollective) -> str:
     where = tuning.fabric if each.transport is None else report.transport_name(each.transport)
     return f"{each.collective}, {tuning.ranks} ranks, {where}"
-
-
-# --- picture --------------------------------------------------------------------------------------------
 
 
 def plot(search: TuningSearch, path: str | Path) -> Path:

@@ -201,9 +201,6 @@ def plain_text(text: str) -> str:
     return str(text).replace("$", r"\$")
 
 
-# --- Parts -------------------------------------------------------------------------------------------
-
-
 def _style() -> Any:
     import matplotlib as mpl
 

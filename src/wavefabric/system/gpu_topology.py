@@ -1,7 +1,5 @@
 """How the GPUs of a host are connected: what ``nvidia-smi topo -m`` says, as a table."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -47,7 +45,7 @@ class GpuTopology:
         """Classes of links between different GPUs that occur, slow ones first."""
         return tuple(sorted({link for row in self.links for link in row} - {SELF}, key=speed))
 
-    def only(self, gpus: list[int]) -> GpuTopology:
+    def only(self, gpus: list[int]) -> "GpuTopology":
         """The same of a part of the GPUs, in the order given."""
         return GpuTopology(
             tuple(tuple(self.links[i][j] for j in gpus) for i in gpus), tuple(self.numa[i] for i in gpus)

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM between time steps, not within one: a checkpoint needs whole steps."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading
@@ -39,7 +37,7 @@ class DeferredInterrupt:
         self._pressed = self._terminated = False
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> DeferredInterrupt:
+    def __enter__(self) -> "DeferredInterrupt":
         if threading.current_thread() is threading.main_thread():
             self._before = {signal.SIGINT: signal.signal(signal.SIGINT, self._handle)}
             if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _raise):

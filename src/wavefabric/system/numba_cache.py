@@ -6,8 +6,6 @@ any change of `SOURCES` makes another directory: ``numba/<hash>`` in the cache o
 ``$NUMBA_CACHE_DIR``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -69,7 +67,7 @@ class _Locator(_CacheLocator):
         return str(self._line)
 
     @classmethod
-    def from_function(cls, py_func: Callable, py_file: str) -> _Locator:
+    def from_function(cls, py_func: Callable, py_file: str) -> "_Locator":
         return cls(py_func)
 
 

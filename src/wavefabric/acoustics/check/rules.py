@@ -1,7 +1,5 @@
 """Whether the numbers of a problem make sense: one list of rules for files and for the Python API."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -101,7 +99,7 @@ def check_recording(
         rules.index("recording.where", where, unique=False)
 
 
-def _grid(problem: Problem, rules: _Rules) -> None:
+def _grid(problem: Problem, rules: "_Rules") -> None:
     axes = list(zip(_AXES, problem.shape, problem.spacing, problem.pml_size, problem.pml_alpha, strict=True))
     for axis, points, *_ in axes:
         rules.count(f"shape.{axis}", points, 1 if axis == "z" else 2)
@@ -119,7 +117,7 @@ def _grid(problem: Problem, rules: _Rules) -> None:
         rules.require(_finite(alpha) and alpha >= 0, f"pml_alpha.{axis}", alpha, "a finite number from 0")
 
 
-def _medium(problem: Problem, rules: _Rules) -> None:
+def _medium(problem: Problem, rules: "_Rules") -> None:
     positive: dict[str, Any] = {"sound_speed": problem.sound_speed, "density": problem.density}
     for axis, density in zip(_AXES[: problem.dimensions], problem.density_staggered, strict=True):
         positive[f"density_staggered.{axis}"] = density
@@ -135,7 +133,7 @@ def _medium(problem: Problem, rules: _Rules) -> None:
         rules.require(right, "alpha_power", y, "from 0 to below 3, other than 1")
 
 
-def _at_points(key: str, source: PressureSource | VelocitySource, signals: dict, rules: _Rules) -> None:
+def _at_points(key: str, source: PressureSource | VelocitySource, signals: dict, rules: "_Rules") -> None:
     points = rules.index(f"{key}.index", source.index)
     rules.one_of(f"{key}.mode", source.mode, get_args(SourceMode))
     for name, signal in signals.items():
@@ -143,7 +141,7 @@ def _at_points(key: str, source: PressureSource | VelocitySource, signals: dict,
             rules.signal(f"{key}.{name}", signal, points)
 
 
-def _transducer(source: TransducerSource, rules: _Rules) -> None:
+def _transducer(source: TransducerSource, rules: "_Rules") -> None:
     points = rules.index("transducer.index", source.index)
     rules.count("transducer.steps", source.steps, 1)
     signal, delay, first = source.signal, source.delay, rules.first_index
@@ -159,7 +157,7 @@ def _transducer(source: TransducerSource, rules: _Rules) -> None:
     rules.require(low >= 0 and high < signal.size, "transducer.delay", outside, allowed)
 
 
-def _cuboids(where: Cuboids, problem: Problem, rules: _Rules) -> None:
+def _cuboids(where: Cuboids, problem: Problem, rules: "_Rules") -> None:
     key, base = "recording.where", rules.first_index
     first, last = np.asarray(where.first), np.asarray(where.last)
     right = first.ndim == 2 and first.shape[1:] == (3,) and len(first) and first.shape == last.shape
@@ -171,7 +169,7 @@ def _cuboids(where: Cuboids, problem: Problem, rules: _Rules) -> None:
             rules.require(0 <= a <= b < size, key, actual, allowed)
 
 
-def _interpolation(where: Interpolation, problem: Problem, rules: _Rules) -> None:
+def _interpolation(where: Interpolation, problem: Problem, rules: "_Rules") -> None:
     key, corners, each = "recording.where", where.corners, 1 << problem.dimensions
     right = corners.ndim == 2 and corners.shape[1] == each
     rules.require(right, key, f"{corners.shape} corners", f"(points, {each})")

@@ -40,9 +40,6 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
     return band_warnings(problem, names) + ([f"{names['alpha_power']}: {shift}{advice}"] if shift else [])
 
 
-# --- Frequencies that the grid does not carry ------------------------------------------------------------
-
-
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
     """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
 
@@ -129,9 +126,6 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
         energy += np.sum(spectrum.real**2 + spectrum.imag**2, axis=1, dtype=np.float64)
     energy[1:] *= 2  # a real signal's frequency stands for two, but for 0
     return energy, frequency
-
-
-# --- How far power-law absorption moves the speed of sound from the one given ----------------------------
 
 
 @dataclass(frozen=True)

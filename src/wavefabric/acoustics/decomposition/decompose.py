@@ -126,9 +126,6 @@ def decompose(shape: Triple, ranks: int, options: Decomposition | None = None) -
     return Partition(options, _local_subdomains(shape, grid, options.overlap), _notes(shape, options))
 
 
-# --- Sizes of blocks ---------------------------------------------------------------------------------------
-
-
 def smooth(n: int) -> bool:
     """Whether ``n`` has no prime factor above 7, which every transform is fast for."""
     return n == 1 or bool(factorised(n, (7, 5, 3, 2)))
@@ -205,9 +202,6 @@ def block_grids(ranks: int) -> list[Triple]:
     return [(x, y, ranks // (x * y)) for x in _divisors(ranks) for y in _divisors(ranks // x)]
 
 
-# --- Global ------------------------------------------------------------------------------------------------
-
-
 def _global_limits(shape: Triple) -> Triple:
     """Most blocks along each axis: in space, and for the axis of the spectrum that is divided instead."""
     nx, ny, nz = shape
@@ -251,9 +245,6 @@ def _global_subdomains(shape: Triple, grid: Triple) -> list[Subdomain]:
         first, size = _triple(start for start, _ in box), _triple(b - a for a, b in box)
         subdomains.append(Subdomain(shape, first, size, first, size, shape, spectrum))
     return subdomains
-
-
-# --- Local -------------------------------------------------------------------------------------------------
 
 
 #: Fused kernels on a GPU take rows of an even number of points along x.

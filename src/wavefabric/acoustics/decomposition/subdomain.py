@@ -1,7 +1,5 @@
 """What one rank holds of a grid: a block, the overlaps around it, and its share of the spectrum."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -30,7 +28,7 @@ class Subdomain:
     spectral: tuple[Range, Range, Range]
 
     @staticmethod
-    def whole(shape: Triple) -> Subdomain:
+    def whole(shape: Triple) -> "Subdomain":
         """All of the grid: what a single rank holds."""
         nx, ny, nz = shape
         zero = (0, 0, 0)

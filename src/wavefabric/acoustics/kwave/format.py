@@ -175,9 +175,6 @@ def _text(value: Any) -> str | None:
     return value.split("\0")[0] if isinstance(value, str) else None
 
 
-# --- Writing -----------------------------------------------------------------------------------------
-
-
 def put_attribute(where: h5py.Group | h5py.Dataset, name: str, text: str, size: int = 0) -> None:
     """A scalar text attribute of fixed length, ended by a zero, as k-Wave writes and reads them.
 

@@ -4,8 +4,6 @@ Source: k-Wave manual 1.1, appendix B, and what the C++ programs 1.3 and 1.4 tak
 number of time steps of its signal; indices in the file count from 1, x fastest.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -51,20 +49,11 @@ class KWaveInput:
 
 
 def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
-    """Read and check an input file.
+    """Read and check an input file; ``device`` will run it alone: a CPU's memory must hold the run as well.
 
-    Parameters
-    ----------
-    path : str or Path
-    device : Device, optional
-        That will run it alone: if it is a CPU, its memory must hold the run as well.
-
-    Raises
-    ------
-    InputError
-        If it is no k-Wave input file, or is damaged; if a dataset is missing, lies in another file, or has a
-        wrong type, shape or value (the line names it); if the grid is nonuniform or axisymmetric; if all
-        arrays together, written or not, do not fit into memory.
+    `InputError`: it is no k-Wave input file, or is damaged; a dataset is missing, lies in another file, or
+    has a wrong type, shape or value (the line names it); the grid is nonuniform or axisymmetric; it has a
+    source that is not simulated; all arrays together, written or not, do not fit into memory.
     """
     with _Contents(path) as file:
         file.read_header()
@@ -79,7 +68,7 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
     return KWaveInput(file.path, problem, sensor, file.header, file.copied_scalars, file.version)
 
 
-def _check_memory(file: _Contents, device: Device | None) -> None:
+def _check_memory(file: "_Contents", device: Device | None) -> None:
     """Refuse what does not fit, by the shapes of the datasets and before any is read."""
     from wavefabric.acoustics.choose_stages import needed_bytes
 
@@ -259,9 +248,6 @@ class _Contents(Reader):
         return None if self.outline else Cuboids(corners[:, :3].copy(), corners[:, 3:].copy())
 
 
-# --- Writing -----------------------------------------------------------------------------------------
-
-
 def write_input(
     path: str | Path,
     problem: Problem,
@@ -270,25 +256,13 @@ def write_input(
     force: bool = False,
     description: str = "",
 ) -> Path:
-    """Write a problem as a file that k-Wave reads. Numbers become float32.
+    """Write a problem as a file that k-Wave reads; numbers become float32.
 
-    Parameters
-    ----------
-    path : str or Path
-    problem : Problem
-    sensor : ndarray of int64 (flat grid indices), Cuboids or None
-        Where to record. k-Wave itself will not run a file without one.
-    force : bool
-        Replace a file that is there.
-    description : str
-        Kept in the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, a number is out of its range, also once it is float32, or the
-        format has no place for something: points between those of the grid, absorption without
-        dispersion, a transducer and a velocity source at different points.
+    ``sensor``: where to record, flat grid indices (int64), cuboids or None. k-Wave itself will not run a file
+    without one. ``force`` replaces a file that is there; ``description`` is kept in the file. `InputError`:
+    the file cannot be written, a number is out of its range, also once it is float32, or the format has no
+    place for something: points between those of the grid, absorption without dispersion, a transducer and a
+    velocity source at different points.
     """
     path = check_output(path, force, "path")
     check(problem)

@@ -1,7 +1,5 @@
 """A medium parameter on a device as the values of materials and each point's material."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +30,7 @@ class Indexed:
     def bits(self) -> int:
         return 8 * self.index.dtype.itemsize
 
-    def part(self, where: tuple[slice, ...]) -> Indexed:
+    def part(self, where: tuple[slice, ...]) -> "Indexed":
         """The same of a block of the grid."""
         return Indexed(self.values, self.index[where])
 

@@ -146,18 +146,10 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
 def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) -> Figure:
     """Draw values along a line.
 
-    Parameters
-    ----------
-    position : array_like, shape (points,)
-        m.
-    profiles : mapping of str to array_like, shape (points,)
-        Label to values, Pa; NaN leaves a gap.
-    shaded : mapping of str to (float, float), optional
-        Label to a range of positions, m, such as a layer of tissue.
-    dashed : sequence of str
-        Labels of profiles to be drawn dashed and on top, such as a closed form.
-    title, xlabel, ylabel, scale, axes, path
-        As in `plot_field`.
+    ``profiles`` maps labels to values (Pa; NaN: a gap) at each ``position``, m; both of shape (points,).
+    Options: ``shaded``, labels to ranges (from, to) of positions, such as a layer of tissue; ``dashed``, the
+    labels of profiles to be drawn dashed and on top, such as a closed form; title, xlabel, ylabel, scale,
+    axes and path as in `plot_field`.
     """
     how = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3
@@ -184,9 +176,6 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
         axes.legend(loc="best")
         axes.set_title(how.title, pad=18 if how.shaded else 8)
     return save(axes.figure, how.path, "path")
-
-
-# --- What all pictures share -------------------------------------------------------------------------
 
 
 def style(**more: Any) -> Any:
@@ -231,9 +220,6 @@ def save(figure: Any, path: str | Path | None, key: str) -> Figure:
     except OSError as error:
         raise InputError(f"{key}: {path} cannot be written ({error.strerror})") from None
     return figure
-
-
-# --- Parts -------------------------------------------------------------------------------------------
 
 
 def _millimetres(grid: Grid, origin: Sequence[float] | None) -> dict[str, np.ndarray]:

@@ -114,9 +114,6 @@ def _colours(low: float, high: float) -> dict[str, Any]:
     return {"cmap": _DIVERGING, "vmin": -top, "vmax": top}
 
 
-# --- Fields ------------------------------------------------------------------------------------------
-
-
 def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
     """One plane, or one across each axis; ``extended`` axes have more than one point."""
     low, high, peak = item.extremes()
@@ -185,9 +182,6 @@ def _check_cuts(file: RecordedFile, cuts: Mapping[str, float]) -> None:
 
 def _label(item: RecordedArray, axis: int) -> str:
     return f"{'xyz'[axis]} (mm)" if item.kind == "field" else f"{'xyz'[axis]} in the box (mm)"
-
-
-# --- Sensors -----------------------------------------------------------------------------------------
 
 
 def _series(item: RecordedArray) -> Figure:

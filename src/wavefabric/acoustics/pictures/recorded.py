@@ -3,8 +3,6 @@
 Nothing is read as a whole: fields and time series may be larger than the memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator
@@ -83,7 +81,7 @@ class RecordedFile(Reader):
             )
             raise InputError(f"{self.path}: {actual}; the file is damaged")
 
-    def _find_arrays(self) -> Iterator[RecordedArray]:
+    def _find_arrays(self) -> "Iterator[RecordedArray]":
         group: Any = self.file[self.prefix or "/"]
         for name in group:
             quantity = quantity_of(name) if isinstance(name, str) else None  # bytes are no UTF-8

@@ -1,7 +1,5 @@
 """From the recorders of all ranks to the sink: gathered on rank 0, then written there by a second thread."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -27,8 +25,8 @@ class Delivery:
         sink: Sink | None,
         layout: RecordingLayout,
         comm: Any = None,
-        columns: RankParts | None = None,
-        blocks: RankParts | None = None,
+        columns: "RankParts | None" = None,
+        blocks: "RankParts | None" = None,
     ):
         self._comm, self._columns, self._blocks, self._layout = comm, columns, blocks, layout
         self._first = comm is None or comm.rank == 0
@@ -125,7 +123,7 @@ class RankParts:
         self._comm, self._shape, self._indices, self._sizes = comm, shape, indices, sizes
 
     @classmethod
-    def of_columns(cls, comm, columns: np.ndarray, samples: int) -> RankParts:
+    def of_columns(cls, comm, columns: np.ndarray, samples: int) -> "RankParts":
         """Sensor points, of which this rank has some; a point may be shared if values are `summed`."""
         columns = np.ascontiguousarray(columns, np.int64)
         sizes = [(count,) for count in comm.control.all_gather(columns.size)]
@@ -134,7 +132,7 @@ class RankParts:
         return parts
 
     @classmethod
-    def of_blocks(cls, comm, parts: list) -> RankParts:
+    def of_blocks(cls, comm, parts: list) -> "RankParts":
         """The blocks of the grid that ranks own; ``parts`` are the `Subdomain` of all of them."""
         indices = [
             tuple(slice(o, o + n) for o, n in zip(part.owned_first[::-1], part.owned_size[::-1], strict=True))

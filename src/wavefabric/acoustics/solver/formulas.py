@@ -50,9 +50,6 @@ def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None
     ]
 
 
-# --- The perfectly matched layer ----------------------------------------------------------------------
-
-
 def pml(n: int, size: int, alpha: float, speed: float, spacing: float, dt: float, *, staggered: bool):
     """Factors of the perfectly matched layer along one axis, shape (n,); applied twice per update.
 
@@ -77,9 +74,6 @@ def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None =
         pml(n, size, alpha, c_ref, spacing, dt, staggered=staggered)[subdomain.indices(axis)]
         for axis, (n, size, alpha, spacing) in enumerate(islice(layers, problem.dimensions))
     ]
-
-
-# --- Absorption ---------------------------------------------------------------------------------------
 
 
 def neper_coefficient(power: float) -> float:

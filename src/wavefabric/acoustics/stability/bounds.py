@@ -1,7 +1,5 @@
 """What the extremes of a medium say about the time step, before any is taken."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,7 +31,7 @@ class MediumExtremes:
     dispersion: float = 0.0
 
     @staticmethod
-    def of(problem: Problem) -> MediumExtremes:
+    def of(problem: Problem) -> "MediumExtremes":
         """Those of a problem's medium."""
         c, rho, alpha = problem.sound_speed, problem.density, problem.alpha_coeff
         speeds, densities = _range(c), _range(rho)

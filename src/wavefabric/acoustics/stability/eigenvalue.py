@@ -1,7 +1,5 @@
 """The largest eigenvalue of the leapfrog that a time step is, by Lanczos iteration."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -81,7 +79,7 @@ class LargestEigenvalue:
         with self._free.stages(dt) as stages:
             return self._iterate(_Operator(stages, dt), stages)
 
-    def _iterate(self, operator: _Operator, stages: Stages) -> float:
+    def _iterate(self, operator: "_Operator", stages: Stages) -> float:
         c, points = stages.coefficients, self._free.problem.points
         most = min(_MOST, points)
         vector = c.device.empty(c.shape, c.dtype)
@@ -106,7 +104,7 @@ class LargestEigenvalue:
             vectors = [*vectors[-self._window + 1 :], new]
         return result if result > LIMIT else result * (1 + error)
 
-    def _product(self, operator: _Operator, one: Any, other: Any) -> float:
+    def _product(self, operator: "_Operator", one: Any, other: Any) -> float:
         return self._free.sum(operator.product(one, other))
 
 

@@ -166,9 +166,6 @@ def linear_array(
     return _flat(grid, centres, axes, sides, how.tolerance)
 
 
-# --- Parts -------------------------------------------------------------------------------------------
-
-
 def _flat(
     grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float
 ) -> TransducerMask:

@@ -165,9 +165,6 @@ def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
     return vector / norm
 
 
-# --- Band-limited delta functions --------------------------------------------------------------------
-
-
 def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
     """Band-limited delta function of a periodic grid of N ``points`` at a distance of ``d`` grid steps.
 

@@ -1,7 +1,5 @@
 """The commands of `wavefabric bench`: for each argument of a benchmark its option, and how that is read."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import make_dataclass

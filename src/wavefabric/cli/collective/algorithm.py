@@ -1,7 +1,5 @@
 """Where a schedule comes from: a file, or an algorithm of the registry and its options."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

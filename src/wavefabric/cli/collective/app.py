@@ -1,7 +1,5 @@
 """The commands of `wavefabric collective`."""
 
-from __future__ import annotations
-
 import typer
 
 from wavefabric.cli.collective import compile, cost, draw, export, make, run, tune, verify

@@ -1,7 +1,5 @@
 """Circuit plans as JSON files, which go with the schedules that they carry."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import asdict, fields

@@ -1,7 +1,5 @@
 """`wavefabric collective compile`: the execution plan of a schedule, proved and shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`wavefabric collective cost`: what schedules take on a fabric, and how far that is from the bound."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

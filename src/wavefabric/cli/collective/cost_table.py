@@ -1,7 +1,5 @@
 """What `wavefabric collective cost` prints: tables, or rows for JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """`wavefabric collective draw`: a schedule on its fabric as a picture, an animation or a page."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`wavefabric collective export`: from our JSON to MSCCL's XML, or back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What is worth knowing about a schedule, as plain values and in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

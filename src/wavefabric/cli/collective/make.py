@@ -1,7 +1,5 @@
 """`wavefabric collective make`: a schedule from a named algorithm, a solver, or a list of messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`collective make optimal`: the fewest rounds over circuits, or steps and rounds over links, proved."""
 
-from __future__ import annotations
-
 import math
 import re
 import time
@@ -43,7 +41,7 @@ _MOST_CHUNKS = 1 << 19
 def optimal(
     collective: str | None,
     algorithm: AlgorithmOptions,
-    solver: SolverOptions,
+    solver: "SolverOptions",
     output: Path | None,
     options: OutputOptions,
 ) -> None:
@@ -131,7 +129,7 @@ def _wanted(
 
 
 def _solve(
-    wanted: Layout, connections: Network, solver: SolverOptions, begun: float, quiet: bool
+    wanted: Layout, connections: Network, solver: "SolverOptions", begun: float, quiet: bool
 ) -> synthesis.Synthesis | str:
     """Ask the solver; on a terminal a line says what it tries.
 
@@ -155,7 +153,7 @@ def _solve(
         raise synthesis.Undecided(str(error).replace("time_limit:", limit, 1)) from None
 
 
-def _impossible(why: str, solver: SolverOptions, fabric: AnyFabric, as_json: bool) -> typer.Exit:
+def _impossible(why: str, solver: "SolverOptions", fabric: AnyFabric, as_json: bool) -> typer.Exit:
     """Say that there is no schedule; the end with exit code 1."""
     rounds = solver.steps if solver.rounds is None else solver.rounds
     if as_json:

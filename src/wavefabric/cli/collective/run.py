@@ -1,7 +1,5 @@
 """`wavefabric collective run`: a schedule between real ranks: checked, timed, and its time predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a schedule is costed and drawn on: a fabric, the order of its GPUs, and options of circuits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`wavefabric collective tune`: what is fastest for which size, predicted or measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`wavefabric collective verify`: a proof that schedules do their collective operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Output to terminals that lack characters: every command prints, with the nearest that there is."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import re

@@ -1,7 +1,5 @@
 """Numbers and lists as options have them: ``64M``, ``64K:1G``, ``4x8``, ``a,b``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection

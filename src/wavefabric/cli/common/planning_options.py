@@ -1,7 +1,5 @@
 """Options with which circuits of photonic fabrics are planned."""
 
-from __future__ import annotations
-
 from wavefabric.cli.common.options import option, options
 
 PANEL = "Photonic fabrics"

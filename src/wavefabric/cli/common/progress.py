@@ -1,7 +1,5 @@
 """Progress of a run, on rank 0 only: a bar on a terminal, lines in a log; and its end, also by Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The commands of `wavefabric fabric`."""
 
-from __future__ import annotations
-
 import typer
 
 from wavefabric.cli.common.options import register

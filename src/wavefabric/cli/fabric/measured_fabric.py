@@ -1,7 +1,5 @@
 """`wavefabric fabric measure`: the fabric between real ranks, as a TOML file that costs can be taken on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from wavefabric.cli.common.files import check_target

@@ -1,7 +1,5 @@
 """`wavefabric fabric routes`: routes over a photonic fabric, and proof of how good they are."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`wavefabric fabric show`: what a fabric is made of, and what no schedule on it can beat."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any

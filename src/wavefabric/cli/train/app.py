@@ -1,7 +1,5 @@
 """The commands of `wavefabric train`; ``simulate`` is the one that a model's name alone means."""
 
-from __future__ import annotations
-
 import typer
 
 from wavefabric.cli.common.options import register

@@ -1,7 +1,5 @@
 """`wavefabric train measure`: how long the operators of a model take on this machine, as a device file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

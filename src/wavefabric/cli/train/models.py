@@ -1,7 +1,5 @@
 """`wavefabric train models`: the models that are known by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wavefabric.cli.common.options import option, options

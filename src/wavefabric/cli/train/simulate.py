@@ -1,7 +1,5 @@
 """`wavefabric train MODEL`: an iteration of training on a fabric, or many of them compared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -148,9 +146,6 @@ def command(
         written = _write_files(cases[0], result, options.name)
         results = {"work": title, **facts(cases[0])}
         conclude(result.as_json, results, written, lambda: show_case(cases[0], title, options.memory))
-
-
-# --- Files --------------------------------------------------------------------------------------------------
 
 
 def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, with_strategy: bool) -> None:

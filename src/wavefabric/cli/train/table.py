@@ -1,7 +1,5 @@
 """What `wavefabric train` prints of a simulation: tables, or values for JSON."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """What is simulated: a model as GPUs share it, a trace, or a time step of our own simulations."""
 
-from __future__ import annotations
-
 import glob
 import re
 import sys

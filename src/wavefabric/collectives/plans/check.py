@@ -6,8 +6,6 @@ compared with the last ones of all other ranks by vector clocks (Mattern 1989; t
 expressions, and must give the schedule's sums, in the same order, in the same addresses.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,7 +95,7 @@ class _Rank:
         self._outside = False
         self._barrier()
 
-    def play(self, ranks: list[_Rank], accesses) -> bool:
+    def play(self, ranks: "list[_Rank]", accesses) -> bool:
         """As far as waits allow; whether that was at least one instruction."""
         begun = self.call, self.at
         while self.call < CALLS:
@@ -112,7 +110,7 @@ class _Rank:
             self.call, self.at, self._begun = self.call + 1, 0, False
         return (self.call, self.at) != begun
 
-    def _may(self, each, ranks: list[_Rank], accesses) -> bool:
+    def _may(self, each, ranks: "list[_Rank]", accesses) -> bool:
         if isinstance(each, Wait):
             return all(self._number(p, n) <= len(ranks[p].sent.get(self.rank, ())) for p, n in each.signals)
         if isinstance(each, Move) and self.plan.packets:
@@ -122,7 +120,7 @@ class _Rank:
     def _number(self, peer: int, number: int) -> int:
         return self.call * self.plan.signals.get((peer, self.rank), 0) + number
 
-    def _do(self, each, ranks: list[_Rank], accesses) -> None:
+    def _do(self, each, ranks: "list[_Rank]", accesses) -> None:
         if isinstance(each, Move):
             self.moves += 1
             for address in each.sources:
@@ -180,9 +178,6 @@ class _Rank:
                 f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
                 f"{address.rank}, {done} by rank {other.rank}, and nothing orders them"
             )
-
-
-# --- values ---------------------------------------------------------------------------------------------
 
 
 @dataclass

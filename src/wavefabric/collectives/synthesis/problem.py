@@ -1,7 +1,5 @@
 """What a synthesis is given and what it returns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -70,7 +68,7 @@ class OpticalNetwork:
         other = capacity.get((b, a), self.waveguides) if self.shared else self.waveguides
         return capacity.get((a, b), other)
 
-    def reversed(self) -> OpticalNetwork:
+    def reversed(self) -> "OpticalNetwork":
         """The same network with time, and so every route, reversed."""
         routes = {(d, s): tuple(tuple(r[::-1]) for r in paths) for (s, d), paths in self.routes.items()}
         capacity = self.capacity and {(b, a): w for (a, b), w in self.capacity.items()}
@@ -113,7 +111,7 @@ class Links:
         """Links that carry anything."""
         return [link for link, chunks in self.capacity.items() if chunks]
 
-    def reversed(self) -> Links:
+    def reversed(self) -> "Links":
         """The same topology with every link reversed."""
         groups = tuple((frozenset((b, a) for a, b in links), n) for links, n in self.groups)
         return Links(self.ranks, {(b, a): n for (a, b), n in self.capacity.items()}, groups)

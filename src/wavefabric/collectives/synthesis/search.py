@@ -1,7 +1,5 @@
 """The search for the fewest rounds, over circuits or links: bounds, known schedules, and then solvers."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ class Solution:
     def rounds(self) -> int:
         return 1 + max((m[0] for m in self.moves), default=-1)
 
-    def reversed(self, rounds: int) -> Solution:
+    def reversed(self, rounds: int) -> "Solution":
         """The solution with time, and so every move and route, reversed; its moves in order again."""
         back = {m: (rounds - 1 - m[0], m[1], m[3], m[2]) for m in self.moves}
         paths = {back[m]: (wave, tuple(route[::-1])) for m, (wave, route) in self.lightpaths.items()}

@@ -1,7 +1,5 @@
 """Models put to two solvers at once: CP-SAT, and HiGHS, each good at proofs that the other is bad at."""
 
-from __future__ import annotations
-
 import io
 import math
 import signal
@@ -56,7 +54,7 @@ def decide(model: Model, deadline: float) -> Answer:
     return _wait([_CpSat(model, deadline, _WORKERS - 1), _Highs(model, deadline)], deadline)
 
 
-def _wait(solvers: Sequence[_CpSat | _Highs], deadline: float) -> Answer:
+def _wait(solvers: "Sequence[_CpSat | _Highs]", deadline: float) -> Answer:
     """The first answer; whatever happens, all are stopped."""
     try:
         pending = {s.answer for s in solvers}

@@ -1,7 +1,5 @@
 """Schedules of the fewest rounds over circuits (LUMORPH, Algorithm 1, corrected) and over links (SCCL)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -33,32 +31,15 @@ def synthesise(
     arrives at one at most once; on an edge it is at most once in each waveguide. LUMORPH, Algorithm 1;
     docs/synthesis.md has the formulation and what was corrected.
 
-    Parameters
-    ----------
-    layout : Layout
-        From `wavefabric.collectives.layout`, or of its form. Sums (reduce, reduce-scatter) are found with
-        time reversed. Of an all-reduce, a reduce-scatter and an all-gather are found one after the other, and
-        optimal is meant of each; ``pieces`` sets how many roots there are.
-    network : OpticalNetwork
-    max_rounds : int, optional
-        Rounds that are allowed in all.
-    time_limit : float
-        s, for everything: writing down the models and the schedule included. Then the best schedule found is
-        returned, `optimal` False, with the lower bound that is proved.
-    progress : function of one str, optional
-        Is called with what is tried.
+    ``layout`` comes from `wavefabric.collectives.layout`, or has its form. Sums (reduce, reduce-scatter) are
+    found with time reversed. Of an all-reduce, a reduce-scatter and an all-gather are found one after the
+    other, and optimal is meant of each; ``pieces`` sets how many roots there are. ``max_rounds`` are allowed
+    in all. ``time_limit`` (s) counts everything, also writing down the models and the schedule; at its end
+    the best schedule found is returned, `optimal` False, with the lower bound that is proved. ``progress`` is
+    called with what is tried. `InputError`: it is proved that the layout cannot be met over these routes or
+    within `max_rounds`. `Undecided`: no schedule, or none of at most `max_rounds`, was found in time.
+    `MissingExtra`: solvers are needed and ortools is absent.
 
-    Raises
-    ------
-    InputError
-        If it is proved that the layout cannot be met over these routes or within `max_rounds`.
-    Undecided
-        If no schedule, or none of at most `max_rounds`, was found in time.
-    MissingExtra
-        If solvers are needed and ortools is absent.
-
-    Examples
-    --------
     >>> from wavefabric.collectives import layout
     >>> from wavefabric.collectives.synthesis import OpticalNetwork, synthesise
     >>> routes = {(a, b): ((a, b),) for a in range(3) for b in range(3) if a != b}

@@ -21,9 +21,6 @@ STREAMS = ("stdout", "stderr")
 _FILE = "status"
 
 
-# --- on a rank -----------------------------------------------------------------------------------------
-
-
 def begin() -> None:
     """Go on as a child of this process, which reports how it ends, and print to the launcher.
 
@@ -95,9 +92,6 @@ def _write(event: str, value: object) -> bool:
         os.close(file)
         return True
     return False
-
-
-# --- on the launcher -----------------------------------------------------------------------------------
 
 
 @dataclass

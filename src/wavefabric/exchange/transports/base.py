@@ -1,7 +1,5 @@
 """What all transports share: levels of a program run in order, and sums are taken in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -149,12 +147,12 @@ class Transport:
         return True, ""
 
     @classmethod
-    def open(cls, group: RankGroup) -> Transport:
+    def open(cls, group: RankGroup) -> "Transport":
         """The transport between these ranks; collective. `InputError` says why it cannot serve them."""
         raise NotImplementedError
 
     @classmethod
-    def automatic(cls, group: RankGroup) -> Transport | None:
+    def automatic(cls, group: RankGroup) -> "Transport | None":
         """The same for ``auto``, or None: it does not serve all ranks well."""
         return None
 

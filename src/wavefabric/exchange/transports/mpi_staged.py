@@ -4,8 +4,6 @@ Each peer has a ring of pinned pieces a direction. Everything moves in the order
 same at both ends, so messages need no tags.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from typing import Any
 
@@ -37,7 +35,7 @@ class _Ring:
         self.copying: deque = deque()
         self.travelling: deque = deque()
 
-    def copy(self, slot: int, transfer: _Transfer, target: int, source: int, size: int, kind: int) -> None:
+    def copy(self, slot: int, transfer: "_Transfer", target: int, source: int, size: int, kind: int) -> None:
         """Begin a copy to or from the host; the event of its piece tells its end."""
         self.stream.wait_event(transfer.ready)
         runtime.memcpyAsync(target, source, size, kind, self.stream.ptr)

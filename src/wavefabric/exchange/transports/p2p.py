@@ -5,8 +5,6 @@ signals that the data are there. Both signals are words of the other GPU's memor
 Peers that cannot be reached are served through MPI and host memory.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import weakref
@@ -191,22 +189,22 @@ class P2PTransport(Transport):
         return True, "all GPUs reach one another" if gpus > 1 else "one GPU, which ranks may share"
 
     @classmethod
-    def open(cls, group: RankGroup) -> P2PTransport:
+    def open(cls, group: RankGroup) -> "P2PTransport":
         return cls._between(group)._checked()
 
     @classmethod
-    def _between(cls, group: RankGroup) -> P2PTransport:
+    def _between(cls, group: RankGroup) -> "P2PTransport":
         rest = StagedTransport(group.comm.Dup(), group.device)
         return cls(group.control, group.device, group.same_host, rest)
 
     @classmethod
-    def automatic(cls, group: RankGroup) -> P2PTransport | None:
+    def automatic(cls, group: RankGroup) -> "P2PTransport | None":
         if not all(group.control.all_gather(all(group.same_host))):
             return None
         opened = cls._between(group)
         return opened._checked() if opened.complete else None
 
-    def _checked(self) -> P2PTransport:
+    def _checked(self) -> "P2PTransport":
         """This one; `InputError` if its ranks cannot have what the environment asks for."""
         why = self.why_refused(self.protocol)
         if why is not None:

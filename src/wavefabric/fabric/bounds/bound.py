@@ -14,6 +14,7 @@ from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates,
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import hop_counts
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.units import binary_bytes
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _port_needs(fabric: Fabric, out: np.ndarray, into: np.ndarray) -> Iterator[_
     for verb, amount, rate in zip(("sends", "receives"), (out, into), port_rates(fabric), strict=True):
         times = amount / rate
         g = int(np.argmax(times))
-        yield float(times[g]), f"{fabric.gpus[g]} {verb} at least {_amount(amount[g])}"
+        yield float(times[g]), f"{fabric.gpus[g]} {verb} at least {binary_bytes(amount[g])}"
 
 
 def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, root: int) -> Iterator[_Need]:
@@ -160,18 +161,18 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
     yield from _port_needs(fabric, *(np.broadcast_to(amount, n) for amount in ends))
     copies = _COPIES.get(collective, 0) * (n - 1) * whole
     for verb, rate in zip(("send", "receive"), port_rates(fabric), strict=True):
-        yield copies / float(rate.sum()), f"all GPUs together {verb} at least {_amount(copies)}"
+        yield copies / float(rate.sum()), f"all GPUs together {verb} at least {binary_bytes(copies)}"
     # Shares of a cut array differ by an element or so: the smallest counts, so that this stays a bound.
     part = float(parts.min())
     for gpus, capacity, reverse in _cuts(collective, fabric, root):
         inside, outside = ((count, count * part) for count in (len(gpus), n - len(gpus)))
         amount = float(_across(collective, inside, outside, root in gpus, whole, reverse))
-        why = f"{_amount(amount)} {'into' if reverse else 'out of'} {_some(fabric, gpus)}"
+        why = f"{binary_bytes(amount)} {'into' if reverse else 'out of'} {_some(fabric, gpus)}"
         yield float(amount / capacity) if capacity else np.inf, why
     if collective == "all-to-all":
         apart, bandwidth = hop_counts(fabric)
         crossed = float(apart.sum()) * part
-        yield crossed / bandwidth, f"{_amount(crossed)} over all links together"
+        yield crossed / bandwidth, f"{binary_bytes(crossed)} over all links together"
 
 
 def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozenset[int], float, bool]]:
@@ -234,13 +235,6 @@ def _custom(schedule: Schedule, element_bytes: float) -> tuple[np.ndarray, np.nd
         for each in (sent, received)
     )
     return out, into
-
-
-def _amount(nbytes: float) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= size:
-            return f"{nbytes / size:.4g} {unit}"
-    return f"{nbytes:.4g} B"
 
 
 def _some(fabric: Fabric, gpus: frozenset[int]) -> str:

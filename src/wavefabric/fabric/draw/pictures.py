@@ -23,7 +23,7 @@ from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.output import check_output, replacing
 from wavefabric.system.progress import Progress
-from wavefabric.units import counted, time_words
+from wavefabric.units import binary_bytes, counted, time_words
 
 #: What files may end in: still pictures, and animated ones.
 STILL, ANIMATED = (".png", ".svg", ".pdf"), (".gif", ".html")
@@ -219,7 +219,7 @@ def draw_costs(
             axes.plot(sizes, bound, color=GREY, linewidth=1, linestyle=":", label="bound")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: style.size_words(value))
+        axes.xaxis.set_major_formatter(lambda value, _: binary_bytes(value))
         axes.set(xlabel="size of the array", ylabel="time (µs)")
         axes.set_title(f"{plain_text(fabric)}, {next(iter(costs.values()))[0].model} model")
         axes.legend(loc="upper left")

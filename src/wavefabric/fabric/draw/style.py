@@ -154,14 +154,6 @@ def axes_points(axes: Axes) -> tuple[float, float]:
     return box.width * wide, box.height * high
 
 
-def size_words(value: float) -> str:
-    """Bytes in words, with the largest unit of 2¹⁰ that is not more."""
-    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 1 << power:
-            return f"{value / (1 << power):.4g} {unit}"
-    return f"{value:g} B"
-
-
 def evenly(count: int, most: int) -> list[int]:
     """At most so many of 0 … count − 1, first and last among them."""
     return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})

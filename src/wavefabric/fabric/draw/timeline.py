@@ -9,6 +9,7 @@ import numpy as np
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.fabric.cost_models.kernel import PlanEvent
 from wavefabric.fabric.draw import style
+from wavefabric.units import binary_bytes
 
 #: Share of a bar by which it may begin before another in its lane ends: latencies overlap.
 _TOUCH = 0.05
@@ -90,7 +91,7 @@ def kernels(axes: style.Axes, events: Sequence[PlanEvent], ranks: int, last: flo
         style.bars(axes, corners, facecolor=colour, edgecolor=style.WAFER, linewidth=0.5, zorder=3)
         for event in mine:
             wide = (event.end - event.begin) / max(last, 1e-300) * width
-            text = f"{kind} {style.size_words(event.nbytes)}"
+            text = f"{kind} {binary_bytes(event.nbytes)}"
             if wide > 5.0 * len(text) and height / ranks > 16:
                 middle = (event.begin + event.end) / 2 * scale
                 style.label(axes, middle, event.rank, text, 8, style.NIGHT, zorder=4)

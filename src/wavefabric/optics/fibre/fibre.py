@@ -1,7 +1,5 @@
 """The fibre as the propagation sees it: modes, groups, dispersion, loss and Kerr coupling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -105,7 +103,7 @@ class Fibre:
         groups: ArrayLike | None = None,
         labels: Iterable[str] | None = None,
         **labelling: Unpack[Labelling],
-    ) -> Fibre:
+    ) -> "Fibre":
         """A fibre from a plain set of coefficients, other quantities (``a_eff`` too) as in `Fibre`.
 
         ``beta``, shape (M, 1) to (M, 4), holds β1, β2, … of each mode; those left out are 0. The size of
@@ -161,7 +159,7 @@ class Fibre:
         index = self.kappa_index()
         return self.kappa[np.ix_(index, index)]
 
-    def select_groups(self, groups: int | Iterable[int]) -> Fibre:
+    def select_groups(self, groups: int | Iterable[int]) -> "Fibre":
         """The same fibre with only some groups (g: 1 to g); β1 stays relative to the fundamental mode."""
         present, wanted = np.unique(self.groups), group_numbers(groups)
         if absent := [g for g in wanted if g not in present]:

@@ -1,7 +1,5 @@
 """Kerr coupling between modes: overlap integrals and the coefficients κ of the Manakov equations."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -25,7 +23,7 @@ class Overlaps:
         """Effective areas 1/f_nn in m², (M,)."""
         return 1 / np.diagonal(self.f)
 
-    def take(self, keep) -> Overlaps:
+    def take(self, keep) -> "Overlaps":
         """Those of the spatial modes that an index or mask of shape (M,) picks, in its order."""
         rows = np.arange(len(self.f))[keep]
         labels = tuple(self.labels[row] for row in rows)

@@ -1,7 +1,5 @@
 """Random unitary coupling inside each mode group, and its inverse."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -46,7 +44,7 @@ class ModeMixing:
                 raise InputError(f"matrices[{k}]: not unitary, shape {u.shape}; allowed: square unitary ones")
 
     @classmethod
-    def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> ModeMixing:
+    def random(cls, group_modes: Iterable[int], seed: int, span: int = 0) -> "ModeMixing":
         """Haar-random mixing of groups of ``group_modes`` spatial modes, by ``seed`` and ``span``."""
         philox.check_seed(seed)
         streams = ((int(n), philox.stream(philox.MIXING, span, group)) for group, n in enumerate(group_modes))
@@ -59,17 +57,17 @@ class ModeMixing:
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
     @property
-    def inverse(self) -> ModeMixing:
+    def inverse(self) -> "ModeMixing":
         """The mixing that undoes this one."""
         return ModeMixing([u.conj().T for u in self.matrices])
 
-    def within(self, first_row: int, rows: int) -> ModeMixing:
+    def within(self, first_row: int, rows: int) -> "ModeMixing":
         """The mixing of the groups in ``rows`` rows from ``first_row`` on."""
         blocks = zip(self.blocks, self.matrices, strict=True)
         last = first_row + rows
         return ModeMixing([u for (start, stop), u in blocks if first_row <= start and stop <= last])
 
-    def __matmul__(self, earlier: ModeMixing) -> ModeMixing:
+    def __matmul__(self, earlier: "ModeMixing") -> "ModeMixing":
         """This mixing after ``earlier``."""
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 

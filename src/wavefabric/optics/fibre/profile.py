@@ -1,7 +1,5 @@
 """Refractive index of glasses (Sellmeier, doped silica) and of round fibres (power law, trench, table)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise
@@ -255,7 +253,7 @@ class TableProfile(Profile):
             raise InputError("indices: every refractive index must be finite and at least 1")
 
     @classmethod
-    def from_csv(cls, path: str | Path, **kwargs) -> TableProfile:
+    def from_csv(cls, path: str | Path, **kwargs) -> "TableProfile":
         """From a CSV file with the columns ``radius_um`` (µm) and ``index``; options as the constructor's."""
         columns = read_columns(path, ("radius_um", "index"))
         return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)

@@ -3,8 +3,6 @@
 Integrators are written in these alone; transforms, transfer tables and layouts stay in here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +33,10 @@ class OperationCounts:
     ffts: int = 0
     exchanges: int = 0
 
-    def __add__(self, other: OperationCounts) -> OperationCounts:
+    def __add__(self, other: "OperationCounts") -> "OperationCounts":
         return OperationCounts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
-    def __sub__(self, other: OperationCounts) -> OperationCounts:
+    def __sub__(self, other: "OperationCounts") -> "OperationCounts":
         return OperationCounts(**{name: value - getattr(other, name) for name, value in vars(self).items()})
 
 

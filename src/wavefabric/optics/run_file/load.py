@@ -4,8 +4,6 @@ Every quantity is text with a unit and is an SI float once parsed. `load` turns 
 into one line that names the key, what was given and what is allowed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -74,7 +72,7 @@ class RunFile(tables.RunFileTable):
         stem = self._path.stem if self._path is not None else "wavefabric"
         return self.output.file or Path(stem + ".h5")
 
-    def with_solver(self, **changes: Any) -> RunFile:
+    def with_solver(self, **changes: Any) -> "RunFile":
         """Copy with keys of [solver] replaced, e.g. ``with_solver(device="cpu", threads=2)``."""
         values = {key: getattr(self.solver, key) for key in self.solver.model_fields_set} | changes
         try:

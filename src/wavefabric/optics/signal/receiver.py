@@ -1,7 +1,5 @@
 """The receiver: noise, ideal compensation, matched filter, clock and carrier recovery, Q² and BER."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -32,7 +30,7 @@ class ReceiverResult:
     #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols).
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
-    def penalty_db(self, reference: ReceiverResult) -> np.ndarray:
+    def penalty_db(self, reference: "ReceiverResult") -> np.ndarray:
         """Q² minus that of ``reference`` (back-to-back, same noise seed), dB, shape (modes, channels)."""
         return self.q_squared_db - reference.q_squared_db
 

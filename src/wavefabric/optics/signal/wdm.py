@@ -1,7 +1,5 @@
 """The WDM grid: which channels there are, how finely time is sampled, which bins each channel fills."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,13 +66,13 @@ class WdmGrid:
         whole("symbols", self.symbols, 2)
 
     @classmethod
-    def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols) -> WdmGrid:
+    def centred(cls, centre, spacing, count, symbol_rate, samples_per_symbol, symbols) -> "WdmGrid":
         """``count`` channels ``spacing`` Hz apart, symmetric about the optical frequency ``centre`` (Hz)."""
         frequencies = channels_about(centre, spacing, count)
         return cls(frequencies, symbol_rate, samples_per_symbol, symbols, number(centre, "Hz", "centre"))
 
     @classmethod
-    def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols) -> WdmGrid:
+    def between(cls, first, last, spacing, symbol_rate, samples_per_symbol, symbols) -> "WdmGrid":
         """Channels from ``first`` to ``last`` (both included) every ``spacing``, all in Hz."""
         return cls(channels_between(first, last, spacing), symbol_rate, samples_per_symbol, symbols)
 

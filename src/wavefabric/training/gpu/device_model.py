@@ -1,7 +1,5 @@
 """How long a GPU takes for one operator: a roofline with an efficiency for each class, or measured times."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
@@ -144,7 +142,7 @@ class DeviceModel:
         """
         return sqrt(flops * self.half_flops)
 
-    def scaled(self, factor: float) -> DeviceModel:
+    def scaled(self, factor: float) -> "DeviceModel":
         """The same device with all it does so many times as fast, its memory as large as before."""
         _check("factor", factor, positive=True)
         return replace(
@@ -157,7 +155,7 @@ class DeviceModel:
         )
 
     @cached_property
-    def _tables(self) -> dict[tuple[str, str], _Table]:
+    def _tables(self) -> "dict[tuple[str, str], _Table]":
         rows = defaultdict(list)
         for row in self.measured:
             rows[row.operator, row.arithmetic].append(row)

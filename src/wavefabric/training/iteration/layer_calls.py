@@ -220,9 +220,6 @@ class ModelCalls:
         return Bucket(numbers, tuple(calls), own / len(groups[0]) if sharded else own)
 
 
-# --- When the next layer shares samples and features otherwise ----------------------------------------------
-
-
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
     """The call that brings an array from one placement to another; None if all is where it is needed.
 

@@ -1,7 +1,5 @@
 """Tasks of an iteration and what each waits for; lists, since there are hundreds of thousands."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -42,7 +40,7 @@ class TaskGraph:
         """Add a call."""
         return self._add("call", name, 0.0, -1, call, ports, waits, microbatch)
 
-    def append(self, other: TaskGraph, microbatch: int) -> int:
+    def append(self, other: "TaskGraph", microbatch: int) -> int:
         """Add a copy of all tasks of another graph, of this microbatch; what to add to their numbers."""
         offset = len(self)
         for key in ("kind", "name", "seconds", "worker", "call", "ports"):

@@ -4,8 +4,6 @@ Forward and backward passes of microbatches follow one another in each pipeline 
 (PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward passes ahead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -86,7 +84,7 @@ def one_forward_one_backward(stage: int, stages: int, parts: int) -> list[tuple[
     return order + [(_BACKWARD, part) for part in range(parts - ahead, parts)]
 
 
-def _program(graph: TaskGraph, passes: Sequence[tuple[int, _Phase]]) -> list[int]:
+def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[int]:
     """Compute tasks of a worker in order. Parameters are gathered one use ahead.
 
     A gather begins when what its predecessor was for begins, which is when the task before that has ended.

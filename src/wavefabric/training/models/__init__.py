@@ -45,23 +45,12 @@ MODELS = {
 
 
 def load_model(text: str | Path, **options: Any) -> ModelGraph:
-    """A model by its name, or from a JSON file.
+    """A model by its name, or from a JSON file (see `wavefabric.training.models.graph_file`).
 
-    Parameters
-    ----------
-    text : str or Path
-        A name of `MODELS`; for some with a number, such as the tokens of a sequence (``"bert-large:512"``);
-        or the path of a JSON file (see `wavefabric.training.models.graph_file`).
-    options
-        Arguments of the model's function, such as ``auxiliary=True`` for Inception-v3. None for files.
+    A name is one of `MODELS`; for some with a number, such as the tokens of a sequence
+    (``"bert-large:512"``). ``options`` are arguments of the model's function, such as ``auxiliary=True`` for
+    Inception-v3; none for files. `InputError` has the names allowed.
 
-    Raises
-    ------
-    InputError
-        In one line, with the names allowed.
-
-    Examples
-    --------
     >>> from wavefabric.training.models import load_model
     >>> load_model("bert-large").parameters
     336226108

@@ -166,9 +166,6 @@ def vocabulary_head(
     graph.loss("loss", logits, split="local")
 
 
-# --- BERT ---------------------------------------------------------------------------------------------------
-
-
 def bert_base(tokens: int = 128) -> ModelGraph:
     """BERT-base: 12 encoders of width 768; 110 106 428 parameters with both heads (109 482 240 without)."""
     return _bert("bert-base", tokens, blocks=12, width=768, heads=12, batch=16)

@@ -13,8 +13,6 @@ relaxation gives bounds by which labels are dropped that no best solution can be
 1980, doi:10.1002/net.3230100403).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -93,9 +91,6 @@ def cost_of(costs: ChainCosts, path: Sequence[int]) -> tuple[float, float]:
     return seconds, held
 
 
-# --- Relaxation ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Relaxed:
     """Least sum of weighted time and memory from each state to the end, shape (layouts,) for each unit."""
@@ -146,9 +141,6 @@ def _lagrangian(costs: ChainCosts, memory: float) -> tuple[float, float]:
     return multiplier, best
 
 
-# --- Labels -------------------------------------------------------------------------------------------------
-
-
 class _Label(NamedTuple):
     """A choice of layouts up to a unit; smaller in all of the first five is better."""
 
@@ -158,7 +150,7 @@ class _Label(NamedTuple):
     second: float
     again: float
     layout: int
-    before: _Label | None
+    before: "_Label | None"
 
     @property
     def total(self) -> float:

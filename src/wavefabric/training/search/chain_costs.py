@@ -168,9 +168,6 @@ def _memory(workload: Workload) -> UnitMemory:
     return UnitMemory(kept + saved * precision.activation, (largest, second), again * precision.activation)
 
 
-# --- Units --------------------------------------------------------------------------------------------------
-
-
 def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
     """Consecutive layers, by number, such that outputs go no further than to the next unit.
 

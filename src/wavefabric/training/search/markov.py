@@ -167,9 +167,6 @@ def markov_chain(
         trail.report()
 
 
-# --- Random changes -----------------------------------------------------------------------------------------
-
-
 class StrategyMoves:
     """Changes of strategies of one model and one number of GPUs; the batch stays.
 

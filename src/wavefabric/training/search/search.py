@@ -100,13 +100,9 @@ def search(
     """Find a strategy; ``options``: of `SearchOptions`, by keyword.
 
     ``fabric`` keeps what calls take, so the same one serves searches of several models best. Ctrl-C
-    (KeyboardInterrupt) ends the search with the best so far, once there is one that fits.
-
-    Raises
-    ------
-    InputError
-        For an unknown method or policy, numbers out of range, a batch that no strategy divides, and if no
-        strategy tried fits the memory.
+    (KeyboardInterrupt) ends the search with the best so far, once there is one that fits. `InputError`: an
+    unknown method or policy, numbers out of range, a batch that no strategy divides, or no strategy tried
+    fits the memory.
     """
     how = SearchOptions(**options)
     memory = device.memory if how.memory is None else how.memory
@@ -170,9 +166,6 @@ def _best_of(strategies: Iterable[Strategy], costs: StrategyCosts, trail: Search
             best, least = strategy, cost
         trail.report()
     return best
-
-
-# --- Starts -------------------------------------------------------------------------------------------------
 
 
 def data_parallel(setting: SearchSetting) -> Strategy:

@@ -4,8 +4,6 @@ GPUs are numbered stage by stage. Within a stage GPU ``i · tensor + j`` works o
 share j of the layer, so that GPUs that split a layer are neighbours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -37,7 +35,7 @@ class LayerLayout:
         """GPUs of the stage."""
         return self.data * self.tensor
 
-    def of(self, layer: Layer) -> LayerLayout:
+    def of(self, layer: Layer) -> "LayerLayout":
         """The layout of a layer: without expert parallelism if it has no experts."""
         return self if layer.experts or self.expert == 1 else replace(self, expert=1)
 

@@ -40,30 +40,18 @@ _EXPONENTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 def parse_strategy(
     text: str | Path, model: ModelGraph, gpus: int | None = None, *, batch: int | None = None
 ) -> Strategy:
-    """The strategy that a text describes.
+    """The strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
 
-    Parameters
-    ----------
-    text : str or Path
-        Words and degrees in any order, each once: ``data``, ``sharded``, ``recompute``, ``tables``,
-        ``data:8``, ``tensor:4``, ``pipeline:2``, ``expert:8``, ``microbatches:16``, ``bucket:25M`` (bytes;
-        K, M, G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data
-        parallelism. With ``tables`` the GPUs of a stage divide the features of embedding tables among them,
-        as many GPUs as that allows, while other layers stay as they are: the hybrid of DLRM
-        (arXiv:1906.00091). Or the path of a file (see `to_json`).
-    gpus : int, optional
-        A file says for how many GPUs it is; else they must be given.
-    batch : int, optional
-        Samples of an iteration; by default the file's, or the model's for each data-parallel GPU.
+    Words and degrees stand in any order, each once: ``data``, ``sharded``, ``recompute``, ``tables``,
+    ``data:8``, ``tensor:4``, ``pipeline:2``, ``expert:8``, ``microbatches:16``, ``bucket:25M`` (bytes; K, M,
+    G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data parallelism. With
+    ``tables`` the GPUs of a stage divide the features of embedding tables among them, as many GPUs as that
+    allows, while other layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
 
-    Raises
-    ------
-    InputError
-        In one line: for words that are unknown or given twice, numbers that are none, and strategies that
-        do not fit the model or the GPUs.
+    A file says for how many ``gpus`` it is; else they must be given. ``batch``: samples of an iteration, by
+    default the file's, or the model's for each data-parallel GPU. `InputError`: words that are unknown or
+    given twice, numbers that are none, and strategies that do not fit the model or the GPUs.
 
-    Examples
-    --------
     >>> from wavefabric.training.models.graph import Layer, ModelGraph
     >>> model = ModelGraph("two", (Layer("a", "matmul"), Layer("b", "matmul", ("a",))), batch=32)
     >>> strategy = parse_strategy("pipeline:2,microbatches:8,sharded", model, 8)
@@ -134,8 +122,6 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
     tensor = [max(n for n in range(1, min(stage, t.features) + 1) if stage % n == 0) for t in tables]
     return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}
 
-
-# --- JSON files ---------------------------------------------------------------------------------------------
 
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1

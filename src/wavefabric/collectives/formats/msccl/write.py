@@ -39,30 +39,14 @@ def to_msccl(
     waits for those of its GPU that wrote or read its chunks before. All blocks do their steps in the order of
     the schedule, which cannot hang with any number of slots.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    name : str, optional
-        The schedule's by default, less what the runtime's parser does not read.
-    proto : str
-        ``"Simple"``, ``"LL"`` or ``"LL128"``.
-    slots : int
-        Of a connection's buffer; the result is checked for deadlock with so many (see `check_msccl`).
-    instances : int
-        Cut every chunk in so many and move the parts on different channels at once: one thread block does
-        not fill a fast link.
-    shared : bool, optional
-        Whether one thread block sends to a peer and receives from it, instead of two, which move data both
-        ways at once. By default only where two would be too many.
+    ``name`` is the schedule's by default, less what the runtime's parser does not read; ``proto`` is
+    ``"Simple"``, ``"LL"`` or ``"LL128"``. A connection's buffer has ``slots``; the result is checked for
+    deadlock with so many (see `check_msccl`). ``instances`` cuts every chunk in so many parts, which move on
+    different channels at once: one thread block does not fill a fast link. With ``shared`` one thread block
+    sends to a peer and receives from it, instead of two, which move data both ways at once; by default only
+    where two would be too many. `InputError`: sizes differ, a chunk is empty, or a limit of the runtime
+    cannot be kept. `ScheduleError`: the schedule does not do what it states.
 
-    Raises
-    ------
-    InputError
-        Sizes that differ, empty chunks, or a limit of the runtime that cannot be kept. `ScheduleError` if the
-        schedule does not do what it states.
-
-    Examples
-    --------
     >>> from wavefabric.collectives import ring_all_gather
     >>> to_msccl(ring_all_gather([8, 8])).splitlines()[2]
     '    <tb id="0" send="1" recv="-1" chan="0">'

@@ -66,9 +66,6 @@ class KerrChunkLayout:
         return self.start, self.scratch, self.tile
 
 
-# --- one rank ----------------------------------------------------------------------------------------
-
-
 @njit(**SERIAL)
 def _phase_rates(p, dense, left, right, low, out):
     """out = γκ p, through the low-rank factors where they are given."""
@@ -173,9 +170,6 @@ def _max_phase_rate(A, start, dense, left, right, scratch, tile):
             for g in range(start.size - 1):
                 most = formulas.largest(s[1, g], most)
         scratch[worker, 2, 0, 0] = most
-
-
-# --- chunks of several ranks -------------------------------------------------------------------------
 
 
 @field_kernel

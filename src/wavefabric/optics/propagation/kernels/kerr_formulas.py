@@ -248,9 +248,6 @@ def largest(rate, most):
     return most
 
 
-# --- operators ---------------------------------------------------------------------------------------
-
-
 @njit(**SERIAL)
 def begin(op, a, k, start, h, power, numbers):
     """``power`` ← the powers that the first phase rate comes from; ``numbers`` ← what later rates need.

@@ -207,9 +207,6 @@ def _own_size(node: TraceNode, key: str, default: float) -> float:
     return value if isinstance(value, float) and 0 <= value < 2**63 else default
 
 
-# --- Which nodes belong together ----------------------------------------------------------------------------
-
-
 def matched_collectives(files: Sequence[TraceFile], groups: Mapping[str, tuple[int, ...]]) -> list[Instance]:
     """The collectives of all groups: the k-th of a group in one file is the k-th of it in the others.
 

@@ -28,23 +28,11 @@ def read_chakra(
     computation waits for are gradients. Sizes are as ASTRA-sim takes them: what each GPU has before the
     collective.
 
-    Parameters
-    ----------
-    files : str, Path or sequence
-        ``NAME`` for all files ``NAME.RANK.et``, or their paths: those of all GPUs, from rank 0.
-    device : DeviceModel, optional
-        For nodes with operations (num_ops, tensor_size) and no duration: a matrix product, or a copy.
-    arithmetic : str
-        Of matrix products on it, of `wavefabric.training.gpu.device_model.ARITHMETIC`.
-    groups : str or Path, optional
-        Groups of GPUs by their names (pg_name) as JSON, where the trace does not say them itself.
-
-    Raises
-    ------
-    MissingExtra
-        Without the package protobuf.
-    InputError
-        In one line: the file, and what is wrong with it.
+    ``files``: ``NAME`` for all files ``NAME.RANK.et``, or their paths: those of all GPUs, from rank 0.
+    ``device`` serves nodes with operations (num_ops, tensor_size) and no duration: a matrix product, of the
+    ``arithmetic`` given (`wavefabric.training.gpu.device_model.ARITHMETIC`), or a copy. ``groups``: a JSON
+    file of the groups of GPUs by their names (pg_name), where the trace does not say them itself.
+    `MissingExtra`: without the package protobuf. `InputError`: the file, and what is wrong with it.
     """
     choice("arithmetic", arithmetic, ARITHMETIC)
     described = read_groups(groups) if groups is not None else {}

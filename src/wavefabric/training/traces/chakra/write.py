@@ -45,14 +45,8 @@ def write_chakra(
     needs say which nodes are one task: `read_chakra` gives the same tasks back. Sizes are as ASTRA-sim takes
     them: what each GPU has before the collective. Of an iteration the times at which tasks began are written
     too. ``gpus``: those of each worker, by default as the strategy has them, or else equal shares in order.
-
-    Raises
-    ------
-    MissingExtra
-        Without the package protobuf.
-    InputError
-        If a file exists (without ``force``), or cannot be written; for tasks that wait for each other in a
-        circle, or for those of other GPUs without a call.
+    `MissingExtra`: without the package protobuf. `InputError`: a file exists (without ``force``), or cannot
+    be written; tasks wait for each other in a circle, or for those of other GPUs without a call.
     """
     messages.schema()
     writer = _Writer(simulated, gpus)
@@ -232,9 +226,6 @@ class _Writer:
 def _whole(nbytes: float) -> int:
     """Whole bytes, at least one of what is more than nothing."""
     return max(round(nbytes), 1 if nbytes > 0 else 0)
-
-
-# --- FLOPs and bytes ----------------------------------------------------------------------------------------
 
 
 def operations(graph: TaskGraph, workload: Workload | None) -> list[tuple[float, float]]:
