@@ -11,21 +11,11 @@ from scipy.special import jn_zeros, jv, kv
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre import modes
 from wavefabric.optics.fibre.csv_files import read_columns
-from wavefabric.optics.fibre.modes import dispersion, lp_label, outer_of, solve_mesh, solve_modes
+from wavefabric.optics.fibre.modes import dispersion, extrapolate, lp_label, solve_mesh, solve_modes
 from wavefabric.optics.fibre.profile import ConstantIndex, IndexProfile, TableProfile, profile_62_5
 from wavefabric.units import SPEED_OF_LIGHT
 
 LAM = 1550e-9
-
-
-def extrapolate(profile, wavelength, step=0.02e-6):
-    """n_eff by Richardson's rule from `step` and half of it: fourth order."""
-    coarse = solve_modes(profile, wavelength, step)
-    fine, _ = solve_mesh(profile, wavelength, step, outer_of(coarse), refine=2)
-    assert len(fine.l) == len(coarse.l)  # none comes or goes at its cutoff
-    return (4 * fine.n_eff - coarse.n_eff) / 3
-
-
 PARABOLA = IndexProfile(100e-6, 0.3, 2, cladding=ConstantIndex(1.444))
 
 

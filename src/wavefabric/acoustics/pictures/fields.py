@@ -71,34 +71,17 @@ class ProfilePicture(_Picture):
 
 
 def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
-    """Draw a plane of a positive field, such as ``p_max_all``; its longer axis goes to the right.
+    """Draw a plane of a positive field (Pa, the grid's shape), such as ``p_max_all``; longer axis right.
 
-    Parameters
-    ----------
-    field : array_like, grid's shape
-        Pa.
-    grid : Grid
-    normal, at : str; float or str
-        The axis across the plane, of a 3-D grid, and where the plane is on it, m.
-    outlines : array_like, grid's shape, optional
-        Lines are drawn where neighbouring values differ: a medium's sound speed, or labels of tissue.
-    contours_db : sequence of float
-        Contours, dB below the peak; none if empty.
-    contours_in : array_like of bool, grid's shape, optional
-        They are drawn here only, such as behind a skull; everywhere by default.
-    peak : float, optional
-        What 0 dB is and where the colours end, Pa; the largest value in the plane by default.
-    origin : sequence of float, optional
-        What the axes count from, m, one an axis of the grid; its own origin by default.
-    title, label, scale
-        Above the picture and beside its colour bar, which shows the field times the scale.
-    axes, path : optional
-        Draw in these Matplotlib axes, not in a figure of its own; save the figure, 160 dots per inch.
-
-    Raises
-    ------
-    InputError
-        If something does not fit the grid, or there is nothing to draw.
+    Options: ``normal`` and ``at``, the axis across the plane of a 3-D grid and where the plane is on it, m.
+    ``outlines``, an array of the grid's shape: lines are drawn where neighbouring values differ, as of a
+    medium's sound speed or labels of tissue. ``contours_db``: contours, dB below the peak; none if empty.
+    ``contours_in``, booleans of the grid's shape: contours are drawn there only, such as behind a skull.
+    ``peak``: what 0 dB is and where the colours end, Pa; by default the largest value in the plane.
+    ``origin``: what the axes count from, m, one an axis of the grid; by default its own origin.
+    ``title``, ``label``, ``scale``: above the picture and beside its colour bar, which shows the field times
+    the scale. ``axes``: Matplotlib axes to draw in, not a figure of its own. ``path``: where the figure is
+    saved, 160 dots per inch. `InputError`: something does not fit the grid, or there is nothing to draw.
     """
     how = FieldPicture(**options)
     names = "xy" if grid.dimensions == 2 else "xyz".replace(how.normal, "")

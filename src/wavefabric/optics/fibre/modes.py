@@ -8,6 +8,8 @@ discretised on rings whose edges fall on the profile's interfaces (D. Marcuse, T
 Waveguides, ch. 2, for the equation). The scheme is of second order; the matrix is symmetric tridiagonal.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -70,7 +72,7 @@ class ModeSet:
         """``"LP01"``, ``"LP11"``, …; beyond 9 the orders stand apart: ``"LP10,1"``."""
         return tuple(lp_label(int(a), int(b)) for a, b in zip(self.l, self.m, strict=True))
 
-    def select(self, groups) -> "ModeSet":
+    def select(self, groups) -> ModeSet:
         """Only the modes of these group numbers; InputError if one is not guided, or only in part."""
         groups = sorted({int(g) for g in groups})
         guided = {g: int(self.degeneracy[self.group == g].sum()) for g in np.unique(self.group).tolist()}
@@ -81,7 +83,7 @@ class ModeSet:
             raise InputError(f"groups: {missing[0]} {has}; {allowed}")
         return self.take(np.isin(self.group, groups))
 
-    def take(self, keep) -> "ModeSet":
+    def take(self, keep) -> ModeSet:
         """The LP modes that an index or mask of shape (P,) picks, in its order."""
         names = ("l", "m", "group", "n_eff", "beta", "radial")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
@@ -212,6 +214,16 @@ def _check_count(excess: Array, ring: Array, wavelength: float) -> None:
             f"profile: about {count:.3g} LP modes are guided at {wavelength:g} m; "
             f"allowed: up to {MOST_MODES}, so a smaller core_diameter or numerical_aperture"
         )
+
+
+def extrapolate(profile: Profile, wavelength: float, step: float = STEP) -> Array:
+    """n_eff of the modes of `solve_modes` by Richardson's rule from `step` and half of it: fourth order."""
+    coarse = solve_modes(profile, wavelength, step)
+    fine, _ = solve_mesh(profile, wavelength, step, outer_of(coarse), refine=2)
+    if len(fine.l) != len(coarse.l):
+        fault = f"{step!r} m is too coarse, a mode at cutoff comes or goes"
+        raise InputError(f"step: {fault}; give a smaller one")
+    return (4 * fine.n_eff - coarse.n_eff) / 3
 
 
 def outer_of(modes: ModeSet) -> float:
