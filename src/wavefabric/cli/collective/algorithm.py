@@ -62,7 +62,7 @@ class AlgorithmOptions:
 class RankedAlgorithmOptions(AlgorithmOptions):
     """Options of an algorithm with ``--ranks``."""
 
-    ranks: int | None = option("GPUs.", "--ranks", "-n")
+    ranks: int | None = option("Number of ranks, one a GPU.", "--ranks", "-n")
 
 
 def schedule_from(

@@ -39,11 +39,13 @@ class CostOptions(OutputOptions):
     model: str = option(
         "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
     )
-    engines: int | None = option("flow: transfers that a GPU sends at once. \\[default: any]")
+    engines: int | None = option("flow: copy engines, transfers that a GPU sends at once. \\[default: any]")
     protocol: str | None = option(
         "kernel: {wavefabric.collectives.plans.plan:PROTOCOLS}. \\[default: the faster]"
     )
-    graph: bool = option("kernel: calls in a CUDA graph, launched by no host.", default=False)
+    graph: bool = option(
+        "kernel: calls as nodes of a CUDA graph, without the host's launch time.", default=False
+    )
     rounds: bool = option("Show every round.", default=False)
     output: Path | None = option("Picture: time over size.", "--output", "-o")
 

@@ -54,7 +54,7 @@ class TuneOptions(OutputOptions):
         also=("auto",),
     )
     within: float | None = option(
-        "Measure what is predicted to take up to so many times the fastest. "
+        "Measure candidates predicted within this factor of the fastest. "
         f"\\[default: {WITHIN:g} with --fabric]"
     )
     dtype: str = option(

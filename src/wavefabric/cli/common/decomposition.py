@@ -28,7 +28,7 @@ class DecompositionOptions:
     grid: str | None = option("Blocks along x, y and z, such as 1x2x2. \\[default: chosen]")
     overlap: int | None = option("Local: points of overlap on each side of a block. \\[default: 16]")
     bell: str | None = option(
-        "Local: how a block fades out: {wavefabric.acoustics.decomposition.window:WINDOWS}. "
+        "Local: window on the overlaps of a block: {wavefabric.acoustics.decomposition.window:WINDOWS}. "
         "\\[default: nested-sine]"
     )
 

@@ -16,8 +16,8 @@ class PlanningOptions:
         default="even",
     )
     oversubscribed: str = option(
-        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the round, "
-        "or thin them out to fewer wavelengths.",
+        "Where not all circuits fit, {wavefabric.fabric.photonic.planning:OVERSUBSCRIBED}: split the "
+        "round, or thin: give circuits fewer wavelengths.",
         default="split",
     )
     incremental: bool = option("Circuits that stay are not set up anew.", default=False)

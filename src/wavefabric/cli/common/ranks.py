@@ -49,7 +49,7 @@ class RankOptions:
 
     ranks: int | None = option("Processes, each with a GPU or CPU threads.")
     transport: str | None = option(
-        "How they talk: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
+        "How ranks exchange data: {wavefabric.exchange.transports:TRANSPORTS}. \\[default: auto]"
     )
     placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None

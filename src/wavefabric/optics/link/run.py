@@ -150,11 +150,11 @@ class _Link:
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         needed = self.local_modes.rows * grid.samples * item + scratch
         advice = "fewer symbols, samples a symbol or modes need less"
-        check_memory(self.comm, self.device, needed, "field and receiver", advice)
+        check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
         kept = positions * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
-        what, advice = f"results at {positions} places", "fewer places (receiver.at) need less"
+        what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
     # --- the run ---------------------------------------------------------------------------------
