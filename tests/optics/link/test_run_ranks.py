@@ -89,7 +89,7 @@ def test_a_run_file_over_ranks_is_that_of_one(comm, folder, mix, exchange):
         tolerance = 1e-6 if key.endswith("constellation") else 1e-9
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * np.nanmax(abs(wanted)), err_msg=key)
     attrs = ranks.attrs("solver")
-    assert (attrs["ranks"], attrs["transport"]) == (comm.size, comm.transport)
+    assert (attrs["ranks"], attrs["transport"]) == (comm.size, comm.label)
     assert attrs["exchange"] == ("dense" if exchange == "dense" else "factored")
     assert attrs["bytes_per_step"] > 0
     assert one.attrs("solver")["bytes_per_step"] == 0

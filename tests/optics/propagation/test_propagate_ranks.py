@@ -55,7 +55,7 @@ def check_answer(comm, device, integrator, exchange, split, chunks):
     assert distance(out, alone) < 1e-12
     # The light did turn.
     assert distance(out, launch8(power=20e-3)) > 0.1
-    assert (report.ranks, report.exchange, report.transport) == (comm.size, exchange, comm.transport)
+    assert (report.ranks, report.exchange, report.transport) == (comm.size, exchange, comm.label)
     assert (report.steps, report.ffts) == (one.steps, one.ffts)
     assert report.local_error == pytest.approx(one.local_error, rel=1e-4)
     assert report.energy_drift == pytest.approx(one.energy_drift, rel=1e-6, abs=1e-13)
