@@ -102,7 +102,7 @@ def test_buffers_are_few_and_grow_seldom(fresh, monkeypatch):
         wide = fresh.device.xp.ones((size, 2))
         summed(fresh, wide[:, 0])  # not contiguous, so through a buffer
         assert (wide[:, 1] == 1).all()
-    assert len(made) < 30
+    assert len(made) < (60 if fresh.one_sided else 30)  # kernels have staging buffers besides
     # The array, a copy of it from each of the others, and what is added on arrival.
     assert buffered(fresh) <= 1.5 * 399 * 8 * 2 * fresh.size
     made.clear()
