@@ -65,8 +65,7 @@ def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     transfer, total = np.tile(m.transfer, 2), max(1, schedule.transfers.size)
     writes = np.repeat((False, True), m.transfer.size)
     then, first = (transfer[at] for at in hazards(np.concatenate((m.src, m.dst)), transfer, writes))
-    keys = np.unique((first * total + then)[first != then])
-    return np.divmod(keys, total)
+    return np.divmod(np.unique((first * total + then)[first != then]), total)
 
 
 def hazards(chunk: np.ndarray, time: np.ndarray, writes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -163,8 +163,7 @@ class _Measurement:
 
     def _fitted(self, what: str, sizes: Sequence[int], make: Callable[[int], Schedule]) -> dict[str, Any]:
         """Times of the schedules of so many elements a message, and their line."""
-        rows = [self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes]
-        return _with_line(rows, self._ahead)
+        return _with_line([self._row(make(nbytes // _WORD), what, nbytes) for nbytes in sizes], self._ahead)
 
     def _rounds(self, what: str, make: Callable[[int, int, int], Schedule]) -> dict[str, Any]:
         """What a round of a schedule takes that is made of ranks, elements and rounds, and its line."""
@@ -211,8 +210,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         for nbytes in sizes:
             few, many = (make(comm.size, nbytes // _WORD, rounds) for rounds in (_FEW, _MANY))
             memory = (_own_bytes(many) - _own_bytes(few)) / (_MANY - _FEW) if own else nbytes
-            seconds = _of_a_round(call(few, protocol), call(many, protocol))
-            rows.append({"bytes": memory, "us": seconds * 1e6})
+            rows.append({"bytes": memory, "us": _of_a_round(call(few, protocol), call(many, protocol)) * 1e6})
         return _with_line(rows)
 
     try:

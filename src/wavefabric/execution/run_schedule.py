@@ -60,10 +60,9 @@ def run(
     made a whole number of times larger. ``sizes`` are bytes of the whole array; by default a schedule's own,
     else `SIZES`. ``options`` are those of `ScheduleMeasurement`.
 
-    Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN
-    (whole numbers: −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on
-    zeros; where ranks might run ahead of each other a barrier follows each, its own time taken off
-    (``apart``).
+    Chunks of ``pre`` are filled with whole numbers whose sums are exact, all else with NaN (whole numbers:
+    −2²⁰), and those of ``post`` compared to the bit, on the device. Timed runs follow on zeros; where ranks
+    might run ahead of each other a barrier follows each, its own time taken off (``apart``).
 
     algbw and busbw are those of nccl-tests (its PERFORMANCE.md). With S bytes of the whole array and K ranks,
     algbw = S/t and busbw is algbw times 2(K − 1)/K for all-reduce, (K − 1)/K for all-gather, reduce-scatter,

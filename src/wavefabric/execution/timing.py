@@ -156,8 +156,7 @@ class Ranks:
         self.control, self.device = self.base.control, self.base.device
         self.rank, self.size = self.base.rank, self.base.size
         self.on_gpu = self.device.name != "cpu"
-        names = serving(self.device.name) if "all" in transports else transports
-        self.names = tuple(dict.fromkeys(names))
+        self.names = tuple(dict.fromkeys(serving(self.device.name) if "all" in transports else transports))
         self.unavailable: dict[str, str] = {}
 
     def each(self) -> Iterator[Communicator]:

@@ -39,11 +39,10 @@ _SAMPLE = 0.05
 class TuningSearch:
     """What a search found, and what it left out.
 
-    ``measured``: times measured on all transports, and how many there would have been without predictions,
-    of which those ``within`` so many times the fastest were measured.
-    ``left_out``: algorithms that cannot serve so many ranks, and why. ``wrong``: what moved wrong data and is
-    no candidate any more. ``unavailable``: transports, or protocols of one (``"p2p, packets"``), that could
-    not be used, and why.
+    ``measured``: times measured on all transports, and how many there would have been without predictions, of
+    which those ``within`` so many times the fastest were measured. ``left_out``: algorithms that cannot serve
+    so many ranks, and why. ``wrong``: what moved wrong data and is no candidate any more. ``unavailable``:
+    transports, or protocols of one (``"p2p, packets"``), that could not be used, and why.
     """
 
     tuning: Tuning

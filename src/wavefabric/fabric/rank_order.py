@@ -70,19 +70,13 @@ def depends_on_pair(fabric: Fabric | PhotonicFabric) -> bool:
         return True
     pair, wire = routes.wires_of(src, dst)
     hops = np.bincount(pair)
-    first = np.cumsum(hops) - hops
-    narrowest = np.minimum.reduceat(routes.wires.bandwidth[wire], first)
+    narrowest = np.minimum.reduceat(routes.wires.bandwidth[wire], np.cumsum(hops) - hops)
     latency = np.bincount(pair, routes.wires.latency[wire])
     return any(np.ptp(each) > 1e-9 * each.max() for each in (hops, narrowest, latency))
 
 
 def best_order(
-    schedule: Schedule,
-    fabric: Fabric,
-    element_bytes: float,
-    *,
-    model: str = "auto",
-    seed: int = 0,
+    schedule: Schedule, fabric: Fabric, element_bytes: float, *, model: str = "auto", seed: int = 0
 ) -> tuple[int, ...]:
     """An order of GPUs in which a schedule takes less time, if one is found: rank r is GPU ``order[r]``.
 

@@ -129,8 +129,7 @@ def compare(
                 work = make(count, times)
                 iteration = _simulate(work, times, policy, merge)
                 # Unless the strategy was searched for, the work is the same for all.
-                same = (ran for other, ran in references if work is other or work == other)
-                reference = next(same, None)
+                reference = next((ran for other, ran in references if work is other or work == other), None)
                 if reference is None:
                     reference = _simulate(work, ring, policy, True)
                     references.append((work, reference))

@@ -46,9 +46,7 @@ def _size(family: str, gpus: int) -> str:
 
 def gpu_bandwidth(fabric: AnyFabric) -> float:
     """B/s that a GPU of the fabric can send in all; the mean, where they differ."""
-    if isinstance(fabric, PhotonicFabric):
-        return fabric.bandwidth
-    return float(port_rates(fabric)[0].mean())
+    return fabric.bandwidth if isinstance(fabric, PhotonicFabric) else float(port_rates(fabric)[0].mean())
 
 
 def ideal_switch(gpus: int, bandwidth: float, alpha: float) -> Fabric:

@@ -124,15 +124,12 @@ class _Step:
         self.graph.program.append([])
 
     def compute(self, name: str, nbytes: float, waits: Iterable[int] = ()) -> int:
-        seconds = nbytes / (self._device.bandwidth * _COPY)
-        task = self.graph.compute("forward", name, 0, seconds, list(waits))
+        task = self.graph.compute("forward", name, 0, nbytes / (self._device.bandwidth * _COPY), list(waits))
         self.graph.program[0].append(task)
         return task
 
     def call(self, name: str, call: Call, waits: list[int]) -> int:
-        if self._gpus == 1:
-            return waits[0]
-        return self.graph.communicate(name, call, (0,), waits)
+        return waits[0] if self._gpus == 1 else self.graph.communicate(name, call, (0,), waits)
 
 
 def _check_memory(nbytes: float, device: DeviceModel) -> None:

@@ -75,5 +75,4 @@ def _all_to_all(name: str, ranks: int, elements: int, pieces: int, radix: int) -
     in_transit = np.flatnonzero(buffer == scratch)
     target = (rank - in_transit) % ranks * pieces
     parts.append(move(step, rank, chunk_of[:, in_transit], target, (scratch, recv)))
-    table = np.concatenate(sizes, axis=1) if sizes else None
-    return assemble(name, conditions, parts, table)
+    return assemble(name, conditions, parts, np.concatenate(sizes, axis=1) if sizes else None)

@@ -160,8 +160,7 @@ def _reduce_scatter(
         first += 1
         if factor > 2:
             parts += sums_in_order(first, rank, digit, factor, base, block * pieces, count)
-            kept = sizes[rank[:, None], block[:, None] * pieces + np.arange(count)]
-            scratch += [kept] * (factor - 1)
+            scratch += [sizes[rank[:, None], block[:, None] * pieces + np.arange(count)]] * (factor - 1)
             base += (factor - 1) * count
             first += factor - 1
     return parts, np.concatenate(scratch, axis=1) if scratch else None, first

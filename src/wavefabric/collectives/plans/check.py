@@ -142,8 +142,6 @@ class _Rank:
     def _barrier(self) -> None:
         self.clock[self.rank] += 1
 
-    # --- accesses ------------------------------------------------------------------------------------------
-
     def _at(self, accesses, address: Address) -> _Accesses:
         stride = self.call % self.plan.slots if address.buffer == STAGING else 0
         return accesses.setdefault((address.key, stride), _Accesses())

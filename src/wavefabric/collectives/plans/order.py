@@ -191,8 +191,6 @@ class _Order:
         step.known = list(self._known[step.rank])
         steps.append(step)
 
-    # --- instructions ------------------------------------------------------------------------------------
-
     def instructions(self):
         """As `ordered` returns them."""
         count: Counter[tuple[int, int]] = Counter()
@@ -202,8 +200,7 @@ class _Order:
                 for peer in step.tells:
                     count[rank, peer] += 1
                     number[rank, at, peer] = count[rank, peer]
-        made = tuple(tuple(self._of_rank(rank, number)) for rank in range(len(self._steps)))
-        return made, dict(count)
+        return tuple(tuple(self._of_rank(rank, number)) for rank in range(len(self._steps))), dict(count)
 
     def _of_rank(self, rank: int, number: dict[tuple[int, int, int], int]) -> Iterator:
         together = 0  # the last step before a barrier of any kind

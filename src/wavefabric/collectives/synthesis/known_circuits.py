@@ -101,9 +101,7 @@ def ring(demand: Demand, net: RoutedNetwork, stop: Deadline) -> Solution | None:
     at_once = net.network.at_once
     pairs = [pair for pair in net.routes if net.hops(*pair) == 1]
     moves = ring_moves(demand, pairs, max(1, at_once // 2), at_once > 1, stop)
-    if moves is None:
-        return None
-    return _set_up(net, ((move, -1) for move in moves), "ring of neighbours", stop)
+    return None if moves is None else _set_up(net, ((move, -1) for move in moves), "ring of neighbours", stop)
 
 
 def greedy(demand: Demand, net: RoutedNetwork, seed: int, stop: Deadline) -> Solution | None:

@@ -84,11 +84,7 @@ COST_MODELS = {
 
 
 def cost(
-    schedule: Schedule,
-    fabric: AnyFabric,
-    element_bytes: float,
-    model: str = "auto",
-    **options: Any,
+    schedule: Schedule, fabric: AnyFabric, element_bytes: float, model: str = "auto", **options: Any
 ) -> Cost:
     """Time of a schedule on a fabric of as many GPUs (or tiles) as it has ranks, or more: rank r is GPU r.
 

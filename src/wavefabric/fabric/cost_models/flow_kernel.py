@@ -206,8 +206,7 @@ def _next_event(now, transfers, state, timers, movers):
 @njit(forceinline=True, nogil=True)
 def _advance(step, close, transfers, state, movers):
     """Transfers move for a time; what arrives, within so many s, goes on the stack."""
-    kept = 0
-    arrived = 0
+    kept = arrived = 0
     for i in range(movers):
         t = state.moving[i]
         speed = state.rate[transfers.pair[t]]

@@ -126,8 +126,6 @@ class _Replay:
         announced = self._times.packet if self._plan.packets else self._times.signal
         return float(np.sum(list(self._loads.values()), axis=0).max()) + announced
 
-    # --- bytes -------------------------------------------------------------------------------------------
-
     def _remote(self, move: Move) -> list[tuple[int, float]]:
         """Peers that a move writes to, and bytes."""
         data = move.size * self._bytes
@@ -168,8 +166,6 @@ class _Replay:
                 busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
         return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
 
-    # --- time --------------------------------------------------------------------------------------------
-
     def _play(self, rank: int, code) -> bool:
         """As far as waits allow; whether anything was done."""
         begun = self._at[rank]
@@ -192,8 +188,7 @@ class _Replay:
                 sent = [(self._sent[peer, rank], number) for peer, number in each.signals]
                 if any(len(times) < number for times, number in sent):
                     break
-                until = max([self._now[rank], *(times[number - 1] for times, number in sent)])
-                self._wait(rank, until)
+                self._wait(rank, max([self._now[rank], *(times[number - 1] for times, number in sent)]))
             self._at[rank] += 1
         return self._at[rank] > begun
 

@@ -217,7 +217,6 @@ def _runs(tiles: np.ndarray, route: Sequence[int]) -> list[tuple[int, int, tuple
 
 
 def _right(before: np.ndarray, after: np.ndarray) -> bool:
-    """Whether a turn is to the right."""
     return bool(right_of(before) @ after > 0)
 
 

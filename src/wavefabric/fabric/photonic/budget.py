@@ -82,8 +82,7 @@ def rates(
     fibred = np.add.reduceat(np.isin(edges, fibres).astype(int), first[:-1])
     # Losses depend on how many edges of either kind there are, and on nothing else.
     kinds, kind = np.unique(np.stack((np.diff(first) - fibred, fibred), axis=1), axis=0, return_inverse=True)
-    best = np.array([_evaluate(fabric, n, m, budget).best_rate / 8 for n, m in kinds.tolist()])
-    return best[kind.ravel()]
+    return np.array([_evaluate(fabric, n, m, budget).best_rate / 8 for n, m in kinds.tolist()])[kind.ravel()]
 
 
 def slowest_circuit(plan: CircuitPlan, budget: LinkBudget | None = None) -> tuple[float, Bundle | None]:

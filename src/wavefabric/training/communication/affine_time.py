@@ -35,9 +35,7 @@ def tangents(tangent: Callable[[float], AffineTime], everywhere: bool = False) -
     first = tangent(LEAST)
     if everywhere:
         return (first,)
-    last = tangent(MOST)
-    result = [first, *_between(tangent, LEAST, first, MOST, last)]
-    return tuple(dict.fromkeys(result))
+    return tuple(dict.fromkeys([first, *_between(tangent, LEAST, first, MOST, tangent(MOST))]))
 
 
 def _between(

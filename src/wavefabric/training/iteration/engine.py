@@ -127,8 +127,6 @@ class _Engine:
             raise InputError(f"tasks: {show(stuck)} never begins; allowed: {allowed}")
         return Timeline(np.array(self.begin), np.array(self.end), np.array(self.released_by), self.busy)
 
-    # --- Workers --------------------------------------------------------------------------------------------
-
     def _start(self, task: int, now: float, seconds: float, before: int) -> None:
         """``before``: the task that used the same worker or fabric last."""
         end = self.end
@@ -174,8 +172,6 @@ class _Engine:
                     self._call_ready(other)
         if self.held and not self.layers_left:
             self._release(task)
-
-    # --- Queues of calls ------------------------------------------------------------------------------------
 
     def _call_ready(self, task: int) -> None:
         call = self.graph.call_of(task)

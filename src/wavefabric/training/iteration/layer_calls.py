@@ -95,8 +95,6 @@ class ModelCalls:
         total, gather = self._total(number), self._gather(number)
         return LayerCalls(dispatch, dispatched, total, self._transfers(number), gather)
 
-    # --- Activations ----------------------------------------------------------------------------------------
-
     def _activation_bytes(self, number: int) -> float:
         """B of a layer's output, of all samples of a microbatch."""
         return self._samples * self._model.layers[number].features * self._precision.activation
@@ -173,8 +171,6 @@ class ModelCalls:
     def _same(self, *calls: Call | None) -> tuple[Call, ...]:
         """Those that there are, equal ones the same."""
         return tuple(self._calls.same(call) for call in calls if call is not None)
-
-    # --- Parameters -----------------------------------------------------------------------------------------
 
     def _own_parameters(self, number: int) -> float:
         """Parameters of a layer's share on one GPU, before they are sharded."""

@@ -30,8 +30,7 @@ class MemoryNeed:
     @property
     def parts(self) -> str:
         """Each of them in GB, those that there are."""
-        parts = vars(self).items()
-        return ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in parts if value)
+        return ", ".join(f"{name} {three_digits(value / 1e9)}" for name, value in vars(self).items() if value)
 
 
 class LayerMemory(NamedTuple):

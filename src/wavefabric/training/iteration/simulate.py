@@ -57,8 +57,7 @@ class Iteration:
         """The same over the device's peak in the precision used (MFU, arXiv:2204.02311, appendix B)."""
         if self.workload is None:
             return 0.0
-        peak = self.workload.device.peak[self.workload.precision.arithmetic]
-        return self.model_flops_per_second / peak
+        return self.model_flops_per_second / self.workload.device.peak[self.workload.precision.arithmetic]
 
     @property
     def exposed_seconds(self) -> float:

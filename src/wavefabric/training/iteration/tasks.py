@@ -202,8 +202,6 @@ class _Microbatch:
         for stage in reversed(stages):
             self._backward(stage)
 
-    # --- Forward --------------------------------------------------------------------------------------------
-
     def _forward(self, stage: int) -> None:
         phase = self.passes[_FORWARD, stage] = _Phase(self.graph, "forward", stage, self._merge)
         for block in self._common.blocks[stage]:
@@ -240,8 +238,6 @@ class _Microbatch:
         producers = [model.index[name] for name in model.layers[number].inputs]
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
         return [task for task in tasks if self._is_call(task)]
-
-    # --- Backward -------------------------------------------------------------------------------------------
 
     def _backward(self, stage: int) -> None:
         phase = self.passes[_BACKWARD, stage] = _Phase(self.graph, "backward", stage, self._merge)
@@ -288,8 +284,6 @@ class _Microbatch:
         name = f"{self._common.model.layers[producer].name} backward"
         done = self._chain(phase, name, transfer.backward, ready)
         self._returned[producer] += [t for t in ready if self._is_call(t)] if done is None else [done]
-
-    # --- Tasks ----------------------------------------------------------------------------------------------
 
     def _run(self, phase: _Phase, number: int, seconds: float, waits: list[int], gathers: bool) -> int:
         """A layer's compute task, with the gather of its parameters if they are sharded."""

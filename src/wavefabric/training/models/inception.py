@@ -118,12 +118,10 @@ def _auxiliary(graph: GraphBuilder, source: str) -> None:
     """The classifier on the side of the last 17 x 17 block."""
     graph.block = "auxiliary"
     mean = graph.pooling("mean", source, (5, 5), stride=3)
-    hidden = _chain(graph, "unit", mean, [_same(128), (768, (5, 5), 1, False)])
-    _classify(graph, hidden)
+    _classify(graph, _chain(graph, "unit", mean, [_same(128), (768, (5, 5), 1, False)]))
 
 
 def _classify(graph: GraphBuilder, source: str) -> None:
     """Classes from channels of one pixel."""
-    channels = graph.shape(source)[:1]
-    flat = graph.add("flat", "elementwise", [source], channels, elements=0.0, backward=1.0)
+    flat = graph.add("flat", "elementwise", [source], graph.shape(source)[:1], elements=0.0, backward=1.0)
     graph.loss("loss", graph.linear("logits", flat, CLASSES))

@@ -76,8 +76,7 @@ class GraphBuilder:
         numbers.setdefault("elements", float(sum(sizes) + prod(output)))
         numbers.setdefault("parameters", sum(numbers.get("tensors", ())))
         inputs = tuple(dict.fromkeys(source for source in sources if isinstance(source, str)))
-        layer = Layer(name, operator, inputs, output, saved=saved, block=self.block, **numbers)
-        self.layers.append(layer)
+        self.layers.append(Layer(name, operator, inputs, output, saved=saved, block=self.block, **numbers))
         self._outputs[name] = output
         return name
 

@@ -67,8 +67,7 @@ def attend(graph: GraphBuilder, hidden: str, heads: int, groups: int, *, scales:
 
 def feed(graph: GraphBuilder, hidden: str, network: Callable[[str], str], *, scales: int = 1) -> str:
     """Normalisation, a feed-forward network, and the sum with what was given."""
-    normed = graph.normalisation("ffn norm", hidden, scales=scales)
-    return graph.sum("ffn sum", [hidden, network(normed)])
+    return graph.sum("ffn sum", [hidden, network(graph.normalisation("ffn norm", hidden, scales=scales))])
 
 
 def gated(graph: GraphBuilder, source: str, inner: int, product: Callable[[str, str], str]) -> str:

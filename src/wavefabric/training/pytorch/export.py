@@ -95,5 +95,4 @@ def _evaluation(module: Any) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:120]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]

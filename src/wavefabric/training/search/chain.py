@@ -193,8 +193,7 @@ def _labels(costs: ChainCosts, memory: float, multiplier: float, most: float) ->
                     grown.append(new)
             fronts_next.append(_pareto(grown))
         fronts = fronts_next
-    ended = [label for front in fronts for label in front]
-    return min(ended, key=lambda label: label[:5], default=None)
+    return min([label for front in fronts for label in front], key=lambda label: label[:5], default=None)
 
 
 def _pareto(labels: Iterable[_Label]) -> list[_Label]:

@@ -236,8 +236,7 @@ class StrategyMoves:
             return None
         gpus = self.gpus // stages
         layouts = tuple(_fitted(layout, gpus) for layout in strategy.layouts)
-        changed = replace(strategy, stage=self.cut(stages), layouts=layouts)
-        return _microbatches(changed, random)
+        return _microbatches(replace(strategy, stage=self.cut(stages), layouts=layouts), random)
 
     def _boundary(self, strategy: Strategy, random: Random) -> Strategy | None:
         """One cut between stages moved by one block."""

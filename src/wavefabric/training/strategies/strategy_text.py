@@ -76,8 +76,7 @@ def _options(text: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     seen: set[str] = set()
     for item in text.split(","):
-        word = item.strip().lower()
-        key, colon, number = word.partition(":")
+        key, colon, number = item.strip().lower().partition(":")
         key, number = key.strip(), number.strip()
         if key not in (KEYS if colon else WORDS):
             raise InputError(f"strategy: {show(item.strip())} given; allowed: {ALLOWED}")

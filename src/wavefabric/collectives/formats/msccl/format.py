@@ -195,8 +195,7 @@ def read_algorithm(text: str) -> MscclAlgorithm:
     steps: list[tuple] = []
     once = f"each from 0 to {gpus - 1} once"
     for gpu, element in enumerate(_numbered(root, "gpu", "gpu", gpus, (once, once), gpus)):
-        most = MOST_CHUNKS // gpus
-        sizes[gpu] = [whole_of(element, f"gpu {gpu}", f"{b}_chunks", 0, most) for b in BUFFERS]
+        sizes[gpu] = [whole_of(element, f"gpu {gpu}", f"{b}_chunks", 0, MOST_CHUNKS // gpus) for b in BUFFERS]
         allowed = ("each number once", "0, 1, 2, … without a gap")
         for number, tb in enumerate(_numbered(element, f"gpu {gpu} tb", "tb", BLOCKS, allowed)):
             _read_block(tb, gpu, number, gpus, blocks, steps)

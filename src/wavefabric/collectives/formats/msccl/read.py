@@ -138,9 +138,8 @@ def _rounds(schedule: Schedule) -> np.ndarray:
     src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"]).tolist()
     dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"]).tolist()
     counts, local = t["count"].tolist(), (t["src"] == t["dst"]).tolist()
-    chunks = sum(table.size for table in schedule.sizes)
     # A round is a number of rounds of communication before it, and of rounds since: high and low bits.
-    read, written = np.full((2, chunks), -_LOCAL, np.int64)
+    read, written = np.full((2, sum(table.size for table in schedule.sizes)), -_LOCAL, np.int64)
     rounds = np.zeros(t.size, np.int64)
     for n, count in enumerate(counts):
         s, d = slice(src[n], src[n] + count), slice(dst[n], dst[n] + count)

@@ -65,8 +65,7 @@ def to_msccl(
     collective, root = (performed.collective, performed.root) if performed.in_place else ("custom", None)
     _check_sizes(schedule, collective)
     letters, shifts, sizes, inplace = _buffers(schedule, collective)
-    moves = _moves(schedule, letters, shifts, instances)
-    blocks, steps = _build(moves, schedule.ranks, shared)
+    blocks, steps = _build(_moves(schedule, letters, shifts, instances), schedule.ranks, shared)
     coll = _COLLS.get(collective, "custom")
     algorithm = fmt.MscclAlgorithm(
         name=title,

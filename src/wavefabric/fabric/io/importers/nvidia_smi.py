@@ -47,8 +47,7 @@ def read_topo(
     nvlinks = any(link.startswith("NV") for row in table.links for link in row)
     each = bandwidths.positive("nvlink_bandwidth", nvlink_bandwidth, bandwidths.nvlink(sm))
     pcie = bandwidths.positive("pcie_bandwidth", pcie_bandwidth, bandwidths.pcie_of(sm))
-    socket = bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9)
-    switches, pairs = _tree(table, pcie, socket)
+    switches, pairs = _tree(table, pcie, bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9))
     if nvlinks:
         direct = _nvlinks(table, sm, nvswitch, each)
         switches += sorted({b for _, b, _, _ in direct if not b.startswith("GPU")})

@@ -27,9 +27,7 @@ def overlap_bound(fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray) ->
 
 
 def parts_bound(
-    fabric: PhotonicFabric,
-    pairs: Sequence[Pair] | np.ndarray,
-    wavelengths: Sequence[int] | np.ndarray,
+    fabric: PhotonicFabric, pairs: Sequence[Pair] | np.ndarray, wavelengths: Sequence[int] | np.ndarray
 ) -> int:
     """Least number of parts in which a round fits through every rectangle's rim, 0 without pairs.
 

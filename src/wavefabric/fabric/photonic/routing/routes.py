@@ -104,8 +104,7 @@ def route(
         candidates.append(best)
     if method == "auto":
         best = min(candidates, key=lambda one: (_time(fabric, one, budget), one.overlap))
-    seconds = time.perf_counter() - begin
-    return replace(best, bound=bound, certified=best.overlap == bound, seconds=seconds)
+    return replace(best, bound=bound, certified=best.overlap == bound, seconds=time.perf_counter() - begin)
 
 
 def xy(fabric: PhotonicFabric, src: int, dst: int, column_first: bool = False) -> Route:

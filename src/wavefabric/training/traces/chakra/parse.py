@@ -194,8 +194,7 @@ def fault(file: str, what: str, allowed: str) -> InputError:
 def read_groups(path: str | Path) -> dict[str, tuple[int, ...]]:
     """Groups of GPUs by name, from a file such as ASTRA-sim's: ``{"1": [0, 1, 2, 3]}``."""
     try:
-        table = json.loads(read_bytes(Path(path)))
-        return {str(name): _gpus(gpus) for name, gpus in table.items()}
+        return {str(name): _gpus(gpus) for name, gpus in json.loads(read_bytes(Path(path))).items()}
     except OSError as error:
         raise InputError(f"groups: {path} ({error.strerror}); allowed: a file that can be read") from None
     except (ValueError, TypeError, AttributeError, RecursionError):
