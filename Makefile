@@ -10,7 +10,7 @@ else
 STAMP := $(VENV)/.installed
 endif
 
-.PHONY: demo test test-slow lint docs papers clean
+.PHONY: demo test test-slow test-peers lint docs papers clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
@@ -41,6 +41,20 @@ test: $(STAMP)
 # What `make test` leaves out: several ranks killed and started again, architectures of GPUs, figures of papers.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not gpu and not multigpu'
+
+# k-wave-python's published examples against its own NumPy solver, in an environment of their own. The examples
+# are fetched, unless KWAVE_EXAMPLES names a folder that has them.
+PEERS := .venv-peers
+KWAVE := 0.6.2
+KWAVE_EXAMPLES ?= $(PEERS)/k-wave-python/examples
+test-peers: export KWAVE_EXAMPLES := $(abspath $(KWAVE_EXAMPLES))
+test-peers: $(KWAVE_EXAMPLES)
+	test -d $(PEERS)/bin || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet -e '.[fftw]' pytest pytest-xdist k-wave-python==$(KWAVE)
+	$(PEERS)/bin/python -m pytest -n 2 --dist worksteal -m 'not gpu' -rs tests/peers
+
+$(PEERS)/k-wave-python/examples:
+	git clone --quiet --depth 1 --branch v$(KWAVE) https://github.com/waltsims/k-wave-python $(PEERS)/k-wave-python
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -27,7 +27,7 @@ class PlainSolver:
             for axis in range(d)
         ]
         magnitude = np.sqrt(sum(k**2 for k in self.k)) + np.zeros(shape)
-        half = problem.reference_speed * problem.dt / 2 * magnitude
+        half = problem.reference_speed * problem.dt / 2 * magnitude * problem.k_space
         self.kappa = np.where(half == 0, 1.0, np.sin(half) / np.where(half == 0, 1.0, half))
         self.source_kappa = np.cos(half)
         y = problem.alpha_power
@@ -50,6 +50,7 @@ class PlainSolver:
         """exp(-dt/2 alpha c/dx d^4): d, from 1 at the first and last points' outer edge to 0 inside."""
         problem, n = self.problem, self.problem.shape[axis]
         size, alpha = problem.pml_size[axis], problem.pml_alpha[axis]
+        offset *= problem.staggered
         depth = np.zeros(n)
         for i in range(size):
             depth[i] = (size - i - offset) / size
@@ -60,7 +61,7 @@ class PlainSolver:
     def derivative(self, field, axis, sign):
         """k-space derivative half a point further (+1) or back (-1)."""
         k = self.k[axis]
-        factor = 1j * k * np.exp(sign * 0.5j * k * self.problem.spacing[axis])
+        factor = 1j * k * np.exp(sign * 0.5j * k * self.problem.spacing[axis] * self.problem.staggered)
         return np.fft.ifftn(factor * self.kappa * np.fft.fftn(field)).real
 
     def multiplied(self, field, operator):
@@ -68,7 +69,7 @@ class PlainSolver:
 
     def shifted(self, axis):
         """A velocity component at the points of the pressure."""
-        factor = np.exp(-0.5j * self.k[axis] * self.problem.spacing[axis])
+        factor = np.exp(-0.5j * self.k[axis] * self.problem.spacing[axis] * self.problem.staggered)
         return np.fft.ifftn(factor * np.fft.fftn(self.u[axis])).real
 
     def inject(self, field, index, signal, mode):

@@ -28,7 +28,7 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, materia
         Further fields of `Problem`; ``nonlinearity=True`` stands for 6, and ``alpha_power`` may be left out.
     """
     rng = np.random.default_rng(seed)
-    array, d = shape[::-1], 2 if shape[2] == 1 else 3
+    array, d = shape[::-1], sum(n > 1 for n in shape)
     label = rng.integers(0, materials, array) if materials else None
 
     def noisy(value, varies, by=0.1):
@@ -58,7 +58,7 @@ def problem(shape, *, steps=12, mixed="", initial=5e6, pml=True, seed=1, materia
         dt=0.2 * DX / C,
         steps=steps,
         reference_speed=1.1 * C,
-        pml_size=pml if isinstance(pml, tuple) else (3, 2, 4 if d == 3 else 0) if pml else (0, 0, 0),
+        pml_size=pml if isinstance(pml, tuple) else (3, *(2, 4)[: d - 1], 0, 0)[:3] if pml else (0, 0, 0),
         pml_alpha=(2.0, 1.5, 3.0),
         sound_speed=speed,
         density=density,
@@ -89,7 +89,7 @@ def pressure_source(shape, mode, columns=None, steps=12, count=17, rank_one=Fals
 
 def velocity_source(shape, mode, columns=(None, None, None), steps=12, count=13, rank_one=False):
     """m/s of noise; ``columns`` of each axis: None many signals, 1 one, 0 no source."""
-    d = 2 if shape[2] == 1 else 3
+    d = sum(n > 1 for n in shape)
     signals = tuple(
         None if n == 0 else signal(steps, n or count, 0.3, 6 + axis, rank_one)
         for axis, n in enumerate(columns[:d])

@@ -99,7 +99,7 @@ def test_points_of_a_mask_are_found_in_the_total_grid(shape):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"shape": (64,)}, "grid.shape"),
+        ({"shape": ()}, "grid.shape"),
         ({"shape": (64, 1)}, "grid.shape"),
         ({"shape": (64, 2.5)}, "grid.shape"),
         ({"spacing": (1e-4,)}, "grid.spacing"),

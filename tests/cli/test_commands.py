@@ -11,9 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from wavefabric.cli.common.progress import Bar, Progress, make_progress
+from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import LateRank
 from wavefabric.results import Data, ResultWriter
+from wavefabric.system.progress import Progress
+from wavefabric.system.progress_bar import Bar
 
 
 def received(q, km):

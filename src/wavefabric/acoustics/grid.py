@@ -13,7 +13,7 @@ from wavefabric.errors import InputError
 
 #: Thicknesses of the absorbing layer that ``pml_size="auto"`` chooses from.
 AUTO_PML = range(10, 21)
-_DEFAULT_PML = {2: 20, 3: 10}
+_DEFAULT_PML = {1: 20, 2: 20, 3: 10}
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Grid:
 
     Parameters
     ----------
-    shape : sequence of 2 or 3 int
-        Points along x, y(, z).
+    shape : sequence of 1 to 3 int
+        Points along x(, y(, z)).
     spacing : float, str or sequence of them
         Distance of neighbouring points, m (or text: ``"0.1 mm"``): one for all axes, or one an axis.
     pml_size : int, sequence of int, "auto" or None
-        Points of the PML on each side; 0 for none. Default: 20 in 2-D, 10 in 3-D, as in k-Wave. ``"auto"``
-        (only with ``pml_inside=False``) takes for each axis the size from 10 to 20 whose total grid has
-        the smallest largest prime factor, so that its transforms are fast.
+        Points of the PML on each side; 0 for none. Default: 20 in 1-D and 2-D, 10 in 3-D, as in k-Wave.
+        ``"auto"`` (only with ``pml_inside=False``) takes for each axis the size from 10 to 20 whose total
+        grid has the smallest largest prime factor, so that its transforms are fast.
     pml_alpha : float or sequence of float
         Absorption in the PML, Np per grid point.
     pml_inside : bool
@@ -56,8 +56,8 @@ class Grid:
     def __post_init__(self) -> None:
         assign = object.__setattr__
         shape = tuple(self.shape) if np.iterable(self.shape) else ()
-        right = len(shape) in (2, 3) and all(is_whole(n) and n >= 2 for n in shape)
-        require(right, "grid.shape", self.shape, "2 or 3 whole numbers from 2")
+        right = len(shape) in (1, 2, 3) and all(is_whole(n) and n >= 2 for n in shape)
+        require(right, "grid.shape", self.shape, "1 to 3 whole numbers from 2")
         assign(self, "shape", tuple(int(n) for n in shape))
         dims = len(shape)
         spacings = per_axis(self.spacing, dims)
@@ -75,8 +75,7 @@ class Grid:
         if isinstance(size, str) and size == "auto":
             if self.pml_inside:
                 raise InputError("grid.pml_size: 'auto' with pml_inside=True; allowed: pml_inside=False")
-            # min() keeps the first, hence the thinnest, of equally good ones.
-            return tuple(min(AUTO_PML, key=lambda m: largest_prime_factor(n + 2 * m)) for n in self.shape)
+            return tuple(auto_pml_size(n, AUTO_PML) for n in self.shape)
         sizes = per_axis(_DEFAULT_PML[n] if size is None else size, n)
         right = len(sizes) == n and all(is_whole(number) and number >= 0 for number in sizes)
         require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
@@ -89,7 +88,7 @@ class Grid:
 
     @property
     def dimensions(self) -> int:
-        """2 or 3."""
+        """1, 2 or 3."""
         return len(self.shape)
 
     @property
@@ -99,18 +98,18 @@ class Grid:
 
     @property
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """x, y(, z) of the points, m, one vector an axis. Point ``N // 2`` is the origin, as in k-Wave."""
+        """x(, y(, z)) of the points, m, one vector an axis. Point ``N // 2`` is the origin, as in k-Wave."""
         return tuple((np.arange(n) - n // 2) * d for n, d in zip(self.shape, self.spacing, strict=True))
 
     @property
     def margin(self) -> tuple[int, int, int]:
         """Points added on each side along x, y, z: the PML if it is outside."""
-        return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0)[:3]  # type: ignore[return-value]
+        return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0, 0)[:3]  # type: ignore[return-value]
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
-        """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; Nz = 1 in 2-D."""
-        return tuple(n + 2 * m for n, m in zip((*self.shape, 1), self.margin, strict=False))  # type: ignore[return-value]
+        """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; 1 along missing axes."""
+        return tuple(n + 2 * m for n, m in zip((*self.shape, 1, 1), self.margin, strict=False))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
@@ -131,14 +130,13 @@ class Grid:
 
     def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
         """This grid and a medium as the numbers that the solver takes, without sources."""
-        x, y, *z = self.spacing
         return Problem(
             shape=self.total_shape,
-            spacing=(x, y, *(z or [x])),  # type: ignore[arg-type]
+            spacing=(*self.spacing, *self.spacing[:1] * 2)[:3],  # type: ignore[arg-type]
             dt=dt,
             steps=steps,
-            pml_size=(*self.pml_size, 0)[:3],  # type: ignore[arg-type]
-            pml_alpha=(*self.pml_alpha, 0.0)[:3],  # type: ignore[arg-type]
+            pml_size=(*self.pml_size, 0, 0)[:3],  # type: ignore[arg-type]
+            pml_alpha=(*self.pml_alpha, 0.0, 0.0)[:3],  # type: ignore[arg-type]
             **medium.on(self),
         )
 
@@ -169,7 +167,7 @@ class Grid:
         return np.ascontiguousarray(self._padded(array, "edge" if outside == "edge" else "constant"))
 
     def _padded(self, array: np.ndarray, mode: Literal["edge", "constant"]) -> np.ndarray:
-        array = (array[..., np.newaxis] if self.dimensions == 2 else array).transpose()
+        array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
         return np.pad(array, [(m, m) for m in self.margin[::-1]], mode) if any(self.margin) else array
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
@@ -177,7 +175,7 @@ class Grid:
         mx, my, mz = self.margin
         nz, ny, nx = field.shape
         view = field[mz : nz - mz, my : ny - my, mx : nx - mx].transpose()
-        return view[:, :, 0] if self.dimensions == 2 else view
+        return view[(..., *(0,) * (3 - self.dimensions))]
 
     def points(self, mask: Any, key: str) -> np.ndarray:
         """Flat indices (int64, ascending, x fastest) in the total grid of the points of a mask.
@@ -201,6 +199,12 @@ class Grid:
         if array.shape != self.shape:
             raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
         return array
+
+
+def auto_pml_size(n: int, sizes: range) -> int:
+    """The thickness whose total grid along an axis of ``n`` points has the smallest largest prime factor."""
+    # min() keeps the first, hence the thinnest, of equally good ones.
+    return min(sizes, key=lambda size: largest_prime_factor(n + 2 * size))
 
 
 def largest_prime_factor(n: int) -> int:

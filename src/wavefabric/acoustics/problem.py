@@ -2,8 +2,8 @@
 
 The terms are k-Wave's (Treeby & Cox 2010, doi:10.1117/1.3360308; Treeby et al. 2012,
 doi:10.1121/1.4712021). Grids are in memory order, x fastest: C-order ``(Nz, Ny, Nx)``, with Nz = 1 in
-2-D. Point indices are flat, int64 and 0-based in that order, so a k-Wave (1-based, column-major) index is
-ours plus one.
+2-D and Ny = Nz = 1 in 1-D. Point indices are flat, int64 and 0-based in that order, so a k-Wave (1-based,
+column-major) index is ours plus one.
 """
 
 import math
@@ -49,7 +49,7 @@ class Interpolation:
     """Points between the grid's: value = Σ weight · field[corner]; each row of weights adds up to one."""
 
     corners: np.ndarray  # of the cell around each point, (points, 2^dimensions), flat indices
-    weights: np.ndarray  # bi- or trilinear, same shape, float64
+    weights: np.ndarray  # linear, bi- or trilinear, same shape, float64
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Recording:
 class Problem:
     """Grid, medium and sources of one simulation. Arrays may have any real dtype."""
 
-    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D
-    spacing: tuple[float, float, float]  # m; dz is not used in 2-D
+    shape: tuple[int, int, int]  # Nx, Ny, Nz; Nz = 1 in 2-D, Ny = Nz = 1 in 1-D
+    spacing: tuple[float, float, float]  # m; of missing axes not used
     dt: float  # s
     steps: int
     reference_speed: float  # c_ref of the k-space correction, m/s
@@ -113,6 +113,8 @@ class Problem:
     alpha_coeff: float | np.ndarray = 0.0  # dB/(MHz^y cm)
     alpha_power: float = 0.0  # y; not 1 with dispersion
     dispersion: bool = True  # without it the power law absorbs but does not change the speed
+    k_space: bool = True  # κ corrects the time step; without it κ is 1
+    staggered: bool = True  # velocities half a spacing from the pressure; else at its points
     initial_pressure: np.ndarray | None = None  # p₀, Pa
     pressure_source: PressureSource | None = None
     velocity_source: VelocitySource | None = None
@@ -120,8 +122,8 @@ class Problem:
 
     @property
     def dimensions(self) -> int:
-        """2 or 3."""
-        return 2 if self.shape[2] == 1 else 3
+        """1, 2 or 3."""
+        return 3 if self.shape[2] > 1 else 2 if self.shape[1] > 1 else 1
 
     @property
     def points(self) -> int:

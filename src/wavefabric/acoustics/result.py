@@ -29,8 +29,8 @@ class Results(Mapping[str, Any]):
     Notes
     -----
     A time series has the shape (points, rows), a statistic (points,); the points of a mask are in the order
-    of Fortran, x fastest, as in MATLAB. With boxes, each is a list with one array a box: (Cx, Cy[, Cz],
-    rows) or (Cx, Cy[, Cz]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's shape, without
+    of Fortran, x fastest, as in MATLAB. With boxes, each is a list with one array a box: (Cx[, Cy[, Cz]],
+    rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's shape, without
     a PML that is outside. All are views of what the solver wrote. Under ``mpiexec`` every rank has them all,
     and `save` writes on rank 0 alone.
     """
@@ -64,7 +64,7 @@ class Results(Mapping[str, Any]):
         for shape, part in zip(shapes, np.split(array, ends, axis=-1), strict=True):
             # (…, points) -> (…, Cz, Cy, Cx) -> (Cx, Cy, Cz, …)
             box = part.reshape(*array.shape[:-1], *shape).transpose()
-            boxes.append(box[:, :, 0] if self.grid.dimensions == 2 else box)
+            boxes.append(box[(slice(None),) * self.grid.dimensions + (0,) * (3 - self.grid.dimensions)])
         return boxes
 
     def __getitem__(self, name: str) -> Any:

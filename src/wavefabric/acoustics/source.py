@@ -109,8 +109,10 @@ class Source:
         return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), self.p_mode)
 
     def _velocity(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> VelocitySource:
-        if grid.dimensions == 2 and self.uz is not None:
-            raise InputError("source.uz: is given on a grid of 2 dimensions; allowed: None")
+        for axis in "xyz"[grid.dimensions :]:
+            if getattr(self, f"u{axis}") is not None:
+                actual = f"is given on a grid of {grid.dimensions} dimension{'s' * (grid.dimensions > 1)}"
+                raise InputError(f"source.u{axis}: {actual}; allowed: None")
         check_choice(self.u_mode, _MODES, "source.u_mode")
         index = grid.points(self.u_mask, "source.u_mask")
         c, signals = _at(sound_speed, index), []
@@ -183,7 +185,7 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     if field.dtype.kind != "f":
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)
-    spectrum = scipy.fft.rfftn(field.reshape(shape))
+    spectrum: Any = scipy.fft.rfftn(field.reshape(shape))
     halves = [n // 2 for n in shape]
     radius = max(halves)
     distance = np.arange(radius + 1)
@@ -197,8 +199,8 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     for square in squares[1:]:
         in_plane = in_plane[..., None] + square
     # One plane at a time: the window of a whole 3-D grid would be as large as the field in float64.
-    for plane, square in zip(spectrum, squares[0], strict=True):
-        plane *= np.interp(radius * np.sqrt(square + in_plane), distance, window)
+    for i, square in enumerate(squares[0]):
+        spectrum[i] *= np.interp(radius * np.sqrt(square + in_plane), distance, window)
     smoothed = np.asarray(scipy.fft.irfftn(spectrum, shape)).reshape(field.shape)
     if restore_max:
         peak = np.abs(smoothed).max()

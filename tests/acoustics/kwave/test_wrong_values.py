@@ -104,7 +104,7 @@ def test_arrays_have_the_shape_of_the_grid(key):
     ("key", "value", "line"),
     [
         ("kgrid.Nt", 1.5, "kgrid.Nt: 1.5; allowed: a whole number from 1"),
-        ("kgrid.N", [32.5, 24], "kgrid.N: [32.5, 24]; allowed: 2 or 3 whole numbers from 2"),
+        ("kgrid.N", [32.5, 24], "kgrid.N: [32.5, 24]; allowed: 1 to 3 whole numbers from 2"),
         ("sensor.mask", "x", 'sensor.mask: "x"; allowed: real numbers'),
         ("pml_inside", "no", 'pml_inside: "no"; allowed: True or False'),
     ],

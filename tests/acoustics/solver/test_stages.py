@@ -25,7 +25,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {np.float64: 1e-12, np.float32: 2e-6}
 STEPS = 12
 
-EVEN, ODD, PRIME, FLAT = (24, 20, 18), (30, 27, 21), (13, 17, 11), (31, 45, 1)
+EVEN, ODD, PRIME, FLAT, LINE = (24, 20, 18), (30, 27, 21), (13, 17, 11), (31, 45, 1), (90, 1, 1)
 POWER = dict(absorption="power_law")
 NO_DISPERSION = dict(absorption="power_law", dispersion=False)
 STOKES = dict(absorption="stokes")
@@ -62,6 +62,16 @@ CASES = {
     "lossless odd": (ODD, dict(mixed="cr")),
     "lossless primes": (PRIME, dict(mixed="c")),
     "lossless 2-D": (FLAT, dict(mixed="cr")),
+    "lossless 1-D": (LINE, dict(mixed="cr")),
+    "no layer 1-D": (LINE, dict(pml=False)),
+    "everything 1-D": (LINE, dict(mixed="crba", **BENT, **POWER, **_both(LINE, "additive"))),
+    "Stokes 1-D": (LINE, dict(mixed="a", **STOKES, **_both(LINE, "dirichlet"))),
+    "transducer 1-D": (LINE, dict(initial=0, transducer=transducer(LINE))),
+    **{
+        f"{names} {shape}": (shape, dict(mixed="cr", **dict.fromkeys(names.split(), False), **more))
+        for names in ("k_space", "staggered", "k_space staggered")
+        for shape, more in ((EVEN, POWER), (ODD, {}), (FLAT, STOKES), (LINE, _both(LINE, "additive")))
+    },
     "no layer": (EVEN, dict(pml=False)),
     "layers along x alone": (EVEN, dict(pml=(4, 0, 0), mixed="r", **BENT, **_both(EVEN, "additive"))),
     "layers along z alone, from end to end": (EVEN, dict(pml=(0, 0, 9), **_both(EVEN, "dirichlet"))),

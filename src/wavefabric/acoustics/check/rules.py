@@ -102,7 +102,7 @@ def check_recording(
 def _grid(problem: Problem, rules: "_Rules") -> None:
     axes = list(zip(_AXES, problem.shape, problem.spacing, problem.pml_size, problem.pml_alpha, strict=True))
     for axis, points, *_ in axes:
-        rules.count(f"shape.{axis}", points, 1 if axis == "z" else 2)
+        rules.count(f"shape.{axis}", points, 2 if axis in "xyz"[: problem.dimensions] else 1)
     axes = axes[: problem.dimensions]
     for axis, _, spacing, *_ in axes:
         rules.above_zero(f"spacing.{axis}", spacing)

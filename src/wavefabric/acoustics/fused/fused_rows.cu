@@ -215,7 +215,7 @@ INLINE void put_corners_and_pattern(Complex *total, const State &s, const Row &r
     for (int x = LayoutX::lane(); x < NX; x += PX) {
         REAL &value = ((REAL *)total)[x];
         const Inside in = inside(s.layers, x, row.y, row.z);
-        if (keeps_all(in, true)) value = total_of(load_parts(s.layers, in, x, row.y, row.z));
+        if (keeps_all(in, 3)) value = total_of(load_parts(s.layers, in, x, row.y, row.z));
         if (pattern)
             put_density(s.layers, value, x, row.y, row.z, pattern[row.number * NX + x] * amplitude, false, (REAL)3);
     }

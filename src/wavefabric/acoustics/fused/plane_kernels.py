@@ -219,11 +219,11 @@ def density_planes(
             for y in range(first, first + batch):
                 total, rho0, i = rho[z, y], row_kernels.row_of(medium.density, z, y), y - first
                 row_kernels.mass_row(mass, total, rho0, dt, nonlinear)
-                row_kernels.density_row(total, split_layers, ga[i], gb[i], gc[i], mass, z, y, True)
+                row_kernels.density_row(total, split_layers, ga[i], gb[i], gc[i], mass, z, y, 3)
                 if source.pattern.size > 0 or cursor < source.first[z + 1]:
                     cursor = _add_density_source(total, split_layers, source, parts, z, y, cursor)
                 if mode > 0:
-                    row_kernels.rate_row(ga[i], ga[i], gb[i], gc[i], rho0, True)
+                    row_kernels.rate_row(ga[i], ga[i], gb[i], gc[i], rho0, 3)
                 if mode < 2:
                     row_kernels.pressure_row(
                         p[z, y], extra, total, medium, z, y, ga[i], ga[i], nonlinear, mode == 1, False

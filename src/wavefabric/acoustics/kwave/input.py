@@ -272,6 +272,11 @@ def write_input(
         check_recording(problem, Recording(("p_raw",), sensor))
     if problem.absorption == "power_law" and not problem.dispersion:
         raise InputError("medium.dispersion: False; allowed: True, k-Wave's files have no such switch")
+    for name in ("k_space", "staggered"):
+        if not getattr(problem, name):
+            raise InputError(f"{name}: False; allowed: True, k-Wave's files have no such switch")
+    if problem.dimensions == 1:
+        raise InputError("grid.shape: has one dimension; allowed: 2 or 3, as k-Wave's files have")
     contents = _grid(problem) | _medium(problem) | _sources(problem)
     contents |= {} if sensor is None else datasets.sensor_datasets(sensor)
     with replacing(path) as partial, h5py.File(partial, "w", libver=("earliest", "v110")) as file:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
@@ -48,11 +49,13 @@ class ObjectOptions:
     pml_inside: bool = True
     smooth_p0: bool = True
     signal_order: Literal["C", "F"] = "C"
+    use_sg: bool = True
+    use_kspace: bool = True
 
     def __post_init__(self) -> None:
         order = self.signal_order
         require(isinstance(order, str) and order in ("C", "F"), "signal_order", order, "'C' or 'F'")
-        for key in ("pml_inside", "smooth_p0"):
+        for key in ("pml_inside", "smooth_p0", "use_sg", "use_kspace"):
             require(isinstance(getattr(self, key), bool), key, getattr(self, key), "True or False")
 
 
@@ -64,29 +67,33 @@ def from_kwave(
     Parameters
     ----------
     kgrid : kWaveGrid
-        2-D or 3-D, with ``dt`` and ``Nt`` set.
+        1-D, 2-D or 3-D, with ``dt`` and ``Nt`` set.
     medium : kWaveMedium
         ``sound_speed``, ``sound_speed_ref``, ``density`` (1000 kg/m³ if None), ``alpha_coeff``,
         ``alpha_power``, ``alpha_mode`` (``"no_dispersion"`` or ``"stokes"``), ``BonA``.
     source : kSource or NotATransducer
         ``p0``, ``p``, ``p_mask``, ``p_mode``, ``ux``, ``uy``, ``uz``, ``u_mask``, ``u_mode``. A transducer's
-        elements, delays and signal are taken; it may not have an apodization.
-    sensor : kSensor or None
+        elements, delays, signal and transmit apodization are taken.
+    sensor : kSensor, NotATransducer or None
         ``mask`` (binary, Cartesian in m, corners of cuboids counted from 1, or None for every point),
-        ``record``, ``record_start_index``.
+        ``record``, ``record_start_index``. Of a transducer the points of its active elements.
 
     Other Parameters
     ----------------
     pml_size, pml_alpha, pml_inside : optional
-        As in `Grid`. The defaults are those of MATLAB: 20 points in 2-D and 10 in 3-D, *inside* the grid.
+        As in `Grid`. The defaults are those of MATLAB: 20 points in 1-D and 2-D, 10 in 3-D, *inside* the
+        grid.
         k-wave-python's ``kspaceFirstOrder`` puts 20 points *outside*, in 3-D too: give ``pml_size=20,
         pml_inside=False`` for the same.
     smooth_p0 : bool
-        Smooth the initial pressure.
+        Smooth the initial pressure; in 1-D it never is, as in k-wave-python.
     signal_order : str
         How the rows of ``p``, ``ux``, ``uy`` and ``uz`` run through the points of their masks: ``"C"`` (last
         axis fastest), as ``kspaceFirstOrder`` takes them, or ``"F"`` (x fastest), as in MATLAB and as
         ``kWaveArray.get_distributed_source_signal`` gives them unless it is told ``order="C"``.
+    use_sg, use_kspace : bool
+        Staggered grid; k-space correction. Without a staggered grid the PML is not staggered either, as in
+        MATLAB; k-wave-python's still is.
 
     Raises
     ------
@@ -112,7 +119,7 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 
     Other Parameters
     ----------------
-    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order : optional
+    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace : optional
         As in `from_kwave`.
     output, force, device, threads, precision, progress, checkpoint : optional
         As in `simulate`.
@@ -141,9 +148,13 @@ def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
+    value: Any = None
     for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
         for attribute in _NOT_READ[name]:
-            if getattr(described, attribute, None) is not None:
+            # k-wave-python's media raise NotImplementedError for what is elastic.
+            with suppress(NotImplementedError):
+                value = getattr(described, attribute, None)
+            if value is not None:
                 nothing = "None, since Wavefabric has nothing like it"
                 raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
     grid = _grid(kgrid, options)
@@ -154,6 +165,9 @@ def _translate(
         raise InputError(f"kgrid.N: {show(kgrid.N)}; allowed: as many points as the memory holds") from None
     dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
     problem, recording = to_problem(grid, *translated, records, dt, steps)
+    problem = replace(problem, k_space=options.use_kspace, staggered=options.use_sg)
+    if not options.use_sg:
+        problem = replace(problem, density_staggered=(problem.density,) * problem.dimensions)
     return grid, problem, recording, adapt
 
 
@@ -163,8 +177,8 @@ def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
     uneven = getattr(kgrid, "nonuniform", False)
     require(isinstance(uneven, bool | np.bool_) and not uneven, "kgrid.nonuniform", uneven, "False")
     points = _numbers(kgrid.N, "kgrid.N").ravel()
-    right = points.size in (2, 3) and all(n == n // 1 and 2 <= n < 2**31 for n in points.tolist())
-    require(right, "kgrid.N", kgrid.N, "2 or 3 whole numbers from 2")
+    right = points.size in (1, 2, 3) and all(n == n // 1 and 2 <= n < 2**31 for n in points.tolist())
+    require(right, "kgrid.N", kgrid.N, "1 to 3 whole numbers from 2")
     spacing = _numbers(kgrid.spacing, "kgrid.spacing").ravel().tolist()
     pml = map(_from_array, (options.pml_size, options.pml_alpha, options.pml_inside))
     return Grid(tuple(map(int, points)), tuple(map(float, spacing)), *pml)
@@ -225,23 +239,27 @@ def _source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
         require(isinstance(mode, str), f"source.{name}", mode, allowed)
         inputs[name] = mode.replace("-", "_")
     p0 = _values(getattr(source, "p0", None), grid, "source.p0", alone=False)
-    return Source(p0=p0, smooth=options.smooth_p0, **inputs)
+    return Source(p0=p0, smooth=options.smooth_p0 and grid.dimensions > 1, **inputs)
 
 
 def _transducer(source: Any) -> Source:
-    apodization = getattr(source, "transmit_apodization", "Rectangular")
-    if not (isinstance(apodization, str) and apodization == "Rectangular"):
-        raise InputError("source.transmit_apodization: is set; allowed: 'Rectangular'")
+    mask, signal = np.asarray(source.active_elements_mask), np.ravel(source.input_signal)
     delay = np.asarray(source.delay_mask())
-    return Source(transducer=Transducer(source.active_elements_mask, np.ravel(source.input_signal), delay))
+    apodization = getattr(source, "transmit_apodization", "Rectangular")
+    if isinstance(apodization, str) and apodization == "Rectangular":
+        return Source(transducer=Transducer(mask, signal, delay))
+    # A signal for each point.
+    weights = getattr(source, "transmit_apodization_mask", None)
+    require(weights is not None, "source.transmit_apodization_mask", None, "a weight for each grid point")
+    weights = np.asarray(weights).T[mask.T != 0]
+    delay = delay.T[mask.T != 0].astype(np.int64)
+    sample = delay[:, None] + np.arange(signal.size - int(delay.max()))
+    return Source(u_mask=mask, ux=weights[:, None] * signal[sample], u_mode="additive_no_correction")
 
 
 def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     described = sensor is None or hasattr(sensor, "mask") or hasattr(sensor, "record")
     require(described or hasattr(sensor, "active_elements_mask"), "sensor", sensor, "a kSensor or None")
-    if hasattr(sensor, "active_elements_mask"):
-        allowed = "a kSensor, e.g. with its active_elements_mask as mask"
-        raise InputError(f"sensor: is a transducer; allowed: {allowed}")
     # k-wave-python warns whoever reads the public name.
     reversal = getattr(sensor, "_time_reversal_boundary_data", None)
     if reversal is None:
@@ -258,7 +276,7 @@ def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     words = isinstance(record, list | tuple) and all(isinstance(name, str) for name in record)
     require(words, "sensor.record", record, "names of what to record")
     recorded, arrays = _recorded(tuple(record))
-    points, order = _sensor(getattr(sensor, "mask", None), grid)
+    points, order = _sensor(getattr(sensor, "active_elements_mask", getattr(sensor, "mask", None)), grid)
     return replace(points, record=recorded, start=start - 1), partial(_adapted, arrays, order)
 
 

@@ -39,7 +39,7 @@ class Coefficients:
         self.subdomain = subdomain = subdomain or Subdomain.whole(problem.shape)
         self.dtype = real = np.dtype(dtype)
         self.complex = np.result_type(real, np.complex64)
-        self.three = problem.dimensions == 3
+        self.axes = problem.dimensions
         self.nonlinear = problem.nonlinearity is not None
         self.stokes = problem.absorption == "stokes"
         self.lossy = problem.absorption != "none"
@@ -59,7 +59,7 @@ class Coefficients:
             for sign in (1, -1)
         )
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
-            vectors += [vectors[-1][:1]] * (3 - len(vectors))  # 2-D: z is never read
+            vectors += [vectors[-1][:1]] * (3 - len(vectors))  # of axes that are missing: never read
         self.dt, self.half_dt = real.type(problem.dt), real.type(problem.dt / 2)
         self.dimensions = real.type(problem.dimensions)
 
@@ -163,7 +163,7 @@ class Fields:
     """Pressure p, velocity u and density rho, each (Nz, Ny, Nx), and the number of the time step.
 
     ``split_layers`` holds the split parts of the density in the PML (`SplitLayers`), ``clock`` that number
-    for kernels. In 2-D the third component is that of y; no kernel touches it.
+    for kernels.
     """
 
     def __init__(self, coefficients: Coefficients):
@@ -192,5 +192,5 @@ class Fields:
         return named | {f"rho{axis}": part for axis, part in parts if part.size}
 
     def three(self, components: list) -> list:
-        """Components for a kernel that takes three."""
-        return components if self.dimensions == 3 else [*components, components[-1]]
+        """Components for a kernel that takes three; those of missing axes are not touched."""
+        return [*components, *[components[-1]] * (3 - len(components))]

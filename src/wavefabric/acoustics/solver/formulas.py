@@ -20,8 +20,8 @@ SINC, COS, POWER = 0, 1, 2
 
 
 def kappa_scale(problem: Problem) -> float:
-    """c_ref Δt/2, m: κ is sinc of it times |k|; cos of the same corrects additive sources."""
-    return problem.reference_speed * problem.dt / 2
+    """c_ref Δt/2, m: κ is sinc of it times |k|; cos of the same corrects additive sources. 0: no κ."""
+    return problem.reference_speed * problem.dt / 2 if problem.k_space else 0.0
 
 
 def wavenumber_range(problem: Problem) -> tuple[float, float]:
@@ -44,8 +44,9 @@ def unstaggering(problem: Problem, subdomain: Subdomain | None = None) -> list[n
 def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None) -> list[np.ndarray]:
     """``factor`` of half a spacing for every axis of the basis, where the subdomain holds the spectrum."""
     subdomain, d = subdomain or Subdomain.whole(problem.shape), problem.dimensions
+    half = sign / 2 if problem.staggered else 0.0
     return [
-        subdomain.spectrum(factor(n, spacing, sign * spacing / 2), axis).copy()
+        subdomain.spectrum(factor(n, spacing, half * spacing), axis).copy()
         for axis, (n, spacing) in enumerate(islice(zip(subdomain.basis, problem.spacing, strict=True), d))
     ]
 
@@ -71,7 +72,9 @@ def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None =
     c_ref, dt = problem.reference_speed, problem.dt
     layers = zip(subdomain.shape, problem.pml_size, problem.pml_alpha, problem.spacing, strict=True)
     return [
-        pml(n, size, alpha, c_ref, spacing, dt, staggered=staggered)[subdomain.indices(axis)]
+        pml(n, size, alpha, c_ref, spacing, dt, staggered=staggered and problem.staggered)[
+            subdomain.indices(axis)
+        ]
         for axis, (n, size, alpha, spacing) in enumerate(islice(layers, problem.dimensions))
     ]
 

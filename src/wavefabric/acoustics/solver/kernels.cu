@@ -47,21 +47,21 @@ extern "C" __global__ void fill_absorption(REAL *out, int nx, int ny, const REAL
 }
 
 extern "C" __global__ void gradient_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny, IN kappa,
-                                            FACTOR dx, FACTOR dy, FACTOR dz, int three) {
+                                            FACTOR dx, FACTOR dy, FACTOR dz, int axes) {
     POINT(nx, ny);
     const Complex p = sx[i] * kappa[i];
     sx[i] = p * dx[x];
-    sy[i] = p * dy[y];
-    if (three) sz[i] = p * dz[z];
+    if (axes > 1) sy[i] = p * dy[y];
+    if (axes > 2) sz[i] = p * dz[z];
 }
 
 extern "C" __global__ void divergence_spectra(Complex *sx, Complex *sy, Complex *sz, int nx, int ny, IN kappa,
-                                              FACTOR dx, FACTOR dy, FACTOR dz, int three) {
+                                              FACTOR dx, FACTOR dy, FACTOR dz, int axes) {
     POINT(nx, ny);
     const REAL k = kappa[i];
     sx[i] = sx[i] * (dx[x] * k);
-    sy[i] = sy[i] * (dy[y] * k);
-    if (three) sz[i] = sz[i] * (dz[z] * k);
+    if (axes > 1) sy[i] = sy[i] * (dy[y] * k);
+    if (axes > 2) sz[i] = sz[i] * (dz[z] * k);
 }
 
 extern "C" __global__ void scale_spectrum(Complex *spectrum, int nx, int ny, const REAL *op) {
@@ -89,25 +89,26 @@ extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny,
     const SplitLayers layers = {part_x, part_y, part_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
 
 extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int ny, LAYERS, IN gx, IN gy, IN gz,
-                                          IN density, int full, REAL dt, int nonlinear, int three) {
+                                          IN density, int full, REAL dt, int nonlinear, int axes) {
     POINT(nx, ny);
     LAYERS_OF(nx, ny);
     REAL mass = AT(density, full);
     if (nonlinear) mass += (REAL)2 * total[i];
     mass *= dt;
-    const Parts flow = {mass * gx[i], mass * gy[i], three ? mass * gz[i] : (REAL)0};
+    const Parts flow = {mass * gx[i], axes > 1 ? mass * gy[i] : (REAL)0, axes > 2 ? mass * gz[i] : (REAL)0};
     const Inside in = inside(layers, x, y, z);
     Parts parts = load_parts(layers, in, x, y, z);
-    total[i] = advance(layers, in, x, y, z, total[i], flow, parts, three);
+    total[i] = advance(layers, in, x, y, z, total[i], flow, parts, axes);
     store_parts(layers, in, x, y, z, parts);
 }
 
 extern "C" __global__ void absorption_terms(REAL *total, REAL *rate, int nx, int ny, const REAL *rho, const REAL *gx,
                                             const REAL *gy, const REAL *gz, const REAL *density, int full,
-                                            int three) {
+                                            int axes) {
     POINT(nx, ny);
-    REAL g = gx[i] + gy[i];  // total and rate may be gx and gy
-    if (three) g += gz[i];
+    REAL g = gx[i];  // total and rate may be gx and gy
+    if (axes > 1) g += gy[i];
+    if (axes > 2) g += gz[i];
     total[i] = rho[i];
     rate[i] = AT(density, full) * g;
 }

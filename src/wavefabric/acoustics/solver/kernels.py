@@ -61,29 +61,31 @@ def fill_absorption(out, sound_speed, alpha_coeff, factor, power):
 
 
 @njit(**_JIT)
-def gradient_spectra(sx, sy, sz, kappa, dx, dy, dz, three):
-    """Spectra of ∂p/∂x, ∂p/∂y and, if ``three``, ∂p/∂z from that of p in ``sx``: i k e^{ikΔ/2} κ F{p}."""
+def gradient_spectra(sx, sy, sz, kappa, dx, dy, dz, axes):
+    """Spectra of ∂p/∂x, ∂p/∂y, ∂p/∂z, so many ``axes``, from that of p in ``sx``: i k e^{ikΔ/2} κ F{p}."""
     for z in prange(sx.shape[0]):
         for y in range(sx.shape[1]):
             a, b, c, k = sx[z, y], sy[z, y], sz[z, y], kappa[z, y]
             for x in range(sx.shape[2]):
                 p = a[x] * k[x]
                 a[x] = p * dx[x]
-                b[x] = p * dy[y]
-                if three:
+                if axes > 1:
+                    b[x] = p * dy[y]
+                if axes > 2:
                     c[x] = p * dz[z]
 
 
 @njit(**_JIT)
-def divergence_spectra(sx, sy, sz, kappa, dx, dy, dz, three):
+def divergence_spectra(sx, sy, sz, kappa, dx, dy, dz, axes):
     """Spectra of ∂u_x/∂x, ∂u_y/∂y, ∂u_z/∂z from those of u, in place: i k e^{−ikΔ/2} κ F{u}."""
     for z in prange(sx.shape[0]):
         for y in range(sx.shape[1]):
             a, b, c, k = sx[z, y], sy[z, y], sz[z, y], kappa[z, y]
             for x in range(sx.shape[2]):
                 a[x] *= k[x] * dx[x]
-                b[x] *= k[x] * dy[y]
-                if three:
+                if axes > 1:
+                    b[x] *= k[x] * dy[y]
+                if axes > 2:
                     c[x] *= k[x] * dz[z]
 
 
@@ -118,26 +120,27 @@ def update_velocity(u, gradient, density, pml, axis, dt):
 
 
 @njit(**_JIT)
-def update_density(total, split_layers, gx, gy, gz, density, dt, nonlinear, three):
+def update_density(total, split_layers, gx, gy, gz, density, dt, nonlinear, axes):
     """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ) and Σρ_ξ, ``total``; with ρ = ρ₀ or, nonlinear, 2Σρ_ξ + ρ₀.
 
     Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). Parts are kept in the `SplitLayers` of the
-    PML; without PML the sum obeys the sum of the equations. In 2-D (not ``three``) z is not touched.
+    PML; without PML the sum obeys the sum of the equations. The last of fewer than three ``axes`` are
+    not touched.
     """
     for z in prange(total.shape[0]):
         mass = np.empty(total.shape[2], total.dtype)
         for y in range(total.shape[1]):
             row = total[z, y]
             mass_row(mass, row, row_of(density, z, y), dt, nonlinear)
-            density_row(row, split_layers, gx[z, y], gy[z, y], gz[z, y], mass, z, y, three)
+            density_row(row, split_layers, gx[z, y], gy[z, y], gz[z, y], mass, z, y, axes)
 
 
 @njit(**_JIT)
-def absorption_terms(total, rate, rho, gx, gy, gz, density, three):
+def absorption_terms(total, rate, rho, gx, gy, gz, density, axes):
     """ρ into ``total`` and ρ₀ ∇·u into ``rate``; ``rate`` may be ``gx``, ``total`` may be ``gy``."""
     for z in prange(rho.shape[0]):
         for y in range(rho.shape[1]):
-            rate_row(rate[z, y], gx[z, y], gy[z, y], gz[z, y], row_of(density, z, y), three)
+            rate_row(rate[z, y], gx[z, y], gy[z, y], gz[z, y], row_of(density, z, y), axes)
             total[z, y] = rho[z, y]
 
 

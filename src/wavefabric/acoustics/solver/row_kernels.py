@@ -56,14 +56,17 @@ def mass_row(mass, total, density, dt, nonlinear):
 
 
 @njit(**_ROW)
-def _flow_row(total, gx, gy, gz, mass, three):
+def _flow_row(total, gx, gy, gz, mass, axes):
     """ρ −= mass ∇·u."""
-    if three:
+    if axes == 3:
         for x in range(total.size):
             total[x] -= mass[x] * (gx[x] + gy[x] + gz[x])
-    else:
+    elif axes == 2:
         for x in range(total.size):
             total[x] -= mass[x] * (gx[x] + gy[x])
+    else:
+        for x in range(total.size):
+            total[x] -= mass[x] * gx[x]
 
 
 @njit(**_ROW)
@@ -95,24 +98,26 @@ def _x_part_row(total, part, gx, mass, factor, runs):
 
 
 @njit(**_ROW)
-def _sum_row(total, part_x, part_y, part_z, runs, three):
+def _sum_row(total, part_x, part_y, part_z, runs, axes):
     """ρ = Σρ_ξ where all parts are kept: rounding errors of the total do not pile up there."""
     for run in range(runs.shape[0]):
         first, position = runs[run, 0], runs[run, 2]
         for x in range(first, runs[run, 1]):
-            total[x] = part_x[position + (x - first)] + part_y[x]
-            if three:
+            total[x] = part_x[position + (x - first)]
+            if axes > 1:
+                total[x] += part_y[x]
+            if axes > 2:
                 total[x] += part_z[x]
 
 
 @njit(**_INLINE)
-def density_row(total, split_layers, gx, gy, gz, mass, z, y, three):
+def density_row(total, split_layers, gx, gy, gz, mass, z, y, axes):
     """A time step of the total density and of its parts in the `SplitLayers` of the PML.
 
     Parts obey ρ_ξ ← pml (pml ρ_ξ − mass ∂u_ξ); the total the sum of these with pml = 1, less what damping
     takes from the parts.
     """
-    _flow_row(total, gx, gy, gz, mass, three)
+    _flow_row(total, gx, gy, gz, mass, axes)
     _x_part_row(total, split_layers.x[z, y], gx, mass, split_layers.pml_x, split_layers.runs)
     in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
     if in_y >= 0:
@@ -121,16 +126,10 @@ def density_row(total, split_layers, gx, gy, gz, mass, z, y, three):
     if in_z >= 0:
         _loss_row(total, split_layers.z[in_z, y], gz, mass, split_layers.pml_z[z])
         _part_row(split_layers.z[in_z, y], gz, mass, split_layers.pml_z[z])
-    if in_y >= 0 and (in_z >= 0 or not three):
-        part_y = split_layers.y[z, in_y]
-        _sum_row(
-            total,
-            split_layers.x[z, y],
-            part_y,
-            split_layers.z[in_z, y] if three else part_y,
-            split_layers.runs,
-            three,
-        )
+    if (in_y >= 0 or axes == 1) and (in_z >= 0 or axes < 3):
+        part_y = split_layers.y[z, in_y] if axes > 1 else total
+        part_z = split_layers.z[in_z, y] if axes > 2 else total
+        _sum_row(total, split_layers.x[z, y], part_y, part_z, split_layers.runs, axes)
 
 
 @njit(**_ROW)
@@ -162,14 +161,17 @@ def put_density(total, split_layers, value, replace, parts, z, y, x):
 
 
 @njit(**_ROW)
-def rate_row(rate, gx, gy, gz, density, three):
+def rate_row(rate, gx, gy, gz, density, axes):
     """rate = ρ₀ ∇·u."""
-    if three:
+    if axes == 3:
         for x in range(rate.size):
             rate[x] = density[x] * (gx[x] + gy[x] + gz[x])
-    else:
+    elif axes == 2:
         for x in range(rate.size):
             rate[x] = density[x] * (gx[x] + gy[x])
+    else:
+        for x in range(rate.size):
+            rate[x] = density[x] * gx[x]
 
 
 @njit(**_ROW)

@@ -49,17 +49,19 @@ __device__ __forceinline__ REAL damp(REAL &part, REAL f, REAL flow) {
 }
 
 // Where all parts are kept, the total is their sum: rounding errors of it do not pile up.
-__device__ __forceinline__ bool keeps_all(Inside in, bool three) { return in.x >= 0 && in.y >= 0 && (in.z >= 0 || !three); }
+__device__ __forceinline__ bool keeps_all(Inside in, int axes) {
+    return in.x >= 0 && (in.y >= 0 || axes < 2) && (in.z >= 0 || axes < 3);
+}
 __device__ __forceinline__ REAL total_of(Parts parts) { return parts.x + parts.y + parts.z; }
 
-// One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, z is 0 in 2-D.
+// One step of a point: its parts, and what the total is then. Of `flow`, mass du along each axis, those that are missing are 0.
 __device__ __forceinline__ REAL advance(const SplitLayers &s, Inside in, int x, int y, int z, REAL total, Parts flow,
-                                        Parts &parts, bool three) {
+                                        Parts &parts, int axes) {
     total -= flow.x + flow.y + flow.z;
     if (in.x >= 0) total -= damp(parts.x, s.pml_x[x], flow.x);
     if (in.y >= 0) total -= damp(parts.y, s.pml_y[y], flow.y);
     if (in.z >= 0) total -= damp(parts.z, s.pml_z[z], flow.z);
-    return keeps_all(in, three) ? total_of(parts) : total;
+    return keeps_all(in, axes) ? total_of(parts) : total;
 }
 
 // Put or add a value to each of so many parts of the density at one point.

@@ -123,13 +123,14 @@ class PlainStages(Stages):
     def __init__(self, layout: FieldLayout):
         super().__init__(layout)
         c = self.coefficients
-        self._real = [c.device.empty(c.shape, c.dtype) for _ in self._spectra]
+        # Absorption needs two.
+        self._real = [c.device.empty(c.shape, c.dtype) for _ in range(max(2, len(self._spectra)))]
         _ = c.kappa  # before any step is captured
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, device: Any, subdomain: Subdomain) -> int:
         # cuFFT has work areas of its own.
-        scratch = problem.dimensions + (0 if device.name == "cpu" else 2)
+        scratch = max(2, problem.dimensions) + (0 if device.name == "cpu" else 2)
         kappa, fields = math.prod(subdomain.spectral_shape), scratch * math.prod(subdomain.size)
         return super().nbytes(problem, dtype, device, subdomain) + dtype.itemsize * (kappa + fields)
 
@@ -137,8 +138,8 @@ class PlainStages(Stages):
         c, f = self.coefficients, self.fields
         self.layout.fill_overlaps([f.p])
         self._forward(f.p, self._spectra[0])
-        c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.three)
-        for axis, (spectrum, gradient) in enumerate(zip(self._spectra, self._real, strict=True)):
+        c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.axes)
+        for axis, (spectrum, gradient) in enumerate(zip(self._spectra, self._real, strict=False)):
             self._backward(spectrum, gradient)
             c.kernels.update_velocity(f.u[axis], gradient, c.staggered[axis], pml[axis], axis, dt)
         self.sources.add_velocity(f.u, f.clock, active)
@@ -148,11 +149,11 @@ class PlainStages(Stages):
         self.layout.fill_overlaps(f.u)
         for component, spectrum in zip(f.u, self._spectra, strict=True):
             self._forward(component, spectrum)
-        c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.three)
-        for spectrum, real in zip(self._spectra, self._real, strict=True):
+        c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.axes)
+        for spectrum, real in zip(self._spectra, self._real, strict=False):
             self._backward(spectrum, real)
         c.kernels.update_density(
-            f.rho, f.split_layers, *f.three(self._real), c.density, c.dt, c.nonlinear, c.three
+            f.rho, f.split_layers, *f.three(self._real), c.density, c.dt, c.nonlinear, c.axes
         )
         self.sources.add_pressure(f, active)
 
@@ -160,7 +161,7 @@ class PlainStages(Stages):
         c, f = self.coefficients, self.fields
         loss, shift = self._real[0], self._real[1]
         if c.lossy:
-            c.kernels.absorption_terms(shift, loss, f.rho, *f.three(self._real), c.density, c.three)
+            c.kernels.absorption_terms(shift, loss, f.rho, *f.three(self._real), c.density, c.axes)
             if not c.stokes:
                 self.layout.fill_overlaps([loss, shift] if c.disperses else [loss])
                 self._multiply(loss, c.nabla1)

@@ -100,7 +100,8 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
     """Time step, s, up to which the extremes of the medium prove every one stable; inf if there is no limit.
 
     Without absorption: c_eff sin(c_ref |k| Δt/2) ≤ c_ref for all k up to the grid's largest, √Σ(π/Δ_i)², or
-    c_eff ≤ c_ref; see `stability`. With a uniform medium: sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag
+    c_eff ≤ c_ref; see `stability`. Without the k-space correction c_eff |k| Δt ≤ 2. With a uniform medium:
+    sin(c_ref k Δt/2) ≤ c_ref/c (Tabei, Mast & Waag
     2002, doi:10.1121/1.1421344).
 
     Of a plane wave in a uniform medium that absorbs, with s = sin(c_ref |k| Δt/2), one step multiplies
@@ -117,6 +118,8 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
     medium, c_ref = medium or MediumExtremes.of(problem), problem.reference_speed
     k_min, k_max = wavenumber_range(problem)
     if not medium.lossy:
+        if not problem.k_space:
+            return 2 / (medium.effective_speed * k_max)
         if medium.effective_speed <= c_ref:
             return math.inf
         return 2 / (c_ref * k_max) * math.asin(c_ref / medium.effective_speed)
@@ -126,7 +129,8 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
 
     def excess(dt: float) -> float:
         # Somewhere between two k the sine is 1.
-        return medium.excess(k, np.sin(np.minimum(c_ref * k * dt / 2, math.pi / 2)) / c_ref, dt)
+        most = np.minimum(k, math.pi / (c_ref * dt)) if problem.k_space else k
+        return medium.excess(k, _sine(problem, most, dt), dt)
 
     return _first_root(excess, math.pi / (c_ref * k_max))
 
@@ -139,10 +143,16 @@ def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
         2 * math.pi * np.fft.fftfreq(problem.shape[i], problem.spacing[i]) for i in range(problem.dimensions)
     ]
     k = np.sqrt(sum(component**2 for component in np.meshgrid(*axes))).ravel()
-    k, dt, c_ref = k[k > 0], problem.dt, problem.reference_speed
+    k = k[k > 0]
     if float(np.min(medium.stiffness(k))) < 0:
         return False
-    return medium.excess(k, np.sin(c_ref * k * dt / 2) / c_ref, dt) <= 0
+    return medium.excess(k, _sine(problem, k, problem.dt), problem.dt) <= 0
+
+
+def _sine(problem: Problem, k: np.ndarray, dt: float) -> np.ndarray:
+    """sin(c_ref k Δt/2)/c_ref, in place of which k Δt/2 stands without the k-space correction."""
+    c_ref = problem.reference_speed
+    return np.sin(c_ref * k * dt / 2) / c_ref if problem.k_space else k * dt / 2
 
 
 def _range(value) -> tuple[float, float]:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -14,42 +13,7 @@ from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import Progress
-
-
-class Bar(Progress):
-    """A bar with the time left on stderr; a further `start` replaces the one before."""
-
-    _bar: Any = None
-    _task: Any = None
-
-    def start(self, total_steps: float | None, label: str) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        self.finish()
-        columns = _columns()
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("left"),
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.fields[message]}", markup=False),
-            console=Console(stderr=True, force_terminal=bool(columns) or None, width=columns or None),
-            refresh_per_second=4,
-        )
-        self._task = self._bar.add_task(label, total=total_steps, message="")
-        self._bar.start()
-
-    def update(self, done: float, message: str = "") -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, message=message)
-
-    def finish(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+from wavefabric.system.progress_bar import Bar, terminal_bar
 
 
 class Lines(Progress):
@@ -79,9 +43,8 @@ def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
     """A bar if stderr is a terminal, or leads to the launcher's; else lines, if ``percent`` is given."""
     if quiet or not is_rank_zero():
         return Progress()
-    if sys.stderr.isatty() or _columns():
-        return Bar()
-    return Progress() if percent is None else Lines(percent)
+    bar = terminal_bar()
+    return bar if isinstance(bar, Bar) or percent is None else Lines(percent)
 
 
 def announce_compiling(quiet: bool = False) -> None:
@@ -94,12 +57,6 @@ def announce_compiling(quiet: bool = False) -> None:
         print(f"wavefabric: {line}", file=sys.stderr, flush=True)
 
     compiling.before_first(None if quiet or not is_rank_zero() else say)
-
-
-def _columns() -> int:
-    """Columns of the launcher's terminal, on its ranks; else 0."""
-    text = os.environ.get("WAVEFABRIC_TERMINAL", "")
-    return int(text) if text.isdecimal() else 0
 
 
 @contextlib.contextmanager
