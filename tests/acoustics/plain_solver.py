@@ -26,7 +26,11 @@ class PlainSolver:
             self.along(2 * np.pi * np.fft.fftfreq(problem.shape[axis], problem.spacing[axis]), axis)
             for axis in range(d)
         ]
-        magnitude = np.sqrt(sum(k**2 for k in self.k)) + np.zeros(shape)
+        if problem.axisymmetric:
+            self.k[1] = self.along(2 * np.pi * np.fft.fftfreq(4 * shape[1], problem.spacing[1]), 1)
+        magnitude = np.sqrt(sum(k**2 for k in self.k)) + np.zeros(
+            shape if not problem.axisymmetric else (1, 4 * shape[1], shape[2])
+        )
         half = problem.reference_speed * problem.dt / 2 * magnitude * problem.k_space
         self.kappa = np.where(half == 0, 1.0, np.sin(half) / np.where(half == 0, 1.0, half))
         self.source_kappa = np.cos(half)
@@ -53,7 +57,8 @@ class PlainSolver:
         offset *= problem.staggered
         depth = np.zeros(n)
         for i in range(size):
-            depth[i] = (size - i - offset) / size
+            if axis != 1 or not problem.axisymmetric:
+                depth[i] = (size - i - offset) / size
             depth[n - size + i] = (i + 1 + offset) / size
         rate = alpha * problem.reference_speed / problem.spacing[axis] * depth**4
         return self.along(np.exp(-rate * problem.dt / 2), axis)
@@ -62,17 +67,46 @@ class PlainSolver:
         """k-space derivative half a point further (+1) or back (-1)."""
         k = self.k[axis]
         factor = 1j * k * np.exp(sign * 0.5j * k * self.problem.spacing[axis] * self.problem.staggered)
+        if self.problem.axisymmetric:
+            half = axis == 1 and sign < 0
+            return self.multiplied(field, factor * self.kappa, "odd_half" if half else "even")
         return np.fft.ifftn(factor * self.kappa * np.fft.fftn(field)).real
 
-    def multiplied(self, field, operator):
-        return np.fft.ifftn(operator * np.fft.fftn(field)).real
+    def multiplied(self, field, operator, symmetry="even"):
+        """By a transform; of an axisymmetric grid of the field mirrored to four times its length."""
+        if not self.problem.axisymmetric:
+            return np.fft.ifftn(operator * np.fft.fftn(field)).real
+        if symmetry == "even":  # 0 one point after the last
+            zero = np.zeros_like(field[:, :1])
+            whole = np.concatenate([field, zero, -field[:, :0:-1]], axis=1)
+            whole = np.concatenate([whole, -whole], axis=1)
+        else:
+            back = field[:, ::-1]
+            signs = (1, 1, -1, -1) if symmetry == "odd_half" else (1, -1, -1, 1)
+            whole = np.concatenate([s * f for s, f in zip(signs, (field, back) * 2, strict=True)], axis=1)
+        return np.fft.ifftn(operator * np.fft.fftn(whole)).real[:, : field.shape[1]]
+
+    def divergence(self):
+        """Derivatives of the velocity; along a radius with u/r."""
+        slopes = [self.derivative(u, axis, -1) for axis, u in enumerate(self.u)]
+        if self.problem.axisymmetric:
+            spacing = self.problem.spacing[1]
+            r = (np.arange(self.p.shape[1])[:, None] + 0.5) * spacing
+            back = np.exp(-0.5j * self.k[1] * spacing)
+            slopes[1] = slopes[1] + self.multiplied(self.u[1] / r, back * self.kappa, "even_half")
+        return slopes
 
     def shifted(self, axis):
         """A velocity component at the points of the pressure."""
         factor = np.exp(-0.5j * self.k[axis] * self.problem.spacing[axis] * self.problem.staggered)
-        return np.fft.ifftn(factor * np.fft.fftn(self.u[axis])).real
+        return self.multiplied(self.u[axis], factor, self.symmetry(axis))
 
-    def inject(self, field, index, signal, mode):
+    @staticmethod
+    def symmetry(axis):
+        """Of a velocity component of an axisymmetric grid."""
+        return "odd_half" if axis == 1 else "even"
+
+    def inject(self, field, index, signal, mode, symmetry="even"):
         """One step of a source."""
         if self.number >= len(signal):
             return field
@@ -83,7 +117,7 @@ class PlainSolver:
             return out
         more = np.zeros_like(field)
         more.reshape(-1)[index] = value
-        return out + (self.multiplied(more, self.source_kappa) if mode == "additive" else more)
+        return out + (self.multiplied(more, self.source_kappa, symmetry) if mode == "additive" else more)
 
     def step(self):
         """One time step."""
@@ -95,14 +129,16 @@ class PlainSolver:
             source = problem.velocity_source
             for axis, signal in enumerate(source.signals):
                 if signal is not None:
-                    self.u[axis] = self.inject(self.u[axis], source.index, signal, source.mode)
+                    self.u[axis] = self.inject(
+                        self.u[axis], source.index, signal, source.mode, self.symmetry(axis)
+                    )
         transducer = problem.transducer
         if transducer is not None and self.number < transducer.steps:
             padded = np.concatenate([transducer.signal, np.zeros(1)]).astype(float)
             sample = np.minimum(transducer.delay + self.number, len(transducer.signal))
             self.u[0].reshape(-1)[transducer.index] += padded[sample]
 
-        slopes = [self.derivative(self.u[axis], axis, -1) for axis in range(d)]
+        slopes = self.divergence()
         mass = self.density
         if problem.nonlinearity is not None:
             mass = mass + 2 * sum(self.rho)

@@ -100,6 +100,9 @@ def test_points_of_a_mask_are_found_in_the_total_grid(shape):
     ("arguments", "text"),
     [
         ({"shape": ()}, "grid.shape"),
+        ({"axisymmetric": 1}, "grid.axisymmetric"),
+        ({"shape": (64, 64, 64), "axisymmetric": True}, "grid.axisymmetric"),
+        ({"axisymmetric": True, "pml_size": (20, 64)}, "grid.pml_size"),
         ({"shape": (64, 1)}, "grid.shape"),
         ({"shape": (64, 2.5)}, "grid.shape"),
         ({"spacing": (1e-4,)}, "grid.spacing"),
@@ -132,3 +135,31 @@ def test_bad_fields_masks_and_times_are_refused():
         grid.time_step(WATER, 0)
     with pytest.raises(InputError, match="t_end"):
         grid.steps(WATER, 1e-8, -1.0)
+
+
+def test_a_line():
+    grid = Grid((40,), 0.5, pml_size=3, pml_inside=False)
+    assert grid.dimensions == 1
+    assert grid.total_shape == (46, 1, 1)
+    np.testing.assert_array_equal(grid.coordinates[0], (np.arange(40) - 20) * 0.5)
+    field = np.arange(40.0)
+    memory = grid.to_memory(field, "field")
+    assert memory.shape == (1, 1, 46)
+    np.testing.assert_array_equal(grid.from_memory(memory), field)
+    np.testing.assert_array_equal(grid.points(field == 7, "mask"), [10])
+
+
+def test_a_radius_begins_at_the_axis():
+    grid = Grid((20, 10), (0.5, 0.25), pml_size=(3, 2), pml_inside=False, axisymmetric=True)
+    assert grid.total_shape == (26, 12, 1)
+    np.testing.assert_array_equal(grid.coordinates[1], np.arange(10) * 0.25)
+    np.testing.assert_array_equal(grid.coordinates[0], (np.arange(20) - 10) * 0.5)
+    field = np.arange(200.0).reshape(20, 10)
+    memory = grid.to_memory(field, "field", outside="zero")
+    np.testing.assert_array_equal(memory[0, :10, 3:-3], field.T)
+    assert not memory[0, 10:].any()
+    np.testing.assert_array_equal(grid.from_memory(memory), field)
+    # 20 + 2·22 = 64 along the axis; 10 + 6 … at one end of the radius.
+    auto = Grid((20, 10), 1.0, pml_size="auto", pml_inside=False, axisymmetric=True)
+    assert auto.total_shape[1] in (20, 24, 25, 27, 30)
+    assert auto.total_shape[1] == 10 + auto.pml_size[1]

@@ -14,10 +14,12 @@ from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import recorder_bytes
+from wavefabric.acoustics.solver.axisymmetric import AxisymmetricStages
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import PlainStages, Stages
+from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.spectral.vector_butterflies import PRIMES
 
@@ -45,6 +47,8 @@ CUDA = {
     "global": Form(FusedCudaStages, FusedGlobalLayout),
     "local": Form(FusedCudaStages, FusedLocalLayout),
 }
+#: Axisymmetric grids.
+RADIAL = {"one": Form(AxisymmetricStages, FieldLayout), "global": Form(AxisymmetricStages, GlobalLayout)}
 _ONE_SIDED = Form(FusedCudaStages, OneSidedLayout)
 
 
@@ -66,7 +70,7 @@ def make_stages(
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
     one_sided = comm is not None and comm.one_sided
-    kind, layout = _form(device, np.dtype(dtype), decomposition, plain, one_sided)
+    kind, layout = _form(device, problem, np.dtype(dtype), decomposition, plain, one_sided)
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, np.dtype(dtype))
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
@@ -75,9 +79,15 @@ def make_stages(
     return stages
 
 
-def _form(device, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False) -> Form:
+def _form(
+    device, problem: Problem, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False
+) -> Form:
     """The same on all ranks; ``one_sided``: whether kernels store in other ranks' memory."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
+    if problem.axisymmetric:
+        if sharing not in RADIAL:
+            raise InputError(f"decomposition: {sharing} with an axisymmetric grid; allowed: global")
+        return RADIAL[sharing]
     fused = CUDA[sharing]
     if device.name == "cpu":
         from wavefabric.acoustics.fused.fused_cpu import FusedCpuStages  # here: it takes Numba along
@@ -93,12 +103,12 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
     That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
     """
     decomposition = decomposition or decompose(problem.shape, 1)
-    form = _form(device, np.dtype(dtype), decomposition)
+    form = _form(device, problem, np.dtype(dtype), decomposition)
     if form.stages.by_index:
         note = find_materials(problem, dtype).note()
         return [note] if note else []
     one = decomposition.ranks == 1
-    if problem.dimensions == 2 or form.stages is not PlainStages or (device.name == "cpu" and not one):
+    if problem.dimensions < 3 or form.stages is not PlainStages or (device.name == "cpu" and not one):
         return []
     sizes = " and ".join(sorted({" x ".join(map(str, part.basis)) for part in decomposition.subdomains}))
     if device.name == "cpu":
@@ -127,7 +137,7 @@ def needed_bytes(
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
-    kind, layout = _form(device, dtype, decomposition, one_sided=one_sided)
+    kind, layout = _form(device, problem, dtype, decomposition, one_sided=one_sided)
     materials = find_materials(problem, dtype) if kind.by_index else None
     return max(
         Coefficients.nbytes(problem, subdomain, dtype, device, materials)

@@ -36,6 +36,9 @@ class Grid:
         True: the PML occupies the outermost points of the grid. False: it is put around the grid. The
         medium's values at the edges go on outwards, sources and sensors stay at their points, and
         whole-domain results come without the PML.
+    axisymmetric : bool
+        Of a grid of 2 dimensions: x lies along the axis of symmetry, y is the radius, from 0 on. The PML of
+        the radius is at its outer end alone.
 
     Raises
     ------
@@ -52,6 +55,7 @@ class Grid:
     pml_size: Any = None
     pml_alpha: Any = 2.0
     pml_inside: bool = True
+    axisymmetric: bool = False
 
     def __post_init__(self) -> None:
         assign = object.__setattr__
@@ -64,6 +68,9 @@ class Grid:
         allowed = f"one value, or one an axis ({dims})"
         require(len(spacings) == dims, "grid.spacing", self.spacing, allowed)
         assign(self, "spacing", tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings))
+        require(isinstance(self.axisymmetric, bool), "grid.axisymmetric", self.axisymmetric, "True or False")
+        if self.axisymmetric and dims != 2:
+            raise InputError(f"grid.axisymmetric: True with {dims} dimensions; allowed: 2, axis and radius")
         assign(self, "pml_size", self._pml_sizes())
         alphas = tuple(real(alpha, "grid.pml_alpha") for alpha in per_axis(self.pml_alpha, dims))
         right = len(alphas) == dims and all(0 <= alpha < math.inf for alpha in alphas)
@@ -75,14 +82,17 @@ class Grid:
         if isinstance(size, str) and size == "auto":
             if self.pml_inside:
                 raise InputError("grid.pml_size: 'auto' with pml_inside=True; allowed: pml_inside=False")
-            return tuple(auto_pml_size(n, AUTO_PML) for n in self.shape)
+            sides = zip(self.shape, self._sides, strict=False)
+            return tuple(auto_pml_size(n, AUTO_PML, each) for n, each in sides)
         sizes = per_axis(_DEFAULT_PML[n] if size is None else size, n)
         right = len(sizes) == n and all(is_whole(number) and number >= 0 for number in sizes)
         require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
-        for points, number in zip(self.shape, sizes, strict=True):
-            if self.pml_inside and number and 2 * number >= points:
-                actual = f"{number} points on each side leave nothing of {points}"
-                allowed = f"at most {(points - 1) // 2}, or pml_inside=False"
+        for points, number, sides in zip(self.shape, sizes, self._sides, strict=False):
+            if self.pml_inside and number and sides * number >= points:
+                actual = (
+                    f"{number} points on {'each' if sides == 2 else 'one'} side leave nothing of {points}"
+                )
+                allowed = f"at most {(points - 1) // sides}, or pml_inside=False"
                 raise InputError(f"grid.pml_size: {actual}; allowed: {allowed}")
         return tuple(int(number) for number in sizes)
 
@@ -98,18 +108,37 @@ class Grid:
 
     @property
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """x(, y(, z)) of the points, m, one vector an axis. Point ``N // 2`` is the origin, as in k-Wave."""
-        return tuple((np.arange(n) - n // 2) * d for n, d in zip(self.shape, self.spacing, strict=True))
+        """x(, y(, z)) of the points, m, one vector an axis. Point ``N // 2`` is the origin, as in k-Wave;
+        of a radius the first."""
+        origins = zip(self.shape, self.spacing, self.origin, strict=True)
+        return tuple((np.arange(n) - first) * d for n, d, first in origins)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The point at the origin of the coordinates, along each axis."""
+        return tuple(0 if self.axisymmetric and i == 1 else n // 2 for i, n in enumerate(self.shape))
+
+    @property
+    def _sides(self) -> tuple[int, int, int]:
+        """Ends of each axis that have a PML."""
+        return (2, 1, 2) if self.axisymmetric else (2, 2, 2)
 
     @property
     def margin(self) -> tuple[int, int, int]:
-        """Points added on each side along x, y, z: the PML if it is outside."""
+        """Points added before the first along x, y, z: the PML if it is outside."""
+        x, y, z = self._after
+        return (x, 0 if self.axisymmetric else y, z)
+
+    @property
+    def _after(self) -> tuple[int, int, int]:
+        """Points added after the last."""
         return (0, 0, 0) if self.pml_inside else (*self.pml_size, 0, 0)[:3]  # type: ignore[return-value]
 
     @property
     def total_shape(self) -> tuple[int, int, int]:
         """(Nx, Ny, Nz) of the grid that is solved on, with a PML that is outside; 1 along missing axes."""
-        return tuple(n + 2 * m for n, m in zip((*self.shape, 1, 1), self.margin, strict=False))  # type: ignore[return-value]
+        shape, before, after = (*self.shape, 1, 1), self.margin, self._after
+        return tuple(n + m + k for n, m, k in zip(shape, before, after, strict=False))  # type: ignore[return-value]
 
     def time_step(self, medium: Medium, cfl: float = 0.3) -> float:
         """Time step, s: cfl · (smallest spacing) / (largest sound speed), or less if that is not stable.
@@ -137,6 +166,7 @@ class Grid:
             steps=steps,
             pml_size=(*self.pml_size, 0, 0)[:3],  # type: ignore[arg-type]
             pml_alpha=(*self.pml_alpha, 0.0, 0.0)[:3],  # type: ignore[arg-type]
+            axisymmetric=self.axisymmetric,
             **medium.on(self),
         )
 
@@ -168,13 +198,15 @@ class Grid:
 
     def _padded(self, array: np.ndarray, mode: Literal["edge", "constant"]) -> np.ndarray:
         array = array.reshape(*array.shape, *(1,) * (3 - array.ndim)).transpose()
-        return np.pad(array, [(m, m) for m in self.margin[::-1]], mode) if any(self.margin) else array
+        if not any(self._after):
+            return array
+        return np.pad(array, list(zip(self.margin, self._after, strict=True))[::-1], mode)
 
     def from_memory(self, field: np.ndarray) -> np.ndarray:
         """Field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML that is outside."""
-        mx, my, mz = self.margin
-        nz, ny, nx = field.shape
-        view = field[mz : nz - mz, my : ny - my, mx : nx - mx].transpose()
+        shape = (*self.shape, 1, 1)
+        inner = tuple(slice(m, m + n) for m, n in zip(self.margin, shape, strict=False))
+        view = field[inner[::-1]].transpose()
         return view[(..., *(0,) * (3 - self.dimensions))]
 
     def points(self, mask: Any, key: str) -> np.ndarray:
@@ -201,10 +233,10 @@ class Grid:
         return array
 
 
-def auto_pml_size(n: int, sizes: range) -> int:
+def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
     """The thickness whose total grid along an axis of ``n`` points has the smallest largest prime factor."""
     # min() keeps the first, hence the thinnest, of equally good ones.
-    return min(sizes, key=lambda size: largest_prime_factor(n + 2 * size))
+    return min(sizes, key=lambda size: largest_prime_factor(n + sides * size))
 
 
 def largest_prime_factor(n: int) -> int:

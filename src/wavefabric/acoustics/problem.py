@@ -115,6 +115,7 @@ class Problem:
     dispersion: bool = True  # without it the power law absorbs but does not change the speed
     k_space: bool = True  # κ corrects the time step; without it κ is 1
     staggered: bool = True  # velocities half a spacing from the pressure; else at its points
+    axisymmetric: bool = False  # x along the axis, y the radius from 0 on; 2-D
     initial_pressure: np.ndarray | None = None  # p₀, Pa
     pressure_source: PressureSource | None = None
     velocity_source: VelocitySource | None = None

@@ -118,7 +118,7 @@ def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     if metres.ndim != 2 or metres.shape[0] != dims or metres.shape[1] == 0 or metres.dtype.kind not in "fiu":
         raise InputError(f"{key}: has the shape {metres.shape}; allowed: ({dims}, points), m")
     n = np.array(grid.shape)[:, None]
-    steps = metres / np.array(grid.spacing)[:, None] + n // 2
+    steps = metres / np.array(grid.spacing)[:, None] + np.array(grid.origin)[:, None]
     outside = ~((steps >= -_SLACK) & (steps <= n - 1 + _SLACK)).all(axis=0)
     if outside.any():
         first = tuple(float(x) for x in metres[:, np.argmax(outside)])

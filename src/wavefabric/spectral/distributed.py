@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from wavefabric.device.base import InPlaceFFT
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.halos_transposes import Message, RegionExchange, region_exchange
 
@@ -90,10 +91,13 @@ class DistributedRealFFT:
     """Transforms of one real field over all ranks, planned once; collective.
 
     Same interface as `device.base.RealFFT`, with this rank's boxes. ``shape`` is (Nx, Ny, Nz); ``grid`` has
-    the blocks along x (1), y and z, one a rank: (1, 1, K) is slabs, else pencils; ``dtype`` is real.
+    the blocks along x (1), y and z, one a rank: (1, 1, K) is slabs, else pencils; ``dtype`` is real. Of
+    a plane (Nz = 1) ``along_y`` may take the place of the transforms along y.
     """
 
-    def __init__(self, comm: Communicator, shape: Triple, grid: Triple, dtype):
+    def __init__(
+        self, comm: Communicator, shape: Triple, grid: Triple, dtype, along_y: InPlaceFFT | None = None
+    ):
         device, kind = comm.device, np.result_type(dtype, np.complex64)
         space, rows, planes, columns = boxes(shape, grid)
         self._local = device.real_fft(box_shape(space[comm.rank]), dtype, (2,) if grid[1] > 1 else (1, 2))
@@ -108,7 +112,7 @@ class DistributedRealFFT:
         layouts = [layout for layout, _ in steps]
         shapes = [box_shape(layout[comm.rank]) for layout in layouts]
         self._axes = [
-            [device.axis_fft(box, kind, axis) for axis in axes]
+            [along_y or device.axis_fft(box, kind, axis) for axis in axes]
             for box, (_, axes) in zip(shapes, steps, strict=True)
         ]
         # The last layout is the caller's spectrum.

@@ -1,7 +1,7 @@
 """k-Wave's input files: what is read, what is written, and that the two agree."""
 
 import shutil
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wavefabric.acoustics import Grid, Medium, Sensor, Source, to_problem
 from wavefabric.acoustics.kwave.input import read_input, write_input
 from wavefabric.acoustics.problem import (
     Cuboids,
@@ -355,3 +356,28 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(InputError, match="exists"):
         write_input(tmp_path / "x.h5", p, None)
     assert (tmp_path / "x.h5").read_text() == "kept"
+
+
+def test_an_axisymmetric_problem_there_and_back(tmp_path):
+    grid = Grid((16, 12), 1e-4, pml_size=(3, 2), axisymmetric=True)
+    r = np.broadcast_to(grid.coordinates[1], grid.shape)
+    medium = Medium(1500.0, 1000.0, alpha_coeff=0.5, absorption="stokes")
+    made, recording = to_problem(grid, medium, Source(p0=np.exp(-(r**2) / 1e-7)), Sensor(r == 0), 2e-8, 5)
+    problem = read_input(write_input(tmp_path / "in.h5", made, recording.where)).problem
+    assert problem.axisymmetric
+    assert problem.shape == (16, 12, 1)
+    assert (problem.absorption, problem.alpha_power) == ("stokes", 2.0)
+
+
+@pytest.mark.parametrize("name", ["k_space", "staggered"])
+def test_what_files_have_no_switch_for_is_refused(tmp_path, name):
+    problem = replace(read_input(DATA / "dirichlet_2d.h5").problem, **{name: False})
+    with pytest.raises(InputError, match=f"{name}: False; allowed: True"):
+        write_input(tmp_path / "out.h5", problem, None)
+
+
+def test_one_dimension_is_refused(tmp_path):
+    grid, p0 = Grid((64,), 1e-4), np.ones(64)
+    problem, _ = to_problem(grid, Medium(1500.0, 1000.0), Source(p0=p0), Sensor(record="p_final"), 1e-8, 5)
+    with pytest.raises(InputError, match="has one dimension; allowed: 2 or 3"):
+        write_input(tmp_path / "out.h5", problem, None)

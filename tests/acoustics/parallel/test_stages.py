@@ -16,8 +16,9 @@ from wavefabric.acoustics.parallel.restrict import restrict_array
 from wavefabric.acoustics.problem import PressureSource, Problem, Recording, VelocitySource
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.errors import InputError
 
-EVEN, ODD, FLAT = (24, 20, 18), (35, 27, 21), (31, 45, 1)
+EVEN, ODD, FLAT, RING = (24, 20, 18), (35, 27, 21), (31, 45, 1), (31, 46, 1)
 POWER, STOKES, BENT = dict(absorption="power_law"), dict(absorption="stokes"), dict(nonlinearity=True)
 
 
@@ -45,6 +46,8 @@ CASES = {
     "lossless": (EVEN, {}),
     "lossless odd": (ODD, dict(mixed="cr")),
     "lossless 2-D": (FLAT, dict(mixed="cr")),
+    "axisymmetric Stokes": (RING, dict(mixed="cra", axisymmetric=True, **BENT, **STOKES)),
+    "axisymmetric sources": (RING, dict(axisymmetric=True, **_sources(RING, "additive"))),
     "nonlinear": (EVEN, dict(mixed="b", **BENT)),
     "power law 2-D": (FLAT, dict(mixed="ca", **POWER)),
     "power law without dispersion": (EVEN, dict(mixed="a", dispersion=False, **POWER)),
@@ -110,18 +113,24 @@ def check_global(comm, name, grid):
 def test_global_is_one_rank(comm, name):
     """Every medium and source, in slabs along y and along z."""
     check_global(comm, name, (1, 2, 1))
-    if CASES[name][0] != FLAT:
+    if CASES[name][0] not in (FLAT, RING):
         check_global(comm, name, (1, 1, 2))
 
 
 #: What cuts of other shapes touch: 45 columns of 4 or 3 ranks, sources that no, one and every rank holds.
-CUT = ["power law 2-D", "everything", "sources in a corner", "transducer and velocity"]
+CUT = [
+    "power law 2-D",
+    "axisymmetric sources",
+    "everything",
+    "sources in a corner",
+    "transducer and velocity",
+]
 
 
 @pytest.mark.parallel([3, 4])
 @pytest.mark.parametrize("name", CUT)
 def test_uneven_slabs_and_pencils_are_one_rank(comm, name):
-    flat = CASES[name][0] == FLAT
+    flat = CASES[name][0] in (FLAT, RING)
     check_global(comm, name, (1, comm.size, 1) if flat or comm.size == 3 else (1, 2, 2))
 
 
@@ -302,16 +311,24 @@ def check_local(comm, name):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][0] != RING])
 def test_local_comes_close(comm, name):
     """Every medium and source against one rank: what each overlap's exchange is worth."""
     check_local(comm, name)
 
 
 @pytest.mark.parallel(4)
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("name", [name for name in CUT if CASES[name][0] != RING])
 def test_local_blocks_cut_twice_come_close(comm, name):
     check_local(comm, name)
+
+
+@pytest.mark.parallel(2)
+def test_local_blocks_of_an_axisymmetric_grid_are_refused(comm):
+    inputs = made_problem("axisymmetric Stokes")
+    decomposition = decompose(inputs.shape, comm.size, Decomposition("local", overlap=4))
+    with pytest.raises(InputError, match="decomposition: local with an axisymmetric grid; allowed: global"):
+        make_stages(comm.device, inputs, np.float64, comm=comm, decomposition=decomposition)
 
 
 @pytest.mark.parallel(2)

@@ -200,6 +200,9 @@ def test_scale_and_translate_spectrum(case, kernels):
     (s, host), (operator, factor) = case.spectrum(), case.real(case.half)
     kernels.scale_spectrum(s, operator)
     case.check(s, host * factor)
+    more, more_host = case.spectrum()
+    kernels.add_spectrum(s, more, operator)
+    case.check(s, (host + more_host) * factor, 2 * TOLERANCE[case.dtype])
     for axis in range(3):
         (s, host), vectors = case.spectrum(), _vectors(case)
         kernels.translate_spectrum(s, vectors[axis][0], axis, case.dtype(0.125))

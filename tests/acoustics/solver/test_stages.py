@@ -14,6 +14,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import medium_forms
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import scaled_squares
 from wavefabric.acoustics.materials.find import AT_POINTS
+from wavefabric.acoustics.solver.axisymmetric import AxisymmetricStages
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.acoustics.solver.step import Step
@@ -26,6 +27,8 @@ TOLERANCE = {np.float64: 1e-12, np.float32: 2e-6}
 STEPS = 12
 
 EVEN, ODD, PRIME, FLAT, LINE = (24, 20, 18), (30, 27, 21), (13, 17, 11), (31, 45, 1), (90, 1, 1)
+RADIAL = (31, 24, 1)
+MODES = "dirichlet", "additive_no_correction", "additive"
 POWER = dict(absorption="power_law")
 NO_DISPERSION = dict(absorption="power_law", dispersion=False)
 STOKES = dict(absorption="stokes")
@@ -55,6 +58,7 @@ def with_noise(inputs, *names):
     return replace(inputs, **more, density_staggered=tuple(staggered))
 
 
+SINGLE = "everything", "power law 2-D", "additive sources, 2-D", "axisymmetric Stokes", "everything 1-D"
 #: Name to (grid, what it has).
 CASES = {
     # Media
@@ -71,6 +75,19 @@ CASES = {
         f"{names} {shape}": (shape, dict(mixed="cr", **dict.fromkeys(names.split(), False), **more))
         for names in ("k_space", "staggered", "k_space staggered")
         for shape, more in ((EVEN, POWER), (ODD, {}), (FLAT, STOKES), (LINE, _both(LINE, "additive")))
+    },
+    **{
+        f"axisymmetric {name}": (RADIAL, dict(axisymmetric=True, **more))
+        for name, more in [
+            ("lossless", dict(mixed="cr")),
+            ("without layers", dict(pml=False)),
+            ("nonlinear", dict(mixed="crb", **BENT)),
+            ("Stokes", dict(mixed="cra", **STOKES, **BENT)),
+            ("without κ", dict(k_space=False)),
+            ("transducer", dict(initial=0, transducer=transducer(RADIAL))),
+            ("rank-one sources", dict(initial=0, **_both(RADIAL, "additive", True))),
+            *((f"{mode} sources", dict(mixed="c", initial=0, **_both(RADIAL, mode))) for mode in MODES),
+        ]
     },
     "no layer": (EVEN, dict(pml=False)),
     "layers along x alone": (EVEN, dict(pml=(4, 0, 0), mixed="r", **BENT, **_both(EVEN, "additive"))),
@@ -398,14 +415,19 @@ def test_plain_stages(device, name):
     check_plain(device, name, np.float64)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "everything", "power law 2-D", "additive sources, 2-D"])
+@pytest.mark.parametrize("name", [*VARIANTS, *SINGLE])
 def test_plain_stages_in_single_precision(device, name):
     check_plain(device, name, np.float32)
 
 
+@pytest.mark.parametrize("name", ["axisymmetric Stokes", "axisymmetric additive sources"])
+def test_axisymmetric_stages_on_an_emulated_gpu(name):
+    check_plain(EmulatedDevice(), name, np.float64)
+
+
 def check_plain(device, name, dtype):
     got, stages = taken(device, name, dtype, plain=True)
-    assert type(stages) is PlainStages
+    assert type(stages) is (AxisymmetricStages if made(name).axisymmetric else PlainStages)
     check(got, expected(name), dtype)
 
 

@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, max_frequency, to_problem
+from wavefabric.acoustics.stability.free_steps import FreeSteps
+from wavefabric.acoustics.stability.free_steps import growth as noise_growth
 from wavefabric.acoustics.stability.stable_time_step import stability
+from wavefabric.device import get_device
 from wavefabric.errors import InputError
+from wavefabric.exchange import solo
 
 
 def problem_of(shape=(12, 9), spacing=(1e-4, 1.3e-4), **medium):
@@ -27,7 +31,7 @@ def growth(problem, dt):
     k = np.sqrt(sum(x**2 for x in np.meshgrid(*axes))).ravel()
     k = k[k > 0]
     c, rho0, y = problem.sound_speed, problem.density, problem.alpha_power
-    kappa = np.sinc(problem.reference_speed * k * dt / 2 / np.pi)
+    kappa = np.sinc(problem.reference_speed * k * dt / 2 / np.pi) if problem.k_space else 1.0
     tau = eta = 0.0
     if problem.absorption != "none":
         alpha = 100 * problem.alpha_coeff * (1e-6 / 2 / np.pi) ** y / (20 * np.log10(np.e))
@@ -125,3 +129,33 @@ def test_max_frequency():
     assert max_frequency(grid, medium, 7) == pytest.approx(1400 / (7 * 2e-4))
     with pytest.raises(InputError, match="points_per_wavelength"):
         max_frequency(grid, medium, 0)
+
+
+@pytest.mark.parametrize("shape", [(12, 9), (24,)])
+@pytest.mark.parametrize(
+    "medium",
+    [
+        {"sound_speed": 1500.0},
+        {"sound_speed": 1500.0, "alpha_coeff": 3.0, "absorption": "stokes"},
+        {"sound_speed": 1500.0, "alpha_coeff": 0.75, "alpha_power": 1.5},
+    ],
+)
+def test_without_the_k_space_correction(shape, medium):
+    problem = replace(problem_of(shape, 1e-4, **medium), k_space=False)
+    limit = stability(replace(problem, dt=1.0)).max_dt
+    assert growth(problem, 0.995 * limit) <= 1 + 1e-9
+    assert growth(problem, 1.05 * limit) > 1 + 1e-6
+
+
+@pytest.mark.parametrize("medium", [{"sound_speed": 1500.0}, {"sound_speed": 1500.0, "alpha_coeff": 3.0}])
+def test_the_limit_of_an_axisymmetric_grid(medium):
+    """By what noise does: up to the limit it stays; far beyond it grows."""
+    lossy = {"absorption": "stokes"} if "alpha_coeff" in medium else {}
+    grid = Grid((24, 18), 1e-4, pml_size=0, axisymmetric=True)
+    source, sensor = Source(p0=np.ones(grid.shape), smooth=False), Sensor(record="p_final")
+    problem = to_problem(grid, Medium(density=1000.0, **medium, **lossy), source, sensor, 1e-8, 1)[0]
+    limit = stability(replace(problem, dt=1.0)).max_dt
+    assert 0.3 < 1500 * limit / 1e-4 < 0.9
+    free = FreeSteps(problem, solo(get_device("cpu", threads=1)), np.float64)
+    assert noise_growth(free, limit) == 0
+    assert noise_growth(free, 1.3 * limit) > 0

@@ -19,7 +19,7 @@ from wavefabric.acoustics.problem import (
     VelocitySource,
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
-from wavefabric.acoustics.solver.formulas import disperses
+from wavefabric.acoustics.solver.formulas import disperses, on_axis
 from wavefabric.errors import InputError
 
 _AXES = "xyz"
@@ -35,6 +35,7 @@ PYTHON_NAMES: dict[str, str] = {
     **{name: f"medium.{name}" for name in ("absorption", "alpha_coeff", "alpha_power")},
     **{f"transducer.{name}": f"source.transducer.{name}" for name in ("delay", "signal", "steps")},
     "transducer.index": "source.transducer.mask",
+    "axisymmetric": "grid.axisymmetric",
     "dt": "dt",
     "steps": "steps",
     "initial_pressure": "source.p0",
@@ -104,6 +105,11 @@ def _grid(problem: Problem, rules: "_Rules") -> None:
     for axis, points, *_ in axes:
         rules.count(f"shape.{axis}", points, 2 if axis in "xyz"[: problem.dimensions] else 1)
     axes = axes[: problem.dimensions]
+    if problem.axisymmetric:
+        dims, absorption = problem.dimensions, problem.absorption
+        rules.require(dims == 2, "axisymmetric", f"{dims} dimensions", "2, axis and radius")
+        actual = f"{absorption} absorption in an axisymmetric grid"
+        rules.require(absorption != "power_law", "absorption", actual, "stokes, that with f²")
     for axis, _, spacing, *_ in axes:
         rules.above_zero(f"spacing.{axis}", spacing)
     rules.above_zero("dt", problem.dt)
@@ -113,7 +119,8 @@ def _grid(problem: Problem, rules: "_Rules") -> None:
     for axis, points, _, size, alpha in axes:
         rules.count(f"pml_size.{axis}", size, 0)
         actual = f"{size} points on both sides of a grid of {points} in {axis}"
-        rules.require(2 * size <= points, f"pml_size.{axis}", actual, f"0 to {points // 2}")
+        most = points if on_axis(problem, "xyz".index(axis)) else points // 2
+        rules.require(size <= most, f"pml_size.{axis}", actual, f"0 to {most}")
         rules.require(_finite(alpha) and alpha >= 0, f"pml_alpha.{axis}", alpha, "a finite number from 0")
 
 

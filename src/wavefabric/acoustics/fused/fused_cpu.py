@@ -106,7 +106,7 @@ class FusedCpuStages(Stages):
         """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
         kernels.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
 
-    def apply_operator(self, field, operator) -> None:
+    def apply_operator(self, field, operator, axis=None) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         axes, batch, spectrum = self._fft_axes, self._axes.batch, self._spectra[-1]
         kernels.transform_planes(axes, batch, field, spectrum)

@@ -111,7 +111,7 @@ class FusedCudaStages(Stages):
     def prepare_sources(self, active: tuple[bool, ...]) -> None:
         self._structures_for(active)
 
-    def apply_operator(self, field, operator) -> None:
+    def apply_operator(self, field, operator, axis=None) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         self.layout.fill_overlaps([field])
         self._planes.x_forward([field], self._spectra[-1:])

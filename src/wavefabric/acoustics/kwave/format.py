@@ -37,6 +37,7 @@ _ON_EACH_AXIS = {
 }
 #: Dataset to what it holds of a `Problem`, as `check.rules` calls it.
 DATASETS = {name.format(a): key.format(a) for name, key in _ON_EACH_AXIS.items() for a in AXES} | {
+    "axisymmetric_flag": "axisymmetric",
     "dt": "dt",
     "Nt": "steps",
     "c_ref": "reference_speed",

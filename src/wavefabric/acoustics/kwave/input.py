@@ -52,8 +52,8 @@ def read_input(path: str | Path, device: Device | None = None) -> KWaveInput:
     """Read and check an input file; ``device`` will run it alone: a CPU's memory must hold the run as well.
 
     `InputError`: it is no k-Wave input file, or is damaged; a dataset is missing, lies in another file, or
-    has a wrong type, shape or value (the line names it); the grid is nonuniform or axisymmetric; it has a
-    source that is not simulated; all arrays together, written or not, do not fit into memory.
+    has a wrong type, shape or value (the line names it); the grid is nonuniform; it has a source that is not
+    simulated; all arrays together, written or not, do not fit into memory.
     """
     with _Contents(path) as file:
         file.read_header()
@@ -145,7 +145,7 @@ class _Contents(Reader):
         if scalar("nonuniform_grid_flag"):
             raise self.fault("nonuniform_grid_flag", "the grid is nonuniform", "0, a uniform grid")
         absorbing, nonlinear = scalar("absorbing_flag", 2), scalar("nonlinear_flag", 1)
-        self._check_cartesian()
+        grid["axisymmetric"] = self._axisymmetric()
         self.check_sources({f"{name}_source_flag" for name in (*signals, "p0")})
         medium = self._medium(axes, shape[::-1], absorbing, nonlinear)
         index: Any = self._points("u_source_index") if any(velocity) or transducer else None
@@ -168,11 +168,11 @@ class _Contents(Reader):
             raise self.fault("Nx", f"{points} grid points", f"up to {_MAX_POINTS}")
         return shape  # type: ignore[return-value]
 
-    def _check_cartesian(self) -> None:
+    def _axisymmetric(self) -> bool:
         if self.version < (1, 2) and "axisymmetric_flag" not in self:
             self.copied_scalars["axisymmetric_flag"] = 0
-        elif self._scalar("axisymmetric_flag"):
-            raise self.fault("axisymmetric_flag", "the grid is axisymmetric", "0, a Cartesian grid")
+            return False
+        return bool(self._scalar("axisymmetric_flag", 1))
 
     def _medium(self, axes: str, grid: tuple[int, ...], absorbing: int, nonlinear: int) -> dict[str, Any]:
         """The medium's part of a `Problem`, by the names of its parameters; ``grid`` is (Nz, Ny, Nx)."""
@@ -294,7 +294,8 @@ def _grid(problem: Problem) -> dict[str, Any]:
         contents[f"pml_{axis}_size"] = problem.pml_size[i]
         contents[f"pml_{axis}_alpha"] = problem.pml_alpha[i]
     # The last is read by k-Wave's MATLAB side only.
-    return contents | dict.fromkeys(("nonuniform_grid_flag", "axisymmetric_flag", "elastic_flag"), 0)
+    contents |= dict.fromkeys(("nonuniform_grid_flag", "elastic_flag"), 0)
+    return contents | {"axisymmetric_flag": int(problem.axisymmetric)}
 
 
 def _medium(problem: Problem) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class FusedGlobalLayout(FusedLayout):
 
     def _prepare(self) -> None:
         super()._prepare()
-        c, (nx, ny, _) = self.coefficients, self._decomposition.shape
+        c, (nx, ny, _) = self.coefficients, self.partition.shape
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
         self.unstagger_y = c.device.asarray(unstaggering(c.problem, whole)[1], c.complex)
@@ -57,7 +57,7 @@ class FusedGlobalLayout(FusedLayout):
         return 2 * dtype.itemsize * (3 * columns + 6 * (planes + columns - 2 * stays))
 
     def _connect(self) -> None:
-        comm, cut = self.comm, self._decomposition
+        comm, cut = self.comm, self.partition
         _, planes, _, columns = boxes(cut.shape, cut.grid)
         forth, back = transpose_messages(planes, columns), transpose_messages(columns, planes)
         c, flat, tall = self.coefficients, self._spectrum_shape(), self.coefficients.half_shape
@@ -71,11 +71,11 @@ class FusedGlobalLayout(FusedLayout):
 
     def _columns_shape(self) -> tuple[int, ...]:
         """Of a grid whose half spectra are the columns of this rank."""
-        return (*self.coefficients.half_shape[:2], self._decomposition.shape[0])
+        return (*self.coefficients.half_shape[:2], self.partition.shape[0])
 
     def _spectrum_shape(self) -> tuple[int, ...]:
         c = self.coefficients
-        return c.shape[0], self._decomposition.shape[1], c.half_shape[2]
+        return c.shape[0], self.partition.shape[1], c.half_shape[2]
 
     def _send_planes(self, number: int, along_y: bool) -> None:
         if along_y:
@@ -129,7 +129,7 @@ class OneSidedLayout(FusedGlobalLayout):
         return 2 * dtype.itemsize * 3 * planes * ny * (nx // 2 + 1)
 
     def _connect(self) -> None:
-        c, comm, cut = self.coefficients, self.comm, self._decomposition
+        c, comm, cut = self.coefficients, self.comm, self.partition
         device, pitch = c.device, c.half_shape[2]
         _, planes, _, columns = boxes(cut.shape, cut.grid)
         self._z_first = [box[2][0] for box in planes]
@@ -204,7 +204,7 @@ class FusedLocalLayout(FusedLayout):
 
     def _connect(self) -> None:
         c = self.coefficients
-        self.halo = HaloExchange(c, self.comm, self._decomposition)
+        self.halo = HaloExchange(c, self.comm, self.partition)
         nz, ny, nx = c.shape
         z, y, x = c.subdomain.owned
         whole_rows = x == slice(0, nx)
@@ -228,7 +228,7 @@ class FusedLocalLayout(FusedLayout):
         """What absorption transforms: p is free until it is known, so one field more at most."""
         c, p = self.coefficients, self.fields.p
         sent = np.zeros(c.shape[:2], np.uint8)
-        for message in halo_messages(self._decomposition):
+        for message in halo_messages(self.partition):
             if message.src == self.comm.rank:
                 sent[message.src_box[:2]] = 1
         flags = c.device.asarray(sent.reshape(-1))

@@ -76,7 +76,7 @@ class GlobalLayout(FieldLayout):
 
     @cached_property
     def fft(self) -> Any:
-        cut = self._decomposition
+        cut = self.partition
         return DistributedRealFFT(self.comm, cut.shape, cut.grid, self.coefficients.dtype)
 
 
@@ -89,7 +89,7 @@ class LocalLayout(FieldLayout):
     """
 
     def _connect(self) -> None:
-        self.halo = HaloExchange(self.coefficients, self.comm, self._decomposition)
+        self.halo = HaloExchange(self.coefficients, self.comm, self.partition)
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:

@@ -12,7 +12,6 @@ from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import formulas
 from wavefabric.acoustics.solver.split_density import make_split_layers, split_points
-from wavefabric.spectral.wavenumbers import squared
 
 
 class Coefficients:
@@ -120,8 +119,10 @@ class Coefficients:
 
     def _set_operators(self) -> None:
         problem, subdomain = self.problem, self.subdomain
+        #: 1/N of the transforms, there and back.
+        self.scale = (0.5 if problem.axisymmetric else 1.0) / subdomain.basis_points
         kx2, ky2, kz2 = (
-            subdomain.spectrum(k2, axis) for axis, k2 in enumerate(squared(subdomain.basis, problem.spacing))
+            subdomain.spectrum(k2, axis) for axis, k2 in enumerate(formulas.squares(problem, subdomain.basis))
         )
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
         #: k² along x (half), y and z, on the host, in double precision.
@@ -146,8 +147,7 @@ class Coefficients:
     def _operator(self, kind: int, parameter: float):
         """A new operator of |k| with the transforms' 1/N in it, shape (Nz, Ny, Nx//2+1)."""
         out = self.device.empty(self.half_shape, self.dtype)
-        scale = 1.0 / self.subdomain.basis_points
-        self.kernels.fill_operator(out, *self._squares, kind, float(parameter), scale)
+        self.kernels.fill_operator(out, *self._squares, kind, float(parameter), self.scale)
         return out
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
-from wavefabric.spectral.wavenumbers import derivative, translation
+from wavefabric.spectral import symmetric
+from wavefabric.spectral.wavenumbers import derivative, squared, translation
 
 #: Kinds of functions of |k| that ``fill_operator`` knows.
 SINC, COS, POWER = 0, 1, 2
@@ -27,8 +28,18 @@ def kappa_scale(problem: Problem) -> float:
 def wavenumber_range(problem: Problem) -> tuple[float, float]:
     """Smallest and largest |k| on the grid, rad/m, apart from 0."""
     axes = list(zip(problem.shape, problem.spacing, strict=True))[: problem.dimensions]
+    if problem.axisymmetric:  # as of the mirrored radius
+        axes[1] = (2 * axes[1][0], axes[1][1])
     steps = [2 * math.pi / (n * spacing) for n, spacing in axes]
     return min(steps), math.hypot(*(step * (n // 2) for step, (n, _) in zip(steps, axes, strict=True)))
+
+
+def squares(problem: Problem, basis: tuple[int, int, int]) -> list[np.ndarray]:
+    """k² of each axis of a Fourier basis, half the spectrum along x."""
+    axes = list(squared(basis, problem.spacing))
+    if problem.axisymmetric:
+        axes[1] = symmetric.wavenumbers(basis[1], problem.spacing[1]) ** 2
+    return axes
 
 
 def derivatives(problem: Problem, sign: int, subdomain: Subdomain | None = None) -> list[np.ndarray]:
@@ -45,25 +56,39 @@ def _along_axes(factor, problem: Problem, sign: int, subdomain: Subdomain | None
     """``factor`` of half a spacing for every axis of the basis, where the subdomain holds the spectrum."""
     subdomain, d = subdomain or Subdomain.whole(problem.shape), problem.dimensions
     half = sign / 2 if problem.staggered else 0.0
-    return [
+    factors = [
         subdomain.spectrum(factor(n, spacing, half * spacing), axis).copy()
         for axis, (n, spacing) in enumerate(islice(zip(subdomain.basis, problem.spacing, strict=True), d))
     ]
+    if problem.axisymmetric:
+        # The transforms themselves move from whole to half points: cos' = −k sin, sin' = k cos.
+        k = symmetric.wavenumbers(subdomain.basis[1], problem.spacing[1])
+        radial = -sign * k if factor is derivative else np.ones_like(k)
+        factors[1] = subdomain.spectrum(radial, 1).astype(complex)
+    return factors
 
 
-def pml(n: int, size: int, alpha: float, speed: float, spacing: float, dt: float, *, staggered: bool):
+def pml(
+    n: int, size: int, alpha: float, speed: float, spacing: float, dt: float, *, staggered: bool, first=True
+):
     """Factors of the perfectly matched layer along one axis, shape (n,); applied twice per update.
 
     exp(−Δt/2 · α c_ref/Δx · d⁴), with d from 1 at the outer edge to 0 at the inner one (Tabei, Mast &
-    Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010, eq. (14)).
+    Waag 2002, doi:10.1121/1.1421344; Treeby & Cox 2010, eq. (14)). ``first``: also at the first points.
     """
     factor = np.ones(n)
     if size:
         i = np.arange(size) + (0.5 if staggered else 0.0)
         strength = dt / 2 * alpha * speed / spacing
-        factor[:size] = np.exp(-strength * ((i - size) / -size) ** 4)
+        if first:
+            factor[:size] = np.exp(-strength * ((i - size) / -size) ** 4)
         factor[n - size :] = np.exp(-strength * ((i + 1) / size) ** 4)
     return factor
+
+
+def on_axis(problem: Problem, axis: int) -> bool:
+    """Whether an axis of the grid begins at the axis of symmetry, where there is no PML."""
+    return problem.axisymmetric and axis == 1
 
 
 def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None = None) -> list[np.ndarray]:
@@ -72,9 +97,11 @@ def pml_factors(problem: Problem, staggered: bool, subdomain: Subdomain | None =
     c_ref, dt = problem.reference_speed, problem.dt
     layers = zip(subdomain.shape, problem.pml_size, problem.pml_alpha, problem.spacing, strict=True)
     return [
-        pml(n, size, alpha, c_ref, spacing, dt, staggered=staggered and problem.staggered)[
-            subdomain.indices(axis)
-        ]
+        pml(
+            *(n, size, alpha, c_ref, spacing, dt),
+            staggered=staggered and problem.staggered,
+            first=not on_axis(problem, axis),
+        )[subdomain.indices(axis)]
         for axis, (n, size, alpha, spacing) in enumerate(islice(layers, problem.dimensions))
     ]
 

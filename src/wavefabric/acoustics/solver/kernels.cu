@@ -69,6 +69,12 @@ extern "C" __global__ void scale_spectrum(Complex *spectrum, int nx, int ny, con
     spectrum[i] = spectrum[i] * op[i];
 }
 
+extern "C" __global__ void add_spectrum(Complex *spectrum, int nx, int ny, const Complex *more, const REAL *op) {
+    POINT(nx, ny);
+    const Complex value = more[i] * op[i];
+    spectrum[i] = {spectrum[i].re + value.re, spectrum[i].im + value.im};
+}
+
 extern "C" __global__ void translate_spectrum(Complex *spectrum, int nx, int ny, const Complex *factor, int axis,
                                               REAL scale) {
     POINT(nx, ny);

@@ -98,6 +98,14 @@ def scale_spectrum(spectrum, operator):
 
 
 @njit(**_JIT)
+def add_spectrum(spectrum, more, operator):
+    """spectrum += operator × more, a real half spectrum."""
+    a, b, c = spectrum.reshape(-1), more.reshape(-1), operator.reshape(-1)
+    for i in prange(a.size):
+        a[i] += c[i] * b[i]
+
+
+@njit(**_JIT)
 def translate_spectrum(spectrum, factor, axis, scale):
     """spectrum *= scale × factor along one axis (0 = x), a complex vector."""
     for z in prange(spectrum.shape[0]):

@@ -21,7 +21,8 @@ class FieldLayout:
         self.coefficients, self.fields = coefficients, Fields(coefficients)
         #: Those who share the step; None on one device.
         self.comm: Any = comm
-        self._decomposition = decomposition
+        #: How they share the grid.
+        self.partition = decomposition
         self._connect()
         #: A half spectrum for each dimension.
         self.spectra = self._new_spectra(coefficients.problem.dimensions)
@@ -49,8 +50,11 @@ class FieldLayout:
         return self.comm is None or self.comm.one_sided
 
     def _new_spectra(self, count: int) -> list:
-        c = self.coefficients
-        return [c.device.empty(self._spectrum_shape(), c.complex) for _ in range(count)]
+        return [self.new_spectrum() for _ in range(count)]
+
+    def new_spectrum(self) -> Any:
+        """Memory for a half spectrum."""
+        return self.coefficients.device.empty(self._spectrum_shape(), self.coefficients.complex)
 
     def _spectrum_shape(self) -> tuple[int, ...]:
         return self.coefficients.half_shape

@@ -7,7 +7,8 @@ grid, so it is a pattern where all points share a signal up to a factor, and a f
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -157,24 +158,27 @@ class TransducerTerm:
 
 
 class SourceTerms:
-    """All time-varying sources; ``transform(field, operator)`` applies an operator of |k| in place."""
+    """All time-varying sources; ``transform(field, operator, axis)`` applies an operator of |k| in
+    place, ``axis`` being that of a velocity component, or None.
+    """
 
     def __init__(self, coefficients: Coefficients, transform):
         problem = coefficients.problem
         kappa = coefficients.source_kappa() if _additive(problem) else None
         patterns: dict = {}
 
-        def terms(source, signals) -> list[SourceTerm | None]:
-            return [
-                form and SourceTerm(
-                    coefficients, source, signal, form, lambda field: transform(field, kappa), patterns
-                )
-                for signal, form in zip(signals, source_forms(source), strict=True)
-            ]  # fmt: skip
+        def terms(source, signals, axes) -> list[SourceTerm | None]:
+            made = []
+            for signal, form, axis in zip(signals, source_forms(source), axes, strict=True):
+                if form is not None and problem.axisymmetric:  # the correction depends on the component
+                    form = replace(form, key=form.key + bytes([axis == 1]))
+                correct = partial(transform, operator=kappa, axis=axis)
+                made.append(form and SourceTerm(coefficients, source, signal, form, correct, patterns))
+            return made
 
         p, u = problem.pressure_source, problem.velocity_source
-        self.pressure = terms(p, [p.signal])[0] if p else None
-        self.velocity = terms(u, u.signals) if u else [None] * problem.dimensions
+        self.pressure = terms(p, [p.signal], [None])[0] if p else None
+        self.velocity = terms(u, u.signals, range(3)[: len(u.signals)]) if u else [None] * problem.dimensions
         self.transducer = TransducerTerm(coefficients, problem.transducer) if problem.transducer else None
 
     @staticmethod

@@ -7,7 +7,7 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.formulas import pml_factors
+from wavefabric.acoustics.solver.formulas import on_axis, pml_factors
 
 
 class SplitLayers(NamedTuple):
@@ -80,5 +80,5 @@ def split_points(problem: Problem, subdomain: Subdomain) -> int:
     for axis in range(problem.dimensions):
         n, size = subdomain.shape[axis], problem.pml_size[axis] if problem.pml_alpha[axis] else 0
         index = subdomain.indices(axis)
-        layers[axis] = int(((index < size) | (index >= n - size)).sum())
+        layers[axis] = int((((index < size) & (not on_axis(problem, axis))) | (index >= n - size)).sum())
     return sum(map(math.prod, _shapes(subdomain, layers)))

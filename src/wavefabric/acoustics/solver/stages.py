@@ -100,15 +100,15 @@ class Stages(ABC):
         """Copy to the device what a step with these sources needs, before it is captured."""
 
     @abstractmethod
-    def apply_operator(self, field: Any, operator: Any) -> None:
-        """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N."""
+    def apply_operator(self, field: Any, operator: Any, axis: int | None = None) -> None:
+        """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity."""
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""
         c, spectrum = self.coefficients, self._free_spectrum()
         self.layout.fill_overlaps([component])
         self.layout.fft.forward(component, spectrum)
-        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(1 / c.subdomain.basis_points))
+        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(c.scale))
         self.layout.fft.backward(spectrum, out)
         self.transforms += 2
 
@@ -140,9 +140,13 @@ class PlainStages(Stages):
         self._forward(f.p, self._spectra[0])
         c.kernels.gradient_spectra(*f.three(self._spectra), c.kappa, *c.up, c.axes)
         for axis, (spectrum, gradient) in enumerate(zip(self._spectra, self._real, strict=False)):
-            self._backward(spectrum, gradient)
+            self._gradient(spectrum, gradient, axis)
             c.kernels.update_velocity(f.u[axis], gradient, c.staggered[axis], pml[axis], axis, dt)
         self.sources.add_velocity(f.u, f.clock, active)
+
+    def _gradient(self, spectrum: Any, real: Any, axis: int) -> None:
+        """A gradient of the pressure at the points of the velocity along an axis, from its spectrum."""
+        self._backward(spectrum, real)
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
@@ -174,7 +178,7 @@ class PlainStages(Stages):
 
     # --- Transforms ------------------------------------------------------------------------------------
 
-    def apply_operator(self, field, operator) -> None:
+    def apply_operator(self, field, operator, axis=None) -> None:
         self.layout.fill_overlaps([field])
         self._multiply(field, operator)
 

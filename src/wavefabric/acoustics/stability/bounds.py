@@ -15,7 +15,11 @@ _FEW = 1 << 14
 
 @dataclass(frozen=True)
 class MediumExtremes:
-    """What of a medium matters to the time step; c_eff² = max(ρ₀c₀²)/min(ρ₀), α₀ in Np (rad/s)^−y/m."""
+    """What of a medium matters to the time step; c_eff² = max(ρ₀c₀²)/min(ρ₀), α₀ in Np (rad/s)^−y/m.
+
+    On an axisymmetric grid of N radial points c_eff² is larger by 1/N: the largest eigenvalue of the
+    leapfrog, found in dense matrices of 16 to 200 points, is up to 4 (1 + 0.7/N) where the bound says 4.
+    """
 
     effective_speed: float
     speeds: tuple[float, float]
@@ -40,6 +44,8 @@ class MediumExtremes:
         if densities[0] < densities[1] or any(density != densities for density in staggered):
             stiffest = _extreme(np.max, lambda c, rho: rho * c * c, c, rho)
             effective = math.sqrt(stiffest / min(low for low, _ in staggered))
+        if problem.axisymmetric:
+            effective *= math.sqrt(1 + 1 / problem.shape[1])
         lossy = problem.absorption != "none" and bool(np.any(alpha))
         ranges = [speeds, densities, *staggered, *([_range(alpha)] if lossy else [])]
         medium = MediumExtremes(effective, speeds, densities, all(a == b for a, b in ranges), lossy)
@@ -137,7 +143,7 @@ def proved_limit(problem: Problem, medium: MediumExtremes | None = None) -> floa
 
 def uniform_and_stable(problem: Problem, medium: MediumExtremes) -> bool:
     """Whether the time step is stable for the wavenumbers that a small grid has, in a uniform medium."""
-    if not medium.uniform or problem.points > _FEW:
+    if not medium.uniform or problem.points > _FEW or problem.axisymmetric:
         return False
     axes = [
         2 * math.pi * np.fft.fftfreq(problem.shape[i], problem.spacing[i]) for i in range(problem.dimensions)

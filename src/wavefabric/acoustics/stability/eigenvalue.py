@@ -10,7 +10,7 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.acoustics.stability.energy import chunks
+from wavefabric.acoustics.stability.energy import chunks, row_weights
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
 from wavefabric.exchange.communicator import Communicator
 
@@ -125,6 +125,8 @@ class _Operator:
         for at in self._chunks:
             lossy = 1 + abs(tau[at]) * c.dtype.type(steepness)
             self._weight[at] = 1 / (speed[at] * speed[at] * density[at] * lossy)
+        for rings in row_weights(c.problem, c.subdomain.indices(1)[self._owned[1]])[:1]:
+            self._weight *= c.device.asarray(rings.astype(c.dtype))
 
     def product(self, one: Any, other: Any) -> float:
         """Of the points that this rank owns, summed in double precision."""

@@ -46,6 +46,8 @@ class Energy:
         self._p, self._u = fields.p[owned], [component[owned] for component in fields.u]
         self._rho = fields.rho[owned]
         self._density, *self._staggered = (c.part(density, owned) for density in (c.density, *c.staggered))
+        rows = c.subdomain.indices(1)[owned[1]]
+        self._weights = [c.device.asarray(w) for w in row_weights(c.problem, rows)]
         self._chunks = chunks(self._p.shape, c.device)
 
     def __call__(self) -> float:
@@ -56,11 +58,28 @@ class Energy:
         with np.errstate(over="ignore", invalid="ignore"):
             for z, y in self._chunks:
                 potential = xp.abs(self._rho[z, y] * self._p[z, y]) / self._density[z, y]
-                total = total + xp.sum(potential, dtype=np.float64)
-                for component, density in zip(self._u, self._staggered, strict=True):
+                total = total + self._sum(potential, 0, y)
+                for axis, (component, density) in enumerate(zip(self._u, self._staggered, strict=True)):
                     kinetic = component[z, y] * component[z, y] * density[z, y]
-                    total = total + xp.sum(kinetic, dtype=np.float64)
+                    total = total + self._sum(kinetic, axis, y)
         return float(total)
+
+    def _sum(self, values: Any, axis: int, y: slice) -> Any:
+        """Over rows, at the points of the pressure or of the velocity along an axis."""
+        if self._weights:
+            values = values * self._weights[axis][y]
+        return self._xp.sum(values, dtype=np.float64)
+
+
+def row_weights(problem: Problem, rows: np.ndarray) -> list[np.ndarray]:
+    """Volume of a ring over Δr, (rows, 1), at the points of the pressure and u_x, and of u_r.
+
+    Empty for a Cartesian grid, where all are 1.
+    """
+    if not problem.axisymmetric:
+        return []
+    whole = np.where(rows > 0, rows, 0.125)[:, None]
+    return [whole, rows[:, None] + 0.5]
 
 
 def source_strength(problem: Problem) -> np.ndarray:
@@ -80,17 +99,25 @@ def source_strength(problem: Problem) -> np.ndarray:
             # The k-space correction spreads it over neighbours, among which the medium may change.
             low, high = float(np.min(problem.density)), float(np.max(problem.sound_speed))
             weights = np.full(p.index.shape, high * high / low)
+        weights = weights * _rings(problem, p.index, 0, p.mode)
         strength += np.sqrt(
             _squares(problem, p.signal, problem.dimensions**2 * _stiffening(problem) * weights)
         )
     if u is not None:
-        for signal, density in zip(u.signals, problem.density_staggered, strict=True):
+        for axis, (signal, density) in enumerate(zip(u.signals, problem.density_staggered, strict=True)):
             if signal is not None:
                 spread = np.max(density) if u.mode == "additive" else density
-                strength += np.sqrt(_squares(problem, signal, _at_points(spread, u.index)))
+                weights = _at_points(spread, u.index) * _rings(problem, u.index, axis, u.mode)
+                strength += np.sqrt(_squares(problem, signal, weights))
     if transducer is not None:
         strength += np.sqrt(_delayed(problem, transducer))
     return strength
+
+
+def _rings(problem: Problem, index: np.ndarray, axis: int, mode: str) -> np.ndarray | float:
+    """`row_weights` at flat indices. The k-space correction spreads a source to the rings beside it."""
+    weights = row_weights(problem, index // problem.shape[0] + (mode == "additive"))
+    return weights[axis][:, 0] if weights else 1.0
 
 
 def _at_points(value, index: np.ndarray) -> np.ndarray:
@@ -124,7 +151,10 @@ def _squares(problem: Problem, signal: np.ndarray, weights: np.ndarray) -> np.nd
 def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
     """The same of a transducer: each point takes the signal from its delay on."""
     steps = min(source.steps, problem.steps)
-    weights = np.bincount(source.delay, _at_points(problem.density_staggered[0], source.index))
+    mass = _at_points(problem.density_staggered[0], source.index) * _rings(
+        problem, source.index, 0, "dirichlet"
+    )
+    weights = np.bincount(source.delay, mass)
     signal = np.asarray(source.signal, np.float64) ** 2
     squares = np.zeros(problem.steps)
     for delay in np.flatnonzero(weights):

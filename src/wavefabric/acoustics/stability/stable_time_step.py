@@ -82,6 +82,8 @@ def stability(
         if not trials or not eigenvalue.fits():
             return Stability(dt, cfl)
         more = any(problem.pml_size) or (medium.lossy and problem.absorption != "stokes")
+        more = more or problem.axisymmetric  # whose operator is not symmetric
+
         noise = FreeSteps(problem, comm, dtype, options) if more else None
         largest = _longest_stable(eigenvalue, noise, dt, proved)
         if largest == dt:

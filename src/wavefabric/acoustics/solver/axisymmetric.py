@@ -1,0 +1,134 @@
+"""The stages on an axisymmetric grid: x along the axis, y the radius, from the axis outwards.
+
+Fields are even about the axis and vanish one point beyond the last; the velocity along the radius is odd, and
+the divergence has u_r/r besides: Treeby, Wise, Kuklis, Jaros & Cox 2020 (doi:10.1121/10.0002177), k-Wave's
+``kspaceFirstOrderAS`` with the radial symmetry "WSWA". κ takes the radial wavenumber for one of a plane, so
+that it is not exact in a uniform medium.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.layout import FieldLayout
+from wavefabric.acoustics.solver.stages import PlainStages
+from wavefabric.spectral.distributed import DistributedRealFFT, box_shape, boxes
+from wavefabric.spectral.symmetric import Symmetry, symmetric_fft
+
+
+class _Radial:
+    """Transforms along the radius, in place, of the ``symmetry`` that is set; none does nothing."""
+
+    symmetry: Symmetry | None = None
+
+    def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any):
+        self.fft = symmetric_fft(device, shape, dtype)
+
+    def forward(self, array: Any) -> None:
+        if self.symmetry:
+            self.fft.forward(array, self.symmetry)
+
+    def backward(self, array: Any) -> None:
+        if self.symmetry:
+            self.fft.backward(array, self.symmetry)
+
+
+class AxisymmetricFFT:
+    """Transforms of whole fields, real along x and symmetric along the radius; collective over ranks.
+
+    A spectrum has all of the radius; ``radial`` transforms it along that alone.
+    """
+
+    def __init__(self, layout: FieldLayout):
+        c, shares, comm = layout.coefficients, layout.partition, layout.comm
+        _, _, columns, _ = boxes(shares.shape, shares.grid)
+        own = box_shape(columns[0 if comm is None else comm.rank])
+        self._plan = _Radial(c.device, own, c.complex)
+        self.radial = self._plan.fft
+        self._rows: Any = None
+        if comm is None:
+            self._rows = c.device.real_fft(c.shape, c.dtype, (2,))
+        else:
+            self._rows = DistributedRealFFT(comm, shares.shape, shares.grid, c.dtype, self._plan)
+        self._shared = comm is not None
+
+    def forward(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:
+        """``spectrum`` of ``real``, without scale; along x alone without a symmetry."""
+        self._plan.symmetry = symmetry
+        self._rows.forward(real, spectrum)
+        if not self._shared:
+            self._plan.forward(spectrum)
+
+    def backward(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
+        """Inverse, times 2 N; spoils ``spectrum``."""
+        self._plan.symmetry = symmetry
+        if not self._shared:
+            self._plan.backward(spectrum)
+        self._rows.backward(spectrum, real)
+
+
+class AxisymmetricStages(PlainStages):
+    """Of whole-array transforms and pointwise kernels."""
+
+    #: Of u along x and the radius.
+    _VELOCITY: tuple[Symmetry, Symmetry] = ("even", "odd_half")
+
+    def __init__(self, layout: FieldLayout):
+        self._fft = AxisymmetricFFT(layout)
+        super().__init__(layout)
+        c = self.coefficients
+        spacing = c.problem.spacing[1]
+        inverse = (1 / ((np.arange(layout.partition.shape[1]) + 0.5) * spacing)).astype(c.dtype)
+        self._inverse_radius = c.device.asarray(inverse.reshape(1, -1, 1))
+        self._quotient = layout.new_spectrum()
+
+    @classmethod
+    def nbytes(cls, problem: Problem, dtype: np.dtype, device: Any, subdomain: Subdomain) -> int:
+        # u_r/r, and on a GPU what a radial transform copies to.
+        spectra = 2 * int(np.prod(subdomain.spectral_shape)) * (1 if device.name == "cpu" else 2)
+        return super().nbytes(problem, dtype, device, subdomain) + dtype.itemsize * spectra
+
+    def _gradient(self, spectrum: Any, real: Any, axis: int) -> None:
+        self._backward(spectrum, real, self._VELOCITY[axis])
+
+    def density(self, active: tuple[bool, ...]) -> None:
+        c, f, quotient = self.coefficients, self.fields, self._quotient
+        axial, radial = self._spectra
+        self._forward(f.u[0], axial)
+        # ∂u_r/∂r + u_r/r: the radius divides what is transformed along x.
+        self._forward(f.u[1], radial, None)
+        parts = (array.view(c.dtype) for array in (radial, quotient))
+        c.device.xp.multiply(next(parts), self._inverse_radius, out=next(parts))
+        self._fft.radial.forward(radial, "odd_half")
+        self._fft.radial.forward(quotient, "even_half")
+        c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.axes)
+        c.kernels.add_spectrum(radial, quotient, c.kappa)
+        for spectrum, real in zip(self._spectra, self._real, strict=True):
+            self._backward(spectrum, real)
+        c.kernels.update_density(
+            f.rho, f.split_layers, *f.three(self._real), c.density, c.dt, c.nonlinear, c.axes
+        )
+        self.sources.add_pressure(f, active)
+
+    def apply_operator(self, field: Any, operator: Any, axis: int | None = None) -> None:
+        symmetry = "even" if axis is None else self._VELOCITY[axis]
+        spectrum = self._spectra[-1]
+        self._forward(field, spectrum, symmetry)
+        self.coefficients.kernels.scale_spectrum(spectrum, operator)
+        self._backward(spectrum, field, symmetry)
+
+    def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
+        c, spectrum = self.coefficients, self._spectra[-1]
+        self._forward(component, spectrum, self._VELOCITY[axis])
+        c.kernels.translate_spectrum(spectrum, factor, axis, c.dtype.type(c.scale))
+        self._backward(spectrum, out, "odd" if axis else "even")
+
+    def _forward(self, real: Any, spectrum: Any, symmetry: Symmetry | None = "even") -> None:
+        self._fft.forward(real, spectrum, symmetry)
+        self.transforms += 1
+
+    def _backward(self, spectrum: Any, real: Any, symmetry: Symmetry = "even") -> None:
+        self._fft.backward(spectrum, real, symmetry)
+        self.transforms += 1
