@@ -39,18 +39,18 @@ extern "C" __global__ void unfold_even(Complex *out, const Complex *in, int widt
 }
 
 // Even places in order, then odd ones backwards: where a point lies among the transformed.
-__device__ __forceinline__ int placed(int y, int ny) { return y % 2 ? ny - 1 - y / 2 : y / 2; }
+__device__ __forceinline__ int reordered(int y, int ny) { return y % 2 ? ny - 1 - y / 2 : y / 2; }
 
-extern "C" __global__ void place_even(Complex *out, const Complex *in, int width, int ny) {
+extern "C" __global__ void restore_even(Complex *out, const Complex *in, int width, int ny) {
     POINT(width, ny);
-    out[at] = in[plane + (Index)placed(y, ny) * width + x];
+    out[at] = in[plane + (Index)reordered(y, ny) * width + x];
 }
 
 extern "C" __global__ void order_even(Complex *out, const Complex *in, int width, int ny, int odd) {
     POINT(width, ny);
     Complex value = in[at];
     if (odd && y % 2) value = {-value.re, -value.im};
-    out[plane + (Index)placed(y, ny) * width + x] = value;
+    out[plane + (Index)reordered(y, ny) * width + x] = value;
 }
 
 // A type II transform: w_k v_k + conj(w_k) v_{N-k}. Of sines the coefficient of point y is that of N - y, 0 at y = 0.

@@ -78,7 +78,7 @@ class CudaSymmetricFFT:
         self._scratch = device.empty(shape, dtype)
         letter = "float" if np.dtype(dtype) == np.complex64 else "double"
         module = device.module("wavefabric.spectral", "symmetric.cu", (f"-DREAL={letter}",))
-        names = "unfold_even", "place_even", "order_even", "fold_even", "pack_half", "unpack_half"
+        names = "unfold_even", "restore_even", "order_even", "fold_even", "pack_half", "unpack_half"
         self._kernels = {name: module.get_function(name) for name in names}
         self._whole = device.axis_fft(shape, dtype, 1)
         self._halves = self._scratch.reshape(nz, ny // 2, 2 * width)
@@ -88,7 +88,7 @@ class CudaSymmetricFFT:
         if symmetry == "even":
             self._launch("unfold_even", self._scratch, array)
             self._whole.backward(self._scratch)
-            self._launch("place_even", array, self._scratch)
+            self._launch("restore_even", array, self._scratch)
             return
         sine = np.int32(symmetry == "odd_half")
         self._launch("pack_half", self._halves, array, sine)

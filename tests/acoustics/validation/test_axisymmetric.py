@@ -13,7 +13,7 @@ def run(grid, medium, source, record, **more):
     return simulate(grid, medium, source, Sensor(record=record), **options, **more)
 
 
-def place(grid):
+def positions(grid):
     """Along the axis, and away from it, m: [x, y(, z)]."""
     x, *across = np.meshgrid(*grid.coordinates, indexing="ij")
     return x, np.sqrt(sum(a**2 for a in across))
@@ -52,8 +52,8 @@ def test_a_body_of_revolution_is_that_of_three_dimensions(kind):
     answers = {
         number: run(
             grid,
-            lens(*place(grid)),
-            source(kind, *place(grid)),
+            lens(*positions(grid)),
+            source(kind, *positions(grid)),
             ("p_final", "p_max_all", "u_final"),
             dt=1e-7,
             steps=90 if kind == "p0" else 160,
@@ -72,7 +72,7 @@ def test_a_body_of_revolution_is_that_of_three_dimensions(kind):
 def test_a_ball_of_pressure_spreads_as_in_the_closed_form():
     """r p = ½ ((r − ct) p₀(|r − ct|) + (r + ct) p₀(r + ct)) of a Gaussian at rest."""
     grid, steps, dt = Grid((96, 48), 0.5e-3, pml_size=(10, 10), axisymmetric=True), 40, 5e-8
-    x, r = place(grid)
+    x, r = positions(grid)
     distance, width = np.hypot(x, r), 1.6e-3
     medium = Medium(C, RHO)
     inputs = Source(p0=np.exp(-((distance / width) ** 2)), smooth=False)
@@ -96,16 +96,16 @@ def test_on_the_axis_of_a_piston():
     grid = Grid((144, 64), spacing, pml_size=(16, 16), axisymmetric=True)
     medium = Medium(C, RHO)
     dt = 1 / frequency / 40
-    x, r = place(grid)
+    x, r = positions(grid)
     first = 24
     mask = np.zeros(grid.shape, bool)
     mask[first] = True
     # Rings that the edge cuts count by the part inside.
-    share = np.clip(0.5 + (a - r[first]) / spacing, 0, 1)
+    part = np.clip(0.5 + (a - r[first]) / spacing, 0, 1)
     steps = 40 * 40
     ramp = np.minimum(np.arange(steps) / 240, 1)
     wave = ramp * np.sin(2 * np.pi * frequency * np.arange(steps) * dt)
-    inputs = Source(p_mask=mask, p=share[:, None] * wave * RHO * C * 1.0)
+    inputs = Source(p_mask=mask, p=part[:, None] * wave * RHO * C * 1.0)
     sensor = Sensor(np.abs(r) < 0.1 * spacing, "p", start=steps - 40)
     series = simulate(
         grid, medium, inputs, sensor, dt=dt, steps=steps, precision="double", device="cpu", threads=1
@@ -121,7 +121,7 @@ def test_on_the_axis_of_a_piston():
 def test_a_wave_guide_keeps_its_energy():
     """Nothing absorbs: the energy of rings stays, and is that of the first step."""
     grid = Grid((64, 32), DX, pml_size=0, axisymmetric=True)
-    x, r = place(grid)
+    x, r = positions(grid)
     inputs = Source(p0=1e5 * np.exp(-(x**2 + (r - 8e-3) ** 2) / 3e-3**2), smooth=False)
     energies = []
     for steps in (20, 60):

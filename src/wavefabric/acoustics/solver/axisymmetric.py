@@ -42,8 +42,8 @@ class AxisymmetricFFT:
     """
 
     def __init__(self, layout: FieldLayout):
-        c, shares, comm = layout.coefficients, layout.partition, layout.comm
-        _, _, columns, _ = boxes(shares.shape, shares.grid)
+        c, partition, comm = layout.coefficients, layout.partition, layout.comm
+        _, _, columns, _ = boxes(partition.shape, partition.grid)
         own = box_shape(columns[0 if comm is None else comm.rank])
         self._plan = _Radial(c.device, own, c.complex)
         self.radial = self._plan.fft
@@ -51,20 +51,20 @@ class AxisymmetricFFT:
         if comm is None:
             self._rows = c.device.real_fft(c.shape, c.dtype, (2,))
         else:
-            self._rows = DistributedRealFFT(comm, shares.shape, shares.grid, c.dtype, self._plan)
-        self._shared = comm is not None
+            self._rows = DistributedRealFFT(comm, partition.shape, partition.grid, c.dtype, self._plan)
+        self._distributed = comm is not None
 
     def forward(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:
         """``spectrum`` of ``real``, without scale; along x alone without a symmetry."""
         self._plan.symmetry = symmetry
         self._rows.forward(real, spectrum)
-        if not self._shared:
+        if not self._distributed:
             self._plan.forward(spectrum)
 
     def backward(self, spectrum: Any, real: Any, symmetry: Symmetry) -> None:
         """Inverse, times 2 N; spoils ``spectrum``."""
         self._plan.symmetry = symmetry
-        if not self._shared:
+        if not self._distributed:
             self._plan.backward(spectrum)
         self._rows.backward(spectrum, real)
 
