@@ -186,3 +186,24 @@ def test_ragged_lists_are_named():
         )
     with pytest.raises(InputError, match=r"source: None given"):
         to_problem(grid, Medium(1500.0, 1000.0), None, Sensor(record="p_final"), 1e-7, 9)  # type: ignore[arg-type]
+
+
+def test_smoothing_knows_no_edge_on_the_axis():
+    """Of an axisymmetric grid: the other side of the axis belongs to the field."""
+    grid = Grid((40, 20), 1.0, pml_size=0, axisymmetric=True)
+    x, r = np.meshgrid(*grid.coordinates, indexing="ij")
+    ball = np.exp(-(x**2 + r**2) / 4.0**2)
+    p0 = Source(p0=ball).on(grid, 1500.0, 1e-8)["initial_pressure"][0].T
+    assert np.abs(p0 - ball).max() < 0.05
+    np.testing.assert_allclose(p0[20, 0], 1, rtol=1e-3)
+    # As along the axis, which goes on beyond its origin too.
+    np.testing.assert_allclose(p0[20, :12], p0[20:32, 0], atol=2e-3)
+
+
+def test_smoothing_in_one_dimension():
+    spike = np.zeros(32)
+    spike[16] = 1.0
+    smoothed = smooth(spike)
+    assert smoothed[16] == 1
+    assert smoothed[15] == pytest.approx(smoothed[17])
+    assert 0.2 < smoothed[15] < 0.9

@@ -65,12 +65,12 @@ OLDER = {
     "pr_2D_FFT_line_sensor": (1, 300),
     "pr_2D_TR_line_sensor": (2, None),
     "pr_3D_FFT_planar_sensor": (1, 60),
-    "pr_3D_TR_planar_sensor": (2, None),
+    "pr_3D_TR_planar_sensor": (1, 60),
     "sd_directivity_modelling_2D": (1, 300),
     "sd_focussed_detector_2D": (2, None),
     "sd_focussed_detector_3D": (1, 200),
     "us_beam_patterns": (1, 40),
-    "us_bmode_phased_array": (1, 40),
+    "us_bmode_phased_array": (1, 100),
     "us_defining_transducer": (1, 90),
 }
 #: Those that cannot run, and why.
@@ -95,7 +95,8 @@ def _check(path: Path, simulations: int, steps: int | None, tolerance: float) ->
 
     comparison = run_example(path, steps)
     print(f"{path.stem}: {comparison.largest:.2e}")
-    assert comparison.lines_changed == 1
+    # One import a function: this one simulates in two and in three dimensions.
+    assert comparison.lines_changed == (2 if path.parts[-2:-1] == ("ivp_photoacoustic_waveforms",) else 1)
     assert len(comparison.differences) == simulations
     assert comparison.largest <= tolerance
 

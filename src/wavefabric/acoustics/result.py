@@ -96,6 +96,7 @@ class Results(Mapping[str, Any]):
             "spacing": Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)"),
             "pml_size": Data(np.array(self.grid.pml_size), "", "points of the PML on each side"),
             "pml_inside": Data(self.grid.pml_inside, "", "the PML lies within the grid"),
+            "axisymmetric": Data(self.grid.axisymmetric, "", "y is the radius, from the axis on"),
             "dt": Data(self._dt, "s", "time step"),
         }
         recorded: dict[str, Any] = {}

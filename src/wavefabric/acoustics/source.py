@@ -85,7 +85,7 @@ class Source:
         parameters: dict[str, Any] = {}
         if self.p0 is not None:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
-            parameters["initial_pressure"] = smooth(p0) if self.smooth else p0
+            parameters["initial_pressure"] = self._smoothed(p0, grid) if self.smooth else p0
         if (self.p is None) != (self.p_mask is None):
             raise InputError("source.p: p and p_mask go together; allowed: both or none")
         if self.p is not None:
@@ -99,6 +99,15 @@ class Source:
         if not parameters:
             raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
         return parameters
+
+    @staticmethod
+    def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
+        """As `smooth` does; of an axisymmetric grid mirrored to four times its radius, as in k-Wave."""
+        if not grid.axisymmetric:
+            return smooth(p0)
+        half = np.concatenate([p0, 0 * p0[:, :1], -p0[:, :0:-1]], axis=1)
+        whole = smooth(np.concatenate([half, -half], axis=1))
+        return np.ascontiguousarray(whole[:, : p0.shape[1]])
 
     def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
         check_choice(self.p_mode, _MODES, "source.p_mode")

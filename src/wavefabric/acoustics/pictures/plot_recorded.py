@@ -58,9 +58,9 @@ def plot_recorded(
 def recorded_figure(file: RecordedFile, name: str, cuts: Mapping[str, float] | None = None) -> Figure:
     """The figure of one quantity.
 
-    A field: one plane in 2-D, three orthogonal slices in 3-D; colours from zero upwards where it is positive,
-    to both sides of zero where it is not. A time series: curves, or a picture of points over time. Values of
-    a sensor's points: a line; of a box: as a field.
+    A field: a line in 1-D, one plane in 2-D, three orthogonal slices in 3-D; colours from zero upwards where
+    it is positive, to both sides of zero where it is not. A time series: curves, or a picture of points over
+    time. Values of a sensor's points: a line; of a box: as a field.
     """
     item = file.items[name]
     with style(**{"axes.titlepad": 8, "axes.grid": False}):
@@ -172,7 +172,8 @@ def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float])
 def _check_cuts(file: RecordedFile, cuts: Mapping[str, float]) -> None:
     for name, coordinate in cuts.items():
         count, step = file.shape["xyz".index(name)], file.spacing["xyz".index(name)]
-        first, last = -(count // 2) * step, (count - 1 - count // 2) * step
+        origin = file.origin("xyz".index(name))
+        first, last = -origin * step, (count - 1 - origin) * step
         if not first - step / 2 <= coordinate <= last + step / 2:
             raise InputError(
                 f"--slice: {name}={coordinate * 1e3:g}mm is outside the grid; allowed: {first * 1e3:.4g} to "

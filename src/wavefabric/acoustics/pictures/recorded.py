@@ -33,7 +33,7 @@ class RecordedFile(Reader):
 
     def __init__(self, path: str | Path):
         super().__init__(path, "a result file (HDF5)")
-        self.prefix, self.steps, self.dt = "", 0, 0.0
+        self.prefix, self.steps, self.dt, self.axisymmetric = "", 0, 0.0, False
         self.shape: tuple[int, ...] = ()
         self.spacing: tuple[float, ...] = ()
         self.items: dict[str, RecordedArray] = {}
@@ -49,6 +49,7 @@ class RecordedFile(Reader):
             axes = AXES[:2] if shape[2] == 1 else AXES
             self.shape, self.spacing = shape[: len(axes)], tuple(self.scalar(f"d{a}") for a in axes)
             self.dt, self.steps = self.scalar("dt"), max(1, self.scalar("t_index"))
+            self.axisymmetric = "axisymmetric_flag" in self and bool(self.scalar("axisymmetric_flag"))
         elif kind == "input":
             allowed = "the output of a run, or a result file"
             raise InputError(f"{self.path}: is a k-Wave input file; allowed: {allowed}")
@@ -70,12 +71,17 @@ class RecordedFile(Reader):
             self.shape = tuple(int(n) for n in grid["shape"][()])
             self.spacing = tuple(float(d) for d in grid["spacing"][()])
             self.dt, self.prefix = float(grid["dt"][()]), "recorded/"
+            self.axisymmetric = "axisymmetric" in grid and bool(grid["axisymmetric"][()])
+
+    def origin(self, axis: int) -> int:
+        """The point at the origin of an axis: N // 2, of a radius the first."""
+        return 0 if self.axisymmetric and axis == 1 else self.shape[axis] // 2
 
     def _check_grid(self) -> None:
         """Refuse what no run can have had: pictures have axes of it."""
         counts = all(0 < n < _MOST_STEPS for n in (*self.shape, self.steps or 1))
         lengths = all(1e-12 < d < 1e6 for d in self.spacing) and 1e-18 < self.dt < 1e6
-        if not (counts and lengths and len(self.spacing) == len(self.shape) in (2, 3)):
+        if not (counts and lengths and len(self.spacing) == len(self.shape) in (1, 2, 3)):
             actual = (
                 f"has a grid of {self.shape} points, {self.spacing} m apart, with time steps of {self.dt} s"
             )
@@ -158,9 +164,9 @@ class RecordedArray:
             )
 
     def coordinates(self, axis: int) -> np.ndarray:
-        """m: in the grid from its point N // 2, in a box from its first point."""
-        count = self.size[axis]
-        return (np.arange(count) - (count // 2 if self.kind == "field" else 0)) * self.file.spacing[axis]
+        """m: in the grid from its origin, in a box from its first point."""
+        first = self.file.origin(axis) if self.kind == "field" else 0
+        return (np.arange(self.size[axis]) - first) * self.file.spacing[axis]
 
     def extremes(self) -> tuple[float, float, tuple[int, ...]]:
         """Smallest and largest value of a field or box, and where the largest magnitude is, [x, y(, z)]."""

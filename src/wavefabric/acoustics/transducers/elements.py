@@ -197,6 +197,9 @@ def _placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where a transducer is, m, and its orthonormal axes as rows, the one towards the focus first."""
+    if grid.axisymmetric or grid.dimensions == 1:
+        kind = "axisymmetric" if grid.axisymmetric else "of one dimension"
+        raise InputError(f"grid: is {kind}; allowed: a Cartesian grid of 2 or 3 dimensions")
     n = grid.dimensions
     centre = point(position, n, "position")
     normal = direction(point(focus, n, "focus") - centre, n, "focus")
