@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
-from wavefabric.spectral.symmetric import symmetric_fft, wavenumbers
+from wavefabric.spectral.symmetric import order, symmetric_fft, wavenumbers
 
 SHAPES = [(1, 12, 7), (1, 46, 33), (2, 8, 130), (1, 2, 1)]
 TOLERANCE = {np.complex128: 1e-13, np.complex64: 2e-6}
@@ -39,14 +39,21 @@ def test_fields_and_coefficients(kernel_device, shape, dtype, symmetry):
     n, rng = shape[1], np.random.default_rng(3)
     array = rng.standard_normal((*shape, 2)).view(complex)[..., 0].astype(dtype)
     fft = symmetric_fft(kernel_device, shape, dtype)
-    spectrum = put(kernel_device, array)
+    numbers = order(kernel_device, n)
+    spectrum = put(kernel_device, array[:, numbers])
     fft.backward(spectrum, symmetry)
     # The factor 2 is all that the inverse has beside the sum.
     close(kernel_device.to_host(spectrum), 2 * along_y(waves(symmetry, n), array), dtype)
     if symmetry == "odd":
         return
     fft.forward(spectrum, symmetry)
-    close(kernel_device.to_host(spectrum), 2 * n * array.astype(complex), dtype)
+    close(kernel_device.to_host(spectrum), 2 * n * array[:, numbers].astype(complex), dtype)
+    if symmetry == "even_half":
+        factor = rng.uniform(0.5, 1.5, (1, n, 1)).astype(np.finfo(dtype).dtype)
+        out = put(kernel_device, array)
+        fft.forward_scaled(out, put(kernel_device, array), put(kernel_device, factor))
+        wanted = 2 * along_y(waves(symmetry, n).T, array * factor.astype(float))
+        close(kernel_device.to_host(out), wanted[:, numbers], dtype)
 
 
 def test_the_derivative_of_an_even_field_is_odd(cpu):

@@ -1,6 +1,7 @@
 // Before and after the complex transforms of symmetric.py; one thread a column and row, planes along the grid's z.
 // Arrays are (planes, ny, width), complex; those of halves (planes, ny/2, 2 width): the real parts of a row's
-// columns become every other one of the columns, the imaginary parts those between them.
+// columns become every other one of the columns, the imaginary parts those between them. Coefficients come in the
+// order 0, 2, 4, ..., 5, 3, 1.
 
 typedef long long Index;
 
@@ -11,6 +12,7 @@ struct Complex {
 __device__ __forceinline__ Complex operator*(Complex a, Complex b) {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
+__device__ __forceinline__ Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
 __device__ __forceinline__ Complex conjugate(Complex a) { return {a.re, -a.im}; }
 
 // e^{-i pi part / whole}
@@ -24,65 +26,54 @@ __device__ __forceinline__ Complex turn(Index part, Index whole) {
     const int x = blockIdx.x * blockDim.x + threadIdx.x;             \
     const int y = blockIdx.y;                                        \
     if (x >= width) return;                                          \
-    const Index plane = (Index)blockIdx.z * rows * width;            \
-    const Index at = plane + (Index)y * width + x
+    const Index plane = (Index)blockIdx.z * rows * width
 
-// Coefficients of a type III transform as those of a complex one: conj(w_y) (a_y - i a_{N-y}), w = e^{-i pi y/2N}.
-extern "C" __global__ void unfold_even(Complex *out, const Complex *in, int width, int ny) {
+// Points of a type III transform as those of a complex one: conj(w_y) (a_y - i a_{N-y}), w = e^{-i pi y/2N}. A thread
+// has y and N - y, of which there is none for 0.
+extern "C" __global__ void unfold_even(Complex *array, int width, int ny) {
     POINT(width, ny);
-    Complex value = in[at];
-    if (y) {
-        const Complex other = in[plane + (Index)(ny - y) * width + x];
-        value = {value.re + other.im, value.im - other.re};
-    }
-    out[at] = conjugate(turn(y, 2 * (Index)ny)) * value;
+    if (!y) return;
+    Complex &one = array[plane + (Index)y * width + x], &other = array[plane + (Index)(ny - y) * width + x];
+    const Complex a = one, b = other;
+    one = conjugate(turn(y, 2 * (Index)ny)) * Complex{a.re + b.im, a.im - b.re};
+    if (y != ny - y) other = conjugate(turn(ny - y, 2 * (Index)ny)) * Complex{b.re + a.im, b.im - a.re};
 }
 
-// Even places in order, then odd ones backwards: where a point lies among the transformed.
-__device__ __forceinline__ int reordered(int y, int ny) { return y % 2 ? ny - 1 - y / 2 : y / 2; }
-
-extern "C" __global__ void restore_even(Complex *out, const Complex *in, int width, int ny) {
+// A type II transform: w_k v_k + conj(w_k) v_{N-k}. Of sines (odd) the value of point y is that of N - y, 0 at y = 0.
+extern "C" __global__ void fold_even(Complex *array, int width, int ny, int odd) {
     POINT(width, ny);
-    out[at] = in[plane + (Index)reordered(y, ny) * width + x];
-}
-
-extern "C" __global__ void order_even(Complex *out, const Complex *in, int width, int ny, int odd) {
-    POINT(width, ny);
-    Complex value = in[at];
-    if (odd && y % 2) value = {-value.re, -value.im};
-    out[plane + (Index)reordered(y, ny) * width + x] = value;
-}
-
-// A type II transform: w_k v_k + conj(w_k) v_{N-k}. Of sines the coefficient of point y is that of N - y, 0 at y = 0.
-extern "C" __global__ void fold_even(Complex *out, const Complex *in, int width, int ny, int odd) {
-    POINT(width, ny);
-    if (odd && !y) {
-        out[at] = {0, 0};
+    Complex &one = array[plane + (Index)y * width + x];
+    if (!y) {
+        one = odd ? Complex{0, 0} : one + one;
         return;
     }
-    const int k = odd ? ny - y : y;
-    const Complex w = turn(k, 2 * (Index)ny);
-    const Complex a = w * in[plane + (Index)k * width + x];
-    const Complex b = conjugate(w) * in[plane + (Index)(k ? ny - k : 0) * width + x];
-    out[at] = {a.re + b.re, a.im + b.im};
+    Complex &other = array[plane + (Index)(ny - y) * width + x];
+    const Complex a = one, b = other, w = turn(y, 2 * (Index)ny), v = turn(ny - y, 2 * (Index)ny);
+    const Complex of_one = w * a + conjugate(w) * b, of_other = v * b + conjugate(v) * a;
+    one = odd ? of_other : of_one;
+    if (y != ny - y) other = odd ? of_one : of_other;
 }
 
-// A type IV transform of N real points is a complex one of N/2: t_n = (a_{2n} + i a_{N-1-2n}) e^{-i pi (8n+1)/8N}, and so after it.
-// Sines: of the points backwards, every other result negative. x counts real columns, y points of the half.
-extern "C" __global__ void pack_half(Complex *out, const REAL *in, int width, int ny, int sine) {
+// A type IV transform of N real points is a complex one of N/2: t_n = (a_{2n} + i a_{N-1-2n}) e^{-i pi (8n+1)/8N}, and
+// so after it. Sines: of the points backwards, every other result negative. x counts real columns, y points of
+// the half. `spectral`: rows are in the order of coefficients, where 2n is n and N-1-2n is N/2 + n.
+extern "C" __global__ void pack_half(Complex *out, const REAL *in, const REAL *factor, int width, int ny, int sine,
+                                     int spectral) {
     const int columns = 2 * width, half = ny / 2;
     POINT(columns, half);
     const REAL *column = in + 2 * plane + x;
-    const int first = 2 * y, last = ny - 1 - 2 * y;
-    const Complex pair = {column[(Index)(sine ? last : first) * columns], column[(Index)(sine ? first : last) * columns]};
-    out[at] = turn(8 * (Index)y + 1, 8 * (Index)ny) * pair;
+    const int row = spectral ? y : 2 * y, back = spectral ? half + y : ny - 1 - 2 * y;
+    const REAL first = column[(Index)row * columns] * factor[row], last = column[(Index)back * columns] * factor[back];
+    const Complex pair = sine ? Complex{last, first} : Complex{first, last};
+    out[plane + (Index)y * columns + x] = turn(8 * (Index)y + 1, 8 * (Index)ny) * pair;
 }
 
-extern "C" __global__ void unpack_half(REAL *out, const Complex *in, int width, int ny, int sine) {
+extern "C" __global__ void unpack_half(REAL *out, const Complex *in, int width, int ny, int sine, int spectral) {
     const int columns = 2 * width, half = ny / 2;
     POINT(columns, half);
     REAL *column = out + 2 * plane + x;
-    const Complex value = turn(8 * (Index)y + 1, 8 * (Index)ny) * in[at];
-    column[(Index)(2 * y) * columns] = 2 * value.re;
-    column[(Index)(ny - 1 - 2 * y) * columns] = (sine ? 2 : -2) * value.im;
+    const Complex value = turn(8 * (Index)y + 1, 8 * (Index)ny) * in[plane + (Index)y * columns + x];
+    const int row = spectral ? y : 2 * y, back = spectral ? half + y : ny - 1 - 2 * y;
+    column[(Index)row * columns] = 2 * value.re;
+    column[(Index)back * columns] = (sine ? 2 : -2) * value.im;
 }

@@ -25,10 +25,17 @@ def wavenumbers(n: int, spacing: float) -> np.ndarray:
 def symmetric_fft(device: Any, shape: tuple[int, int, int], dtype: Any) -> Any:
     """Plan in-place transforms along y of complex arrays (Nz, Ny, width).
 
-    ``forward(array, symmetry)`` gives the coefficients, ``backward(array, symmetry)`` the field again, times
-    2 Ny. ``"odd"`` has no forward transform. On a GPU Ny is even.
+    ``forward(array, symmetry)`` gives the coefficients, as `order` says, and ``backward(array, symmetry)`` the
+    field again, times 2 Ny. ``"odd"`` has no forward transform. ``forward_scaled(out, array, factor)`` is
+    the transform of an ``"even_half"`` field times a real factor (1, Ny, 1). On a GPU Ny is even.
     """
     return CpuSymmetricFFT(device.threads) if device.name == "cpu" else CudaSymmetricFFT(device, shape, dtype)
+
+
+def order(device: Any, n: int) -> np.ndarray:
+    """Numbers m of the coefficients as they come: on a GPU even ones, then odd ones backwards."""
+    numbers = np.arange(n)
+    return numbers if device.name == "cpu" else np.concatenate([numbers[::2], numbers[1::2][::-1]])
 
 
 class CpuSymmetricFFT:
@@ -44,6 +51,11 @@ class CpuSymmetricFFT:
             "odd_half": (scipy.fft.dst, 4),
         }[symmetry]
         self._put(array, transform, kind)
+
+    def forward_scaled(self, out: np.ndarray, array: np.ndarray, factor: np.ndarray) -> None:
+        real = np.finfo(array.dtype).dtype
+        np.multiply(array.view(real), factor, out=out.view(real))
+        self.forward(out, "even_half")
 
     def backward(self, array: np.ndarray, symmetry: Symmetry) -> None:
         if symmetry == "even":
@@ -64,10 +76,10 @@ class CpuSymmetricFFT:
 
 
 class CudaSymmetricFFT:
-    """By complex transforms of N or N/2 points between two pointwise kernels (``symmetric.cu``).
+    """By complex transforms of N or N/2 points and pointwise kernels (``symmetric.cu``).
 
-    Types II and III by Makhoul's order (1980, doi:10.1109/TASSP.1980.1163351), type IV by a transform of half
-    the length for the real and the imaginary part each.
+    Types II and III in the order of Makhoul (1980, doi:10.1109/TASSP.1980.1163351), in which the coefficients
+    stay; type IV by a transform of half the length for the real and the imaginary part each.
     """
 
     def __init__(self, device: Any, shape: tuple[int, int, int], dtype: Any):
@@ -75,40 +87,52 @@ class CudaSymmetricFFT:
         if ny % 2:
             raise InputError(f"grid.shape: {ny} radial points; allowed on a GPU: an even number")
         self._device, self._shape = device, shape
-        self._scratch = device.empty(shape, dtype)
+        self._halves = device.empty((nz, ny // 2, 2 * width), dtype)
         letter = "float" if np.dtype(dtype) == np.complex64 else "double"
         module = device.module("wavefabric.spectral", "symmetric.cu", (f"-DREAL={letter}",))
-        names = "unfold_even", "restore_even", "order_even", "fold_even", "pack_half", "unpack_half"
+        names = "unfold_even", "fold_even", "pack_half", "unpack_half"
         self._kernels = {name: module.get_function(name) for name in names}
         self._whole = device.axis_fft(shape, dtype, 1)
-        self._halves = self._scratch.reshape(nz, ny // 2, 2 * width)
-        self._half = device.axis_fft((nz, ny // 2, 2 * width), dtype, 1)
+        self._half = device.axis_fft(self._halves.shape, dtype, 1)
+        self._ones = device.asarray(np.ones((1, ny, 1), np.finfo(dtype).dtype))
 
     def forward(self, array: Any, symmetry: Symmetry) -> None:
         if symmetry == "even":
-            self._launch("unfold_even", self._scratch, array)
-            self._whole.backward(self._scratch)
-            self._launch("restore_even", array, self._scratch)
-            return
-        sine = np.int32(symmetry == "odd_half")
-        self._launch("pack_half", self._halves, array, sine)
-        self._half.forward(self._halves)
-        self._launch("unpack_half", array, self._halves, sine)
+            self._launch("unfold_even", array)
+            self._whole.backward(array)
+        else:
+            self._transform_half(array, array, symmetry, spectral=False)
+
+    def forward_scaled(self, out: Any, array: Any, factor: Any) -> None:
+        self._transform_half(out, array, "even_half", spectral=False, factor=factor)
 
     def backward(self, array: Any, symmetry: Symmetry) -> None:
-        if symmetry not in ("even", "odd"):
-            self.forward(array, symmetry)
-            return
-        odd = np.int32(symmetry == "odd")
-        self._launch("order_even", self._scratch, array, odd)
-        self._whole.forward(self._scratch)
-        self._launch("fold_even", array, self._scratch, odd)
+        if symmetry in ("even", "odd"):
+            odd = symmetry == "odd"
+            if odd:
+                second = array[:, array.shape[1] // 2 :]
+                self._device.xp.negative(second, out=second)
+            self._whole.forward(array)
+            self._launch("fold_even", array, np.int32(odd))
+        else:
+            self._transform_half(array, array, symmetry, spectral=True)
+
+    def _transform_half(
+        self, out: Any, array: Any, symmetry: Symmetry, spectral: bool, factor: Any = None
+    ) -> None:
+        """``spectral``: from coefficients to a field, else the other way."""
+        sine = np.int32(symmetry == "odd_half")
+        factor = self._ones if factor is None else factor
+        self._launch("pack_half", self._halves, array, factor, sine, np.int32(spectral))
+        self._half.forward(self._halves)
+        self._launch("unpack_half", out, self._halves, sine, np.int32(not spectral))
 
     def _launch(self, name: str, *arguments: Any) -> None:
         nz, ny, width = self._shape
-        rows, columns = (ny // 2, 2 * width) if name.endswith("half") else (ny, width)
+        rows, columns = (ny // 2, 2 * width) if name.endswith("half") else (ny // 2 + 1, width)
         threads = min(256, -(-columns // 32) * 32)
         grid = -(-columns // threads), rows, nz
+        arrays = [each for each in arguments if hasattr(each, "shape") and each.shape]
         sizes = np.int32(width), np.int32(ny)
-        arguments = (*arguments[:2], *sizes, *arguments[2:])
-        self._device.launch(self._kernels[name], grid, (threads, 1, 1), arguments)
+        rest = arguments[len(arrays) :]
+        self._device.launch(self._kernels[name], grid, (threads, 1, 1), (*arrays, *sizes, *rest))

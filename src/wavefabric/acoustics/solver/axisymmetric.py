@@ -99,12 +99,9 @@ class AxisymmetricStages(PlainStages):
         self._forward(f.u[0], axial)
         # ∂u_r/∂r + u_r/r: the radius divides what is transformed along x.
         self._forward(f.u[1], radial, None)
-        parts = (array.view(c.dtype) for array in (radial, quotient))
-        c.device.xp.multiply(next(parts), self._inverse_radius, out=next(parts))
+        self._fft.radial.forward_scaled(quotient, radial, self._inverse_radius)
         self._fft.radial.forward(radial, "odd_half")
-        self._fft.radial.forward(quotient, "even_half")
-        c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.axes)
-        c.kernels.add_spectrum(radial, quotient, c.kappa)
+        c.kernels.ring_divergence_spectra(axial, radial, quotient, c.kappa, *c.down[:2])
         for spectrum, real in zip(self._spectra, self._real, strict=True):
             self._backward(spectrum, real)
         c.kernels.update_density(

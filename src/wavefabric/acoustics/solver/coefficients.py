@@ -12,6 +12,7 @@ from wavefabric.acoustics.materials.indexed import Indexed, indexed_parameters
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver import formulas
 from wavefabric.acoustics.solver.split_density import make_split_layers, split_points
+from wavefabric.spectral import symmetric
 
 
 class Coefficients:
@@ -57,6 +58,9 @@ class Coefficients:
             [device.asarray(d, self.complex) for d in formulas.derivatives(problem, sign, subdomain)]
             for sign in (1, -1)
         )
+        if problem.axisymmetric:
+            for vectors in (self.up, self.down):
+                vectors[1] = device.asarray(device.to_host(vectors[1])[self._radial_order()])
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
             vectors += [vectors[-1][:1]] * (3 - len(vectors))  # of axes that are missing: never read
         self.dt, self.half_dt = real.type(problem.dt), real.type(problem.dt / 2)
@@ -124,6 +128,8 @@ class Coefficients:
         kx2, ky2, kz2 = (
             subdomain.spectrum(k2, axis) for axis, k2 in enumerate(formulas.squares(problem, subdomain.basis))
         )
+        if problem.axisymmetric:
+            ky2 = ky2[self._radial_order()]
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
         #: k² along x (half), y and z, on the host, in double precision.
         self.squares = [np.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]
@@ -134,6 +140,10 @@ class Coefficients:
         self.nabla2 = self.nabla1
         if self.disperses:
             self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
+
+    def _radial_order(self) -> np.ndarray:
+        """Numbers of the radial coefficients, as the device's transforms give them."""
+        return symmetric.order(self.device, self.subdomain.basis[1])
 
     @cached_property
     def kappa(self):

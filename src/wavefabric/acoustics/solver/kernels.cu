@@ -69,10 +69,13 @@ extern "C" __global__ void scale_spectrum(Complex *spectrum, int nx, int ny, con
     spectrum[i] = spectrum[i] * op[i];
 }
 
-extern "C" __global__ void add_spectrum(Complex *spectrum, int nx, int ny, const Complex *more, const REAL *op) {
+extern "C" __global__ void ring_divergence_spectra(Complex *sx, Complex *sr, int nx, int ny, FACTOR quotient, IN kappa,
+                                                   FACTOR dx, FACTOR dr) {
     POINT(nx, ny);
-    const Complex value = more[i] * op[i];
-    spectrum[i] = {spectrum[i].re + value.re, spectrum[i].im + value.im};
+    const REAL k = kappa[i];
+    sx[i] = sx[i] * (dx[x] * k);
+    const Complex slope = sr[i] * dr[y], other = quotient[i];
+    sr[i] = Complex{slope.re + other.re, slope.im + other.im} * k;
 }
 
 extern "C" __global__ void translate_spectrum(Complex *spectrum, int nx, int ny, const Complex *factor, int axis,

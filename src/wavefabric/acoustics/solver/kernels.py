@@ -98,11 +98,14 @@ def scale_spectrum(spectrum, operator):
 
 
 @njit(**_JIT)
-def add_spectrum(spectrum, more, operator):
-    """spectrum += operator × more, a real half spectrum."""
-    a, b, c = spectrum.reshape(-1), more.reshape(-1), operator.reshape(-1)
-    for i in prange(a.size):
-        a[i] += c[i] * b[i]
+def ring_divergence_spectra(sx, sr, quotient, kappa, dx, dr):
+    """Spectra of ∂u_x/∂x and ∂u_r/∂r + u_r/r, in place, from those of u_x, u_r and the ``quotient`` u_r/r."""
+    for z in prange(sx.shape[0]):
+        for y in range(sx.shape[1]):
+            a, b, c, k = sx[z, y], sr[z, y], quotient[z, y], kappa[z, y]
+            for x in range(sx.shape[2]):
+                a[x] *= k[x] * dx[x]
+                b[x] = k[x] * (b[x] * dr[y] + c[x])
 
 
 @njit(**_JIT)

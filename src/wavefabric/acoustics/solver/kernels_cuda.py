@@ -72,7 +72,7 @@ class AcousticKernels:
     gradient_spectra = partialmethod(_per_point, "gradient_spectra", "ppp|ppppi")
     divergence_spectra = partialmethod(_per_point, "divergence_spectra", "ppp|ppppi")
     scale_spectrum = partialmethod(_per_point, "scale_spectrum", "p|p")
-    add_spectrum = partialmethod(_per_point, "add_spectrum", "p|pp")
+    ring_divergence_spectra = partialmethod(_per_point, "ring_divergence_spectra", "pp|pppp")
     translate_spectrum = partialmethod(_per_point, "translate_spectrum", "p|pip")
     update_velocity = partialmethod(_per_point, "update_velocity", "p|pmpip")
     update_density = partialmethod(_per_point, "update_density", "p|spppmpii")
