@@ -152,7 +152,7 @@ def _older(function, comparison: Comparison, inputs: dict):
             result, _mirrored(Path(inputs["simulation_options"].input_filename), copies["sensor"]), comparison
         )
         return result
-    copies["source"] = _as_source(copies["source"])
+    copies["source"] = _as_source(copies["source"], copies["medium"])
     copies["sensor"], order = _as_sensor(copies["sensor"], copies["kgrid"])
     # Which forbids a PML outside that is wider than the grid.
     with mock.patch("kwave.solvers.validation.validate_pml"):
@@ -179,7 +179,7 @@ def _mirrored(path: Path, sensor) -> dict:
     return {"p": np.array(rows).squeeze()}
 
 
-def _as_source(source):
+def _as_source(source, medium):
     """A transducer as a velocity source, which the NumPy solver has; rows of signals in the order of C."""
     from kwave.ksource import kSource
 
@@ -198,6 +198,9 @@ def _as_source(source):
     made = kSource()
     made.u_mask, made.u_mode = mask, "additive-no-correction"
     made.ux = signal[delay[mask][:, None] + np.arange(steps)]
+    # One signal serves all points, scaled by their mean sound speed; that of a velocity source by each one's.
+    speed = np.broadcast_to(np.asarray(medium.sound_speed, float), mask.shape)[mask]
+    made.ux = made.ux * (speed.mean() / speed)[:, None]
     return made
 
 

@@ -83,6 +83,8 @@ class Recording:
     quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recording.quantities`
     where: np.ndarray | Cuboids | Interpolation | None = None
     start: int = 0
+    tones: tuple[str, ...] = ()  # of `acoustics.recording.tones`, at the frequencies, Hz
+    frequencies: tuple[float, ...] = ()
 
     @property
     def samples(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Problem, Recording
-from wavefabric.acoustics.recording.quantities import describe, quantity_of
+from wavefabric.acoustics.recording.quantities import describe, is_tone, quantity_of
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
@@ -25,14 +25,17 @@ class Results(Mapping[str, Any]):
         What the run cost.
     grid : Grid
         Where it was.
+    frequencies : ndarray, shape (frequencies,)
+        Of amplitudes and phases, Hz.
 
     Notes
     -----
-    A time series has the shape (points, rows), a statistic (points,); the points of a mask are in the order
-    of Fortran, x fastest, as in MATLAB. With boxes, each is a list with one array a box: (Cx[, Cy[, Cz]],
-    rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's shape, without
-    a PML that is outside. All are views of what the solver wrote. Under ``mpiexec`` every rank has them all,
-    and `save` writes on rank 0 alone.
+    A time series has the shape (points, rows), a statistic (points,); the points of a mask are in the
+    order of Fortran, x fastest, as in MATLAB. With boxes, each is a list with one array a box: (Cx[, Cy[,
+    Cz]], rows) or (Cx[, Cy[, Cz]]). A whole-domain quantity (``*_all``, ``*_final``) has the grid's
+    shape, without a PML that is outside. An amplitude or phase has one such array a frequency,
+    (frequencies, …); with boxes it is a list, a frequency, of lists. All are views of what the solver
+    wrote. Under ``mpiexec`` every rank has them all, and `save` writes on rank 0 alone.
     """
 
     def __init__(
@@ -49,13 +52,19 @@ class Results(Mapping[str, Any]):
         self.report = report
         self._writes = writes
         self._dt = problem.dt
+        self.frequencies = np.array(recording.frequencies)
         self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
 
     def _view(self, name: str, array: np.ndarray, where: Any) -> Any:
         quantity = quantity_of(name)
-        if quantity is not None and quantity.kind == "field":
-            return self.grid.from_memory(array)
+        field = quantity is not None and quantity.kind == "field"
+        if is_tone(name):
+            each = [self.grid.from_memory(one) if field else self._at_sensor(one, where) for one in array]
+            return each if not field and isinstance(where, Cuboids) else np.stack(each)
+        return self.grid.from_memory(array) if field else self._at_sensor(array, where)
+
+    def _at_sensor(self, array: np.ndarray, where: Any) -> Any:
         if not isinstance(where, Cuboids):
             return array.T
         shapes = where.shapes()
@@ -102,16 +111,26 @@ class Results(Mapping[str, Any]):
         recorded: dict[str, Any] = {}
         for name, value in self.items():
             unit, text = describe(name)
-            if isinstance(value, list):
+            if is_tone(name):
+                # A group: one array a frequency, or a group of boxes.
+                recorded[name] = {
+                    str(i): {str(j): Data(box, unit, text) for j, box in enumerate(one)}
+                    if isinstance(one, list)
+                    else Data(one, unit, text)
+                    for i, one in enumerate(value)
+                }
+            elif isinstance(value, list):
                 recorded[name] = {str(i): Data(box, unit, f"{text}, box {i}") for i, box in enumerate(value)}
             else:
                 recorded[name] = Data(value, unit, text)
-        contents = {
+        contents: dict[str, Any] = {
             "grid": grid,
             "time": Data(self.time, "s", "time of each sample of a series"),
             "recorded": recorded,
             "cost": _cost(self.report),
         }
+        if self.frequencies.size:
+            contents["frequencies"] = Data(self.frequencies, "Hz", "of amplitudes and phases, in their order")
         return writer.write(contents, attributes=provenance(device=self.report.device))
 
 

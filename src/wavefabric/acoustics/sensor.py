@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, require
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
+from wavefabric.acoustics.recording.tones import TONES
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
@@ -37,6 +38,11 @@ class Sensor:
         ``u_non_staggered`` is brought to the pressure's points.
     start : int
         First time step recorded, from 0.
+    frequencies : float, str or sequence of them
+        Frequencies, Hz (or text: ``"500 kHz"``), of ``p_amp`` and ``p_amp_all`` in ``record``: the amplitude
+        of the pressure at the mask or in the whole domain, and with it the phase, ``p_phase`` or
+        ``p_phase_all``, of cos(2πft + phase). They are found from running sums over the recorded steps, which
+        should be a whole number of periods; harmonics are multiples of a frequency.
 
     Raises
     ------
@@ -47,26 +53,40 @@ class Sensor:
     mask: Any = None
     record: str | Sequence[str] = ("p",)
     start: int = 0
+    frequencies: Any = ()
 
     def __post_init__(self) -> None:
-        recorded_quantities(self.record, "sensor.record")
+        self._recorded()
         right = is_whole(self.start) and self.start >= 0
         require(right, "sensor.start", self.start, "a whole number from 0")
 
     @classmethod
-    def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> "Sensor":
+    def boxes(cls, *corners: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
         """Sensor of boxes, each ``((x1, y1[, z1]), (x2, y2[, z2]))``: grid indices from 0, both included."""
-        return cls(partial(_cuboids, corners), record, start)
+        return cls(partial(_cuboids, corners), record, **more)
 
     @classmethod
-    def points(cls, positions: Any, record: str | Sequence[str] = ("p",), start: int = 0) -> "Sensor":
+    def points(cls, positions: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
         """Sensor of any points, m, shape (dimensions, n), by linear interpolation; origin as in `Grid`."""
-        return cls(partial(_interpolation, positions), record, start)
+        return cls(partial(_interpolation, positions), record, **more)
+
+    def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
+        """Quantities, tones and their frequencies, Hz."""
+        key, record = "sensor.frequencies", self.record
+        names = (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
+        tones = tuple(name for name in TONES if name in names)
+        others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
+        quantities = recorded_quantities(others, "sensor.record") if others or not tones else ()
+        frequencies = tuple(positive(f, "Hz", key) for f in per_axis(self.frequencies, 1))
+        wanted = f"one frequency or more, Hz, with {' or '.join(TONES)} in record, and none without"
+        require(bool(tones) == bool(frequencies), key, self.frequencies, wanted)
+        return quantities, tones, frequencies
 
     def on(self, grid: Grid) -> Recording:
         """The recording on a grid; refuses a point outside it, and a missing mask."""
-        quantities = recorded_quantities(self.record, "sensor.record")
+        quantities, tones, frequencies = self._recorded()
         local = [name for name in quantities if is_local(name)]
+        local += [name for name in tones if TONES[name].kind == "points"]
         if self.mask is None and local:
             raise InputError(
                 f"sensor.mask: is missing, and {show(local[0].removesuffix('_raw'))} is recorded there; "
@@ -76,7 +96,7 @@ class Sensor:
         where: Any = None
         if local:
             where = self.mask(grid) if callable(self.mask) else grid.points(self.mask, "sensor.mask")
-        return Recording(quantities, where, int(self.start))
+        return Recording(quantities, where, int(self.start), tones, frequencies)
 
 
 def record_names() -> dict[str, str]:

@@ -16,6 +16,7 @@ from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
+from wavefabric.acoustics.recording.tones import broken_periods, with_tones
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import run
 from wavefabric.acoustics.run_settings import RunSettings
@@ -162,11 +163,13 @@ def solve(
     if output is not None:
         writer = on_first_rank(comm, lambda: ResultWriter(output, options.force))
     check_run(problem, options)
+    for line in broken_periods(problem, recording) if comm.rank == 0 else ():
+        warnings.warn(line, stacklevel=3)
     with locked_by_first_rank(comm, output, "output"):
         # Its arrays are those of rank 0 alone.
         sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
         report = run(problem, recording, sink, options)
-        arrays = broadcast(comm, sink.arrays)
+        arrays = with_tones(broadcast(comm, sink.arrays), recording)
         arrays = arrays if adapt is None else adapt(arrays)
         results = Results(arrays, problem, recording, grid, report, writes=comm.rank == 0)
         if writer:

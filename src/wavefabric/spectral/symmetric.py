@@ -25,9 +25,9 @@ def wavenumbers(n: int, spacing: float) -> np.ndarray:
 def symmetric_fft(device: Any, shape: tuple[int, int, int], dtype: Any) -> Any:
     """Plan in-place transforms along y of complex arrays (Nz, Ny, width).
 
-    ``forward(array, symmetry)`` gives the coefficients, as `order` says, and ``backward(array, symmetry)`` the
+    ``forward(array, symmetry)`` gives the coefficients, as `order` says, ``backward(array, symmetry)`` the
     field again, times 2 Ny. ``"odd"`` has no forward transform. ``forward_scaled(out, array, factor)`` is
-    the transform of an ``"even_half"`` field times a real factor (1, Ny, 1). On a GPU Ny is even.
+    that of an ``"even_half"`` field times a real factor (1, Ny, 1). On a GPU Ny is even.
     """
     return CpuSymmetricFFT(device.threads) if device.name == "cpu" else CudaSymmetricFFT(device, shape, dtype)
 

@@ -380,6 +380,12 @@ def test_accumulate(case, kernels, kind, combine):
         assert (case.device.to_host(target) == combine(before, host)).all()
 
 
+def test_accumulate_weighted(case, kernels):
+    (target, before), (values, host), by = case.real(), case.real(), case.dtype(-0.37)
+    kernels.accumulate_weighted(target, values, by)
+    case.check(target, before + float(by) * host)
+
+
 def test_accumulate_squares_in_double_precision(case, kernels):
     values, host = case.real((23,))
     target = case.put(np.full(23, 1e6))

@@ -83,7 +83,7 @@ def check_recording(
     rules = _Rules(problem, names, first_index)
     quantities, where, start = recording.quantities, recording.where, recording.start
     unknown = [repr(name) for name in quantities if name not in QUANTITIES] or ["nothing"]
-    known = quantities and unknown == ["nothing"]
+    known = (quantities or recording.tones) and unknown == ["nothing"]
     rules.require(known, "recording.quantities", unknown[0], f"any of {', '.join(QUANTITIES)}")
     shown = start + first_index if is_whole(start) else start
     allowed = f"{first_index} to {problem.steps - 1 + first_index}, the steps of the run"

@@ -28,6 +28,7 @@ _SEQUENTIAL, _DIVERGING = "magma", "RdBu_r"
 #: SI unit to the quantity, and to the units that it is shown in.
 _SCALES = {
     "Pa": ("pressure", ((1e6, "MPa"), (1e3, "kPa"), (1.0, "Pa"))),
+    "rad": ("phase", ((1.0, "rad"),)),
     "m/s": ("particle velocity", ((1.0, "m/s"), (1e-3, "mm/s"), (1e-6, "µm/s"), (1e-9, "nm/s"))),
     "W/m^2": ("intensity", ((1e4, "W/cm²"), (1e1, "mW/cm²"), (1e-2, "µW/cm²"))),
 }
@@ -91,7 +92,10 @@ def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
 
 
 def _title(item: RecordedArray) -> str:
-    return f"{item.name}: {describe(item.name)[1]}"
+    text = describe(item.name)[1]
+    if (frequency := item.frequency()) is not None:
+        text = text.replace("a frequency", f"{frequency / 1e6:.4g} MHz")
+    return f"{item.name}: {text}"
 
 
 def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
@@ -119,6 +123,8 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
     low, high, peak = item.extremes()
     scale, label, unit = _scale(item, max(-low, high))
     colours = _colours(low * scale, high * scale)
+    if unit == "rad":
+        colours = {"cmap": "twilight", "vmin": -np.pi, "vmax": np.pi}
     dimensions = len(item.size)
     millimetres = [item.coordinates(axis) * 1e3 for axis in range(dimensions)]
     at = _cuts(item, peak, cuts)
@@ -141,7 +147,9 @@ def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float])
     add_colour_bar(picture, list(panels), label)
     spot = ", ".join(f"{millimetres[axis][n]:.3g}" for axis, n in enumerate(peak))
     value = (high if high >= -low else low) * scale
-    text = f"{_title(item)}\nlargest: {value:.4g} {unit} at ({spot}) mm"
+    text = _title(item)
+    if unit != "rad":
+        text += f"\nlargest: {value:.4g} {unit} at ({spot}) mm"
     figure.suptitle(text.replace("-", "−"), x=0.01, ha="left", fontsize=10)
     return figure
 

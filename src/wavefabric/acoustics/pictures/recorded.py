@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from wavefabric.acoustics.kwave.format import AXES, Reader
-from wavefabric.acoustics.recording.quantities import quantity_of
+from wavefabric.acoustics.recording.quantities import is_tone, quantity_of
 from wavefabric.errors import InputError
 from wavefabric.files.hdf5 import check_inside, check_memory, check_stored
 from wavefabric.results.file import FORMAT
@@ -99,7 +99,7 @@ class RecordedFile(Reader):
                 continue
             boxes = (text for text in group[name] if text.isdigit() and text.isascii())
             for box in sorted(boxes, key=lambda text: (len(text), text)):
-                kind = "box" if quantity.kind == "points" else quantity.kind
+                kind = "box" if quantity.kind == "points" and not is_tone(name) else quantity.kind
                 yield RecordedArray(f"{name}/{box}", kind, self)
 
 
@@ -162,6 +162,15 @@ class RecordedArray:
             return (
                 (data.shape[2], data.shape[1]) if data.ndim == 3 else (math.prod(data.shape[1:]), len(data))
             )
+
+    def frequency(self) -> float | None:
+        """Hz of an amplitude or phase, if the file says it."""
+        number = self.name.rpartition("/")[2]
+        if not (is_tone(self.name) and number.isdecimal() and "frequencies" in self.file):
+            return None
+        with self.file.reading("frequencies"):
+            frequencies = np.ravel(self.file.file["frequencies"][()])  # type: ignore[index]
+            return float(frequencies[int(number)]) if int(number) < frequencies.size else None
 
     def coordinates(self, axis: int) -> np.ndarray:
         """m: in the grid from its origin, in a box from its first point."""

@@ -71,8 +71,18 @@ QUANTITIES: dict[str, RecordedQuantity] = {
     "I_raw": _SERIES,
     "I_avg": RecordedQuantity("points", "mean over time"),
 }
+#: Amplitude, Pa, and phase, rad, at each frequency of a sensor: the phase has the name with ``phase``.
+TONES = {
+    "p_amp": RecordedQuantity("points", "amplitude at a frequency"),
+    "p_amp_all": RecordedQuantity("field", "amplitude at a frequency, whole domain"),
+}
 #: What k-wave-python calls ``u``, where ours is its ``u_staggered``.
 _STAGGERED = RecordedQuantity("series", "at each time step, half a spacing and half a step off the pressure")
+
+
+def is_tone(array: str) -> bool:
+    """Whether an array is an amplitude or a phase."""
+    return array.partition("/")[0].replace("phase", "amp") in TONES
 
 
 def is_local(name: str) -> bool:
@@ -102,12 +112,16 @@ def quantity_of(array: str) -> RecordedQuantity | None:
     stem = vector_of(array)
     if stem[:1] != "p" and stem == array.partition("/")[0]:  # a vector has components in files
         return None
-    return _STAGGERED if stem == "u_staggered" else QUANTITIES.get(stem) or QUANTITIES.get(f"{stem}_raw")
+    if stem == "u_staggered":
+        return _STAGGERED
+    return QUANTITIES.get(stem) or QUANTITIES.get(f"{stem}_raw") or TONES.get(stem.replace("phase", "amp"))
 
 
 def describe(array: str) -> tuple[str, str]:
     """SI unit and meaning of a recorded array."""
     quantity = quantity_of(array)
     unit, field = FIELDS[array[0]]
+    if is_tone(array) and "phase" in array and quantity is not None:
+        return "rad", f"pressure, phase {quantity.text.removeprefix('amplitude ')}"
     along = f" along {array[1]}" if array[0] != "p" else ""
     return unit, f"{field}{along} {_SERIES.text if quantity is None else quantity.text}"

@@ -19,6 +19,7 @@ from wavefabric.acoustics.recording.delivery import Delivery, RankParts
 from wavefabric.acoustics.recording.quantities import QUANTITIES, Statistic, components, quantity_of
 from wavefabric.acoustics.recording.sampling import Intensity, Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
+from wavefabric.acoustics.recording.tones import sum_names, weight
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 
@@ -31,6 +32,8 @@ def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
     of_kind: dict[str, list[str]] = {"series": [], "points": [], "field": []}
     for name in recording.quantities:
         of_kind[QUANTITIES[name].kind] += components(name, "xyz"[: problem.dimensions])
+    for name, quantity, _, _ in sum_names(recording):
+        of_kind[quantity.kind].append(name)
     return RecordingLayout(
         dict.fromkeys(of_kind["series"], (problem.steps - recording.start, recording.samples)),
         dict.fromkeys(of_kind["points"], recording.samples),
@@ -44,6 +47,7 @@ def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain,
     size, layout = math.prod(subdomain.size), layout_of(problem, recording, dtype)
     statistics = [quantity.statistic for name in layout.fields if (quantity := quantity_of(name))]
     fields = sum(8 if kept.double else dtype.itemsize for kept in statistics if kept)
+    fields += dtype.itemsize * sum(quantity.kind == "field" for _, quantity, _, _ in sum_names(recording))
     shifted = any("non_staggered" in name or name.startswith("I") for name in recording.quantities)
     samples = recording.samples if subdomain.is_whole else min(recording.samples, size)
     block = min(BLOCK_BYTES, 2 * len(layout.series) * samples * dtype.itemsize * problem.steps)
@@ -113,6 +117,9 @@ class Recorder:
                 size = shape if quantity.kind == "field" else self.samples
                 self.statistics[name] = device.empty(size, np.float64 if kept.double else dtype)
                 self.statistics[name][...] = kept.start
+        self._tones = sum_names(self._recording)
+        for name, quantity, _, _ in self._tones:
+            self.statistics[name] = device.zeros(shape if quantity.kind == "field" else self.samples, dtype)
 
     def _make_series(self, steps: int) -> None:
         # All ranks hand over at the same steps.
@@ -153,6 +160,7 @@ class Recorder:
         ahead = self._recording.start - step
         if ahead <= 0:
             self._record_staggered()
+            self._record_tones(step)
             self._record_shifted()
         if self.intensity is not None and ahead <= self.intensity.reach:
             self._record_intensity(step)
@@ -164,7 +172,7 @@ class Recorder:
         """Pressure and velocities as the solver has them."""
         fields = self._stages.fields.named()
         for field in ("p", *("u" + axis for axis in self._axes)):
-            mine = [name for name in self.statistics if name.startswith(field + "_")]
+            mine = [name for name in self._kept if name.startswith(field + "_")]
             at_points = [name for name in mine if name in self._layout.points]
             values = None
             if at_points or field in self._series:
@@ -172,6 +180,18 @@ class Recorder:
             for name in mine:
                 now = values if name in at_points else fields[field]
                 self._kept[name].update(self._kernels, self.statistics[name], now)
+
+    def _record_tones(self, step: int) -> None:
+        """Running sums of the pressure by cosines and sines."""
+        if not self._tones:
+            return
+        c, p, values = self._stages.coefficients, self._stages.fields.p, None
+        if any(quantity.kind == "points" for _, quantity, _, _ in self._tones):
+            values = self._sample(p, None)
+        for name, quantity, number, sine in self._tones:
+            by = c.dtype.type(weight(c.problem, self._recording, number, sine, step))
+            now = p if quantity.kind == "field" else values
+            self._kernels.accumulate_weighted(self.statistics[name], now, by)
 
     def _record_shifted(self) -> None:
         """Velocities at the pressure's points."""
@@ -237,7 +257,9 @@ class Recorder:
         return arrays
 
     def _statistic(self, name: str) -> np.ndarray:
-        host = self._kept[name].finish(self._to_host(name, self.statistics[name]), self._rows)
+        host = self._to_host(name, self.statistics[name])
+        if name in self._kept:
+            host = self._kept[name].finish(host, self._rows)
         return host.astype(self._layout.dtype, copy=False)
 
     def _to_host(self, name: str, array) -> np.ndarray:

@@ -206,6 +206,11 @@ extern "C" __global__ void accumulate(REAL *target, Index count, int kind, const
     target[i] = kind == 0 ? max(target[i], values[i]) : min(target[i], values[i]);
 }
 
+extern "C" __global__ void accumulate_weighted(REAL *target, Index count, const REAL *values, REAL weight) {
+    ITEM(count);
+    target[i] += weight * values[i];
+}
+
 extern "C" __global__ void accumulate_squares(double *target, Index count, const REAL *values) {
     ITEM(count);
     target[i] += (double)values[i] * (double)values[i];

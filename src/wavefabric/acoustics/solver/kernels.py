@@ -257,6 +257,14 @@ def accumulate(target, kind, values):
             a[i] += np.float64(b[i]) * np.float64(b[i])  # Numba's float() keeps single precision
 
 
+@njit(**_JIT)
+def accumulate_weighted(target, values, weight):
+    """target += weight × values, a real scalar. Any equal shapes."""
+    a, b = target.reshape(-1), values.reshape(-1)
+    for i in prange(a.size):
+        a[i] += weight * b[i]
+
+
 def load(dtype):
     """Kernels of this precision are about to be called: each is compiled, or read, at its first call."""
 

@@ -119,6 +119,10 @@ class AcousticKernels:
         else:
             self._items("accumulate", values.dtype, target.size, target, count, np.int32(kind), values)
 
+    def accumulate_weighted(self, target, values, weight) -> None:
+        count = np.int64(target.size)
+        self._items("accumulate_weighted", values.dtype, target.size, target, count, values, weight)
+
     def tick(self, clock) -> None:
         self._launch("tick", self._own, (1, 1, 1), 1, clock)
 

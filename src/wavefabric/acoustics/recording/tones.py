@@ -1,0 +1,68 @@
+"""Amplitude and phase of the pressure at given frequencies, from running sums: no series is kept.
+
+Of p(t) = A cos(ωt + φ) over whole periods, N samples: Σ p cos ωt = N A cos(φ)/2, Σ p sin ωt = −N A sin(φ)/2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from wavefabric.acoustics.recording.quantities import TONES, RecordedQuantity
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from wavefabric.acoustics.problem import Problem, Recording
+
+#: Periods that a recording may miss of a whole number before that is said.
+NEARLY_WHOLE = 0.02
+
+
+def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int, bool]]:
+    """Each running sum: its name, what it belongs to, the number of its frequency, whether by a sine."""
+    return [
+        (f"{name.replace('amp', kind)}_{number}", TONES[name], number, kind == "sin")
+        for name in recording.tones
+        for number in range(len(recording.frequencies))
+        for kind in ("cos", "sin")
+    ]
+
+
+def weight(problem: Problem, recording: Recording, number: int, sine: bool, step: int) -> float:
+    """What a step's pressure counts in a sum: 2/N cos(ωt) or sin(ωt), t = 0 at the first time step."""
+    turns = recording.frequencies[number] * problem.dt * step
+    angle = 2 * math.pi * (turns - round(turns))
+    return 2 / (problem.steps - recording.start) * (math.sin(angle) if sine else math.cos(angle))
+
+
+def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[str, np.ndarray]:
+    """Arrays by name, the sums in them replaced by ``p_amp``, ``p_phase``, …: (frequencies, …).
+
+    A run that a checkpoint has ended has none yet.
+    """
+    import numpy as np
+
+    sums = {name for name, *_ in sum_names(recording)}
+    results = {name: array for name, array in arrays.items() if name not in sums}
+    for name in recording.tones if sums <= set(arrays) else ():
+        numbers = range(len(recording.frequencies))
+        cosine, sine = (
+            np.stack([arrays[f"{name.replace('amp', kind)}_{i}"] for i in numbers]) for kind in ("cos", "sin")
+        )
+        results[name] = np.hypot(cosine, sine)
+        results[name.replace("amp", "phase")] = np.arctan2(-sine, cosine)
+    return results
+
+
+def broken_periods(problem: Problem, recording: Recording) -> Iterable[str]:
+    """A line for each frequency of which no whole number of periods is recorded."""
+    steps = problem.steps - recording.start
+    for frequency in recording.frequencies:
+        periods = steps * problem.dt * frequency
+        if abs(periods - round(periods)) > NEARLY_WHOLE or periods < 0.5:
+            yield (
+                f"sensor.frequencies: {steps} recorded time steps are {periods:.4g} periods of {frequency:g} "
+                "Hz, but amplitude and phase want a whole number: choose dt, steps and start for it"
+            )
