@@ -380,10 +380,12 @@ def test_accumulate(case, kernels, kind, combine):
         assert (case.device.to_host(target) == combine(before, host)).all()
 
 
-def test_accumulate_weighted(case, kernels):
-    (target, before), (values, host), by = case.real(), case.real(), case.dtype(-0.37)
-    kernels.accumulate_weighted(target, values, by)
-    case.check(target, before + float(by) * host)
+def test_accumulate_tone(case, kernels):
+    (values, host), cosine, sine = case.real(), case.dtype(-0.37), case.dtype(0.93)
+    (one, before), (other, was) = case.real(), case.real()
+    kernels.accumulate_tone(one, other, values, cosine, sine)
+    case.check(one, before + float(cosine) * host)
+    case.check(other, was + float(sine) * host)
 
 
 def test_accumulate_squares_in_double_precision(case, kernels):

@@ -19,7 +19,7 @@ from wavefabric.acoustics.recording.delivery import Delivery, RankParts
 from wavefabric.acoustics.recording.quantities import QUANTITIES, Statistic, components, quantity_of
 from wavefabric.acoustics.recording.sampling import Intensity, Sampler
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Sink
-from wavefabric.acoustics.recording.tones import sum_names, weight
+from wavefabric.acoustics.recording.tones import sum_names, weights
 from wavefabric.acoustics.solver.formulas import unstaggering
 from wavefabric.acoustics.solver.stages import Stages
 
@@ -32,7 +32,7 @@ def layout_of(problem: Problem, recording: Recording, dtype) -> RecordingLayout:
     of_kind: dict[str, list[str]] = {"series": [], "points": [], "field": []}
     for name in recording.quantities:
         of_kind[QUANTITIES[name].kind] += components(name, "xyz"[: problem.dimensions])
-    for name, quantity, _, _ in sum_names(recording):
+    for name, quantity, _ in sum_names(recording):
         of_kind[quantity.kind].append(name)
     return RecordingLayout(
         dict.fromkeys(of_kind["series"], (problem.steps - recording.start, recording.samples)),
@@ -47,7 +47,7 @@ def recorder_bytes(problem: Problem, recording: Recording, subdomain: Subdomain,
     size, layout = math.prod(subdomain.size), layout_of(problem, recording, dtype)
     statistics = [quantity.statistic for name in layout.fields if (quantity := quantity_of(name))]
     fields = sum(8 if kept.double else dtype.itemsize for kept in statistics if kept)
-    fields += dtype.itemsize * sum(quantity.kind == "field" for _, quantity, _, _ in sum_names(recording))
+    fields += dtype.itemsize * sum(quantity.kind == "field" for _, quantity, _ in sum_names(recording))
     shifted = any("non_staggered" in name or name.startswith("I") for name in recording.quantities)
     samples = recording.samples if subdomain.is_whole else min(recording.samples, size)
     block = min(BLOCK_BYTES, 2 * len(layout.series) * samples * dtype.itemsize * problem.steps)
@@ -118,7 +118,7 @@ class Recorder:
                 self.statistics[name] = device.empty(size, np.float64 if kept.double else dtype)
                 self.statistics[name][...] = kept.start
         self._tones = sum_names(self._recording)
-        for name, quantity, _, _ in self._tones:
+        for name, quantity, _ in self._tones:
             self.statistics[name] = device.zeros(shape if quantity.kind == "field" else self.samples, dtype)
 
     def _make_series(self, steps: int) -> None:
@@ -186,12 +186,12 @@ class Recorder:
         if not self._tones:
             return
         c, p, values = self._stages.coefficients, self._stages.fields.p, None
-        if any(quantity.kind == "points" for _, quantity, _, _ in self._tones):
+        if any(quantity.kind == "points" for _, quantity, _ in self._tones):
             values = self._sample(p, None)
-        for name, quantity, number, sine in self._tones:
-            by = c.dtype.type(weight(c.problem, self._recording, number, sine, step))
+        for (cosines, quantity, number), (sines, *_) in zip(*[iter(self._tones)] * 2, strict=True):
             now = p if quantity.kind == "field" else values
-            self._kernels.accumulate_weighted(self.statistics[name], now, by)
+            by = map(c.dtype.type, weights(c.problem, self._recording, number, step))
+            self._kernels.accumulate_tone(self.statistics[cosines], self.statistics[sines], now, *by)
 
     def _record_shifted(self) -> None:
         """Velocities at the pressure's points."""

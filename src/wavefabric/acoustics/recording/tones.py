@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 NEARLY_WHOLE = 0.02
 
 
-def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int, bool]]:
-    """Each running sum: its name, what it belongs to, the number of its frequency, whether by a sine."""
+def sum_names(recording: Recording) -> list[tuple[str, RecordedQuantity, int]]:
+    """Each running sum: its name, what it belongs to, the number of its frequency.
+
+    That by a sine follows that by a cosine.
+    """
     return [
-        (f"{name.replace('amp', kind)}_{number}", TONES[name], number, kind == "sin")
+        (f"{name.replace('amp', kind)}_{number}", TONES[name], number)
         for name in recording.tones
         for number in range(len(recording.frequencies))
         for kind in ("cos", "sin")
     ]
 
 
-def weight(problem: Problem, recording: Recording, number: int, sine: bool, step: int) -> float:
-    """What a step's pressure counts in a sum: 2/N cos(ωt) or sin(ωt), t = 0 at the first time step."""
+def weights(problem: Problem, recording: Recording, number: int, step: int) -> tuple[float, float]:
+    """What a step's pressure counts in the sums: 2/N cos(ωt) and sin(ωt), t = 0 at the first time step."""
     turns = recording.frequencies[number] * problem.dt * step
     angle = 2 * math.pi * (turns - round(turns))
-    return 2 / (problem.steps - recording.start) * (math.sin(angle) if sine else math.cos(angle))
+    factor = 2 / (problem.steps - recording.start)
+    return factor * math.cos(angle), factor * math.sin(angle)
 
 
 def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[str, np.ndarray]:

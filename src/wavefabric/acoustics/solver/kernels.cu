@@ -206,9 +206,30 @@ extern "C" __global__ void accumulate(REAL *target, Index count, int kind, const
     target[i] = kind == 0 ? max(target[i], values[i]) : min(target[i], values[i]);
 }
 
-extern "C" __global__ void accumulate_weighted(REAL *target, Index count, const REAL *values, REAL weight) {
-    ITEM(count);
-    target[i] += weight * values[i];
+// 16 bytes a thread; arrays begin at multiples of that. The last thread takes what is left.
+struct alignas(16) Pack {
+    REAL v[16 / sizeof(REAL)];
+};
+
+extern "C" __global__ void accumulate_tone(REAL *__restrict__ cosines, REAL *__restrict__ sines, Index count, IN values,
+                                           REAL cosine, REAL sine) {
+    const int each = 16 / sizeof(REAL);
+    ITEM((count + each - 1) / each);
+    if ((i + 1) * each > count) {
+        for (Index k = i * each; k < count; ++k) {
+            cosines[k] += cosine * values[k];
+            sines[k] += sine * values[k];
+        }
+        return;
+    }
+    const Pack p = ((const Pack *)values)[i];
+    Pack a = ((Pack *)cosines)[i], b = ((Pack *)sines)[i];
+    for (int k = 0; k < each; ++k) {
+        a.v[k] += cosine * p.v[k];
+        b.v[k] += sine * p.v[k];
+    }
+    ((Pack *)cosines)[i] = a;
+    ((Pack *)sines)[i] = b;
 }
 
 extern "C" __global__ void accumulate_squares(double *target, Index count, const REAL *values) {

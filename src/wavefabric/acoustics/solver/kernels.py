@@ -258,11 +258,12 @@ def accumulate(target, kind, values):
 
 
 @njit(**_JIT)
-def accumulate_weighted(target, values, weight):
-    """target += weight × values, a real scalar. Any equal shapes."""
-    a, b = target.reshape(-1), values.reshape(-1)
+def accumulate_tone(cosines, sines, values, cosine, sine):
+    """Two sums of ``values``, times real scalars. Any equal shapes."""
+    a, b, c = cosines.reshape(-1), sines.reshape(-1), values.reshape(-1)
     for i in prange(a.size):
-        a[i] += weight * b[i]
+        a[i] += cosine * c[i]
+        b[i] += sine * c[i]
 
 
 def load(dtype):

@@ -119,9 +119,10 @@ class AcousticKernels:
         else:
             self._items("accumulate", values.dtype, target.size, target, count, np.int32(kind), values)
 
-    def accumulate_weighted(self, target, values, weight) -> None:
-        count = np.int64(target.size)
-        self._items("accumulate_weighted", values.dtype, target.size, target, count, values, weight)
+    def accumulate_tone(self, cosines, sines, values, cosine, sine) -> None:
+        count, each = values.size, 16 // values.dtype.itemsize
+        arguments = cosines, sines, np.int64(count), values, cosine, sine
+        self._items("accumulate_tone", values.dtype, -(-count // each), *arguments)
 
     def tick(self, clock) -> None:
         self._launch("tick", self._own, (1, 1, 1), 1, clock)
