@@ -78,12 +78,12 @@ def kspaceFirstOrder(
         CPU threads; by default as many as suit the grid.
     quiet : bool
         False (default): progress is shown on a terminal.
-    save_only, data_path
+    save_only, data_path : optional
         Write k-Wave's input file into the directory ``data_path`` and return its name and that of the output,
         ``input_file`` and ``output_file``.
-    backend, binary_path, debug
+    backend, binary_path, debug : optional
         Accepted; this solver takes the place of each backend.
-    output, force, checkpoint, check_stability, progress, comm, decomposition
+    output, force, checkpoint, check_stability, progress, comm, decomposition : optional
         As in `simulate`; k-wave-python has nothing like it.
 
     Returns
