@@ -111,7 +111,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
 
         shapes = [(np.complex64, 30), (np.complex128, 3)]
         return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
-    if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu"):
+    if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu", "spectral/symmetric.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:
         # Needs definitions and sources before it: `test_passes_compile`, `test_fused_kernels_compile`.

@@ -120,6 +120,7 @@ def older(tmp_path, monkeypatch):
             layer = {"pml_size": 4, "pml_inside": simulation_options.pml_inside, "signal_order": "F"}
             problem, recording = from_kwave(kgrid, medium, source, sensor, **layer)
             write_input(simulation_options.input_filename, problem, recording.where, force=True)
+            simulation_options.pml_x_size = 4  # as k-wave-python notes what it has chosen
 
         module = ModuleType(f"kwave.{name}")
         setattr(module, name, write)
@@ -171,6 +172,8 @@ def test_older_functions_return_what_k_waves_program_writes(older, name, shape, 
     assert results["p"].dtype == np.float32
     assert results["p_final"].shape == results["uy_max_all"].shape == shape[::-1]
     assert int(results["Nx"]) == shape[0] + 8
+    simulation, _ = older
+    assert (simulation.pml_x_size, simulation.save_to_disk, simulation.save_to_disk_exit) == (4, False, False)
     today = run(kgrid, medium, source, sensor, pml_size=4)
     np.testing.assert_allclose(results["p_final"].T, today["p_final"], atol=2e-6)
     # Theirs run through the mask in the order of Fortran.

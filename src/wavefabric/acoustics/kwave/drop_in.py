@@ -10,7 +10,6 @@ import importlib
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -213,21 +212,25 @@ def _older(function: _Older, arguments: tuple[Any, ...], device: str | None = No
     if execution.is_python_backend:
         return _as_python_backend(*arguments)
     module = importlib.import_module(function.module)
-    saving = copy(simulation)
-    saving.save_to_disk = saving.save_to_disk_exit = True
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # that the function is an older one
-        getattr(module, function.name)(
-            kgrid=kgrid,
-            source=source,
-            sensor=sensor,
-            medium=medium,
-            simulation_options=saving,
-            execution_options=execution,
-        )
+    # k-wave-python notes in these options what it has chosen, and scripts read it there.
+    wanted = simulation.save_to_disk, simulation.save_to_disk_exit
+    simulation.save_to_disk = simulation.save_to_disk_exit = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that the function is an older one
+            getattr(module, function.name)(
+                kgrid=kgrid,
+                source=source,
+                sensor=sensor,
+                medium=medium,
+                simulation_options=simulation,
+                execution_options=execution,
+            )
+    finally:
+        simulation.save_to_disk, simulation.save_to_disk_exit = wanted
     if simulation.save_to_disk_exit:
         return {}
-    paths = Path(saving.input_filename), Path(saving.output_filename)
+    paths = Path(simulation.input_filename), Path(simulation.output_filename)
     try:
         run_kwave_file(*paths, force=True, **_file_options(sensor, execution, device))
         return _read_output(paths[1], crop=not simulation.pml_inside)
