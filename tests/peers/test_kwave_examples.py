@@ -52,7 +52,7 @@ TODAY = {
 #: Of the older functions, in single precision as in k-Wave's programs. The NumPy solver has no axisymmetric
 #: grids: these are compared with transforms of the mirrored field.
 OLDER = {
-    "at_array_as_sensor": (1, 300),
+    "at_array_as_sensor": (2, None),
     "at_array_as_source": (1, 300),
     "at_circular_piston_3D": (1, 60),
     "at_circular_piston_AS": (1, 200),
