@@ -12,8 +12,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
-from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
-from wavefabric.acoustics.recording.tones import TONES
+from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
@@ -72,8 +71,7 @@ class Sensor:
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
         """Quantities, tones and their frequencies, Hz."""
-        key, record = "sensor.frequencies", self.record
-        names = (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
+        key, names = "sensor.frequencies", _names(self.record)
         tones = tuple(name for name in TONES if name in names)
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
         quantities = recorded_quantities(others, "sensor.record") if others or not tones else ()
@@ -104,10 +102,14 @@ def record_names() -> dict[str, str]:
     return {name.removesuffix("_raw"): name for name in QUANTITIES}
 
 
+def _names(record: Any) -> tuple[Any, ...]:
+    """A name or names as a tuple."""
+    return (record,) if isinstance(record, str) or not isinstance(record, Iterable) else tuple(record)
+
+
 def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
     """A name or names of what is recorded as those of `QUANTITIES`, in its order; refuses what is unknown."""
-    single = isinstance(record, str) or not isinstance(record, Iterable)
-    names, known = ((record,) if single else tuple(record)), record_names()
+    names, known = _names(record), record_names()
     allowed = ", ".join(known)
     require(names, key, [], allowed)
     for name in names:

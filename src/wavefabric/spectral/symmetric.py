@@ -98,7 +98,7 @@ class CudaSymmetricFFT:
 
     def forward(self, array: Any, symmetry: Symmetry) -> None:
         if symmetry == "even":
-            self._launch("unfold_even", array)
+            self._launch("unfold_even", (array,))
             self._whole.backward(array)
         else:
             self._transform_half(array, array, symmetry, spectral=False)
@@ -113,7 +113,7 @@ class CudaSymmetricFFT:
                 second = array[:, array.shape[1] // 2 :]
                 self._device.xp.negative(second, out=second)
             self._whole.forward(array)
-            self._launch("fold_even", array, np.int32(odd))
+            self._launch("fold_even", (array,), odd)
         else:
             self._transform_half(array, array, symmetry, spectral=True)
 
@@ -121,18 +121,16 @@ class CudaSymmetricFFT:
         self, out: Any, array: Any, symmetry: Symmetry, spectral: bool, factor: Any = None
     ) -> None:
         """``spectral``: from coefficients to a field, else the other way."""
-        sine = np.int32(symmetry == "odd_half")
+        sine = symmetry == "odd_half"
         factor = self._ones if factor is None else factor
-        self._launch("pack_half", self._halves, array, factor, sine, np.int32(spectral))
+        self._launch("pack_half", (self._halves, array, factor), sine, spectral)
         self._half.forward(self._halves)
-        self._launch("unpack_half", out, self._halves, sine, np.int32(not spectral))
+        self._launch("unpack_half", (out, self._halves), sine, not spectral)
 
-    def _launch(self, name: str, *arguments: Any) -> None:
+    def _launch(self, name: str, arrays: tuple[Any, ...], *flags: bool) -> None:
         nz, ny, width = self._shape
         rows, columns = (ny // 2, 2 * width) if name.endswith("half") else (ny // 2 + 1, width)
         threads = min(256, -(-columns // 32) * 32)
         grid = -(-columns // threads), rows, nz
-        arrays = [each for each in arguments if hasattr(each, "shape") and each.shape]
-        sizes = np.int32(width), np.int32(ny)
-        rest = arguments[len(arrays) :]
-        self._device.launch(self._kernels[name], grid, (threads, 1, 1), (*arrays, *sizes, *rest))
+        numbers = map(np.int32, (width, ny, *flags))
+        self._device.launch(self._kernels[name], grid, (threads, 1, 1), (*arrays, *numbers))

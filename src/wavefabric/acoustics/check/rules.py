@@ -103,7 +103,7 @@ def check_recording(
 def _grid(problem: Problem, rules: "_Rules") -> None:
     axes = list(zip(_AXES, problem.shape, problem.spacing, problem.pml_size, problem.pml_alpha, strict=True))
     for axis, points, *_ in axes:
-        rules.count(f"shape.{axis}", points, 2 if axis in "xyz"[: problem.dimensions] else 1)
+        rules.count(f"shape.{axis}", points, 2 if axis in _AXES[: problem.dimensions] else 1)
     axes = axes[: problem.dimensions]
     if problem.axisymmetric:
         dims, absorption = problem.dimensions, problem.absorption
@@ -118,8 +118,9 @@ def _grid(problem: Problem, rules: "_Rules") -> None:
     rules.above_zero("reference_speed", problem.reference_speed)
     for axis, points, _, size, alpha in axes:
         rules.count(f"pml_size.{axis}", size, 0)
-        actual = f"{size} points on both sides of a grid of {points} in {axis}"
-        most = points if on_axis(problem, "xyz".index(axis)) else points // 2
+        one_side = on_axis(problem, _AXES.index(axis))
+        sides, most = ("one side", points) if one_side else ("both sides", points // 2)
+        actual = f"{size} points on {sides} of a grid of {points} in {axis}"
         rules.require(size <= most, f"pml_size.{axis}", actual, f"0 to {most}")
         rules.require(_finite(alpha) and alpha >= 0, f"pml_alpha.{axis}", alpha, "a finite number from 0")
 

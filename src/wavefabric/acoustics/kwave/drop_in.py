@@ -22,6 +22,7 @@ from wavefabric.acoustics.kwave.input import write_input
 from wavefabric.acoustics.kwave.objects import from_kwave, simulate_kwave
 from wavefabric.acoustics.kwave.run_input import run_kwave_file
 from wavefabric.acoustics.recording.quantities import vector_of
+from wavefabric.acoustics.sensor import record_names
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.progress_bar import terminal_bar
@@ -30,13 +31,8 @@ from wavefabric.system.progress_bar import terminal_bar
 _AUTO = range(10, 41)
 #: Words for a precision.
 _SINGLE, _DOUBLE = ("float32", "single"), ("float64", "double", "off", "float")
-#: `run_kwave_file` records all that k-Wave's programs have a switch for.
-_RECORDED = frozenset(
-    (
-        *("p", "p_max", "p_min", "p_rms", "p_max_all", "p_min_all", "p_final", "u", "u_non_staggered"),
-        *("u_max", "u_min", "u_rms", "u_max_all", "u_min_all", "u_final"),
-    )
-)
+#: Not recorded by k-Wave's programs: k-wave-python makes them of p and u.
+_INTENSITY = {"I", "I_avg"}
 _named: set[str] = set()
 
 
@@ -262,10 +258,10 @@ def _file_options(sensor: Any, execution: Any, device: str | None) -> dict[str, 
         interval = Checkpoints.interval if seconds is None else float(seconds)
         options["checkpoint"] = Checkpoints(Path(execution.checkpoint_file), interval, steps)
     record = getattr(sensor, "record", None)
-    names = {"p"} if record is None else set(np.ravel(record).tolist()) & _RECORDED
-    if record is not None and {"I", "I_avg"} & set(record):
+    names = {"p"} if record is None else set(np.ravel(record).tolist())
+    if names & _INTENSITY:
         names |= {"p", "u_non_staggered"}
-    options["record"] = sorted(names) or ["p"]
+    options["record"] = sorted(names & (record_names().keys() - _INTENSITY)) or ["p"]
     return options
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
@@ -148,13 +147,9 @@ def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    value: Any = None
     for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
         for attribute in _NOT_READ[name]:
-            # k-wave-python's media raise NotImplementedError for what is elastic.
-            with suppress(NotImplementedError):
-                value = getattr(described, attribute, None)
-            if value is not None:
+            if _attribute(described, attribute) is not None:
                 nothing = "None, since Wavefabric has nothing like it"
                 raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
     grid = _grid(kgrid, options)
@@ -169,6 +164,14 @@ def _translate(
     if not options.use_sg:
         problem = replace(problem, density_staggered=(problem.density,) * problem.dimensions)
     return grid, problem, recording, adapt
+
+
+def _attribute(described: Any, name: str) -> Any:
+    """None if it is not there: k-wave-python's media raise NotImplementedError for what is elastic."""
+    try:
+        return getattr(described, name, None)
+    except NotImplementedError:
+        return None
 
 
 def _grid(kgrid: Any, options: ObjectOptions) -> Grid:

@@ -179,8 +179,8 @@ def _cuts(item: RecordedArray, peak: tuple[int, ...], cuts: Mapping[str, float])
 
 def _check_cuts(file: RecordedFile, cuts: Mapping[str, float]) -> None:
     for name, coordinate in cuts.items():
-        count, step = file.shape["xyz".index(name)], file.spacing["xyz".index(name)]
-        origin = file.origin("xyz".index(name))
+        axis = "xyz".index(name)
+        count, step, origin = file.shape[axis], file.spacing[axis], file.origin(axis)
         first, last = -origin * step, (count - 1 - origin) * step
         if not first - step / 2 <= coordinate <= last + step / 2:
             raise InputError(

@@ -3,18 +3,13 @@
 Of p(t) = A cos(ωt + φ) over whole periods, N samples: Σ p cos ωt = N A cos(φ)/2, Σ p sin ωt = −N A sin(φ)/2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import TONES, RecordedQuantity
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from wavefabric.acoustics.problem import Problem, Recording
 
 #: Periods that a recording may miss of a whole number before that is said.
 NEARLY_WHOLE = 0.02
@@ -46,8 +41,6 @@ def with_tones(arrays: Mapping[str, np.ndarray], recording: Recording) -> dict[s
 
     A run that a checkpoint has ended has none yet.
     """
-    import numpy as np
-
     sums = {name for name, *_ in sum_names(recording)}
     results = {name: array for name, array in arrays.items() if name not in sums}
     for name in recording.tones if sums <= set(arrays) else ():

@@ -47,11 +47,11 @@ class AxisymmetricFFT:
         own = box_shape(columns[0 if comm is None else comm.rank])
         self._plan = _Radial(c.device, own, c.complex)
         self.radial = self._plan.fft
-        self._rows: Any = None
-        if comm is None:
-            self._rows = c.device.real_fft(c.shape, c.dtype, (2,))
-        else:
-            self._rows = DistributedRealFFT(comm, partition.shape, partition.grid, c.dtype, self._plan)
+        self._rows: Any = (
+            c.device.real_fft(c.shape, c.dtype, (2,))
+            if comm is None
+            else DistributedRealFFT(comm, partition.shape, partition.grid, c.dtype, self._plan)
+        )
         self._distributed = comm is not None
 
     def forward(self, real: Any, spectrum: Any, symmetry: Symmetry | None) -> None:

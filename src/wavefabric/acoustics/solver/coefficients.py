@@ -55,12 +55,12 @@ class Coefficients:
             for staggered in (False, True)
         )
         self.up, self.down = (
-            [device.asarray(d, self.complex) for d in formulas.derivatives(problem, sign, subdomain)]
+            [
+                device.asarray(d, self.complex)
+                for d in self._in_order(formulas.derivatives(problem, sign, subdomain))
+            ]
             for sign in (1, -1)
         )
-        if problem.axisymmetric:
-            for vectors in (self.up, self.down):
-                vectors[1] = device.asarray(device.to_host(vectors[1])[self._radial_order()])
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
             vectors += [vectors[-1][:1]] * (3 - len(vectors))  # of axes that are missing: never read
         self.dt, self.half_dt = real.type(problem.dt), real.type(problem.dt / 2)
@@ -125,11 +125,12 @@ class Coefficients:
         problem, subdomain = self.problem, self.subdomain
         #: 1/N of the transforms, there and back.
         self.scale = (0.5 if problem.axisymmetric else 1.0) / subdomain.basis_points
-        kx2, ky2, kz2 = (
-            subdomain.spectrum(k2, axis) for axis, k2 in enumerate(formulas.squares(problem, subdomain.basis))
+        kx2, ky2, kz2 = self._in_order(
+            [
+                subdomain.spectrum(k2, axis)
+                for axis, k2 in enumerate(formulas.squares(problem, subdomain.basis))
+            ]
         )
-        if problem.axisymmetric:
-            ky2 = ky2[self._radial_order()]
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
         #: k² along x (half), y and z, on the host, in double precision.
         self.squares = [np.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]
@@ -141,9 +142,11 @@ class Coefficients:
         if self.disperses:
             self.nabla2 = self._operator(formulas.POWER, problem.alpha_power - 1)
 
-    def _radial_order(self) -> np.ndarray:
-        """Numbers of the radial coefficients, as the device's transforms give them."""
-        return symmetric.order(self.device, self.subdomain.basis[1])
+    def _in_order(self, vectors: list[np.ndarray]) -> list[np.ndarray]:
+        """Vectors over the spectrum; that over the radius in the order of the coefficients of transforms."""
+        if self.problem.axisymmetric:
+            vectors[1] = vectors[1][symmetric.order(self.device, self.subdomain.basis[1])]
+        return vectors
 
     @cached_property
     def kappa(self):

@@ -81,9 +81,9 @@ def stability(
         eigenvalue = LargestEigenvalue(problem, comm, dtype, options)
         if not trials or not eigenvalue.fits():
             return Stability(dt, cfl)
-        more = any(problem.pml_size) or (medium.lossy and problem.absorption != "stokes")
-        more = more or problem.axisymmetric  # whose operator is not symmetric
-
+        # The operator of an axisymmetric grid is not symmetric.
+        more = any(problem.pml_size) or problem.axisymmetric
+        more = more or (medium.lossy and problem.absorption != "stokes")
         noise = FreeSteps(problem, comm, dtype, options) if more else None
         largest = _longest_stable(eigenvalue, noise, dt, proved)
         if largest == dt:
