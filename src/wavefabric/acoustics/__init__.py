@@ -2,7 +2,7 @@
 
 What a user meets is here; `solver` takes the time steps, `parallel` shares them over ranks, `recording` keeps
 what is measured, `kwave` reads and writes k-Wave's files, `check` and `stability` say what would go wrong
-before a run does.
+before a run does, `reconstruction` makes images of what was measured.
 
 >>> from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
 """
@@ -22,5 +22,6 @@ __getattr__, __dir__ = lazy(
         "kwave.run_input": ("run_kwave_file",),
         "check.warnings": ("max_frequency",),
         "simulation": ("simulate", "to_problem"),
+        "reconstruction.time_reversal": ("Reconstruction", "time_reversal"),
     },
 )

@@ -1,0 +1,203 @@
+"""Photoacoustic images: the initial pressure from recorded pressures, by time reversal, also iterated.
+
+Time reversal: Xu & Wang 2004 (doi:10.1103/PhysRevLett.92.033902); Treeby, Zhang & Cox 2010
+(doi:10.1088/0266-5611/26/11/115003). As a Neumann series: Stefanov & Uhlmann 2009
+(doi:10.1088/0266-5611/25/7/075011). Iteration with bounds: Paltauf et al. 2002 (doi:10.1121/1.1501898);
+Arridge et al. 2016 (doi:10.1088/0266-5611/32/11/115012).
+"""
+
+import warnings
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import binary_fill_holes
+
+from wavefabric.acoustics.arguments import as_array, check_reals, is_whole, positive, require
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.run import identity
+from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.simulation import simulate
+from wavefabric.acoustics.source import Source
+from wavefabric.errors import InputError
+from wavefabric.exchange.control import check_agreement
+from wavefabric.lifecycle.agreement import locked_by_first_rank
+from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.system.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReversalSettings(RunSettings):
+    """The keywords of `time_reversal`."""
+
+    iterations: int = 1
+    positive: bool = False
+    region: Any = None
+    absorption: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        right = is_whole(self.iterations) and self.iterations >= 1
+        require(right, "iterations", self.iterations, "a whole number from 1")
+        self._require_flags("positive", "absorption")
+        if self.checkpoints is not None and self.checkpoints.stop:
+            raise InputError("checkpoint: stops at its first save; allowed: Checkpoints(path, stop=False)")
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What `time_reversal` returns.
+
+    ``image`` is the initial pressure, Pa, of the grid's shape. ``residuals``, shape (iterations,), are
+    ‖y − A p₀‖/‖y‖ of the image that each iteration began with: the first, of no image, is 1.
+    """
+
+    image: np.ndarray
+    residuals: np.ndarray
+
+
+def time_reversal(
+    grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float | str, **options: Any
+) -> Reconstruction:
+    """The initial pressure of which a sensor recorded a series of pressures.
+
+    Parameters
+    ----------
+    grid, medium
+        As in the simulation or experiment.
+    mask : array_like of bool, grid's shape
+        Points of the sensor: a closed surface around what is imaged, or as much of one as there is.
+    signals : array_like, shape (points, steps)
+        Pressures, Pa, the first at t = 0; points in the order of `Results`, x fastest.
+    dt : float or str
+        Time step of the series and of all runs, s.
+
+    Other Parameters
+    ----------------
+    iterations : int, optional
+        1 (default): one pass of time reversal. More repeat it with what the image does not explain yet.
+    positive : bool, optional
+        Set what is negative to zero after each iteration.
+    region : array_like of bool, grid's shape, optional
+        Where the image may differ from zero. Default: what the mask encloses, if that is more than its own
+        points, else everywhere. Outside of sensors all around lies a mirror image, which iterations must not
+        keep: of points with gaps between them give the inside.
+    absorption : bool, optional
+        True: time reversal absorbs as the medium does. Default: it is lossless.
+    device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
+        As in `RunSettings`. The same call goes on from the checkpoint: images are saved there after each run,
+        and fields during a run in ``<checkpoint>.run``.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or the time step is not stable; on all ranks alike.
+    FieldLost
+        As in `simulate`.
+
+    Notes
+    -----
+    Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
+    rest. The pressure after N steps is that of t = 0, about which the scheme is symmetric: p₀ begins with
+    u(−Δt/2) = −u(Δt/2). Nothing is scaled. If sensors are all around and the field has left by the end, this
+    (R y) is p₀ but for the discrete scheme; in one dimension at a CFL number of 1 it is exact. Sensors on one
+    side, as a plane, see half of each wave: one pass is half the image.
+
+    Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
+    This Neumann series is for 2-D, uneven media and short records, where one pass is not exact. It converges
+    if all of the image is visible (the proof begins R with a harmonic extension of y[N − 1], here it is rest);
+    else, and with noise, look at the residuals. A absorbs and is nonlinear as the medium is; R is linear, and
+    amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
+    its absorption.
+    """
+    how = ReversalSettings(**options)
+    how = how.with_ranks(getattr(grid, "total_shape", None))
+    return _Reversal(grid, medium, mask, signals, positive(dt, "s", "dt"), how).run()
+
+
+class _Reversal:
+    """One reconstruction, run after run."""
+
+    def __init__(self, grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float, how: ReversalSettings):
+        self._grid, self._medium, self._dt, self._how = grid, medium, dt, how
+        self._mask, points = grid.mask(mask, "mask"), grid.points(mask, "mask").size
+        y = as_array(signals, "signals")
+        if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
+            raise InputError(f"signals: has the shape {y.shape}; allowed: ({points}, steps)")
+        check_reals(y, "signals")
+        self._signals = y.astype(np.float64)
+        self._norm = float(np.linalg.norm(self._signals))
+        if not 0 < self._norm < np.inf:
+            raise InputError("signals: are zero everywhere, or not finite; allowed: finite pressures, Pa")
+        filled = np.asarray(binary_fill_holes(self._mask))
+        encloses = np.count_nonzero(filled) > 2 * points
+        self._region = filled if encloses else np.ones(grid.shape, bool)
+        if how.region is not None:
+            self._region = grid.mask(how.region, "region")
+        # p = c₀²ρ at a Dirichlet point.
+        self._reversed = replace(medium, nonlinearity=None)
+        if not how.absorption:
+            self._reversed = replace(self._reversed, alpha_coeff=None, alpha_power=None)
+
+    def run(self) -> Reconstruction:
+        how, comm, saved = self._how, self._how.ranks, self._how.checkpoints
+        settings = (how.iterations, how.positive, how.absorption, how.precision, how.decomposition)
+        arrays = self._mask, self._region, self._signals
+        digest = identity(self._grid, self._medium, arrays, self._dt, settings)
+        check_agreement(comm.control, {"reconstruction": digest})
+        image, left, done, residuals = np.zeros(self._grid.shape), self._signals, 0, [1.0]
+        with ExitStack() as stack:
+            checkpoint = saved and RunCheckpoint(comm, saved, digest)
+            if checkpoint:
+                stack.enter_context(locked_by_first_rank(comm, checkpoint.path, "checkpoint"))
+                if checkpoint.find() is not None:
+                    earlier, state = checkpoint.restore({})
+                    image, left = earlier["image"], earlier["left"]
+                    done, residuals = state["runs"], state["residuals"]
+            # Time reversal and simulation in turn; the last image is not simulated.
+            for number in range(done, 2 * how.iterations - 1):
+                if number % 2 == 0:
+                    source = Source(p_mask=self._mask, p=left[:, ::-1], p_mode="dirichlet")
+                    image = image + self._simulate(number, self._reversed, source, Sensor(record="p_final"))
+                    image = np.where(self._region, np.maximum(image, 0) if how.positive else image, 0)
+                else:
+                    source = Source(p0=image, smooth=False)
+                    left = self._signals - self._simulate(number, self._medium, source, Sensor(self._mask))
+                    residuals.append(float(np.linalg.norm(left)) / self._norm)
+                if checkpoint:
+                    state = {"runs": number + 1, "residuals": residuals}
+                    checkpoint.save({"image": image, "left": left}, state, last=True)
+            if checkpoint:
+                checkpoint.remove()
+        return Reconstruction(image, np.array(residuals))
+
+    def _simulate(self, number: int, medium: Medium, source: Source, sensor: Sensor) -> np.ndarray:
+        """The one quantity that the sensor records."""
+        how, steps = self._how, self._signals.shape[1]
+        options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
+        options["check_stability"] = how.check_stability and number < 2  # both media once
+        if how.checkpoints is not None:
+            path = how.checkpoints.path
+            options["checkpoint"] = replace(how.checkpoints, path=path.with_name(f"{path.name}.run"))
+        if how.progress is not None:
+            options["progress"] = _Numbered(how.progress, f"run {number + 1} of {2 * how.iterations - 1}, ")
+        with warnings.catch_warnings():
+            if number > 1:  # what is left after some iterations is small, and beyond the grid's frequencies
+                warnings.simplefilter("ignore", UserWarning)
+            results = simulate(self._grid, medium, source, sensor, dt=self._dt, steps=steps, **options)
+        (name,) = results
+        return results[name].astype(np.float64)
+
+
+class _Numbered(Progress):
+    """Progress that says in which run it is."""
+
+    def __init__(self, shown: Progress, prefix: str):
+        self._start, self._prefix = shown.start, prefix
+        self.update, self.finish = shown.update, shown.finish  # type: ignore[method-assign]
+
+    def start(self, total_steps: float | None, label: str) -> None:
+        self._start(total_steps, self._prefix + label)
