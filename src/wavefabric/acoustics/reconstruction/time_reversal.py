@@ -108,7 +108,7 @@ def time_reversal(
 
     Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
     This Neumann series is for 2-D, uneven media and short records, where one pass is not exact. It converges
-    if all of the image is visible (the proof begins R with a harmonic extension of y[N − 1], here it is rest);
+    if all of the image is visible (the proof begins R with a harmonic extension of y[N − 1], here with rest);
     else, and with noise, look at the residuals. A absorbs and is nonlinear as the medium is; R is linear, and
     amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
     its absorption.
