@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.acoustics import Grid, focused_bowl
-from wavefabric.acoustics.transducers.elements import bowl, disc, linear_array, rectangle
+from wavefabric.acoustics.transducers.arrays import linear_array
+from wavefabric.acoustics.transducers.elements import bowl, disc, rectangle
 from wavefabric.acoustics.transducers.mask import periodic_sinc, spread, star
 from wavefabric.errors import InputError
 

@@ -48,6 +48,7 @@ class TransducerMask:
     weights: csr_array  # (points, elements)
     centres: np.ndarray  # (elements, dimensions), m
     areas: np.ndarray  # (elements,), m²; m in 2-D
+    point_areas: np.ndarray  # (points,), what a weight counts in an integral over a surface, m²; m in 2-D
 
     @property
     def elements(self) -> int:
@@ -115,33 +116,60 @@ class TransducerMask:
         return np.fft.irfft(spectrum * turn, 2 * steps)[:, :steps]
 
 
-def assemble(
-    grid: Grid, surfaces: list[np.ndarray], centres: np.ndarray, area: float, tolerance: float
-) -> TransducerMask:
-    """Spread the points that sample the surface of each element, (points, dimensions) in m."""
+@dataclass(frozen=True)
+class Surface:
+    """The surface of an element: points that each stand for an equal part of it, m, and its centre."""
+
+    points: np.ndarray  # (points, dimensions); of an axisymmetric grid on both sides of the axis
+    centre: np.ndarray  # (dimensions,)
+    area: float  # m²; m in 2-D
+    extent: float  # what the points add up to on the grid: the area, or the length of its section by a plane
+
+
+def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> TransducerMask:
+    """Spread the points that sample the surface of each element."""
     from scipy.sparse import csr_array
 
     require(0 <= real(tolerance, "tolerance") <= 0.5, "tolerance", tolerance, "from 0 to 0.5")
     spacing = np.array(grid.spacing)
-    # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
-    total = area * grid.spacing[0] / math.prod(grid.spacing)
+    # The other half of the plane of axis and radius, whose points are dropped again.
+    shape, before = list(grid.shape), np.zeros(grid.dimensions)
+    if grid.axisymmetric:
+        before[1] = shape[1] - 1
+        shape[1] += shape[1] - 1
     rows, columns, values = [], [], []
-    for element, metres in enumerate(surfaces):
-        steps = metres / spacing + np.array(grid.shape) // 2
-        _check_inside(steps, grid, metres)
-        index, weight = spread(steps, total / len(steps), grid.shape, tolerance)
+    for element, surface in enumerate(surfaces):
+        steps = surface.points / spacing + grid.origin + before
+        _check_inside(steps, grid, surface.points, shape)
+        # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
+        total = surface.extent * grid.spacing[0] / math.prod(grid.spacing)
+        index, weight = spread(steps, total / len(steps), tuple(shape), tolerance)
+        if grid.axisymmetric:
+            kept = index >= before[1] * shape[0]
+            index, weight = index[kept] - int(before[1]) * shape[0], weight[kept]
         rows.append(index)
         columns.append(np.full(index.size, element))
         values.append(weight)
     points, row = np.unique(np.concatenate(rows), return_inverse=True)
     entries = (np.concatenate(values), (row, np.concatenate(columns)))
     weights = csr_array(entries, shape=(points.size, len(surfaces)))
-    return TransducerMask(grid.shape, points, weights, centres, np.full(len(surfaces), area))
+    centres, areas = (np.array([getattr(each, name) for each in surfaces]) for name in ("centre", "area"))
+    return TransducerMask(grid.shape, points, weights, centres, areas, _point_areas(grid, points))
 
 
-def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
+def _point_areas(grid: Grid, index: np.ndarray) -> np.ndarray:
+    """What a grid point counts in the integral over a surface that is spread on it, m² (m in 2-D)."""
+    across = math.prod(grid.spacing) / grid.spacing[0]
+    if not grid.axisymmetric:
+        return np.full(index.size, across)
+    # The ring at a radius; what is at the axis stands for a disc of half a spacing.
+    radius = index // grid.shape[0] * grid.spacing[1]
+    return 2 * math.pi * across * np.where(radius == 0, grid.spacing[1] / 8, radius)
+
+
+def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray, shape: list[int]) -> None:
     for axis, edge in enumerate(grid.coordinates):
-        if steps[:, axis].min() < 0 or steps[:, axis].max() > grid.shape[axis] - 1:
+        if steps[:, axis].min() < 0 or steps[:, axis].max() > shape[axis] - 1:
             near, far = metres[:, axis].min(), metres[:, axis].max()
             raise InputError(
                 f"position: the transducer spans {near:.6g} to {far:.6g} m along {'xyz'[axis]}; "
