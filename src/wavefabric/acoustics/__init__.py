@@ -16,7 +16,7 @@ __getattr__, __dir__ = lazy(
         "medium": ("Medium",),
         "result": ("Results",),
         "sensor": ("Sensor",),
-        "source": ("Source", "Transducer", "smooth"),
+        "source": ("ContinuousWave", "Source", "Transducer", "smooth"),
         "shapes.material": ("Material",),
         "shapes.media": ("averaged_medium", "layered_medium", "shaped_medium"),
         "transducers.arrays": ("annular_array", "join", "linear_array", "spherical_array"),

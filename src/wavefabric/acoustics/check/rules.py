@@ -13,7 +13,9 @@ from wavefabric.acoustics.problem import (
     Interpolation,
     PressureSource,
     Problem,
+    ProductSignal,
     Recording,
+    Signal,
     SourceMode,
     TransducerSource,
     VelocitySource,
@@ -251,8 +253,11 @@ class _Rules:
                 self.require(False, key, f"grid point {int(point) + base} twice", "each once")
         return index.size
 
-    def signal(self, key: str, signal: np.ndarray, points: int) -> None:
+    def signal(self, key: str, signal: Signal, points: int) -> None:
         allowed = f"(steps, {points})" + (" or (steps, 1)" if points > 1 else "")
+        if isinstance(signal, ProductSignal):
+            self.finite(key, signal.weights)
+            points, signal = signal.waveforms.shape[1], signal.waveforms
         right = signal.ndim == 2 and signal.shape[0] and signal.shape[1] in (1, points)
         self.require(right, key, f"has the shape {signal.shape}", allowed)
         self.finite(key, signal)

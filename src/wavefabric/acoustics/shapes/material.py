@@ -33,7 +33,7 @@ class Material:
 
     @classmethod
     def at_frequency(cls, frequency: Any, sound_speed: Any, density: Any, attenuation: float) -> Self:
-        """The material with Stokes absorption in which a wave of ``frequency`` has this speed and attenuation.
+        """The material with Stokes absorption in which a wave has this speed and attenuation.
 
         ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m. Stokes absorption has
         k² = ω²/(c₀²(1 − iωτ)); k = ω/c + iα gives τ and c₀, which differs from c by parts (αc/ω)².

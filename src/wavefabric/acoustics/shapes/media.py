@@ -77,7 +77,7 @@ def shaped_medium(
     kernel: Kernel = "lanczos",
     **medium: Any,
 ) -> Medium:
-    """Shapes of materials in a background, averaged into the cells of the grid; later ones cover earlier ones.
+    """Shapes of materials in a background, averaged into cells; later ones cover earlier ones.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _of_materials(
     kernel: Kernel,
     medium: dict[str, Any],
 ) -> Medium:
-    """The medium of materials by their numbers at coordinates; `number` returns 1 point where it is constant."""
+    """The medium of materials by their numbers at coordinates, of size 1 along an axis without change."""
     tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
     tables = {name: table for name, table in tables.items() if name in _PARAMETERS[:2] or table.any()}
     if "alpha_coeff" in tables:

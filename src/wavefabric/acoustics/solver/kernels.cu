@@ -180,6 +180,12 @@ extern "C" __global__ void add_pattern(REAL *field, Index count, const REAL *pat
     field[i] += pattern[i] * signal[*clock];
 }
 
+extern "C" __global__ void mix_patterns(REAL *field, Index count, const REAL *first, const REAL *second,
+                                        const REAL *signals, const Index *clock) {
+    ITEM(count);
+    field[i] = first[i] * signals[2 * *clock] + second[i] * signals[2 * *clock + 1];
+}
+
 extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, LAYERS, const REAL *pattern,
                                                const REAL *signal, const Index *clock, REAL parts) {
     POINT(nx, ny);

@@ -231,6 +231,15 @@ def add_pattern(field, pattern, signal, clock):
 
 
 @njit(**_JIT)
+def mix_patterns(field, first, second, signals, clock):
+    """field = first × signals[clock, 0] + second × signals[clock, 1]."""
+    out, a, b = field.reshape(-1), first.reshape(-1), second.reshape(-1)
+    f, g = signals[clock[0], 0], signals[clock[0], 1]
+    for i in prange(out.size):
+        out[i] = a[i] * f + b[i] * g
+
+
+@njit(**_JIT)
 def sample(target, row, field, corners, weights, interpolate):
     """target[row] = field at the sensor points, or Σ weights · field[corners] between them."""
     flat, out = field.reshape(-1), target[row]

@@ -106,6 +106,10 @@ class AcousticKernels:
             "add_pattern", field.dtype, field.size, field, np.int64(field.size), pattern, signal, clock
         )
 
+    def mix_patterns(self, field, first, second, signals, clock) -> None:
+        count = np.int64(field.size)
+        self._items("mix_patterns", field.dtype, field.size, field, count, first, second, signals, clock)
+
     def sample(self, target, row, field, corners, weights, interpolate) -> None:
         count, each = corners.shape
         arguments = corners, np.int64(count), np.int32(each), weights, np.int32(interpolate)

@@ -23,7 +23,8 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.source import Source
+from wavefabric.acoustics.problem import ProductSignal
+from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,9 +71,13 @@ class TransducerMask:
     ) -> Source:
         """Mass source that drives the elements, with one signal a grid point.
 
-        ``signal`` is the pressure at the surface, Pa, (steps,) for all elements or (elements, steps);
-        ``mode`` as of `Source`, but not ``"dirichlet"``; ``precision`` is that of the source.
+        ``signal`` is the pressure at the surface, Pa: (steps,) for all elements, (elements, steps), or a
+        `ContinuousWave`, whose amplitude and phase may be one an element. ``mode`` as of `Source`, but not
+        ``"dirichlet"``; ``precision`` is that of the source.
         """
+        if isinstance(signal, ContinuousWave):
+            wave = _SpreadWave(**vars(signal), weights=self.weights)
+            return Source(p_mask=self.mask, p=wave, p_mode=mode)
         signal = np.asarray(signal)
         fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
         if not fits or not signal.size:
@@ -85,10 +90,17 @@ class TransducerMask:
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
         driven = signal.astype(dtype)
         if signal.ndim == 1:
-            driven = np.outer(self.weights.sum(axis=1).astype(dtype), driven)
+            driven = ProductSignal(driven[:, None], self.weights.sum(axis=1).astype(dtype)[:, None])
         else:
             driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
+
+    @property
+    def receiving(self) -> csr_array:
+        """Weights (elements, points) of the mean over each element: the adjoint of those it sends by."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.weights * self.point_areas[:, None]).T / self.areas[:, None])
 
     def delays(self, sound_speed: Length, focus: Point) -> np.ndarray:
         """When each element fires, s, so that all arrive at a point, m, together; the first at 0."""
@@ -114,6 +126,19 @@ class TransducerMask:
         spectrum = np.fft.rfft(signal, 2 * steps)
         turn = np.exp(-1j * np.pi / steps * np.outer(late, np.arange(spectrum.size)))
         return np.fft.irfft(spectrum * turn, 2 * steps)[:, :steps]
+
+
+@dataclass(frozen=True)
+class _SpreadWave(ContinuousWave):
+    """A continuous wave of elements, spread on the grid."""
+
+    weights: Any = None  # (points, elements)
+
+    def on(self, dt: float, steps: int, spread: Any = None) -> ProductSignal:
+        sizes = {values.size for values in (self.amplitude, self.phase) if values.ndim}
+        elements = self.weights.shape[1]
+        require(sizes <= {elements}, "continuous_wave", sorted(sizes), f"{elements} amplitudes and phases")
+        return super().on(dt, steps, self.weights)
 
 
 @dataclass(frozen=True)
