@@ -295,7 +295,7 @@ def table(result: dict[str, Any]) -> list:
 
 def plot(result: dict[str, Any], path: Path) -> None:
     """Fields in the plane of the axis, and pressure on it with the reference."""
-    size = (11, 1.9 * len(result["fields"]) + 0.6)
+    size = (8.5, 1.9 * len(result["fields"]) + 0.6)
     with report.figure(path, size, "y") as figure:
         _draw(figure, result)
 
@@ -311,6 +311,7 @@ def _draw(figure: Any, result: dict[str, Any]) -> None:
         extent = (0, LENGTH * 1e3, -RADIUS * 1e3, RADIUS * 1e3)
         top = np.nanmax(reference[round(BRAIN / STEP / 2) :]) * 1.2
         image = left.imshow(both, extent=extent, aspect="equal", origin="lower", vmin=0, vmax=top)
+        left.grid(False)
         figure.colorbar(image, ax=left, label="|p|/p₀")
         left.set(ylabel="y (mm)", title=f"case {case}, {source}")
         for start, _ in CASES[int(case)][1:]:

@@ -19,6 +19,7 @@ __getattr__, __dir__ = lazy(
         "source": ("ContinuousWave", "Source", "Transducer", "smooth"),
         "shapes.material": ("Material",),
         "shapes.media": ("averaged_medium", "layered_medium", "shaped_medium"),
+        "transducers.beamforming": ("delay_and_sum", "frequency_response", "log_compress", "time_gain"),
         "transducers.arrays": ("annular_array", "join", "linear_array", "spherical_array"),
         "transducers.elements": ("annulus", "bowl", "disc", "line", "rectangle", "surfaces"),
         "kwave.objects": ("from_kwave", "simulate_kwave"),

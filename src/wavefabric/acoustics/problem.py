@@ -87,6 +87,15 @@ class Interpolation:
 
 
 @dataclass(frozen=True)
+class Elements:
+    """Elements that listen: value e = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
+
+    bounds: np.ndarray  # (elements + 1,)
+    points: np.ndarray  # flat indices, each element's ascending
+    weights: np.ndarray  # float64, as many
+
+
+@dataclass(frozen=True)
 class Cuboids:
     """Boxes of grid points: x, y, z of the lowest and highest corners, (boxes, 3), 0-based, both inside."""
 
@@ -115,7 +124,7 @@ class Recording:
     """
 
     quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recording.quantities`
-    where: np.ndarray | Cuboids | Interpolation | None = None
+    where: np.ndarray | Cuboids | Interpolation | Elements | None = None
     start: int = 0
     tones: tuple[str, ...] = ()  # of `acoustics.recording.tones`, at the frequencies, Hz
     frequencies: tuple[float, ...] = ()
@@ -127,6 +136,8 @@ class Recording:
             return 0
         if isinstance(self.where, Cuboids):
             return int(np.prod(self.where.last - self.where.first + 1, axis=1).sum())
+        if isinstance(self.where, Elements):
+            return self.where.bounds.size - 1
         return len(self.where.corners if isinstance(self.where, Interpolation) else self.where)
 
 

@@ -10,6 +10,7 @@ from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.problem import (
     Absorption,
     Cuboids,
+    Elements,
     Interpolation,
     PressureSource,
     Problem,
@@ -98,6 +99,11 @@ def check_recording(
         _cuboids(where, problem, rules)
     elif isinstance(where, Interpolation):
         _interpolation(where, problem, rules)
+    elif isinstance(where, Elements):
+        rules.index("recording.where", where.points, unique=False)
+        rules.finite("recording.where", where.weights)
+        products = [name for name in quantities if name.startswith("I")]
+        rules.require(not products, "recording.quantities", "".join(products[:1]), "p and u of elements")
     elif where is not None:
         rules.index("recording.where", where, unique=False)
 

@@ -207,6 +207,21 @@ extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *
     }
 }
 
+// A block an element; sums in a fixed order.
+extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, const Index *points,
+                                           const double *weights) {
+    __shared__ double sums[256];
+    double value = 0.0;
+    for (Index i = bounds[blockIdx.x] + threadIdx.x; i < bounds[blockIdx.x + 1]; i += blockDim.x)
+        value += weights[i] * (double)field[points[i]];
+    sums[threadIdx.x] = value;
+    for (int half = blockDim.x / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) target[blockIdx.x] = (REAL)sums[0];
+}
+
 extern "C" __global__ void accumulate(REAL *target, Index count, int kind, const REAL *values) {
     ITEM(count);
     target[i] = kind == 0 ? max(target[i], values[i]) : min(target[i], values[i]);

@@ -254,6 +254,17 @@ def sample(target, row, field, corners, weights, interpolate):
 
 
 @njit(**_JIT)
+def sample_elements(target, row, field, bounds, points, weights):
+    """target[row, e] = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
+    flat, out = field.reshape(-1), target[row]
+    for e in prange(bounds.size - 1):
+        value = 0.0
+        for i in range(bounds[e], bounds[e + 1]):
+            value += weights[i] * flat[points[i]]
+        out[e] = value
+
+
+@njit(**_JIT)
 def accumulate(target, kind, values):
     """Running statistic of ``values``: 0 maximum, 1 minimum, 2 sum of squares. Any equal shapes."""
     a, b = target.reshape(-1), values.reshape(-1)

@@ -115,6 +115,11 @@ class AcousticKernels:
         arguments = corners, np.int64(count), np.int32(each), weights, np.int32(interpolate)
         self._items("sample", field.dtype, count, target[row], field, *arguments)
 
+    def sample_elements(self, target, row, field, bounds, points, weights) -> None:
+        grid = (bounds.size - 1, 1, 1)
+        arguments = target[row], field, bounds, points, weights
+        self._launch("sample_elements", field.dtype, grid, _BLOCK, *arguments)
+
     def accumulate(self, target, kind, values) -> None:
         """Sums of squares are double."""
         count = np.int64(target.size)
