@@ -218,9 +218,8 @@ def test_source_sums_the_elements_in_grid_order():
 def test_one_signal_drives_all_elements():
     mask, signal = two_elements(), np.sin(np.arange(9.0))
     together = mask.source(signal, precision="double").p
-    np.testing.assert_allclose(
-        together, mask.source(np.tile(signal, (2, 1)), precision="double").p, atol=1e-14
-    )
+    alone = mask.source(np.tile(signal, (2, 1)), precision="double").p
+    np.testing.assert_allclose(np.asarray(together).T, alone, atol=1e-14)
 
 
 def test_focused_elements_arrive_together():
