@@ -91,6 +91,15 @@ def test_bone_is_neither_made_nor_lost_when_it_is_turned():
     assert after == pytest.approx(before, rel=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [np.int16, np.uint8, np.float16, ">f4", np.float64])
+def test_values_of_any_type(dtype):
+    values = np.random.default_rng(4).integers(0, 255, (5, 6, 7)).astype(dtype)
+    grid = Grid((4, 5, 3), 1e-3, pml_size=0)
+    frame = along_beam((0, 0, 0), (1, 0.2, 0.1))
+    expected = resample(CT.of(values.astype(float), 1e-3), grid, frame)
+    np.testing.assert_array_equal(resample(CT.of(values, 1e-3), grid, frame), expected)
+
+
 def test_a_plane_and_what_lies_outside():
     ct = CT.of(np.full((5, 5, 5), 7.0, np.float32), 1e-3)
     flat = resample(ct, Grid((4, 9), 1e-3, pml_size=0), WORLD, outside=-500.0)

@@ -158,6 +158,7 @@ def test_intensities_and_mechanical_index():
         (np.ones((4, 4)), {"inside": np.zeros((4, 4))}, "amplitude: .*some above 0"),
         (np.ones((4, 4)), {"duty_cycle": 1.5}, "duty_cycle: 1.5; allowed: from 0 to 1"),
         (np.ones((4, 4), complex), {}, "amplitude: is of type complex128"),
+        (np.ones((4, 4)), {"medium": Medium(np.ones((4, 5)), 1e3)}, "medium: .*arrays of the shape"),
     ],
 )
 def test_what_is_refused(field, options, message):

@@ -5,7 +5,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,7 @@ class CT:
         check_reals(self.values, "ct.values")
         shape = self.values.shape
         require(len(shape) == 3 and min(shape), "ct.values.shape", shape, "three axes with points")
-        right = self.affine.shape == (4, 4) and np.isfinite(self.affine).all()
-        right = right and abs(np.linalg.det(self.affine)) > 1e-12
+        right = self.affine.shape == (4, 4) and 1e-12 < abs(np.linalg.det(self.affine)) < math.inf
         require(right, "ct.affine", self.affine.tolist(), "a (4, 4) matrix that has an inverse")
 
     @classmethod
@@ -67,7 +65,7 @@ def read_ct(path: str | Path, spacing: Any = None) -> CT:
         if nibabel is None:
             values, affine = np.load(path, allow_pickle=False), None
         else:
-            image: Any = nibabel.load(path)
+            image = nibabel.load(path)
             unit = _IN_MM[image.header.get_xyzt_units()[0]]
             affine = np.diag([unit, unit, unit, 1.0]) @ image.affine
             values = np.asarray(image.get_fdata(dtype=np.float32, caching="unchanged"))
@@ -93,7 +91,7 @@ def write_ct(ct: CT, path: str | Path, force: bool = False) -> Path:
     return path
 
 
-def _nibabel() -> ModuleType:
+def _nibabel() -> Any:
     try:
         import nibabel
     except ImportError:
@@ -144,6 +142,9 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     offset = to_voxel[:3, :3] @ first * 1e3 + to_voxel[:3, 3]
     counts = np.maximum(1, np.ceil(np.abs(matrix).max(axis=0) - 1e-6)).astype(int)
     shifts = [matrix @ part for part in itertools.product(*((np.arange(n) + 0.5) / n - 0.5 for n in counts))]
+    values = (
+        ct.values.astype(np.float32) if ct.values.dtype.char in "eg" else ct.values
+    )  # which SciPy has not
     result = np.empty(shape, np.float32, order="F")
     # Continuous at the edge: round-off does not put the last voxels outside.
     how: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval
@@ -153,6 +154,6 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
         slab[...] = 0
         for shift in shifts:
             start: Any = offset + shift + matrix[:, 2] * z
-            slab += affine_transform(ct.values, matrix, start, slab.shape, *how)
+            slab += affine_transform(values, matrix, start, slab.shape, *how)
         slab /= len(shifts)
     return result.reshape(grid.shape, order="F")

@@ -87,7 +87,10 @@ def focus_of(
         pressure += rise
     intensity = math.nan
     if medium is not None:
-        local = [np.broadcast_to(value, grid.shape)[at] for value in (medium.density, medium.sound_speed)]
+        local = [medium.density, medium.sound_speed]
+        shapes = {np.shape(value) for value in local}
+        require(shapes <= {(), grid.shape}, "medium", [*shapes], f"numbers, arrays of the shape {grid.shape}")
+        local = [np.broadcast_to(value, grid.shape)[at] for value in local]
         intensity = float(mean_intensity(pressure, *map(float, local))) * 1e-4
     index = math.nan if frequency is None else mechanical_index(pressure, frequency, depth=derating_depth)
     volume = _volume(field, grid, mask, at, pressure * 10 ** (-6 / 20))
