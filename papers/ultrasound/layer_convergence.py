@@ -108,6 +108,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
                 )
         ends = np.array([0.125, 0.5])
         axes.loglog(ends, 0.25 * ends**2, color="0.6", linestyle=":", label="second order")
+        axes.set_xticks([each * 1e3 for each in SPACINGS], [f"{each * 1e3:.3g}" for each in SPACINGS])
+        axes.set_xticks([], minor=True)
         axes.set(xlabel="grid spacing (mm)", ylabel="relative error of the transmission")
         axes.legend(frameon=False)
 
