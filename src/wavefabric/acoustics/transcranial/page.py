@@ -18,9 +18,9 @@ def draw_page(plan: Plan, path: str | Path) -> Path:
 
     path = Path(path)
     with mpl.rc_context({**STYLE, "axes.titlepad": 6, "axes.grid": False}):
-        figure = Figure(figsize=(13, 8), layout="constrained")
-        panels = figure.subplots(2, 3)
-        _draw(figure, panels, plan)
+        figure = Figure(figsize=(13, 7.4), layout="constrained")
+        rows = [["ct", "y", "words"], ["heat", "z", "line"]]
+        _draw(figure, figure.subplot_mosaic(rows, width_ratios=(1, 1, 0.85)), plan)
         with replacing(path) as unfinished:
             figure.savefig(unfinished, dpi=130, format=path.suffix.lstrip(".") or "png")
     return path
@@ -40,33 +40,34 @@ def _draw(figure: Any, panels: Any, plan: Plan) -> None:
         cut, side = planes[letter], across[letter]
         extent = (x[0], x[-1], side[0], side[-1])
         image = panel.imshow(field[cut].T, extent=extent, origin="lower", aspect="equal", **look)
-        figure.colorbar(image, ax=panel, label=label, shrink=0.8)
+        figure.colorbar(image, ax=panel, label=label, shrink=0.7, location="bottom", aspect=30)
         panel.contour(x, side, bone[cut].T, [300], colors=GREY if "cmap" in look else "w", linewidths=0.7)
         panel.plot(0, 0, "+", color=RED, markersize=10)
-        panel.set(title=title, xlabel="from the target along the beam (mm)", ylabel=f"{letter} (mm)")
+        panel.set(title=title, xlabel="x, along the beam from the target (mm)", ylabel=f"{letter} (mm)")
 
-    show(panels[0, 0], plan.hounsfield, "y", "CT and elements", "HU", cmap="gray", vmin=-1000, vmax=2000)
+    show(panels["ct"], plan.hounsfield, "y", "CT and elements", "HU", cmap="gray", vmin=-1000, vmax=2000)
     centres = plan.sonication.transducer.centres * 1e3
     if len(centres) == 1:
-        _outline_bowl(panels[0, 0], plan)
+        _outline_bowl(panels["ct"], plan)
     else:
         shift = float(plan.sonication.grid.coordinates[0][at[0]]) * 1e3
-        panels[0, 0].plot(centres[:, 0] - shift, centres[:, 1], ".", color=BLUE, markersize=4)
-    for panel, letter in ((panels[0, 1], "y"), (panels[0, 2], "z")):
+        panels["ct"].plot(centres[:, 0] - shift, centres[:, 1], ".", color=BLUE, markersize=4)
+    for letter in "yz":
+        panel = panels[letter]
         show(panel, pressure, letter, f"pressure, x and {letter}", "amplitude (MPa)", vmin=0, vmax=top)
         inside = np.where(plan.brain, pressure, 0)[planes[letter]].T
         level = plan.focus.pressure * 1e-6 * 10 ** (-6 / 20)
         if inside.max() > level:
             panel.contour(x, across[letter], inside, [level], colors=[RED], linewidths=0.9)
     heated = np.asarray(plan.heated["temperature_max"])
-    show(panels[1, 0], heated, "y", "highest temperature", "°C")
-    line = panels[1, 1]
+    show(panels["heat"], heated, "y", "highest temperature", "°C")
+    line = panels["line"]
     line.plot(x, pressure[:, at[1], at[2]], color=BLUE, linewidth=1.2)
     line.fill_between(x, 0, top, where=bone[:, at[1], at[2]] >= 300, color="0.88", step="mid", label="bone")
-    line.set(title="pressure on the beam axis", xlabel="from the target (mm)", ylabel="amplitude (MPa)")
+    line.set(title="pressure on the beam axis", xlabel="x (mm)", ylabel="amplitude (MPa)")
     line.set(ylim=(0, None), xlim=(x[0], x[-1]))
     line.legend()
-    _words(panels[1, 2], plan)
+    _words(panels["words"], plan)
 
 
 def _outline_bowl(panel: Any, plan: Plan) -> None:
@@ -83,10 +84,14 @@ def _words(panel: Any, plan: Plan) -> None:
         "bowl" if it.elements == 1 else f"{it.elements} elements, phases by {it.correction.replace('_', ' ')}"
     )
     lines = [
-        f"{it.frequency / 1e6:g} MHz, {it.pressure / 1e3:g} kPa at the surface, {kind}",
+        f"{it.frequency / 1e6:g} MHz, {it.pressure / 1e3:g} kPa at the surface",
+        kind,
         f"duty cycle {it.duty_cycle:g}, {it.on:g} s on, {it.off:g} s off",
         "",
     ]
     lines += [f"{name}: {value:.3g} {unit}".rstrip() for name, (value, unit) in plan.figures().items()]
     panel.axis("off")
-    panel.text(0, 1, "\n".join(lines), va="top", fontsize=9.5, linespacing=1.6, transform=panel.transAxes)
+    text = panel.text(
+        0, 1, "\n".join(lines), va="top", fontsize=8.5, linespacing=1.5, transform=panel.transAxes
+    )
+    text.set_in_layout(False)
