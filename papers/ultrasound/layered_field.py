@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import j0
@@ -61,7 +62,7 @@ def field(
     s = _gauss(_EVANESCENT, 0, math.acosh(1.6))
     k_r = np.concatenate([k0 * np.sin(theta[0]), k0 * np.cosh(s[0])])
     d_k_r = np.concatenate([k0 * np.cos(theta[0]) * theta[1], k0 * np.sinh(s[0]) * s[1]])
-    k_z = np.sqrt(k[:, None] ** 2 - k_r**2 + 0j)
+    k_z: Any = np.sqrt(k[:, None] ** 2 - k_r**2 + 0j)
     k_z = np.where(k_z.imag < 0, -k_z, k_z)
 
     ring_x, ring_r, area = piston.rings()

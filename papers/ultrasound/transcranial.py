@@ -129,17 +129,17 @@ def simulated(case: int, source: str, spacing: float, dimensions: int, **options
     first = -(along // 2) * spacing
     apex = first + round(BEFORE / spacing) * spacing
     zeros = (0.0,) * (dimensions - 1)
-    place, ahead = (apex, *zeros), (apex + 1.0, *zeros)
+    position, ahead = (apex, *zeros), (apex + 1.0, *zeros)
     piston = SOURCES[source]
     tolerance = 0.01 if dimensions == 2 else 0.05  # smaller ones take long in 3-D
     if piston.radius:
-        transducer = bowl(grid, place, piston.radius, piston.diameter, ahead, tolerance=tolerance)
+        transducer = bowl(grid, position, piston.radius, piston.diameter, ahead, tolerance=tolerance)
     else:
-        transducer = disc(grid, place, piston.diameter, ahead, tolerance=tolerance)
+        transducer = disc(grid, position, piston.diameter, ahead, tolerance=tolerance)
     medium = medium_on(grid, case, apex)
     began = time.perf_counter()
     samples = math.ceil(1 / (FREQUENCY * grid.time_step(medium, cfl=0.3)))
-    found = time.perf_counter()
+    stable = time.perf_counter()
     dt = 1 / (FREQUENCY * samples)
     steps = math.ceil(STEADY / dt) + PERIODS * samples
     result = simulate(
@@ -151,7 +151,7 @@ def simulated(case: int, source: str, spacing: float, dimensions: int, **options
         steps=steps,
         **options,
     )
-    took = time.perf_counter() - found
+    took = time.perf_counter() - stable
     amplitude = result["p_amp_all"][0]
     every = round(STEP / spacing)
     x, r = axes()
@@ -164,7 +164,7 @@ def simulated(case: int, source: str, spacing: float, dimensions: int, **options
         "steps": steps,
         "samples_per_period": samples,
         "seconds": took,
-        "seconds_time_step": found - began,
+        "seconds_time_step": stable - began,
     }
 
 
@@ -235,13 +235,13 @@ def measure(
     rows, fields = [], {}
     for case in cases:
         for source in sources:
-            found = []
+            runs = []
             for spacing in sorted(spacings, reverse=True):
                 say(f"case {case}, {source}, {spacing * 1e3:g} mm")
-                found.append((spacing, simulated(case, source, spacing, dimensions, **options)))
-            reference = exact(case, source) if case < 5 else _extrapolated(found)
-            known = "exact" if case < 5 else "extrapolated" if len(found) > 1 else "itself"
-            for spacing, each in found:
+                runs.append((spacing, simulated(case, source, spacing, dimensions, **options)))
+            reference = exact(case, source) if case < 5 else _extrapolated(runs)
+            known = "exact" if case < 5 else "extrapolated" if len(runs) > 1 else "itself"
+            for spacing, each in runs:
                 mine = each.pop("field")
                 row = {"case": case, "source": source, "spacing_mm": spacing * 1e3, "reference": known}
                 rows.append(row | each | metrics(mine, reference, source))
@@ -264,13 +264,13 @@ def _thinned(values: np.ndarray) -> list[list[float]]:
     return [[round(float(value), 3) for value in row] for row in values[::2, ::2]]
 
 
-def _extrapolated(found: list[tuple[float, dict[str, Any]]]) -> np.ndarray:
+def _extrapolated(runs: list[tuple[float, dict[str, Any]]]) -> np.ndarray:
     """Richardson's extrapolation from the two finest grids, at second order."""
-    (_, fine) = found[-1]
-    if len(found) < 2:
+    (_, fine) = runs[-1]
+    if len(runs) < 2:
         return fine["field"]
-    ratio = (found[-2][0] / found[-1][0]) ** 2
-    return np.abs(fine["field"] + (fine["field"] - found[-2][1]["field"]) / (ratio - 1))
+    ratio = (runs[-2][0] / runs[-1][0]) ** 2
+    return np.abs(fine["field"] + (fine["field"] - runs[-2][1]["field"]) / (ratio - 1))
 
 
 def table(result: dict[str, Any]) -> list:
@@ -353,8 +353,8 @@ def main(
     pistons = parse_list(sources)
     if any(abs(STEP / step - round(STEP / step)) > 1e-9 for step in steps):
         raise InputError(f"--spacings: {spacings}; allowed: 0.5 mm over whole numbers")
-    for key, given, known in (("--cases", numbers, CASES), ("--sources", pistons, SOURCES)):
-        if unknown := set(given) - set(known):
+    for key, values, known in (("--cases", numbers, CASES), ("--sources", pistons, SOURCES)):
+        if unknown := set(values) - set(known):
             raise InputError(f"{key}: {sorted(unknown)[0]}; allowed: {', '.join(map(str, known))}")
     if dimensions not in (2, 3):
         raise InputError(f"--dimensions: {dimensions}; allowed: 2, 3")

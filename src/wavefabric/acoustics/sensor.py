@@ -153,7 +153,7 @@ def _elements(transducer: Any, grid: Grid) -> Elements:
     weights.sort_indices()
     at = np.stack(np.unravel_index(transducer.index, grid.shape, order="F"))
     at += np.array(grid.margin[: grid.dimensions])[:, None]
-    index = np.ravel_multi_index(tuple(at), grid.total_shape[: grid.dimensions], order="F")
+    index: Any = np.ravel_multi_index(tuple(at), grid.total_shape[: grid.dimensions], order="F")
     bounds = weights.indptr.astype(np.int64)
     return Elements(bounds, index[weights.indices].astype(np.int64), weights.data.astype(np.float64))
 

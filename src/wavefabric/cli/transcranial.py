@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,7 +50,9 @@ class SonicationOptions:
         """Checked."""
         from wavefabric.acoustics.transcranial.sonication import Sonication
 
-        numbers = vars(self) | {name: _point(name, getattr(self, name)) for name in ("position", "target")}
+        numbers: dict[str, Any] = vars(self) | {
+            name: _point(name, getattr(self, name)) for name in ("position", "target")
+        }
         return Sonication(**numbers)
 
 

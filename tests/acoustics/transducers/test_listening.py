@@ -116,8 +116,8 @@ def test_a_plate_answers_at_the_right_time_and_height(device):
     result = simulate(grid, medium, Source(p_mask=mask, p=wave), Sensor.elements(whole), **options)["p"][0]
     echo = result[300:]
     at = 300 + int(np.argmax(echo))
-    way = 2 * (plate - 60 * 0.5e-3) / 1500
-    assert at * dt == pytest.approx(5e-6 + way, rel=0.01)
+    delay = 2 * (plate - 60 * 0.5e-3) / 1500
+    assert at * dt == pytest.approx(5e-6 + delay, rel=0.01)
     reflection = (3000 * 2000 - 1.5e6) / (3000 * 2000 + 1.5e6)
     assert echo.max() / result[:200].max() == pytest.approx(reflection, rel=0.01)
 

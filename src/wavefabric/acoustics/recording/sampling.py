@@ -26,10 +26,12 @@ class Sampler:
         self.columns: RankParts | None = None
         #: Values that this rank records.
         self.samples = recording.samples
-        if isinstance(where, Interpolation | Elements):
-            part = c.subdomain if comm is not None else None
-            make = self._between if isinstance(where, Interpolation) else self._elements
-            self._read = make(c.kernels, where, part, comm)
+        part = c.subdomain if comm is not None else None
+        if isinstance(where, Interpolation):
+            self._read = self._between(c.kernels, where, part, comm)
+            return
+        if isinstance(where, Elements):
+            self._read = self._elements(c.kernels, where, part, comm)
             return
         index = where.indices(c.subdomain.shape) if isinstance(where, Cuboids) else where
         index = np.asarray([] if index is None else index, np.int64)
@@ -56,7 +58,7 @@ class Sampler:
             # A corner that is elsewhere has no weight: any point of this one's own serves.
             spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
             corners, weights = spare[here], own[here]
-            self._share(here, comm)
+            self._add_parts(here, comm)
         at = self._device.asarray(np.ascontiguousarray(corners, np.int64))
         by = self._device.asarray(np.ascontiguousarray(weights, np.float64))
 
@@ -73,7 +75,7 @@ class Sampler:
             counts = np.diff(np.concatenate([[0], np.cumsum(mask)])[bounds])
             weights, here = weights[mask], counts > 0
             bounds = np.concatenate([[0], np.cumsum(counts[here])])
-            self._share(here, comm)
+            self._add_parts(here, comm)
         arrays = (bounds.astype(np.int64), points.astype(np.int64), weights)
         bounds, points, weights = (self._device.asarray(np.ascontiguousarray(each)) for each in arrays)
 
@@ -83,7 +85,7 @@ class Sampler:
 
         return read
 
-    def _share(self, here: np.ndarray, comm) -> None:
+    def _add_parts(self, here: np.ndarray, comm) -> None:
         """Values of which this rank adds a share to rank 0's."""
         self._parts = RankParts.of_columns(comm, np.flatnonzero(here), here.size)
         self._values: Any = None

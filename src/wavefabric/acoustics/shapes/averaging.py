@@ -10,7 +10,7 @@ doi:10.1111/j.1365-246X.2007.03462.x).
 """
 
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -53,7 +53,8 @@ class Averages:
 
     def __init__(self, shape: tuple[int, ...], factors: tuple[int, ...], kernel: Kernel):
         self.shape = tuple(n if factor else 1 for n, factor in zip(shape, factors, strict=True))
-        self._factors, self._kernel = factors, kernel
+        self._factors = factors
+        self._kernel: Kernel = kernel
 
     def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
         """Points along the last axis, and the fine cells, REACH cells more on each side, that they need."""
@@ -89,7 +90,7 @@ class Averages:
         if not factor:
             return fine
         moved = np.moveaxis(fine, axis, 0)
-        by = weights(len(moved) // factor - 2 * REACH, factor, offset, kernel)
+        by: Any = weights(len(moved) // factor - 2 * REACH, factor, offset, kernel)
         reduced = (by @ moved.reshape(len(moved), -1)).reshape(by.shape[0], *moved.shape[1:])
         return np.moveaxis(reduced, 0, axis)
 

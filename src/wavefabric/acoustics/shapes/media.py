@@ -174,16 +174,16 @@ def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
 
 def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
     check_choice(kernel, ("lanczos", "box"), "kernel")
-    found = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
-    staggered = [found.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
-    for name, values in (*found.items(), *(("density", each) for each in staggered)):
+    means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
+    staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
+    for name, values in (*means.items(), *(("density", each) for each in staggered)):
         # NaN is refused too.
         if name in _PARAMETERS[:2] and not (values.min() > 0 and np.isfinite(values).all()):
             what = name.replace("_", " ")
             raise InputError(
                 f"kernel: {kernel} makes a {what} not above 0 at so large a contrast; allowed: 'box'"
             )
-    whole = {name: np.broadcast_to(values, grid.shape) for name, values in found.items()}
+    whole = {name: np.broadcast_to(values, grid.shape) for name, values in means.items()}
     if "alpha_coeff" not in whole:
         how = {name: value for name, value in how.items() if name == "reference_speed"}
     sides = tuple(np.broadcast_to(values, grid.shape) for values in staggered)

@@ -19,7 +19,7 @@ def draw_page(plan: Plan, path: str | Path) -> Path:
     path = Path(path)
     with mpl.rc_context({**STYLE, "axes.titlepad": 6, "axes.grid": False}):
         figure = Figure(figsize=(13, 7.4), layout="constrained")
-        rows = [["ct", "y", "words"], ["heat", "z", "line"]]
+        rows: Any = [["ct", "y", "words"], ["heat", "z", "line"]]
         _draw(figure, figure.subplot_mosaic(rows, width_ratios=(1, 1, 0.85)), plan)
         with replacing(path) as unfinished:
             figure.savefig(unfinished, dpi=130, format=path.suffix.lstrip(".") or "png")

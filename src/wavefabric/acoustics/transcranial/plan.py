@@ -290,13 +290,14 @@ def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
     )
     reach = max(1, round(_GAP / sonication.grid.spacing[0]))
     # What is farther than that from everything else; then that far back again.
-    inner = ndimage.distance_transform_edt(np.pad(soft, 1, mode="edge"))[1:-1, 1:-1, 1:-1] > reach
-    labels, _ = ndimage.label(inner)
+    padded: Any = ndimage.distance_transform_edt(np.pad(soft, 1, mode="edge"))
+    labels: Any = ndimage.label(padded[1:-1, 1:-1, 1:-1] > reach)[0]  # type: ignore[index]
     number = labels[at]
     if number == 0:
         depth = f"less than {_GAP * 1e3:g} mm from bone or the head's surface"
         raise InputError(f"target: {depth}; allowed: deeper in soft tissue")
-    return soft & (ndimage.distance_transform_edt(labels != number) <= reach + 1)
+    outside: Any = ndimage.distance_transform_edt(labels != number)
+    return soft & (outside <= reach + 1)
 
 
 def _thermal(hounsfield: np.ndarray) -> ThermalMedium:

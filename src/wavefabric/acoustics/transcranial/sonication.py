@@ -13,7 +13,7 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
 from wavefabric.acoustics.transducers.arrays import spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
-from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, point
+from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
 
 #: How the phases of elements are found.
@@ -66,13 +66,13 @@ class Sonication:
     target: Point
     frequency: Any
     diameter: Any
-    radius: Any = None
+    radius: Any = None  # a float once it is made
     elements: int = 1
     element_diameter: Any = None
     pressure: Any = 60e3
     correction: str = "time_reversal"
     points_per_wavelength: float = 6.0
-    behind: Length = 30e-3
+    behind: Any = 30e-3
     duty_cycle: float = 0.1
     on: float = 30.0
     off: float = 30.0
@@ -93,9 +93,10 @@ class Sonication:
             require(low <= value <= high, name, value, f"from {low} to {high}")
         for name in ("on", "off"):
             require(0 <= real(getattr(self, name), name) < math.inf, name, getattr(self, name), "s, from 0")
-        depth = bowl_depth(self.radius, self.diameter)
+        radius: Any = self.radius
+        depth = bowl_depth(radius, self.diameter)
         if self.element_diameter is None:
-            area = 2 * math.pi * self.radius * depth
+            area = 2 * math.pi * radius * depth
             assign(self, "element_diameter", math.sqrt(2 * area / (math.pi * self.elements)))
         assign(self, "element_diameter", positive(self.element_diameter, "m", "element_diameter"))
         if self.elements > 1 and self.element_diameter >= self.diameter:
@@ -134,12 +135,12 @@ class Sonication:
     @cached_property
     def transducer(self) -> TransducerMask:
         """The bowl, or the array, on the grid."""
-        place, ahead = (self.apex, 0.0, 0.0), (self.apex + 1.0, 0.0, 0.0)
+        position, ahead = (self.apex, 0.0, 0.0), (self.apex + 1.0, 0.0, 0.0)
         if self.elements == 1:
-            return bowl(self.grid, place, self.radius, self.diameter, ahead)
+            return bowl(self.grid, position, self.radius, self.diameter, ahead)
         return spherical_array(
             self.grid,
-            place,
+            position,
             self.radius,
             self.diameter,
             ahead,
@@ -151,5 +152,5 @@ class Sonication:
     def geometric_phases(self) -> np.ndarray:
         """Phases, rad, by which waves through water arrive at the target together, (elements,)."""
         target = np.array([self.grid.coordinates[i][at] for i, at in enumerate(self.focus)])
-        way = np.linalg.norm(self.transducer.centres - target, axis=1)
-        return 2 * math.pi * self.frequency / WATER * way
+        distances = np.linalg.norm(self.transducer.centres - target, axis=1)
+        return 2 * math.pi * self.frequency / WATER * distances

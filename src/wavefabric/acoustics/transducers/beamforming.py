@@ -68,14 +68,14 @@ def delay_and_sum(
     require(weights.shape == (elements,), "apodization", weights.shape, f"({elements},)")
     if f_number is not None:
         f_number = positive(f_number, "", "f_number")
-    arrival = np.broadcast_to(np.asarray(sent, float), at.shape[:-1]).ravel()
-    analytic = scipy.signal.hilbert(np.asarray(heard, float), axis=1)
+    outward = np.broadcast_to(np.asarray(sent, float), at.shape[:-1]).ravel()
+    analytic: Any = scipy.signal.hilbert(np.asarray(heard, float), axis=1)
     flat = at.reshape(-1, at.shape[-1]).astype(float)
     image = np.zeros(len(flat), complex)
     for first in range(0, len(flat), max(1, _BLOCK // elements)):
         part = slice(first, first + max(1, _BLOCK // elements))
         offset = flat[part, None] - where
-        late = (arrival[part, None] + np.linalg.norm(offset, axis=2) / c) / step
+        late = (outward[part, None] + np.linalg.norm(offset, axis=2) / c) / step
         counts = np.broadcast_to(weights, late.shape)
         if f_number is not None:
             aside = np.linalg.norm(offset[..., 1:], axis=2)
@@ -98,14 +98,14 @@ def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
 
 
 def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuation: float) -> np.ndarray:
-    """Signals (elements, steps) made up for absorption on the way there and back, from t = 0 on.
+    """Signals (elements, steps) made up for absorption on the path there and back, from t = 0 on.
 
-    ``attenuation`` in dB/m at the pulse's frequency: after t the way is c t.
+    ``attenuation`` in dB/m at the pulse's frequency: after t the path is c t.
     """
     heard = np.asarray(signals, float)
-    way = np.arange(heard.shape[-1]) * positive(dt, "s", "dt") * positive(sound_speed, "m/s", "sound_speed")
+    path = np.arange(heard.shape[-1]) * positive(dt, "s", "dt") * positive(sound_speed, "m/s", "sound_speed")
     require(attenuation >= 0, "attenuation", attenuation, "dB/m, from 0")
-    return heard * 10 ** (attenuation * way / 20)
+    return heard * 10 ** (attenuation * path / 20)
 
 
 def frequency_response(
