@@ -87,7 +87,7 @@ class _Run:
         self._comm, self._device = comm, comm.device
         self._progress = Progress() if options.progress is None or comm.rank else options.progress
         self._report = Report(total_steps=problem.steps, device=self._device.name)
-        digest = _identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
+        digest = identity(problem, recording) if checkpoints is not None or comm.size > 1 else ""
         shared = {"problem": digest, "options": repr((dtype.str, options.decomposition, checkpoints))}
         check_agreement(comm.control, shared)
         self._decomposition = decompose(problem.shape, comm.size, options.decomposition)
@@ -312,7 +312,7 @@ class _Run:
         report.peak_bytes = control.max(peak_memory())
 
 
-def _identity(*parts: Any) -> str:
+def identity(*parts: Any) -> str:
     """SHA-256 of dataclasses with arrays, such as a `Problem` and a `Recording`."""
     digest = hashlib.sha256()
     _update_digest(digest, parts)

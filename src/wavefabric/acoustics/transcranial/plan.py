@@ -12,7 +12,8 @@ import numpy as np
 from scipy import ndimage
 
 from wavefabric.acoustics.arguments import require
-from wavefabric.acoustics.heating import Heated, ThermalMedium, absorbed_power, heat
+from wavefabric.acoustics.heating.heat import Heated, heat
+from wavefabric.acoustics.heating.tissue import ThermalMedium, absorbed_power
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
