@@ -21,6 +21,7 @@ __getattr__, __dir__ = lazy(
         "shapes.material": ("Material",),
         "shapes.media": ("averaged_medium", "layered_medium", "shaped_medium"),
         "heating.dose": ("cem43",),
+        "reconstruction.time_reversal": ("Reconstruction", "time_reversal"),
         "heating.heat": ("Heated", "heat"),
         "heating.tissue": ("ThermalMedium", "absorbed_power"),
         "transcranial.ct": ("CT", "BeamFrame", "along_beam", "read_ct", "resample", "write_ct"),

@@ -239,7 +239,7 @@ def test_bad_input_is_one_line(change, line):
 
 
 def test_bad_tissue_is_one_line():
-    with pytest.raises(InputError, match=r"thermal.density: 0; allowed"):
+    with pytest.raises(InputError, match=r"thermal.density: 0.0; allowed"):
         ThermalMedium(0, 4000, 0.5)
     with pytest.raises(InputError, match=r"grid: is axisymmetric"):
         heat(Grid((8, 8), 1e-3, pml_size=0, axisymmetric=True), DRY, 0.0, [(1, 1)])

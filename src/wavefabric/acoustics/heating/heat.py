@@ -41,7 +41,7 @@ _TEXTS = {
 
 
 class Heated(Mapping[str, np.ndarray]):
-    """Temperatures by name: ``temperature``, at the end, and ``temperature_max``, °C; ``dose``, CEM43 minutes;
+    """By name ``temperature``, at the end, and ``temperature_max``, °C, and ``dose``, CEM43 minutes,
     of the grid's shape; with a sensor ``series``, (points, times), at ``time``, s.
 
     The first time is 0, before anything is heated.
@@ -137,7 +137,8 @@ def heat(
 
 
 def _phases(schedule: Any) -> list[tuple[float, float]]:
-    pairs = [tuple(each) if np.iterable(each) else () for each in schedule] if np.iterable(schedule) else []
+    entries = schedule if np.iterable(schedule) else []
+    pairs: list[Any] = [tuple(each) if np.iterable(each) else () for each in entries]
     require(pairs and all(len(pair) == 2 for pair in pairs), "schedule", schedule, "pairs of s and a factor")
     phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in pairs]
     require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
