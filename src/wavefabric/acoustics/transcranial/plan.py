@@ -19,6 +19,7 @@ from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import simulate
 from wavefabric.acoustics.source import ContinuousWave, Source
+from wavefabric.acoustics.stability.stable_time_step import stable_step
 from wavefabric.acoustics.transcranial.ct import CT, resample
 from wavefabric.acoustics.transcranial.focus import Focus, focus_of
 from wavefabric.acoustics.transcranial.hounsfield import RELATIONS, media_from_hounsfield
@@ -196,7 +197,9 @@ class _Steady:
     def __init__(self, sonication: Sonication, medium: Medium, how: RunSettings):
         self.sonication, self._medium, self._how = sonication, medium, how
         grid, f = sonication.grid, sonication.frequency
-        samples = math.ceil(1 / (f * grid.time_step(medium, cfl=0.25)))
+        silent = grid.silent_problem(medium, grid.cfl_step(medium, 0.25))
+        step, _ = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
+        samples = math.ceil(1 / (f * step))
         self._dt = 1 / (f * samples)
         seconds = math.hypot(*grid.size) / WATER + _SETTLE / f
         self._steps = math.ceil(seconds / self._dt) + _PERIODS * samples
@@ -207,7 +210,7 @@ class _Steady:
 
     def options(self, name: str) -> dict[str, Any]:
         """Of a run by that name."""
-        how = {key: value for key, value in vars(self._how).items() if key != "check_stability"}
+        how = vars(self._how) | {"check_stability": False}  # that of the time step is known
         if self._how.checkpoints is not None:
             how["checkpoint"] = replace(self._how.checkpoints, path=self._beside(name))
         return how

@@ -111,7 +111,7 @@ class Sonication:
     def grid(self) -> Grid:
         """The grid, along the beam, with its PML around it."""
         spacing = WATER / (self.frequency * self.points_per_wavelength)
-        along = math.ceil((_BESIDE + self.distance + self.behind) / spacing)
+        along = math.ceil((_BESIDE + self.distance) / spacing) + 1 + math.ceil(self.behind / spacing)
         beside = 2 * math.ceil((self.diameter / 2 + _BESIDE) / spacing)
         return Grid((along, beside, beside), spacing, pml_size="auto", pml_inside=False)
 
