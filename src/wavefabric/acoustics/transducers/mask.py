@@ -90,7 +90,7 @@ class TransducerMask:
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
         driven = signal.astype(dtype)
         if signal.ndim == 1:
-            driven = ProductSignal(driven[:, None], self.weights.sum(axis=1).astype(dtype)[:, None])
+            driven = np.outer(self.weights.sum(axis=1).astype(dtype), driven)
         else:
             driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
