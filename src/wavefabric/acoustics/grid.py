@@ -234,9 +234,13 @@ class Grid:
 
 
 def auto_pml_size(n: int, sizes: range, sides: int = 2) -> int:
-    """The thickness whose total grid along an axis of ``n`` points has the smallest largest prime factor."""
+    """The thickness whose total grid along an axis of ``n`` points has the smallest largest prime factor.
+
+    Of a radius, which has a PML on one side, the total is even: a GPU transforms no other.
+    """
     # min() keeps the first, hence the thinnest, of equally good ones.
-    return min(sizes, key=lambda size: largest_prime_factor(n + sides * size))
+    fits = [size for size in sizes if sides == 2 or (n + size) % 2 == 0]
+    return min(fits, key=lambda size: largest_prime_factor(n + sides * size))
 
 
 def largest_prime_factor(n: int) -> int:

@@ -39,6 +39,9 @@ class Medium:
     reference_speed : float, str or None
         c_ref of the k-space correction, m/s. Default: the largest sound speed, with which every time step is
         stable where density is uniform and nothing is absorbed.
+    density_staggered : sequence of float or array_like, or None
+        ρ₀ half a spacing further along each axis, where the velocities are. Default: means of two neighbours,
+        as in k-Wave. `shaped_medium` and its like find values that boundaries between grid points need.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Medium:
     absorption: Literal["power_law", "stokes"] = "power_law"
     dispersion: bool = True
     reference_speed: float | str | None = None
+    density_staggered: Any = None
 
     def __post_init__(self) -> None:
         if self.density is None:
@@ -105,15 +109,23 @@ class Medium:
     def on(self, grid: Any) -> dict[str, Any]:
         """The medium's part of a `Problem` on a `Grid`, by the names of its parameters."""
 
+        def to_memory(value: Any, key: str) -> float | np.ndarray:
+            return value if isinstance(value, float) else grid.to_memory(value, key)
+
         def in_memory(name: str) -> float | np.ndarray:
-            value = getattr(self, name)
-            return value if isinstance(value, float) else grid.to_memory(value, f"medium.{name}")
+            return to_memory(getattr(self, name), f"medium.{name}")
 
         density = in_memory("density")
+        key, staggered = "medium.density_staggered", self.density_staggered
+        if staggered is None:
+            staggered = tuple(stagger(density, axis) for axis in range(grid.dimensions))
+        else:
+            require(len(staggered) == grid.dimensions, key, len(staggered), f"one an axis, {grid.dimensions}")
+            staggered = tuple(to_memory(_number_or_array(each, "kg/m^3", key), key) for each in staggered)
         parameters: dict[str, Any] = {
             "sound_speed": in_memory("sound_speed"),
             "density": density,
-            "density_staggered": tuple(stagger(density, axis) for axis in range(grid.dimensions)),
+            "density_staggered": staggered,
             "reference_speed": self.speeds[1] if self.reference_speed is None else self.reference_speed,
         }
         if self.nonlinearity is not None:

@@ -8,7 +8,7 @@ column-major) index is ours plus one.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,11 +17,45 @@ SourceMode = Literal["dirichlet", "additive_no_correction", "additive"]
 
 
 @dataclass(frozen=True)
+class ProductSignal:
+    """Signals (steps, points) that are waveforms times weights, summed; slices of it are arrays."""
+
+    waveforms: np.ndarray  # (steps, terms)
+    weights: np.ndarray  # (points, terms)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the signals."""
+        return len(self.waveforms), len(self.weights)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the signals."""
+        return np.result_type(self.waveforms, self.weights)
+
+    ndim = 2
+
+    def __len__(self) -> int:
+        return len(self.waveforms)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        rows, points = index if isinstance(index, tuple) else (index, slice(None))
+        return self.waveforms[rows] @ self.weights[points].T
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype)
+
+
+#: (steps, points), or (steps, 1) for all points.
+Signal = np.ndarray | ProductSignal
+
+
+@dataclass(frozen=True)
 class PressureSource:
     """A mass source, scaled to density already: its signal goes into each of the split densities."""
 
     index: np.ndarray  # grid points, each once
-    signal: np.ndarray  # kg/m³ a time step, (steps, points), or (steps, 1) for all points
+    signal: Signal  # kg/m³ a time step
     mode: SourceMode = "additive"  # which is k-space corrected
 
 
@@ -30,7 +64,7 @@ class VelocitySource:
     """A force source, scaled to velocity already."""
 
     index: np.ndarray  # grid points, each once
-    signals: tuple[np.ndarray | None, ...]  # one a dimension, m/s a time step, shaped as a PressureSource's
+    signals: tuple[Signal | None, ...]  # one a dimension, m/s a time step
     mode: SourceMode = "additive"
 
 
@@ -50,6 +84,15 @@ class Interpolation:
 
     corners: np.ndarray  # of the cell around each point, (points, 2^dimensions), flat indices
     weights: np.ndarray  # linear, bi- or trilinear, same shape, float64
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Elements that listen: value e = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
+
+    bounds: np.ndarray  # (elements + 1,)
+    points: np.ndarray  # flat indices, each element's ascending
+    weights: np.ndarray  # float64, as many
 
 
 @dataclass(frozen=True)
@@ -81,7 +124,7 @@ class Recording:
     """
 
     quantities: tuple[str, ...] = ("p_raw",)  # of `acoustics.recording.quantities`
-    where: np.ndarray | Cuboids | Interpolation | None = None
+    where: np.ndarray | Cuboids | Interpolation | Elements | None = None
     start: int = 0
     tones: tuple[str, ...] = ()  # of `acoustics.recording.tones`, at the frequencies, Hz
     frequencies: tuple[float, ...] = ()
@@ -93,6 +136,8 @@ class Recording:
             return 0
         if isinstance(self.where, Cuboids):
             return int(np.prod(self.where.last - self.where.first + 1, axis=1).sum())
+        if isinstance(self.where, Elements):
+            return self.where.bounds.size - 1
         return len(self.where.corners if isinstance(self.where, Interpolation) else self.where)
 
 

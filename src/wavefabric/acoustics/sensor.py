@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
+from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
 from wavefabric.errors import InputError
 from wavefabric.units import show
@@ -27,8 +27,8 @@ class Sensor:
     Parameters
     ----------
     mask : array_like of bool, grid's shape, or None
-        Points; None if only whole-domain quantities are recorded. For boxes and for points between those
-        of the grid use `Sensor.boxes` and `Sensor.points`.
+        Points; None if only whole-domain quantities are recorded. For boxes, for points between those of
+        the grid and for transducers that listen use `Sensor.boxes`, `Sensor.points` and `Sensor.elements`.
     record : str or sequence of str
         k-Wave's names. At the mask, for each time step: ``p``, ``u``, ``u_non_staggered``, ``I``; over
         time: ``p_max``, ``p_min``, ``p_rms``, ``u_max``, ``u_min``, ``u_rms``, ``I_avg``. In the whole
@@ -68,6 +68,15 @@ class Sensor:
     def points(cls, positions: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
         """Sensor of any points, m, shape (dimensions, n), by linear interpolation; origin as in `Grid`."""
         return cls(partial(_interpolation, positions), record, **more)
+
+    @classmethod
+    def elements(cls, mask: Any, record: str | Sequence[str] = ("p",), **more: Any) -> "Sensor":
+        """Sensor of the elements of a transducer (`TransducerMask`), each with the mean over its surface.
+
+        One row an element, in their order; found on the device by the adjoint of the weights that they send
+        by, so that two transducers hear each other alike. Not for intensities.
+        """
+        return cls(partial(_elements, mask), record, **more)
 
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
         """Quantities, tones and their frequencies, Hz."""
@@ -132,6 +141,21 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
             raise InputError(f"{key}: from {corner}; allowed: from low to high, at most {top}")
     boxes = np.pad(boxes, [(0, 0), (0, 0), (0, 3 - dims)]) + np.array(grid.margin, np.int64)
     return Cuboids(np.ascontiguousarray(boxes[:, 0]), np.ascontiguousarray(boxes[:, 1]))
+
+
+def _elements(transducer: Any, grid: Grid) -> Elements:
+    key = "sensor.elements"
+    if not hasattr(transducer, "receiving"):
+        raise InputError(f"{key}: {transducer!r}; allowed: a transducer, such as bowl(...)")
+    if transducer.shape != grid.shape:
+        raise InputError(f"{key}: on a grid of the shape {transducer.shape}; allowed: {grid.shape}")
+    weights = transducer.receiving
+    weights.sort_indices()
+    at = np.stack(np.unravel_index(transducer.index, grid.shape, order="F"))
+    at += np.array(grid.margin[: grid.dimensions])[:, None]
+    index: Any = np.ravel_multi_index(tuple(at), grid.total_shape[: grid.dimensions], order="F")
+    bounds = weights.indptr.astype(np.int64)
+    return Elements(bounds, index[weights.indices].astype(np.int64), weights.data.astype(np.float64))
 
 
 def _interpolation(positions: Any, grid: Grid) -> Interpolation:

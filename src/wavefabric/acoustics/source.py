@@ -1,14 +1,22 @@
 """Sources of sound as users give them, in Pa and m/s; `Source.on` scales them to the solver's units."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import as_array, check_choice, check_reals
+from wavefabric.acoustics.arguments import as_array, check_choice, check_reals, positive, real, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import PressureSource, SourceMode, TransducerSource, VelocitySource
+from wavefabric.acoustics.problem import (
+    PressureSource,
+    ProductSignal,
+    Signal,
+    SourceMode,
+    TransducerSource,
+    VelocitySource,
+)
 from wavefabric.errors import InputError
 
 _MODES = get_args(SourceMode)[::-1]
@@ -36,6 +44,60 @@ class Transducer:
 
 
 @dataclass(frozen=True)
+class ContinuousWave:
+    """A source's signal A(x) cos(2πft + φ(x)) that rises from 0: no array of points and steps is made.
+
+    Parameters
+    ----------
+    frequency : float or str
+        f, Hz (or text: ``"500 kHz"``).
+    amplitude, phase : float or array_like, shape (points,)
+        A, Pa or m/s, and φ, rad: for all points, or one a point in the order of Fortran. Of a transducer,
+        one an element.
+    ramp : float
+        Periods over which the wave rises, by a raised cosine.
+    """
+
+    frequency: Any
+    amplitude: Any = 1.0
+    phase: Any = 0.0
+    ramp: float = 4.0
+
+    def __post_init__(self) -> None:
+        assign, key = object.__setattr__, "continuous_wave"
+        assign(self, "frequency", positive(self.frequency, "Hz", f"{key}.frequency"))
+        for name in ("amplitude", "phase"):
+            values = as_array(getattr(self, name), f"{key}.{name}")
+            check_reals(values, f"{key}.{name}")
+            allowed = "a number, or one for each point"
+            require(values.ndim < 2 and np.isfinite(values).all(), f"{key}.{name}", values.shape, allowed)
+            assign(self, name, values.astype(float))
+        ramp = real(self.ramp, f"{key}.ramp")
+        require(0 <= ramp < math.inf, f"{key}.ramp", self.ramp, "periods, from 0")
+
+    def on(self, dt: float, steps: int, spread: Any = None) -> ProductSignal:
+        """Waveforms (steps, 1 or 2) and weights (points, 1 or 2).
+
+        ``spread`` (points, elements) makes weights of points of those of a transducer's elements.
+        """
+        turns = self.frequency * dt * np.arange(steps)
+        angle = 2 * np.pi * (turns - np.rint(turns))
+        rise = np.ones(steps)
+        if self.ramp:
+            rise = 0.5 - 0.5 * np.cos(np.pi * np.minimum(turns / self.ramp, 1.0))
+        phase = float(self.phase.flat[0])
+        if np.ptp(self.phase) == 0:
+            waves, weights = [np.cos(angle + phase)], [self.amplitude * np.ones(self.phase.shape)]
+        else:
+            waves = [np.cos(angle), -np.sin(angle)]
+            weights = [self.amplitude * np.cos(self.phase), self.amplitude * np.sin(self.phase)]
+        table = np.stack(np.broadcast_arrays(*map(np.atleast_1d, weights)), axis=1)
+        if spread is not None:
+            table = spread @ np.broadcast_to(table, (spread.shape[1], table.shape[1]))
+        return ProductSignal(rise[:, None] * np.stack(waves, axis=1), table)
+
+
+@dataclass(frozen=True)
 class Source:
     """Initial pressure, mass source, force source or transducer; any of them together.
 
@@ -47,7 +109,7 @@ class Source:
         Smooth ``p0`` as k-Wave does (`wavefabric.acoustics.smooth`), after a PML outside was added.
     p_mask : array_like of bool, grid's shape, or None
         Points of the mass source.
-    p : array_like, shape (Nt,) or (points, Nt), or None
+    p : array_like, shape (Nt,) or (points, Nt), ContinuousWave or None
         Its pressure, Pa: one signal for all points or one for each, points in the order of Fortran (x
         fastest, as in MATLAB). Zero after its end.
     p_mode : str
@@ -77,11 +139,20 @@ class Source:
     u_mode: SourceMode = "additive"
     transducer: Transducer | None = None
 
-    def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
+    def on(
+        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, steps: int | None = None
+    ) -> dict[str, Any]:
         """The sources' part of a `Problem` on a grid, by the names of its parameters.
 
-        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
+        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point; ``steps``
+        is how long a continuous wave lasts.
         """
+        if steps is not None and (waves := {
+            name: value.on(dt, steps)
+            for name in ("p", "ux", "uy", "uz")
+            if isinstance(value := getattr(self, name), ContinuousWave)
+        }):  # fmt: skip
+            return replace(self, **waves).on(grid, sound_speed, dt)
         parameters: dict[str, Any] = {}
         if self.p0 is not None:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
@@ -161,8 +232,15 @@ def _at(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.asarray(field.reshape(-1)[index] if isinstance(field, np.ndarray) else [field], np.float64)
 
 
-def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> np.ndarray:
+def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
     """Signals as (steps, points) or (steps, 1), times one scale or one for each point."""
+    if isinstance(values, ProductSignal):
+        right = len(values.weights) in (1, points)
+        require(
+            right, f"{key}.amplitude", len(values.weights), f"a number, or one for each of {points} points"
+        )
+        weights = np.broadcast_to(values.weights, (points, values.weights.shape[1]))
+        return replace(values, weights=weights * scale[:, None])
     signal = as_array(values, key)
     if signal.ndim == 1:
         signal = signal[np.newaxis]

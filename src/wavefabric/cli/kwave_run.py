@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
+from wavefabric.cli.common.decomposition import DecompositionOptions, file_traffic
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
@@ -36,7 +36,7 @@ def run_on_ranks(
     saved = checkpoint and checkpoint.path
 
     def schedule():
-        return traffic(input, ranks.count, shared)
+        return file_traffic(input, ranks.count, shared)
 
     if must_start(ranks):
         from wavefabric.files.output import check_output

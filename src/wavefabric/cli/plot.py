@@ -40,6 +40,9 @@ class PlotOptions:
     slice: list[str] | None = option(
         "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]"
     )
+    movie: str | None = option("Ultrasound: a movie of this time series, e.g. p, recorded in a plane.")
+    fps: int | None = option("Movie: frames a second. \\[default: 20]")
+    every: int | None = option("Movie: time steps from frame to frame. \\[default: at most 200 frames]")
     force: bool = option("Ultrasound: replace figures that are there (a fibre's always are).", default=False)
 
 
@@ -58,17 +61,33 @@ def command(
     from wavefabric.acoustics.pictures.recorded import open_recorded
 
     recorded = open_recorded(file)
+    if options.movie is None:
+        refuse(changed(options, "fps", "every"), "without --movie", "with it")
     if recorded is not None:
         with recorded:
-            _ultrasound(recorded, options)
+            (_ultrasound if options.movie is None else _movie)(recorded, options)
     else:
         from wavefabric.results import read_result
         from wavefabric.results.plots import plot_result
 
         read_result(file)
         inputs = {name: values[0] for name, values in changed(options, "quantity", "slice").items() if values}
+        inputs |= changed(options, "movie")
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
         print_written(plot_result(file, options.output, (options.format or Format.png).value))
+
+
+def _movie(recorded: RecordedFile, options: PlotOptions) -> None:
+    from wavefabric.acoustics.pictures.movie import Movie, draw_movie
+    from wavefabric.system.progress_bar import terminal_bar
+
+    refuse(changed(options, "quantity", "slice", "format"), "with --movie", "without")
+    movie = Movie(recorded, options.movie or "", options.every)
+    name = f"{recorded.path.stem}-{movie.item.name.replace('/', '-')}.gif"
+    output = options.output or recorded.path.parent
+    target = output / name if output.is_dir() or not output.suffix else output
+    target = check_output(target, options.force, "--output", inputs=[recorded.path])
+    print_written([draw_movie(movie, target, 20 if options.fps is None else options.fps, terminal_bar())])
 
 
 def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:

@@ -1,5 +1,7 @@
 """Every kernel against plain NumPy in double precision: one test compares CPU and CUDA with one reference."""
 
+import itertools
+
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
@@ -370,6 +372,24 @@ def test_sample(case, kernels, each):
     assert (got[[0, 2]] == before[[0, 2]]).all()
     values = host.reshape(-1)[corners]
     case.check(target[1], (values * (weights if each > 1 else 1.0)).sum(axis=1))
+
+
+def test_sample_elements(case, kernels):
+    field, host = case.real()
+    rng, target = np.random.default_rng(7), case.real((2, 4))[0]
+    counts = [3, 0, 700, 1]
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    points, weights = rng.integers(0, host.size, bounds[-1]), rng.random(bounds[-1]) / 30
+    kernels.sample_elements(target, 1, field, case.put(bounds), case.put(points), case.put(weights))
+    products = host.reshape(-1)[points].astype(float) * weights
+    case.check(target[1], np.array([products[a:b].sum() for a, b in itertools.pairwise(bounds)]))
+
+
+def test_mix_patterns(case, kernels):
+    (out, _), (one, first), (other, second) = case.real(), case.real(), case.real()
+    signals, clock = case.dtype([[1, 2], [0.3, -0.7]]), np.array([1])
+    kernels.mix_patterns(out, one, other, case.put(signals), case.put(clock))
+    case.check(out, first * signals[1, 0] + second * signals[1, 1])
 
 
 @pytest.mark.parametrize(("kind", "combine"), [(0, np.maximum), (1, np.minimum)])

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, focused_bowl, simulate
-from wavefabric.acoustics.transducers.elements import bowl, disc, linear_array
+from wavefabric.acoustics.transducers.arrays import linear_array
+from wavefabric.acoustics.transducers.elements import bowl, disc
 
 C, RHO, DX = 1500.0, 1000.0, 1e-3
 

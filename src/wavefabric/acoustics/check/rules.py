@@ -10,10 +10,13 @@ from wavefabric.acoustics.arguments import is_whole
 from wavefabric.acoustics.problem import (
     Absorption,
     Cuboids,
+    Elements,
     Interpolation,
     PressureSource,
     Problem,
+    ProductSignal,
     Recording,
+    Signal,
     SourceMode,
     TransducerSource,
     VelocitySource,
@@ -96,6 +99,11 @@ def check_recording(
         _cuboids(where, problem, rules)
     elif isinstance(where, Interpolation):
         _interpolation(where, problem, rules)
+    elif isinstance(where, Elements):
+        rules.index("recording.where", where.points, unique=False)
+        rules.finite("recording.where", where.weights)
+        products = [name for name in quantities if name.startswith("I")]
+        rules.require(not products, "recording.quantities", "".join(products[:1]), "p and u of elements")
     elif where is not None:
         rules.index("recording.where", where, unique=False)
 
@@ -251,8 +259,11 @@ class _Rules:
                 self.require(False, key, f"grid point {int(point) + base} twice", "each once")
         return index.size
 
-    def signal(self, key: str, signal: np.ndarray, points: int) -> None:
+    def signal(self, key: str, signal: Signal, points: int) -> None:
         allowed = f"(steps, {points})" + (" or (steps, 1)" if points > 1 else "")
+        if isinstance(signal, ProductSignal):
+            self.finite(key, signal.weights)
+            points, signal = signal.waveforms.shape[1], signal.waveforms
         right = signal.ndim == 2 and signal.shape[0] and signal.shape[1] in (1, points)
         self.require(right, key, f"has the shape {signal.shape}", allowed)
         self.finite(key, signal)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
-from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.errors import InputError
 from wavefabric.units import show
@@ -92,15 +92,21 @@ def _percent(fraction: float) -> str:
 def source_signals(problem: Problem) -> Iterator[tuple[str, np.ndarray, bool]]:
     """Name and (samples, points) of each signal, and whether it ends before the run does."""
     if problem.pressure_source is not None:
-        signal = problem.pressure_source.signal
+        signal = _waveforms(problem.pressure_source.signal)
         yield "pressure_source.signal", signal, len(signal) < problem.steps
     if problem.velocity_source is not None:
         for axis, signal in zip("xyz", problem.velocity_source.signals, strict=False):
             if signal is not None:
+                signal = _waveforms(signal)
                 yield f"velocity_source.signals.{axis}", signal, len(signal) < problem.steps
     if problem.transducer is not None:
         source = problem.transducer
         yield "transducer.signal", source.signal[:, np.newaxis], source.steps < problem.steps
+
+
+def _waveforms(signal: Signal) -> np.ndarray:
+    """Signals, or what they are made of."""
+    return signal.waveforms if isinstance(signal, ProductSignal) else signal
 
 
 def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[np.ndarray, np.ndarray]:

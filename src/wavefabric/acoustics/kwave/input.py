@@ -18,6 +18,7 @@ from wavefabric.acoustics.kwave import format as datasets
 from wavefabric.acoustics.kwave.format import ABSORPTION, AXES, DATASETS, MODES, Reader, dataset_key
 from wavefabric.acoustics.problem import (
     Cuboids,
+    Elements,
     Interpolation,
     PressureSource,
     Problem,
@@ -251,7 +252,7 @@ class _Contents(Reader):
 def write_input(
     path: str | Path,
     problem: Problem,
-    sensor: np.ndarray | Cuboids | Interpolation | None,
+    sensor: np.ndarray | Cuboids | Interpolation | Elements | None,
     *,
     force: bool = False,
     description: str = "",
@@ -266,8 +267,8 @@ def write_input(
     """
     path = check_output(path, force, "path")
     check(problem)
-    if isinstance(sensor, Interpolation):
-        raise InputError("sensor.mask: points between those of the grid; allowed: grid points or cuboids")
+    if isinstance(sensor, Interpolation | Elements):
+        raise InputError("sensor.mask: is between points of the grid; allowed: grid points or cuboids")
     if sensor is not None:
         check_recording(problem, Recording(("p_raw",), sensor))
     if problem.absorption == "power_law" and not problem.dispersion:

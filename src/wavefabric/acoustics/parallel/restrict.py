@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
+from wavefabric.acoustics.problem import (
+    PressureSource,
+    Problem,
+    ProductSignal,
+    Signal,
+    TransducerSource,
+    VelocitySource,
+)
 from wavefabric.acoustics.solver.source_terms import (
     LocalPressureSource,
     LocalVelocitySource,
@@ -52,8 +59,10 @@ def restrict_array(value, subdomain: Subdomain):
     return np.ascontiguousarray(value)
 
 
-def _restrict_signal(signal: np.ndarray | None, mask: np.ndarray) -> np.ndarray | None:
+def _restrict_signal(signal: Signal | None, mask: np.ndarray) -> Signal | None:
     """Signals of the points kept; one for all stays one for all."""
+    if isinstance(signal, ProductSignal):
+        return replace(signal, weights=signal.weights[mask])
     if signal is None or signal.shape[1] == 1:
         return signal
     return np.ascontiguousarray(signal[:, mask])

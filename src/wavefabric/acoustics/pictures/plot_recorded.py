@@ -98,7 +98,7 @@ def _title(item: RecordedArray) -> str:
     return f"{item.name}: {text}"
 
 
-def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
+def scale_of(item: RecordedArray, top: float) -> tuple[float, str, str]:
     """What values are multiplied with, the label of their axis, and the unit in it."""
     quantity, scales = _SCALES[describe(item.name)[0]]
     size, unit = next(((size, unit) for size, unit in scales if top >= 0.1 * size), scales[-1])
@@ -107,7 +107,7 @@ def _scale(item: RecordedArray, top: float) -> tuple[float, str, str]:
     return 1 / size, f"{quantity} ({unit})", unit
 
 
-def _colours(low: float, high: float) -> dict[str, Any]:
+def colours_of(low: float, high: float) -> dict[str, Any]:
     top = max(-low, high)
     if top <= 0:
         return {"cmap": _SEQUENTIAL, "vmin": 0, "vmax": 1}
@@ -121,8 +121,8 @@ def _colours(low: float, high: float) -> dict[str, Any]:
 def _slices(item: RecordedArray, extended: list[int], cuts: Mapping[str, float]) -> Figure:
     """One plane, or one across each axis; ``extended`` axes have more than one point."""
     low, high, peak = item.extremes()
-    scale, label, unit = _scale(item, max(-low, high))
-    colours = _colours(low * scale, high * scale)
+    scale, label, unit = scale_of(item, max(-low, high))
+    colours = colours_of(low * scale, high * scale)
     if unit == "rad":
         colours = {"cmap": "twilight", "vmin": -np.pi, "vmax": np.pi}
     dimensions = len(item.size)
@@ -200,14 +200,14 @@ def _series(item: RecordedArray) -> Figure:
     values, points, time = item.series(_MOST_POINTS, _MOST_SAMPLES)
     if not np.isfinite(values).all():
         raise item.fault("has values that are not finite")
-    scale, label, unit = _scale(item, float(np.abs(values).max()))
+    scale, label, unit = scale_of(item, float(np.abs(values).max()))
     values, time = values * scale, time * 1e6
     axes = new_axes(8.4, 4.8)
     if count <= CURVES:
         _curves(axes, time, values, points, label, unit)
     else:
         top = float(np.abs(values).max()) or 1.0
-        colours = _colours(-top if values.min() < -_SIGNED * top else 0.0, top)
+        colours = colours_of(-top if values.min() < -_SIGNED * top else 0.0, top)
         picture = show_image(axes, values, time, points, aspect="auto", interpolation="nearest", **colours)
         add_colour_bar(picture, axes, label)
         axes.set_ylabel(f"point of the {'box' if '/' in item.name else 'sensor'} (from 0)")
@@ -241,7 +241,7 @@ def _line(item: RecordedArray, x: np.ndarray, xlabel: str) -> Figure:
     values = item.values()
     if not values.size or not np.isfinite(values).all():
         raise item.fault("is empty, or has values that are not finite; nothing is drawn")
-    scale, label, _ = _scale(item, float(np.abs(values).max()))
+    scale, label, _ = scale_of(item, float(np.abs(values).max()))
     axes = new_axes(7.6, 3.8)
     marker = "o" if values.size <= 100 else None
     axes.plot(x, values * scale, color=BLUE, linewidth=1.2, marker=marker, markersize=3.5)

@@ -203,6 +203,32 @@ class RecordedArray:
             cut[normal] = index
             return self._xyz(np.asarray(data[tuple(self._xyz(cut))]))
 
+    def box_of_series(self) -> tuple[tuple[int, ...], int]:
+        """Points along x, y(, z) of the box of a series, none if it has no box; and its samples."""
+        with self._reading() as data:
+            times = data.shape[0] if self.file.steps else data.shape[-1]
+            if data.ndim <= (3 if self.file.steps else 2):
+                return (), self.size[1]
+            return (data.shape[:0:-1] if self.file.steps else data.shape[:-1]), times
+
+    def samples_of_box(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """The box, axes of one point left out, at these samples, which are equally far apart."""
+        part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
+        with self._reading() as data:
+            block = np.asarray(data[part] if self.file.steps else data[..., part], float)
+        # (…, samples), x first
+        block = block.T if self.file.steps else block
+        for i in range(rows.size):
+            yield block[..., i].squeeze()
+
+    def first_time(self) -> float:
+        """Time of the first sample of a series, s."""
+        file = self.file
+        if file.steps:
+            return (file.steps - self.size[1]) * file.dt
+        with file.reading("time"):
+            return float(file.file["time"][0])  # type: ignore[index]
+
     def values(self) -> np.ndarray:
         """One value a point."""
         with self._reading() as data:

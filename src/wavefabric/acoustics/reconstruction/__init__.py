@@ -1,4 +1,4 @@
-"""Images from what sensors recorded: initial pressures of photoacoustics, by time reversal.
+"""Images from what sensors have recorded: time reversal and its iterations.
 
-Every run is one of `simulation.simulate`: ranks, devices and checkpoints are as there.
+May import `acoustics.simulation` and what it imports.
 """

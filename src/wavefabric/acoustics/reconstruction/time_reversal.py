@@ -34,7 +34,7 @@ class ReversalSettings(RunSettings):
     """The keywords of `time_reversal`."""
 
     iterations: int = 1
-    positive: bool = False
+    non_negative: bool = False
     region: Any = None
     absorption: bool = False
 
@@ -42,7 +42,7 @@ class ReversalSettings(RunSettings):
         super().__post_init__()
         right = is_whole(self.iterations) and self.iterations >= 1
         require(right, "iterations", self.iterations, "a whole number from 1")
-        self._require_flags("positive", "absorption")
+        self._require_flags("non_negative", "absorption")
         if self.checkpoints is not None and self.checkpoints.stop:
             raise InputError("checkpoint: stops at its first save; allowed: Checkpoints(path, stop=False)")
 
@@ -51,12 +51,12 @@ class ReversalSettings(RunSettings):
 class Reconstruction:
     """What `time_reversal` returns.
 
-    ``image`` is the initial pressure, Pa, of the grid's shape. ``residuals``, shape (iterations,), are
-    ‖y − A p₀‖/‖y‖ of the image that each iteration began with: the first, of no image, is 1.
+    ``image`` is the initial pressure, Pa, of the grid's shape. ``residuals`` are ‖y − A p₀‖/‖y‖ of the image
+    that each iteration began with: the first, of no image, is 1.
     """
 
     image: np.ndarray
-    residuals: np.ndarray
+    residuals: tuple[float, ...]
 
 
 def time_reversal(
@@ -79,7 +79,7 @@ def time_reversal(
     ----------------
     iterations : int, optional
         1 (default): one pass of time reversal. More repeat it with what the image does not explain yet.
-    positive : bool, optional
+    non_negative : bool, optional
         Set what is negative to zero after each iteration.
     region : array_like of bool, grid's shape, optional
         Where the image may differ from zero. Default: what the mask encloses, if that is more than its own
@@ -144,7 +144,7 @@ class _Reversal:
 
     def run(self) -> Reconstruction:
         how, comm, saved = self._how, self._how.ranks, self._how.checkpoints
-        settings = (how.iterations, how.positive, how.absorption, how.precision, how.decomposition)
+        settings = (how.iterations, how.non_negative, how.absorption, how.precision, how.decomposition)
         arrays = self._mask, self._region, self._signals
         digest = identity(self._grid, self._medium, arrays, self._dt, settings)
         check_agreement(comm.control, {"reconstruction": digest})
@@ -162,7 +162,7 @@ class _Reversal:
                 if number % 2 == 0:
                     source = Source(p_mask=self._mask, p=left[:, ::-1], p_mode="dirichlet")
                     image = image + self._simulate(number, self._reversed, source, Sensor(record="p_final"))
-                    image = np.where(self._region, np.maximum(image, 0) if how.positive else image, 0)
+                    image = np.where(self._region, np.maximum(image, 0) if how.non_negative else image, 0)
                 else:
                     source = Source(p0=image, smooth=False)
                     left = self._signals - self._simulate(number, self._medium, source, Sensor(self._mask))
@@ -172,7 +172,7 @@ class _Reversal:
                     checkpoint.save({"image": image, "left": left}, state, last=True)
             if checkpoint:
                 checkpoint.remove()
-        return Reconstruction(image, np.array(residuals))
+        return Reconstruction(image, tuple(residuals))
 
     def _simulate(self, number: int, medium: Medium, source: Source, sensor: Sensor) -> np.ndarray:
         """The one quantity that the sensor records."""

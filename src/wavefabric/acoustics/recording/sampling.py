@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import Cuboids, Interpolation, Recording
+from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.delivery import RankParts
 
 #: Weights of u at −5/2, −3/2, …, +5/2 steps.
@@ -14,55 +14,94 @@ WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 class Sampler:
     """Reads a field at the sensor.
 
-    Of several ranks each samples the grid points that it owns. Points between those of the grid belong to
-    rank 0, and every rank adds the share of the corners that it owns.
+    Of several ranks each samples the grid points that it owns. Points between those of the grid and elements
+    belong to rank 0, and every rank adds the share of the points that it owns.
     """
 
     def __init__(self, stages, recording: Recording, comm=None):
         c, where = stages.coefficients, recording.where
-        self._device, self._kernels = c.device, c.kernels
-        self._interpolates = isinstance(where, Interpolation)
+        self._device = c.device
         self._parts: RankParts | None = None
         #: Where the points of this rank are among all, with several ranks.
         self.columns: RankParts | None = None
-        weights = np.zeros((0, 1))
-        if isinstance(where, Interpolation):
-            corners, weights = where.corners, where.weights
-        else:
-            index = where.indices(c.subdomain.shape) if isinstance(where, Cuboids) else where
-            corners = np.asarray([] if index is None else index, np.int64)[:, None]
         #: Values that this rank records.
-        self.samples = len(corners)
-        if comm is not None and self._interpolates:
-            corners, weights = self._part(corners, weights, c.subdomain, comm)
-            self._values = self._device.empty((1, len(corners)), c.dtype)
-        elif comm is not None:
-            mask, local = c.subdomain.local_index(corners[:, 0])
-            self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(corners))
-            corners, self.samples = local[:, None], len(local)
-        self._corners = self._device.asarray(np.ascontiguousarray(corners, np.int64))
-        self._weights = self._device.asarray(np.ascontiguousarray(weights, np.float64))
+        self.samples = recording.samples
+        part = c.subdomain if comm is not None else None
+        if isinstance(where, Interpolation):
+            self._read = self._between(c.kernels, where, part, comm)
+            return
+        if isinstance(where, Elements):
+            self._read = self._elements(c.kernels, where, part, comm)
+            return
+        index = where.indices(c.subdomain.shape) if isinstance(where, Cuboids) else where
+        index = np.asarray([] if index is None else index, np.int64)
+        if comm is not None:
+            mask, local = c.subdomain.local_index(index)
+            self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(index))
+            index, self.samples = local, len(local)
+        corners = self._device.asarray(np.ascontiguousarray(index[:, None], np.int64))
+        weights = self._device.asarray(np.zeros((0, 1)))
 
-    def _part(self, corners: np.ndarray, weights: np.ndarray, part, comm) -> tuple[np.ndarray, np.ndarray]:
-        """Corners and weights of the points with corners here."""
-        mask, local = part.local_index(corners)
-        index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
-        index[mask] = local
-        here = mask.any(axis=1)
-        self._parts = RankParts.of_columns(comm, np.flatnonzero(here), len(corners))
+        def read(target: Any, row: int, field: Any) -> None:
+            c.kernels.sample(target, row, field, corners, weights, False)
+
+        self._read = read
+
+    def _between(self, kernels, where: Interpolation, part, comm) -> Any:
+        """What reads points between those of the grid."""
+        corners, weights = where.corners, where.weights
+        if part is not None:
+            mask, local = part.local_index(corners)
+            index, own = np.zeros(corners.shape, np.int64), np.where(mask, weights, 0.0)
+            index[mask] = local
+            here = mask.any(axis=1)
+            # A corner that is elsewhere has no weight: any point of this one's own serves.
+            spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
+            corners, weights = spare[here], own[here]
+            self._add_parts(here, comm)
+        at = self._device.asarray(np.ascontiguousarray(corners, np.int64))
+        by = self._device.asarray(np.ascontiguousarray(weights, np.float64))
+
+        def read(target: Any, row: int, field: Any) -> None:
+            kernels.sample(target, row, field, at, by, True)
+
+        return read
+
+    def _elements(self, kernels, where: Elements, part, comm) -> Any:
+        """What reads elements."""
+        bounds, points, weights = where.bounds, where.points, where.weights
+        if part is not None:
+            mask, points = part.local_index(points)
+            counts = np.diff(np.concatenate([[0], np.cumsum(mask)])[bounds])
+            weights, here = weights[mask], counts > 0
+            bounds = np.concatenate([[0], np.cumsum(counts[here])])
+            self._add_parts(here, comm)
+        arrays = (bounds.astype(np.int64), points.astype(np.int64), weights)
+        bounds, points, weights = (self._device.asarray(np.ascontiguousarray(each)) for each in arrays)
+
+        def read(target: Any, row: int, field: Any) -> None:
+            if bounds.size > 1:
+                kernels.sample_elements(target, row, field, bounds, points, weights)
+
+        return read
+
+    def _add_parts(self, here: np.ndarray, comm) -> None:
+        """Values of which this rank adds a share to rank 0's."""
+        self._parts = RankParts.of_columns(comm, np.flatnonzero(here), here.size)
+        self._values: Any = None
+        self._shared = int(here.sum())
         if comm.rank:
             self.samples = 0
-        self.columns = RankParts.of_columns(comm, np.arange(self.samples), len(corners))
-        # A corner that is elsewhere has no weight: any point of this one's own serves.
-        spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
-        return spare[here], own[here]
+        self.columns = RankParts.of_columns(comm, np.arange(self.samples), here.size)
 
     def read(self, target: Any, row: int, field: Any) -> None:
         """``target[row]``, shape (samples,), ← values of ``field``; collective with several ranks."""
         if self._parts is None:
-            self._kernels.sample(target, row, field, self._corners, self._weights, self._interpolates)
+            self._read(target, row, field)
             return
-        self._kernels.sample(self._values, 0, field, self._corners, self._weights, True)
+        if self._values is None:
+            self._values = self._device.empty((1, self._shared), field.dtype)
+        self._read(self._values, 0, field)
         values = self._parts.summed(np.asarray(self._device.to_host(self._values[0])))
         if values is not None:
             target[row] = self._device.asarray(values, target.dtype)

@@ -180,6 +180,12 @@ extern "C" __global__ void add_pattern(REAL *field, Index count, const REAL *pat
     field[i] += pattern[i] * signal[*clock];
 }
 
+extern "C" __global__ void mix_patterns(REAL *field, Index count, const REAL *first, const REAL *second,
+                                        const REAL *signals, const Index *clock) {
+    ITEM(count);
+    field[i] = first[i] * signals[2 * *clock] + second[i] * signals[2 * *clock + 1];
+}
+
 extern "C" __global__ void add_density_pattern(REAL *total, int nx, int ny, LAYERS, const REAL *pattern,
                                                const REAL *signal, const Index *clock, REAL parts) {
     POINT(nx, ny);
@@ -199,6 +205,21 @@ extern "C" __global__ void sample(REAL *target, const REAL *field, const Index *
     } else {
         target[i] = field[corners[i]];
     }
+}
+
+// A block an element; sums in a fixed order.
+extern "C" __global__ void sample_elements(REAL *target, const REAL *field, const Index *bounds, const Index *points,
+                                           const double *weights) {
+    __shared__ double sums[256];
+    double value = 0.0;
+    for (Index i = bounds[blockIdx.x] + threadIdx.x; i < bounds[blockIdx.x + 1]; i += blockDim.x)
+        value += weights[i] * (double)field[points[i]];
+    sums[threadIdx.x] = value;
+    for (int half = blockDim.x / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) target[blockIdx.x] = (REAL)sums[0];
 }
 
 extern "C" __global__ void accumulate(REAL *target, Index count, int kind, const REAL *values) {

@@ -231,6 +231,15 @@ def add_pattern(field, pattern, signal, clock):
 
 
 @njit(**_JIT)
+def mix_patterns(field, first, second, signals, clock):
+    """field = first × signals[clock, 0] + second × signals[clock, 1]."""
+    out, a, b = field.reshape(-1), first.reshape(-1), second.reshape(-1)
+    f, g = signals[clock[0], 0], signals[clock[0], 1]
+    for i in prange(out.size):
+        out[i] = a[i] * f + b[i] * g
+
+
+@njit(**_JIT)
 def sample(target, row, field, corners, weights, interpolate):
     """target[row] = field at the sensor points, or Σ weights · field[corners] between them."""
     flat, out = field.reshape(-1), target[row]
@@ -242,6 +251,17 @@ def sample(target, row, field, corners, weights, interpolate):
             out[i] = value
         else:
             out[i] = flat[corners[i, 0]]
+
+
+@njit(**_JIT)
+def sample_elements(target, row, field, bounds, points, weights):
+    """target[row, e] = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
+    flat, out = field.reshape(-1), target[row]
+    for e in prange(bounds.size - 1):
+        value = 0.0
+        for i in range(bounds[e], bounds[e + 1]):
+            value += weights[i] * flat[points[i]]
+        out[e] = value
 
 
 @njit(**_JIT)

@@ -106,10 +106,19 @@ class AcousticKernels:
             "add_pattern", field.dtype, field.size, field, np.int64(field.size), pattern, signal, clock
         )
 
+    def mix_patterns(self, field, first, second, signals, clock) -> None:
+        count = np.int64(field.size)
+        self._items("mix_patterns", field.dtype, field.size, field, count, first, second, signals, clock)
+
     def sample(self, target, row, field, corners, weights, interpolate) -> None:
         count, each = corners.shape
         arguments = corners, np.int64(count), np.int32(each), weights, np.int32(interpolate)
         self._items("sample", field.dtype, count, target[row], field, *arguments)
+
+    def sample_elements(self, target, row, field, bounds, points, weights) -> None:
+        grid = (bounds.size - 1, 1, 1)
+        arguments = target[row], field, bounds, points, weights
+        self._launch("sample_elements", field.dtype, grid, _BLOCK, *arguments)
 
     def accumulate(self, target, kind, values) -> None:
         """Sums of squares are double."""

@@ -1,19 +1,28 @@
 """Time-varying sources, made ready for the time step.
 
-A source ends in one of three forms: values at points; a *pattern*, one field times a signal; or a field
-that is made anew each step. The k-space correction cos(c_ref |k| Δt/2) spreads an additive source over the
-grid, so it is a pattern where all points share a signal up to a factor, and a field otherwise.
+A source ends in one of four forms: values at points; a *pattern*, one field times a signal; a *pair* of
+them; or a field that is made anew each step. The k-space correction cos(c_ref |k| Δt/2) spreads an additive
+source over the grid, so it is a pattern where all points share a signal up to a factor, a pair for a
+continuous wave of different phases, and a field otherwise.
 """
 
 import hashlib
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.problem import PressureSource, Problem, TransducerSource, VelocitySource
+from wavefabric.acoustics.problem import (
+    PressureSource,
+    Problem,
+    ProductSignal,
+    Signal,
+    TransducerSource,
+    VelocitySource,
+)
 from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 
 
@@ -39,9 +48,9 @@ def rank_one(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 class SourceForm:
     """How one signal enters a field; made from all its points, so that all ranks do the same transforms."""
 
-    name: str  # "points", "pattern" or "field"
-    weights: np.ndarray | None = None  # of a pattern, (points,) or (1,)
-    waveform: np.ndarray | None = None  # (steps, 1)
+    name: str  # "points", "pattern", "pair" or "field"
+    weights: np.ndarray | None = None  # of a pattern, (points,) or (1,); of a pair, (points, 2)
+    waveform: np.ndarray | None = None  # (steps, 1); (steps, 2)
     key: bytes = b""  # the same for equal patterns
 
 
@@ -67,10 +76,16 @@ def source_forms(source: PressureSource | VelocitySource) -> tuple[SourceForm | 
     return tuple(None if signal is None else _form(source.index, signal, source.mode) for signal in signals)
 
 
-def _form(index: np.ndarray, signal: np.ndarray, mode: str) -> SourceForm:
+def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
     if mode != "additive":
         return SourceForm("points")
-    common = rank_one(signal)
+    product = isinstance(signal, ProductSignal)
+    if product and signal.waveforms.shape[1] == 2:
+        return SourceForm("pair", signal.weights, signal.waveforms)
+    if product and signal.waveforms.shape[1] == 1:
+        common = signal.weights[:, 0], signal.waveforms
+    else:
+        common = rank_one(np.asarray(signal))
     if common is None:
         return SourceForm("field")
     weights, waveform = common
@@ -90,26 +105,37 @@ class SourceTerm:
         self._kernels, self._correct = coefficients.kernels, correct
         self._parts = coefficients.dimensions
         self.steps, self.replace = len(signal), source.mode == "dirichlet"
-        self.host_index, self.host_signal = source.index, np.ascontiguousarray(signal, dtype)
+        self.host_index, self.form = source.index, form.name
         self.index = device.asarray(source.index)
-        self.form = form.name
+
+        def spread(weights) -> Any:
+            field = device.zeros(coefficients.shape, dtype)
+            weights = np.broadcast_to(weights, source.index.shape)
+            field.reshape(-1)[self.index] = device.asarray(np.ascontiguousarray(weights, dtype))
+            correct(field)
+            return field
+
+        if form.weights is None:
+            self.host_signal = np.ascontiguousarray(signal, dtype)
+        else:
+            self.host_signal = np.ascontiguousarray(form.waveform, dtype)
         if self.form == "pattern":
             if form.key not in patterns:
-                patterns[form.key] = field = device.zeros(coefficients.shape, dtype)
-                weights = np.broadcast_to(form.weights, source.index.shape)  # type: ignore[arg-type]
-                field.reshape(-1)[self.index] = device.asarray(np.ascontiguousarray(weights, dtype))
-                correct(field)
+                patterns[form.key] = spread(form.weights)
             self.field = patterns[form.key]
-            self.host_signal = np.ascontiguousarray(form.waveform, dtype)
+        elif self.form == "pair":
+            self._pair = [spread(weights) for weights in form.weights.T]  # type: ignore[union-attr]
         self.signal = device.asarray(self.host_signal)
         #: What multiplies the field at each step: the signal of a pattern, ones for a field made anew.
         self.amplitude = self.signal
-        if self.form == "field":
+        if self.form in ("field", "pair"):
             self.field = device.zeros(coefficients.shape, dtype)
             self.amplitude = device.asarray(np.ones((len(signal), 1), dtype))
 
     def refresh(self, clock) -> None:
-        """Make the field of this time step, if the form is ``"field"``."""
+        """Make the field of this time step, if it is another one each step."""
+        if self.form == "pair":
+            self._kernels.mix_patterns(self.field, *self._pair, self.signal, clock)
         if self.form == "field":
             self.field[...] = 0
             self._kernels.set_points(self.field, self.index, self.signal, clock, True)
@@ -185,7 +211,13 @@ class SourceTerms:
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
         """Bytes of the k-space correction and of all patterns and fields, if each has one."""
         additive = _additive(problem)
-        fields = sum(1 if isinstance(source, PressureSource) else problem.dimensions for source in additive)
+        signals = [
+            signal
+            for source in additive
+            for signal in ([source.signal] if isinstance(source, PressureSource) else source.signals)
+        ]
+        pairs = sum(isinstance(each, ProductSignal) and each.waveforms.shape[1] == 2 for each in signals)
+        fields = len(signals) + 2 * pairs
         half = math.prod(subdomain.spectral_shape) if additive else 0
         return dtype.itemsize * (fields * math.prod(subdomain.size) + half)
 

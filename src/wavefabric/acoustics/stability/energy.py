@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.problem import Problem, TransducerSource
+from wavefabric.acoustics.problem import Problem, Signal, TransducerSource
 from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
 from wavefabric.acoustics.solver.stages import Stages
 
@@ -136,7 +136,7 @@ def _stiffening(problem: Problem) -> float:
     return 1.0 + float(eta) * max(k ** (y - 1) for k in wavenumber_range(problem))
 
 
-def _squares(problem: Problem, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarray:
     """Σ over points of weight × signal², of each step."""
     squares = np.zeros(problem.steps)
     steps = min(len(signal), problem.steps)

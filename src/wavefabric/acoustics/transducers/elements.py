@@ -1,4 +1,4 @@
-"""Bowls, discs, rectangles and arrays: the points of their surfaces, and the source that they make.
+"""Bowls, discs, rings, rectangles, lines and surfaces of one's own: points that sample them on a grid.
 
 A surface is sampled by points of equal area; each becomes a band-limited delta function on the grid (Wise
 et al. 2019, doi:10.1121/1.5116132). Used as a mass source of pressure p₀, a transducer radiates in free
@@ -8,19 +8,27 @@ field as its Rayleigh integral with ρcu = p₀ says, to the front and to the ba
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, positive, require
+from wavefabric.acoustics.arguments import as_array, positive, require
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble, direction, point
+from wavefabric.acoustics.transducers.mask import (
+    Length,
+    Point,
+    Surface,
+    TransducerMask,
+    assemble,
+    direction,
+    point,
+)
 from wavefabric.errors import InputError
 from wavefabric.units import show
 
-__all__ = ["TransducerMask", "bowl", "disc", "linear_array", "rectangle"]
+__all__ = ["TransducerMask", "annulus", "bowl", "disc", "line", "rectangle", "surfaces"]
 
 #: Points that sample a surface, for each grid point's share of it.
 UPSAMPLING = 10.0
@@ -44,7 +52,8 @@ def bowl(
     radius, diameter : float or str
         Radius of curvature and diameter of the aperture, m.
     focus : sequence of float or str
-        Any point on the beam axis in front of the bowl, m; only the direction counts.
+        Any point on the beam axis in front of the bowl, m; only the direction counts. On an axisymmetric
+        grid position and focus lie on the axis.
     tolerance : float
         Where the band-limited delta functions are cut, as a part of their peak; 0: nowhere.
 
@@ -54,20 +63,7 @@ def bowl(
         For a size that is not positive, an aperture above twice the radius of curvature, or a bowl that
         leaves the grid.
     """
-    apex, axes = _placed(grid, position, focus)
-    radius, diameter = positive(radius, "m", "radius"), positive(diameter, "m", "diameter")
-    bowl_depth(radius, diameter)  # refuses what is wider than the sphere
-    half = math.asin(min(1.0, diameter / (2 * radius)))
-    if grid.dimensions == 2:
-        area = 2 * half * radius
-        angle = half * (2 * _samples(grid, area) - 1)
-        local = np.stack([radius * (1 - np.cos(angle)), radius * np.sin(angle)], axis=1)
-    else:
-        area = 2 * math.pi * radius**2 * (1 - math.cos(half))
-        # Equal steps along the axis are equal areas of a sphere.
-        forward = radius * (1 - math.cos(half)) * _samples(grid, area)
-        local = np.column_stack([forward, _spiral(np.sqrt(forward * (2 * radius - forward)))])
-    return assemble(grid, [apex + local @ axes], apex[None], area, tolerance)
+    return annulus(grid, position, 0.0, diameter, focus, radius=radius, tolerance=tolerance)
 
 
 def disc(
@@ -79,15 +75,63 @@ def disc(
     tolerance: float = 0.05,
 ) -> TransducerMask:
     """Flat circular piston around ``position``, or in 2-D a line; lengths in m, the rest as in `bowl`."""
-    centre, axes = _placed(grid, position, focus)
-    diameter = positive(diameter, "m", "diameter")
-    if grid.dimensions == 2:
-        area = diameter
-        local = diameter * (_samples(grid, area)[:, None] - 0.5)
+    return annulus(grid, position, 0.0, diameter, focus, tolerance=tolerance)
+
+
+def annulus(
+    grid: Grid,
+    position: Point,
+    inner: Length,
+    outer: Length,
+    focus: Point,
+    *,
+    radius: Length | None = None,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Ring of a flat piston, or with a ``radius`` of curvature of a bowl; in 2-D two pieces of a line or arc.
+
+    ``inner`` and ``outer`` are its diameters, m; the rest as in `bowl`. Rings around one ``position`` are an
+    annular array: `join` them.
+    """
+    return assemble(grid, [ring(grid, position, (inner, outer), focus, radius)], tolerance)
+
+
+def ring(
+    grid: Grid, position: Point, diameters: tuple[Length, Length], focus: Point, radius: Length | None
+) -> Surface:
+    """The surface of an `annulus`."""
+    apex, axes = placed(grid, position, focus)
+    names = ("diameter", "diameter") if diameters[0] == 0.0 else ("inner", "outer")
+    outer = positive(diameters[1], "m", names[1])
+    inner = 0.0 if diameters[0] == 0.0 else positive(diameters[0], "m", names[0])
+    require(inner < outer, names[0], diameters[0], f"below {outer:g} m, the outer diameter")
+    if radius is None:
+        curvature = math.inf
+        low, high = inner / 2, outer / 2
+        area = math.pi * (high**2 - low**2)
     else:
-        area = math.pi * diameter**2 / 4
-        local = _spiral(diameter / 2 * np.sqrt(_samples(grid, area)))
-    return assemble(grid, [centre + local @ axes[1:]], centre[None], area, tolerance)
+        curvature = positive(radius, "m", "radius")
+        bowl_depth(curvature, outer)  # refuses what is wider than the sphere
+        # Angles from the beam axis, and how far in front of the apex.
+        low, high = (math.asin(min(1.0, d / (2 * curvature))) for d in (inner, outer))
+        area = 2 * math.pi * curvature**2 * (math.cos(low) - math.cos(high))
+    if grid.dimensions == 2:
+        length = 2 * (high - low) * (1 if radius is None else curvature)
+        half = low + (high - low) * _samples(grid, length / 2)
+        both = np.concatenate([-half[::-1], half])
+        if radius is None:
+            local = np.stack([0 * both, both], axis=1)
+        else:
+            local = curvature * np.stack([1 - np.cos(both), np.sin(both)], axis=1)
+        return Surface(apex + local @ axes, apex, area if grid.axisymmetric else length, length)
+    part = _samples(grid, area)
+    if radius is None:
+        forward, distance = np.zeros(part.size), np.sqrt(low**2 + (high**2 - low**2) * part)
+    else:
+        # Equal steps along the axis are equal areas of a sphere.
+        forward = curvature * (1 - math.cos(low) + (math.cos(low) - math.cos(high)) * part)
+        distance = np.sqrt(forward * (2 * curvature - forward))
+    return Surface(apex + np.column_stack([forward, spiral(distance)]) @ axes, apex, area, area)
 
 
 def rectangle(
@@ -112,69 +156,59 @@ def rectangle(
     """
     if grid.dimensions == 2:
         raise InputError("grid: has 2 dimensions; allowed: 3, or transducers.disc, which is a line in 2-D")
-    centre, axes = _placed(grid, position, focus, along)
+    centre, axes = placed(grid, position, focus, along)
     sides = (positive(width, "m", "width"), positive(height, "m", "height"))
-    return _flat(grid, centre[None], axes, sides, tolerance)
+    return flat(grid, centre[None], axes, sides, tolerance)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArrayOptions:
-    """What `linear_array` may be told besides."""
+def line(grid: Grid, start: Point, end: Point, *, tolerance: float = 0.05) -> TransducerMask:
+    """Straight line between two points, m, in 2-D; in 3-D a strip that is one (smallest) spacing wide."""
+    placed(grid, start, end)  # refuses what is no Cartesian grid, and equal points
+    if grid.axisymmetric:
+        raise InputError("grid: is axisymmetric; allowed: disc, annulus or bowl there")
+    a, b = point(start, grid.dimensions, "start"), point(end, grid.dimensions, "end")
+    length = float(np.linalg.norm(b - a))
+    area = length * (min(grid.spacing) if grid.dimensions == 3 else 1.0)
+    points = a + (b - a) * _middles(math.ceil(UPSAMPLING * length / min(grid.spacing)))[:, None]
+    return assemble(grid, [Surface(points, (a + b) / 2, area, area)], tolerance)
 
-    along: Point | None = None
-    tolerance: float = 0.05
 
-
-def linear_array(
-    grid: Grid,
-    position: Point,
-    elements: int,
-    element_width: Length,
-    element_length: Length | None,
-    pitch: Length,
-    focus: Point,
-    **options: Any,
+def surfaces(
+    grid: Grid, points: Sequence[Any], areas: Sequence[float], *, tolerance: float = 0.05
 ) -> TransducerMask:
-    """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
-
-    Where it points is given here; where the beam goes, by `TransducerMask.delays` and
-    `TransducerMask.signals`.
+    """Elements of one's own.
 
     Parameters
     ----------
-    elements : int
-        Number of elements.
-    element_width, element_length : float or str
-        Size of one along and across the row, m; no length in 2-D (None).
-    pitch : float or str
-        From centre to centre, m; at least the width.
-
-    Other Parameters
-    ----------------
-    along, tolerance : optional
-        Direction of the row, as in `rectangle`, not used in 2-D; as in `bowl`.
+    points : sequence of array_like
+        For each element points that stand for equal parts of its surface, m, (points, dimensions): some ten
+        for each grid point that it covers.
+    areas : sequence of float
+        Their areas, m² (lengths in 2-D, m).
     """
-    n, how = grid.dimensions, ArrayOptions(**options)
-    require(is_whole(elements) and elements >= 1, "elements", elements, "a whole number from 1")
-    centre, axes = _placed(grid, position, focus, None if n == 2 else how.along)
-    width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
-    require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
-    if n == 3 and element_length is None:
-        raise InputError("element_length: is missing; allowed: a length in 3-D, m")
-    sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
-    centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
-    return _flat(grid, centres, axes, sides, how.tolerance)
+    n = grid.dimensions
+    if grid.axisymmetric or n == 1:
+        raise InputError("grid: allowed: a Cartesian grid of 2 or 3 dimensions")
+    require(len(points) == len(areas) > 0, "areas", len(areas), f"one for each of {len(points)} elements")
+    made = []
+    for each, area in zip(points, areas, strict=True):
+        metres = as_array(each, "points")
+        right = metres.ndim == 2 and metres.shape[1] == n and len(metres) and metres.dtype.kind in "fiu"
+        require(right, "points", metres.shape, f"(points, {n}) numbers an element, m")
+        size = positive(area, "", "areas")
+        made.append(Surface(metres, metres.mean(axis=0), size, size))
+    return assemble(grid, made, tolerance)
 
 
-def _flat(
+def flat(
     grid: Grid, centres: np.ndarray, axes: np.ndarray, sides: tuple[float, ...], tolerance: float
 ) -> TransducerMask:
     """Equal lines or rectangles around these centres, their sides along all axes but the first."""
     step = min(grid.spacing) / UPSAMPLING ** (1 / len(sides))
     lines = [side * (_middles(max(1, math.ceil(side / step))) - 0.5) for side in sides]
-    local = np.stack([line.ravel() for line in np.meshgrid(*lines, indexing="ij")], axis=1)
-    surfaces = [centre + local @ axes[1:] for centre in centres]
-    return assemble(grid, surfaces, centres, math.prod(sides), tolerance)
+    local = np.stack([each.ravel() for each in np.meshgrid(*lines, indexing="ij")], axis=1)
+    area = math.prod(sides)
+    return assemble(grid, [Surface(c + local @ axes[1:], c, area, area) for c in centres], tolerance)
 
 
 def _samples(grid: Grid, area: float) -> np.ndarray:
@@ -187,22 +221,24 @@ def _middles(count: int) -> np.ndarray:
     return (np.arange(count) + 0.5) / count
 
 
-def _spiral(distance: np.ndarray) -> np.ndarray:
+def spiral(distance: np.ndarray) -> np.ndarray:
     """Points at these distances from the centre, each turned on by the golden angle, (points, 2)."""
     angle = GOLDEN_ANGLE * np.arange(distance.size)
     return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
 
 
-def _placed(
+def placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where a transducer is, m, and its orthonormal axes as rows, the one towards the focus first."""
-    if grid.axisymmetric or grid.dimensions == 1:
-        kind = "axisymmetric" if grid.axisymmetric else "of one dimension"
-        raise InputError(f"grid: is {kind}; allowed: a Cartesian grid of 2 or 3 dimensions")
     n = grid.dimensions
+    if n == 1:
+        raise InputError("grid: is of one dimension; allowed: 2 or 3, or a source of p or ux in 1-D")
     centre = point(position, n, "position")
     normal = direction(point(focus, n, "focus") - centre, n, "focus")
+    if grid.axisymmetric and (centre[1] or normal[1]):
+        actual = show(position if centre[1] else focus)
+        raise InputError(f"{'position' if centre[1] else 'focus'}: {actual}; allowed: on the axis, (x, 0)")
     if n == 2:
         return centre, np.array([normal, [-normal[1], normal[0]]])
     if along is None:

@@ -23,7 +23,8 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.source import Source
+from wavefabric.acoustics.problem import ProductSignal
+from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class TransducerMask:
     weights: csr_array  # (points, elements)
     centres: np.ndarray  # (elements, dimensions), m
     areas: np.ndarray  # (elements,), m²; m in 2-D
+    point_areas: np.ndarray  # (points,), what a weight counts in an integral over a surface, m²; m in 2-D
 
     @property
     def elements(self) -> int:
@@ -69,9 +71,13 @@ class TransducerMask:
     ) -> Source:
         """Mass source that drives the elements, with one signal a grid point.
 
-        ``signal`` is the pressure at the surface, Pa, (steps,) for all elements or (elements, steps);
-        ``mode`` as of `Source`, but not ``"dirichlet"``; ``precision`` is that of the source.
+        ``signal`` is the pressure at the surface, Pa: (steps,) for all elements, (elements, steps), or a
+        `ContinuousWave`, whose amplitude and phase may be one an element. ``mode`` as of `Source`, but not
+        ``"dirichlet"``; ``precision`` is that of the source.
         """
+        if isinstance(signal, ContinuousWave):
+            wave = _SpreadWave(**vars(signal), weights=self.weights)
+            return Source(p_mask=self.mask, p=wave, p_mode=mode)
         signal = np.asarray(signal)
         fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
         if not fits or not signal.size:
@@ -88,6 +94,13 @@ class TransducerMask:
         else:
             driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
+
+    @property
+    def receiving(self) -> csr_array:
+        """Weights (elements, points) of the mean over each element: the adjoint of those it sends by."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.weights * self.point_areas[:, None]).T / self.areas[:, None])
 
     def delays(self, sound_speed: Length, focus: Point) -> np.ndarray:
         """When each element fires, s, so that all arrive at a point, m, together; the first at 0."""
@@ -115,33 +128,73 @@ class TransducerMask:
         return np.fft.irfft(spectrum * turn, 2 * steps)[:, :steps]
 
 
-def assemble(
-    grid: Grid, surfaces: list[np.ndarray], centres: np.ndarray, area: float, tolerance: float
-) -> TransducerMask:
-    """Spread the points that sample the surface of each element, (points, dimensions) in m."""
+@dataclass(frozen=True)
+class _SpreadWave(ContinuousWave):
+    """A continuous wave of elements, spread on the grid."""
+
+    weights: Any = None  # (points, elements)
+
+    def on(self, dt: float, steps: int, spread: Any = None) -> ProductSignal:
+        sizes = {values.size for values in (self.amplitude, self.phase) if values.ndim}
+        elements = self.weights.shape[1]
+        require(sizes <= {elements}, "continuous_wave", sorted(sizes), f"{elements} amplitudes and phases")
+        return super().on(dt, steps, self.weights)
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The surface of an element: points that each stand for an equal part of it, m, and its centre."""
+
+    points: np.ndarray  # (points, dimensions); of an axisymmetric grid on both sides of the axis
+    centre: np.ndarray  # (dimensions,)
+    area: float  # m²; m in 2-D
+    extent: float  # what the points add up to on the grid: the area, or the length of its section by a plane
+
+
+def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> TransducerMask:
+    """Spread the points that sample the surface of each element."""
     from scipy.sparse import csr_array
 
     require(0 <= real(tolerance, "tolerance") <= 0.5, "tolerance", tolerance, "from 0 to 0.5")
     spacing = np.array(grid.spacing)
-    # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
-    total = area * grid.spacing[0] / math.prod(grid.spacing)
+    # The other half of the plane of axis and radius, whose points are dropped again.
+    shape, before = list(grid.shape), np.zeros(grid.dimensions)
+    if grid.axisymmetric:
+        before[1] = shape[1] - 1
+        shape[1] += shape[1] - 1
     rows, columns, values = [], [], []
-    for element, metres in enumerate(surfaces):
-        steps = metres / spacing + np.array(grid.shape) // 2
-        _check_inside(steps, grid, metres)
-        index, weight = spread(steps, total / len(steps), grid.shape, tolerance)
+    for element, surface in enumerate(surfaces):
+        steps = surface.points / spacing + grid.origin + before
+        _check_inside(steps, grid, surface.points, shape)
+        # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
+        total = surface.extent * grid.spacing[0] / math.prod(grid.spacing)
+        index, weight = spread(steps, total / len(steps), tuple(shape), tolerance)
+        if grid.axisymmetric:
+            kept = index >= before[1] * shape[0]
+            index, weight = index[kept] - int(before[1]) * shape[0], weight[kept]
         rows.append(index)
         columns.append(np.full(index.size, element))
         values.append(weight)
     points, row = np.unique(np.concatenate(rows), return_inverse=True)
     entries = (np.concatenate(values), (row, np.concatenate(columns)))
     weights = csr_array(entries, shape=(points.size, len(surfaces)))
-    return TransducerMask(grid.shape, points, weights, centres, np.full(len(surfaces), area))
+    centres, areas = (np.array([getattr(each, name) for each in surfaces]) for name in ("centre", "area"))
+    return TransducerMask(grid.shape, points, weights, centres, areas, _point_areas(grid, points))
 
 
-def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray) -> None:
+def _point_areas(grid: Grid, index: np.ndarray) -> np.ndarray:
+    """What a grid point counts in the integral over a surface that is spread on it, m² (m in 2-D)."""
+    across = math.prod(grid.spacing) / grid.spacing[0]
+    if not grid.axisymmetric:
+        return np.full(index.size, across)
+    # The ring at a radius; what is at the axis stands for a disc of half a spacing.
+    radius = index // grid.shape[0] * grid.spacing[1]
+    return 2 * math.pi * across * np.where(radius == 0, grid.spacing[1] / 8, radius)
+
+
+def _check_inside(steps: np.ndarray, grid: Grid, metres: np.ndarray, shape: list[int]) -> None:
     for axis, edge in enumerate(grid.coordinates):
-        if steps[:, axis].min() < 0 or steps[:, axis].max() > grid.shape[axis] - 1:
+        if steps[:, axis].min() < 0 or steps[:, axis].max() > shape[axis] - 1:
             near, far = metres[:, axis].min(), metres[:, axis].max()
             raise InputError(
                 f"position: the transducer spans {near:.6g} to {far:.6g} m along {'xyz'[axis]}; "

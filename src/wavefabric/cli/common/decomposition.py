@@ -58,19 +58,25 @@ def _blocks(text: str, ranks: int) -> tuple[int, ...]:
     return blocks
 
 
-def traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
-    """What ranks that share the grid of a k-Wave file exchange most often.
+def file_traffic(file: Path, ranks: int, options: Decomposition | None) -> Schedule:
+    """`traffic` of the grid of a k-Wave file."""
+    from wavefabric.acoustics.kwave.format import Reader
+
+    with Reader(file) as reader:
+        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
+    return traffic((x, y, z), ranks, options)
+
+
+def traffic(shape: tuple[int, int, int], ranks: int, options: Decomposition | None) -> Schedule:
+    """What ranks that share a grid exchange most often.
 
     Local: one filling of all overlaps. Global: the transposes of one transform.
     """
     from wavefabric.acoustics.decomposition.decompose import decompose, halo_messages
-    from wavefabric.acoustics.kwave.format import Reader
     from wavefabric.collectives import point_to_point
     from wavefabric.spectral.distributed import boxes, transpose_messages
 
-    with Reader(file) as reader:
-        x, y, z = (int(reader.scalar(name)) for name in ("Nx", "Ny", "Nz"))
-    shared = decompose((x, y, z), ranks, options)
+    shared = decompose(shape, ranks, options)
     if shared.options.kind == "local":
         messages = halo_messages(shared)
     else:

@@ -1,0 +1,298 @@
+"""`heat`: temperature and thermal dose over time."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import as_array, check_reals, positive, real, require
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.heating.dose import dose_rate
+from wavefabric.acoustics.heating.pennes import FIELDS, PennesStep
+from wavefabric.acoustics.heating.tissue import ThermalMedium
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording.delivery import RankParts, broadcast
+from wavefabric.acoustics.recording.sampling import Sampler
+from wavefabric.acoustics.run import identity
+from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.sensor import Sensor
+from wavefabric.errors import InputError
+from wavefabric.exchange.control import check_agreement
+from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
+from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.results.file import Data, ResultWriter
+from wavefabric.results.provenance import provenance
+from wavefabric.system.interrupt import DeferredInterrupt
+from wavefabric.system.progress import Progress
+
+#: Steps between looks at the other ranks, at most, and the longest step by default, s.
+_LOOK, _LONGEST = 20, 0.1
+_TEXTS = {
+    "temperature": ("degC", "at the end"),
+    "temperature_max": ("degC", "highest over time"),
+    "dose": ("min", "thermal dose, CEM43"),
+    "series": ("degC", "at the sensor, (points, times)"),
+}
+
+
+class Heated(Mapping[str, np.ndarray]):
+    """By name ``temperature``, at the end, and ``temperature_max``, °C, and ``dose``, CEM43 minutes,
+    of the grid's shape; with a sensor ``series``, (points, times), at ``time``, s.
+
+    The first time is 0, before anything is heated.
+    """
+
+    def __init__(
+        self, arrays: dict[str, np.ndarray], grid: Grid, seconds: np.ndarray, device: str, writes: bool
+    ):
+        self._arrays, self.grid, self.time, self._device, self._writes = arrays, grid, seconds, device, writes
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def save(self, path: str | Path, force: bool = False) -> Path:
+        """Write an HDF5 result file, on rank 0; `InputError` if it exists (without `force`)."""
+        if not self._writes:
+            return Path(path)
+        fields = {name: Data(array, *_TEXTS[name]) for name, array in self.items()}
+        spacing = Data(np.array(self.grid.spacing), "m", "distance of points along x, y(, z)")
+        seconds = Data(self.time, "s", "of each temperature of a series")
+        contents = {"heating": fields, "grid": {"spacing": spacing}, "time": seconds}
+        return ResultWriter(path, force).write(contents, attributes=provenance(device=self._device))
+
+
+def heat(
+    grid: Grid,
+    medium: ThermalMedium,
+    power: Any,
+    schedule: Sequence[tuple[float, float]],
+    *,
+    dt: float | str | None = None,
+    temperature: Any = None,
+    sensor: Sensor | None = None,
+    **options: Any,
+) -> Heated:
+    """Simulate the temperature of tissue, and its thermal dose; double precision, periodic at the edges.
+
+    A script that calls this runs unchanged under ``mpiexec -n K``: its ranks share the grid.
+
+    Parameters
+    ----------
+    grid : Grid
+        Cartesian; its PML counts for nothing.
+    medium : ThermalMedium
+        The tissue.
+    power : array_like, grid's shape, or float
+        Q, W/m³ (`absorbed_power`).
+    schedule : sequence of (float, float)
+        Phases: how long, s, and what multiplies the power meanwhile; ``[(10, 1), (20, 0)]`` heats for 10 s
+        and cools for 20.
+    dt : float or str, optional
+        Time step, s, at most. Default: Δ²/(π² D) of the largest diffusivity, at most 0.1 s.
+    temperature : array_like or float, optional
+        At the start, °C. Default: that of the blood.
+    sensor : Sensor, optional
+        Points where every time step's temperature is kept; what it records does not matter.
+
+    Other Parameters
+    ----------------
+    device, threads, progress, checkpoint, comm : optional
+        As in `RunSettings`.
+
+    Returns
+    -------
+    Heated
+        The same on all ranks.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong or of another shape.
+    """
+    if grid.axisymmetric:
+        raise InputError("grid: is axisymmetric; allowed: a Cartesian grid for temperatures")
+    bare = replace(grid, pml_size=0, pml_inside=True)
+    phases = _phases(schedule)
+    step = _default_step(grid, medium) if dt is None else positive(dt, "s", "dt")
+    blood = medium.blood_temperature
+    fields = {"power": power, "temperature": blood if temperature is None else temperature}
+    fields = {name: _field(value, grid, name) for name, value in fields.items()}
+    for name in ("density", "specific_heat", "conductivity", "perfusion_rate"):
+        _field(getattr(medium, name), grid, f"thermal.{name}")
+    where = None if sensor is None else replace(sensor, record=("p",), start=0, frequencies=()).on(bare)
+    how = RunSettings(**options).with_ranks(bare.total_shape)
+    run = _Run(bare, medium, fields, phases, step, where, how)
+    return run()
+
+
+def _phases(schedule: Any) -> list[tuple[float, float]]:
+    entries = schedule if np.iterable(schedule) else []
+    pairs: list[Any] = [tuple(each) if np.iterable(each) else () for each in entries]
+    require(pairs and all(len(pair) == 2 for pair in pairs), "schedule", schedule, "pairs of s and a factor")
+    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in pairs]
+    require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
+    return phases
+
+
+def _default_step(grid: Grid, medium: ThermalMedium) -> float:
+    diffusivity = float(np.max(np.asarray(medium.conductivity) / medium.heat_capacity))
+    return min(_LONGEST, min(grid.spacing) ** 2 / (math.pi**2 * diffusivity))
+
+
+def _field(value: Any, grid: Grid, key: str) -> Any:
+    values = as_array(value, key)
+    check_reals(values, key)
+    right = values.shape in ((), grid.shape)
+    require(right, key, values.shape, f"a number, or the grid's shape, {grid.shape}")
+    require(np.isfinite(values).all(), key, "has values that are not finite", "finite numbers")
+    return values.astype(float)
+
+
+@dataclass
+class _Run:
+    grid: Grid
+    medium: ThermalMedium
+    fields: dict[str, np.ndarray]
+    phases: list[tuple[float, float]]
+    step: float
+    recording: Recording | None
+    how: RunSettings
+
+    def __call__(self) -> Heated:
+        comm, points = self.how.ranks, math.prod(self.grid.shape)
+        self._counts = [math.ceil(seconds / self.step * (1 - 1e-12)) for seconds, _ in self.phases]
+        self._steps = sum(self._counts)
+        values = tuple(vars(self.medium).values())
+        digest = identity(
+            (*values, *self.fields.values()), self.recording or (), tuple(self.phases), (self.step,)
+        )
+        check_agreement(comm.control, {"heat": digest})
+        need = 8 * (FIELDS * points // comm.size + self._samples * (self._steps + 1))
+        check_memory(comm, comm.device, need, "this run", "use a smaller grid or fewer recorded points")
+        policy = self.how.checkpoints
+        self._checkpoint = None if policy is None else RunCheckpoint(comm, policy, digest)
+        with ExitStack() as stack:
+            if self._checkpoint is not None:
+                stack.enter_context(locked_by_first_rank(comm, self._checkpoint.path, "checkpoint"))
+            saved = None if self._checkpoint is None else self._checkpoint.find()
+            self._prepare()
+            done = 0
+            if saved is not None and self._checkpoint is not None:
+                _, saved = self._checkpoint.restore(self._arrays())
+                done = int(saved["step"])
+            self._take_steps(done)
+            result = self._finish()
+            if self._checkpoint is not None:
+                self._checkpoint.remove()
+        return result
+
+    @property
+    def _samples(self) -> int:
+        return 0 if self.recording is None else self.recording.samples
+
+    def _prepare(self) -> None:
+        comm, device = self.how.ranks, self.how.ranks.device
+        self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], comm)
+        stages = self._pennes.stages
+        start = self.fields["temperature"] - self.medium.blood_temperature
+        if start.ndim:
+            from wavefabric.acoustics.parallel.restrict import restrict_array
+
+            start = restrict_array(self.grid.to_memory(start, "temperature"), stages.coefficients.subdomain)
+        self._pennes.theta[...] = device.asarray(np.ascontiguousarray(start))
+        self._highest, self._dose = self._pennes.theta.copy(), 0 * self._pennes.theta
+        self._sampler = None
+        self._series = device.zeros((1, 1), np.float64)
+        if self.recording is not None:
+            self._sampler = Sampler(stages, self.recording, comm if comm.size > 1 else None)
+            self._series = device.zeros((self._steps + 1, self._sampler.samples), np.float64)
+            self._sampler.read(self._series, 0, self._pennes.theta)
+
+    def _arrays(self) -> dict[str, Any]:
+        return {
+            "theta": self._pennes.theta,
+            "highest": self._highest,
+            "dose": self._dose,
+            "series": self._series,
+        }
+
+    def _take_steps(self, done: int) -> None:
+        progress = Progress() if self.how.progress is None else self.how.progress
+        interrupt, xp = DeferredInterrupt(), self.how.ranks.device.xp
+        blood = self.medium.blood_temperature
+        progress.start(self._steps, f"time steps of the temperature on {self.how.ranks.device.name}")
+        rate = dose_rate(self._pennes.theta + blood, xp)
+        then, pace = time.perf_counter(), 1.0
+        try:
+            with interrupt:
+                for number, (length, factor) in enumerate(self._schedule()):
+                    if number < done:
+                        continue
+                    self._pennes.set_step(length)
+                    self._pennes.take(factor)
+                    xp.maximum(self._highest, self._pennes.theta, out=self._highest)
+                    after = dose_rate(self._pennes.theta + blood, xp)
+                    self._dose += (length / 120) * (rate + after)
+                    rate = after
+                    if self._sampler is not None:
+                        self._sampler.read(self._series, number + 1, self._pennes.theta)
+                    if self.how.ranks.size == 1 or number % _LOOK == 0:
+                        pace, then = time.perf_counter() - then, time.perf_counter()
+                        self._look(interrupt, number + 1, pace)
+                    progress.update(number + 1)
+        finally:
+            progress.finish()
+
+    def _schedule(self) -> Iterator[tuple[float, float]]:
+        """Length, s, and factor of each step."""
+        for (seconds, factor), count in zip(self.phases, self._counts, strict=True):
+            for _ in range(count):
+                yield seconds / count, factor
+
+    def _look(self, interrupt: DeferredInterrupt, done: int, pace: float) -> None:
+        """Save and stop as all ranks do."""
+        due = self._checkpoint is not None and self._checkpoint.due()
+        status = combine(self.how.ranks, Status(interrupt.requested, due, 0.0, 0.0, pace))
+        if self._checkpoint is not None and (status.save_due or status.interrupted):
+            self.how.ranks.device.synchronize()
+            self._checkpoint.save(self._arrays(), {"step": done}, last=status.interrupted)
+        if status.interrupted:
+            interrupt.requested = True
+            interrupt.stop()
+
+    def _finish(self) -> Heated:
+        comm, stages = self.how.ranks, self._pennes.stages
+        blood = self.medium.blood_temperature
+        owned = stages.coefficients.subdomain.owned
+        blocks = None if comm.size == 1 else RankParts.of_blocks(comm, stages.layout.partition.subdomains)
+        arrays = {}
+        fields = {"temperature": self._pennes.theta, "temperature_max": self._highest, "dose": self._dose}
+        for name, field in fields.items():
+            host = np.array(comm.device.to_host(field))
+            whole: Any = host if blocks is None else blocks.gather(np.ascontiguousarray(host[owned]))
+            if whole is not None:
+                arrays[name] = whole + blood * (name != "dose")
+        if self._sampler is not None:
+            series: Any = np.array(comm.device.to_host(self._series))
+            if self._sampler.columns is not None:
+                series = self._sampler.columns.gather(series)
+            if series is not None:
+                arrays["series"] = series + blood
+        arrays = broadcast(comm, arrays)
+        views = {
+            name: array.T if name == "series" else self.grid.from_memory(array)
+            for name, array in arrays.items()
+        }
+        seconds = np.cumsum([0.0, *(length for length, _ in self._schedule())])
+        return Heated(views, self.grid, seconds, comm.device.name, comm.rank == 0)

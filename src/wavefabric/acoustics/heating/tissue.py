@@ -1,0 +1,112 @@
+"""Thermal properties of tissue, and the power that it absorbs of a steady pressure."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import as_array, check_reals, per_axis, positive, require
+from wavefabric.acoustics.medium import Medium
+from wavefabric.errors import InputError
+
+_UNITS = {
+    "density": "kg/m^3",
+    "specific_heat": "J/(kg K)",
+    "conductivity": "W/(m K)",
+    "perfusion_rate": "1/s",
+}
+
+
+@dataclass(frozen=True)
+class ThermalMedium:
+    """Tissue as Pennes's equation takes it; numbers, or arrays of the grid's shape.
+
+    Parameters
+    ----------
+    density, specific_heat, conductivity
+        ρ, kg/m³; C, J/(kg K); k, W/(m K).
+    perfusion_rate
+        w, 1/s: volume of blood that comes through a volume of tissue in a second.
+    blood_density, blood_specific_heat, blood_temperature : float
+        kg/m³, J/(kg K), °C.
+
+    Raises
+    ------
+    InputError
+        If a value is not finite, or not above 0 (perfusion: below 0).
+    """
+
+    density: Any
+    specific_heat: Any
+    conductivity: Any
+    perfusion_rate: Any = 0.0
+    blood_density: float = 1050.0
+    blood_specific_heat: float = 3617.0
+    blood_temperature: float = 37.0
+
+    def __post_init__(self) -> None:
+        for name, unit in _UNITS.items():
+            values = as_array(getattr(self, name), f"thermal.{name}")
+            check_reals(values, f"thermal.{name}")
+            low = float(np.min(values)) if values.size else math.nan
+            right = np.isfinite(values).all() and (low >= 0 if name == "perfusion_rate" else low > 0)
+            require(right, f"thermal.{name}", low, f"{unit}, finite, above 0 (perfusion from 0)")
+            object.__setattr__(self, name, values.astype(float) if values.ndim else float(values))
+        for name in ("blood_density", "blood_specific_heat"):
+            positive(getattr(self, name), "", f"thermal.{name}")
+        temperature = self.blood_temperature
+        right = isinstance(temperature, int | float) and math.isfinite(temperature)
+        require(right, "thermal.blood_temperature", temperature, "°C")
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it is the same everywhere."""
+        return all(np.ptp(getattr(self, name)) == 0 for name in _UNITS)
+
+    @property
+    def heat_capacity(self) -> Any:
+        """ρC, J/(m³ K)."""
+        return self.density * self.specific_heat
+
+    @property
+    def blood_cooling(self) -> Any:
+        """ρ_b C_b w, W/(m³ K)."""
+        return self.blood_density * self.blood_specific_heat * self.perfusion_rate
+
+
+def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
+    """Heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), the plane-wave approximation.
+
+    Parameters
+    ----------
+    medium : Medium
+        Its α₀ f^y is all taken to absorb, none to scatter.
+    amplitude : array_like
+        Pa, (frequencies, …) as of ``p_amp_all``, or (…) for one frequency; shapes as the medium's arrays.
+    frequencies : float, str or sequence of them
+        Hz.
+
+    Raises
+    ------
+    InputError
+        If shapes or frequencies do not fit, or the medium is lossless.
+    """
+    if medium.alpha_coeff is None:
+        raise InputError("medium.alpha_coeff: None; allowed: an absorption, without which nothing is heated")
+    tones = [positive(each, "Hz", "frequencies") for each in per_axis(frequencies, 1)]
+    fields = as_array(amplitude, "amplitude")
+    check_reals(fields, "amplitude")
+    parameters = (medium.alpha_coeff, medium.density, medium.sound_speed)
+    shapes = {np.shape(each) for each in parameters} - {()}
+    single = len(tones) == 1 and fields.shape[:1] != (1,)
+    fields = fields[None] if single else fields
+    right = len(fields) == len(tones) and shapes <= {fields.shape[1:]}
+    require(
+        right, "amplitude", fields.shape, f"one field for each of {len(tones)} frequencies, as the medium"
+    )
+    neper = 100 * math.log(10) / 20  # 1/m in a dB/cm
+    power = np.zeros(fields.shape[1:])
+    for field, tone in zip(fields, tones, strict=True):
+        power += (tone * 1e-6) ** float(medium.alpha_power or 0.0) * np.square(field, dtype=float)
+    return power * (neper * medium.alpha_coeff / (medium.density * medium.sound_speed))

@@ -1,0 +1,121 @@
+"""Movies of a plane that was recorded over time: sensor boxes that are one point thick."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, show_image, style
+from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
+from wavefabric.acoustics.pictures.recorded import RecordedFile
+from wavefabric.errors import InputError
+from wavefabric.files.output import replacing
+from wavefabric.system.progress import Progress
+from wavefabric.units import show
+
+#: Frames that a movie has by default, at most, and values read at a time.
+_FRAMES, _BLOCK = 200, 1 << 22
+
+
+class Movie:
+    """A plane over time: its axes, the frames that are drawn, and their times.
+
+    ``every`` counts time steps from frame to frame; by default as many as make at most 200 frames.
+    `InputError`: the quantity is not there, or no series of a plane.
+    """
+
+    def __init__(self, file: RecordedFile, name: str, every: int | None = None):
+        allowed = ", ".join(each for each, item in file.items.items() if item.kind == "series")
+        matches = [each for each in file.items if name in (each, each.partition("/")[0])]
+        if not matches or file.items[matches[0]].kind != "series":
+            actual = "is not in" if not matches else "is no time series of"
+            raise InputError(
+                f"--movie: {show(name)} {actual} {file.path}; allowed: {allowed or 'none there'}"
+            )
+        if len(matches) > 1:
+            raise InputError(f"--movie: {name} has {len(matches)} boxes; allowed: {', '.join(matches)}")
+        self.item = item = file.items[matches[0]]
+        self.spacing = file.spacing
+        shape, self._samples = item.box_of_series()
+        axes = [axis for axis, n in enumerate(shape) if n > 1]
+        if len(axes) != 2:
+            actual = " x ".join(map(str, shape)) or "single points"
+            raise InputError(
+                f"--movie: {item.name} was recorded at {actual}; allowed: a box that is one point thick in "
+                "one direction, such as Sensor.boxes(((0, 0, 32), (63, 63, 32)))"
+            )
+        #: Numbers of the plane's axes, and its points along them.
+        self.axes, self.shape = axes, tuple(shape[axis] for axis in axes)
+        self.every = max(1, math.ceil(self._samples / _FRAMES)) if every is None else every
+        if self.every < 1:
+            raise InputError(f"--every: {every} given; allowed: a whole number from 1")
+        self.steps = np.arange(0, self._samples, self.every)
+        self.times = item.first_time() + self.steps * file.dt
+
+    def frames(self) -> Iterator[np.ndarray]:
+        """Each frame, [first axis, second axis]; read in blocks: a series may be larger than memory."""
+        count = max(1, _BLOCK // math.prod(self.shape))
+        for first in range(0, self.steps.size, count):
+            yield from self.item.samples_of_box(self.steps[first : first + count])
+
+    def top(self) -> float:
+        """Where colours end: twice the median of the frames' largest magnitudes, so that one frame of a high
+        peak does not make the others pale; at most the largest.
+        """
+        peaks = np.array([np.max(np.abs(frame)) for frame in self.frames()])
+        largest = float(peaks.max())
+        if not math.isfinite(largest):
+            raise self.item.fault("has values that are not finite")
+        loud = peaks[peaks > 0.01 * largest]
+        return min(largest, 2 * float(np.median(loud))) if loud.size else 0.0
+
+
+def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | None = None) -> Path:
+    """Draw it as ``.gif``, or ``.mp4`` where ffmpeg is installed; the file is written whole or not at all.
+
+    Colours are symmetric about zero and the same in all frames. `InputError`: another ending, no ffmpeg,
+    ``fps`` not from 1 to 100.
+    """
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    if not 1 <= fps <= 100:
+        raise InputError(f"--fps: {fps} given; allowed: 1 to 100")
+    kind = target.suffix.lower()
+    if kind not in (".gif", ".mp4"):
+        raise InputError(f"--output: {target} for a movie; allowed: .gif, .mp4")
+    if kind == ".mp4" and shutil.which("ffmpeg") is None:
+        raise InputError("--output: .mp4 needs ffmpeg, which is not installed; allowed: .gif")
+    progress = progress or Progress()
+    top = movie.top()
+    factor, label, _ = scale_of(movie.item, top)
+    x, y = (np.arange(n) * movie.spacing[axis] * 1e3 for n, axis in zip(movie.shape, movie.axes, strict=True))
+    with style(**{"axes.titlepad": 8, "axes.grid": False}), replacing(target) as unfinished:
+        axes = new_axes(6.4, 6.4 * min(1.4, max(0.5, y[-1] / max(x[-1], 1e-30))))
+        colours = colours_of(-top * factor, top * factor)
+        image = show_image(axes, np.zeros(movie.shape[::-1]), x, y, **colours)
+        add_colour_bar(image, axes, label)
+        letters = ["xyz"[axis] for axis in movie.axes]
+        axes.set(
+            xlabel=f"{letters[0]} in the box (mm)", ylabel=f"{letters[1]} in the box (mm)", aspect="equal"
+        )
+        figure: Any = axes.figure
+        writer = PillowWriter(fps=fps) if kind == ".gif" else FFMpegWriter(fps=fps)
+        named = unfinished.with_name(f"{unfinished.name}{kind}")  # its kind goes by the ending
+        progress.start(movie.steps.size, "frames")
+        try:
+            with writer.saving(figure, str(named), dpi=100):
+                for number, (moment, frame) in enumerate(zip(movie.times, movie.frames(), strict=True)):
+                    image.set_array(frame.T * factor)
+                    axes.set_title(f"{movie.item.name}, t = {moment * 1e6:.2f} µs")
+                    writer.grab_frame()
+                    progress.update(number + 1)
+            named.replace(unfinished)
+        finally:
+            progress.finish()
+            named.unlink(missing_ok=True)
+    return target

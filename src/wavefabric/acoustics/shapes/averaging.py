@@ -1,0 +1,131 @@
+"""What a grid point gets of a medium that is known on a finer grid.
+
+Momentum and mass are conserved if the staggered density is a mean of ρ along the direction of its velocity,
+across it of 1/ρ (a tangential velocity jumps where density does), and if the compressibility 1/(ρc²) at the
+points of the pressure is a mean of itself (Backus 1962, doi:10.1029/JZ067i011p04427; Moczo et al. 2002,
+doi:10.1785/0120010167). The mean is weighted by a kernel. Its second moment is what a boundary's transmission
+is wrong by at second order, so the kernel here is one that has none, Lanczos's of three points: the flatter
+its spectrum within the grid's band, the fewer waves tell the mean from the medium (Capdeville & Marigo 2007,
+doi:10.1111/j.1365-246X.2007.03462.x).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import csr_array
+
+Kernel = Literal["lanczos", "box"]
+#: Cells that are looked at beyond the grid: a kernel's three, and half a spacing.
+REACH = 4
+#: Fine values held at a time.
+_BLOCK = 1 << 22
+
+
+def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
+    """Weights (n, (n + 2 REACH) factor) of fine cells in n points, ``offset`` spacings further along."""
+    fine = (np.arange((2 * REACH + 1) * factor) + 0.5) / factor - 0.5 - REACH - offset
+    if kernel == "box":
+        # The part of each fine cell that lies in the coarse one.
+        low, high = np.maximum(fine - 0.5 / factor, -0.5), np.minimum(fine + 0.5 / factor, 0.5)
+        values = np.maximum(high - low, 0.0)
+    else:
+        values = np.where(np.abs(fine) < 3, np.sinc(fine) * np.sinc(fine / 3), 0.0)
+    used = np.flatnonzero(values)
+    values = values[used] / values.sum()
+    columns = (np.arange(n)[:, None] * factor + used).ravel()
+    bounds = np.arange(n + 1) * used.size
+    return csr_array((np.tile(values, n), columns, bounds), (n, (n + 2 * REACH) * factor))
+
+
+class Averages:
+    """Means at the points of a grid, block by block along its last axis.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Points of the grid.
+    factors : tuple of int
+        Fine cells in a spacing of each axis; 0 along an axis that the medium does not change with.
+    kernel : str
+        ``"lanczos"`` or ``"box"``, of density and compressibility.
+    """
+
+    def __init__(self, shape: tuple[int, ...], factors: tuple[int, ...], kernel: Kernel):
+        self.shape = tuple(n if factor else 1 for n, factor in zip(shape, factors, strict=True))
+        self._factors = factors
+        self._kernel: Kernel = kernel
+
+    def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
+        """Points along the last axis, and the fine cells, REACH cells more on each side, that they need."""
+        whole = [
+            (n + 2 * REACH) * max(f, 1) if f else 1 for n, f in zip(self.shape, self._factors, strict=True)
+        ]
+        *_, n = self.shape
+        factor = self._factors[-1]
+        rest = int(np.prod(whole[:-1]))
+        points = n if not factor else max(1, min(n, _BLOCK // (rest * factor) - 2 * REACH))
+        for first in range(0, n, points):
+            last = min(first + points, n)
+            fine = slice(first * factor, (last + 2 * REACH) * factor) if factor else slice(0, 1)
+            yield slice(first, last), (*(slice(0, size) for size in whole[:-1]), fine)
+
+    def mean(self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None) -> np.ndarray:
+        """Mean at the grid's points of a block; with ``along`` half a spacing further along that axis.
+
+        Then the harmonic mean over the other axes of the arithmetic one along it.
+        """
+        if along is None:
+            for axis in range(fine.ndim):
+                fine = self._reduce(fine, axis, 0.0, kernel or self._kernel)
+            return fine
+        inverse = 1 / self._reduce(fine, along, 0.5, self._kernel)
+        for axis in range(fine.ndim):
+            if axis != along:
+                inverse = self._reduce(inverse, axis, 0.0, self._kernel)
+        return 1 / inverse
+
+    def _reduce(self, fine: np.ndarray, axis: int, offset: float, kernel: Kernel) -> np.ndarray:
+        factor = self._factors[axis]
+        if not factor:
+            return fine
+        moved = np.moveaxis(fine, axis, 0)
+        by: Any = weights(len(moved) // factor - 2 * REACH, factor, offset, kernel)
+        reduced = (by @ moved.reshape(len(moved), -1)).reshape(by.shape[0], *moved.shape[1:])
+        return np.moveaxis(reduced, 0, axis)
+
+
+def effective(
+    averages: Averages, sample: Callable[[tuple[slice, ...]], dict[str, np.ndarray]], power: float
+) -> dict[str, np.ndarray]:
+    """Sound speed, density, its staggered values, and α₀ and B/A if the medium has them.
+
+    ``sample`` gives the parameters of `Medium` in fine cells, ``power`` is the absorption's y. Absorption and
+    nonlinearity are weighted by a box, which makes nothing negative: α₀ so that the imaginary part of the
+    compressibility is a mean, B/A so that its part of second order in the pressure is.
+    """
+    results: dict[str, np.ndarray] = {}
+
+    def put(name: str, where: slice, values: np.ndarray) -> None:
+        if name not in results:
+            results[name] = np.empty(averages.shape, order="F")
+        results[name][..., where] = values
+
+    for where, cells in averages.blocks():
+        fine = sample(cells)
+        rho, c = fine["density"], fine["sound_speed"]
+        compressibility = 1 / (rho * c**2)
+        mean, density = averages.mean(compressibility), averages.mean(rho)
+        with np.errstate(invalid="ignore"):  # what is not above 0 is refused by the caller
+            speed = np.sqrt(1 / (mean * density))
+        put("sound_speed", where, speed)
+        put("density", where, density)
+        for axis in range(rho.ndim):
+            put(f"staggered{axis}", where, averages.mean(rho, along=axis))
+        if "alpha_coeff" in fine:
+            lossy = averages.mean(compressibility * fine["alpha_coeff"] * c ** (power - 1), "box")
+            put("alpha_coeff", where, lossy / averages.mean(compressibility, "box") / speed ** (power - 1))
+        if "nonlinearity" in fine:
+            second = averages.mean(compressibility**2 * fine["nonlinearity"], "box")
+            put("nonlinearity", where, second / averages.mean(compressibility, "box") ** 2)
+    return results

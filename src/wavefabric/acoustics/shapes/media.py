@@ -1,0 +1,190 @@
+"""Media of layers, of shapes and of finer arrays, averaged into the cells of a grid."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import check_choice, in_unit, is_whole, positive, require
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
+from wavefabric.acoustics.shapes.material import Material
+from wavefabric.errors import InputError
+
+#: Fine cells in a spacing: of layers, which cost little, and of shapes.
+LAYER_CELLS, SHAPE_CELLS = 1000, 8
+_PARAMETERS = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
+
+
+def layered_medium(
+    grid: Grid,
+    layers: Sequence[tuple[Material, Any]],
+    *,
+    start: Any = None,
+    axis: int = 0,
+    kernel: Kernel = "lanczos",
+    **medium: Any,
+) -> Medium:
+    """Flat layers across an axis; their boundaries lie anywhere between grid points.
+
+    Parameters
+    ----------
+    layers : sequence of (Material, float or str)
+        Materials and thicknesses, m; the first and the last reach to the ends of the grid, so that the first
+        one's thickness counts from ``start`` on and the last one's does not matter (None).
+    start : float or str, optional
+        Coordinate, m, at which the first thickness begins. Default: the first point of the grid.
+    axis : int
+        0 for x, 1 for y, 2 for z.
+    kernel : str
+        ``"lanczos"``, or ``"box"`` for contrasts such as air's, which is less accurate.
+
+    Other Parameters
+    ----------------
+    absorption, alpha_power, dispersion, reference_speed : optional
+        As of `Medium`; by default Stokes absorption where a material absorbs.
+
+    Raises
+    ------
+    InputError
+        For a thickness that is not positive, or a contrast that the kernel cannot hold.
+
+    Examples
+    --------
+    >>> water, bone = Material(1500, 1000), Material.at_frequency("500 kHz", 2800, 1850, 400)
+    >>> layered_medium(grid, [(water, "30 mm"), (bone, "6.5 mm"), (water, None)], start="-40 mm")
+    """
+    require(is_whole(axis) and 0 <= axis < grid.dimensions, "axis", axis, f"0 to {grid.dimensions - 1}")
+    require(len(layers) > 0, "layers", layers, "one or more pairs of material and thickness")
+    first = grid.coordinates[axis][0] if start is None else in_unit(start, "m", "start")
+    thick = [positive(thickness, "m", "layers") for _, thickness in layers[:-1]]
+    ends = [first + length for length in itertools.accumulate(thick)]
+
+    def number(*coordinates: np.ndarray) -> np.ndarray:
+        return np.searchsorted(ends, coordinates[axis], side="right")
+
+    materials = [material for material, _ in layers]
+    return _of_materials(grid, materials, number, LAYER_CELLS, kernel, medium)
+
+
+def shaped_medium(
+    grid: Grid,
+    background: Material,
+    *shapes: tuple[Callable[..., Any], Material],
+    cells: int = SHAPE_CELLS,
+    kernel: Kernel = "lanczos",
+    **medium: Any,
+) -> Medium:
+    """Shapes of materials in a background, averaged into cells; later ones cover earlier ones.
+
+    Parameters
+    ----------
+    shapes : (callable, Material)
+        ``inside(x, y, z)`` takes coordinates, m (arrays that broadcast against each other, one an axis; a
+        radius may be negative), and returns whether they are inside.
+    cells : int
+        Fine cells along a spacing by which a boundary is found.
+
+    Other Parameters
+    ----------------
+    kernel, absorption, alpha_power, dispersion, reference_speed : optional
+        As of `layered_medium`.
+
+    Examples
+    --------
+    >>> shaped_medium(grid, water, (lambda x, y, z: x**2 + y**2 + z**2 < 0.01**2, bone))
+    """
+    require(is_whole(cells) and 1 <= cells <= 1000, "cells", cells, "a whole number from 1 to 1000")
+
+    def number(*coordinates: np.ndarray) -> np.ndarray:
+        chosen: Any = np.zeros((1,) * grid.dimensions, np.int64)
+        for i, (inside, _) in enumerate(shapes):
+            chosen = np.where(inside(*coordinates), i + 1, chosen)
+        return chosen
+
+    materials = [background, *(material for _, material in shapes)]
+    return _of_materials(grid, materials, number, cells, kernel, medium)
+
+
+def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lanczos") -> Medium:
+    """A medium whose arrays have ``factor`` cells along each spacing, averaged into the cells of a grid.
+
+    Arrays of ``fine`` have ``factor`` times the grid's shape; cells ``i factor`` to ``(i + 1) factor - 1``
+    along an axis surround grid point i. `InputError`: other shapes.
+    """
+    require(is_whole(factor) and factor >= 1, "factor", factor, "a whole number from 1")
+    shape = tuple(n * factor for n in grid.shape)
+    present = {name: np.asarray(value) for name in _PARAMETERS if (value := getattr(fine, name)) is not None}
+    for name, value in present.items():
+        if value.ndim and value.shape != shape:
+            raise InputError(f"fine.{name}: has the shape {value.shape}; allowed: {shape}")
+    mirrored = [grid.axisymmetric and axis == 1 for axis in range(grid.dimensions)]
+
+    def sample(cells: tuple[slice, ...]) -> dict[str, np.ndarray]:
+        at = []
+        for axis, part in enumerate(cells):
+            index = np.arange(part.start, part.stop) - REACH * factor
+            if mirrored[axis]:  # the axis goes through the middle of the first cells
+                index = np.where(index < factor // 2, factor - 1 - index, index)
+            at.append(np.clip(index, 0, shape[axis] - 1))
+        zeros = np.zeros(tuple(len(index) for index in at))
+        return {
+            name: zeros + (value[np.ix_(*at)] if value.ndim else value) for name, value in present.items()
+        }
+
+    how = {name: getattr(fine, name) for name in ("absorption", "dispersion", "reference_speed")}
+    power = 2.0 if fine.alpha_power is None else fine.alpha_power
+    return _medium(grid, sample, (factor,) * grid.dimensions, kernel, how | {"alpha_power": power})
+
+
+def _of_materials(
+    grid: Grid,
+    materials: Sequence[Material],
+    number: Callable[..., np.ndarray],
+    cells: int,
+    kernel: Kernel,
+    medium: dict[str, Any],
+) -> Medium:
+    """The medium of materials by their numbers at coordinates, of size 1 along an axis without change."""
+    tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
+    tables = {name: table for name, table in tables.items() if name in _PARAMETERS[:2] or table.any()}
+    if "alpha_coeff" in tables:
+        medium = {"absorption": "stokes"} | medium
+    varies = number(*_open_mesh([np.arange(2) * step for step in grid.spacing])).shape
+    factors = tuple(cells if n > 1 else 0 for n in varies)
+
+    def sample(parts: tuple[slice, ...]) -> dict[str, np.ndarray]:
+        metres = []
+        for axis, (part, factor) in enumerate(zip(parts, factors, strict=True)):
+            steps = (np.arange(part.start, part.stop) + 0.5) / factor - 0.5 - REACH if factor else np.zeros(1)
+            metres.append((steps - grid.origin[axis]) * grid.spacing[axis])
+        chosen = number(*_open_mesh(metres))
+        return {name: table[chosen] for name, table in tables.items()}
+
+    return _medium(grid, sample, factors, kernel, {"alpha_power": 2.0} | medium)
+
+
+def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
+    """Vectors, one an axis, that broadcast against each other."""
+    n = len(vectors)
+    return [vector.reshape([-1 if i == axis else 1 for i in range(n)]) for axis, vector in enumerate(vectors)]
+
+
+def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
+    check_choice(kernel, ("lanczos", "box"), "kernel")
+    means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
+    staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
+    for name, values in (*means.items(), *(("density", each) for each in staggered)):
+        # NaN is refused too.
+        if name in _PARAMETERS[:2] and not (values.min() > 0 and np.isfinite(values).all()):
+            what = name.replace("_", " ")
+            raise InputError(
+                f"kernel: {kernel} makes a {what} not above 0 at so large a contrast; allowed: 'box'"
+            )
+    whole = {name: np.broadcast_to(values, grid.shape) for name, values in means.items()}
+    if "alpha_coeff" not in whole:
+        how = {name: value for name, value in how.items() if name == "reference_speed"}
+    sides = tuple(np.broadcast_to(values, grid.shape) for values in staggered)
+    return Medium(**whole, density_staggered=sides, **how)

@@ -1,0 +1,74 @@
+"""Hounsfield units to sound speed, density and attenuation, by the porosity of bone.
+
+Bone of porosity Φ = 1 − H/H_bone is a mixture of water and bone without pores (Aubry et al., J. Acoust. Soc.
+Am. 113, 84 (2003), doi:10.1121/1.1529663):
+
+    ρ = Φ ρ_water + (1 − Φ) ρ_bone,   c = Φ c_water + (1 − Φ) c_bone,   α = α_bone + √Φ (α_pores − α_bone).
+
+There is no agreed relation. At 1000 HU those in use differ by 5 % in sound speed, 10 % in density and a
+factor of 2.7 in attenuation; scanner and kernel alone move sound speed by 17 % (docs/transcranial.md).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import as_array, check_choice, check_reals, positive, real, require
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.transcranial.ct import CT
+
+
+class Tissue(NamedTuple):
+    sound_speed: float  # m/s
+    density: float  # kg/m³
+    attenuation: float  # dB/cm at 1 MHz, proportional to frequency
+
+
+class Relation(NamedTuple):
+    air: Tissue = Tissue(343.0, 1.2, 0.0)
+    water: Tissue = Tissue(1500.0, 1000.0, 0.0)
+    soft: Tissue = Tissue(1560.0, 1040.0, 0.6)  # brain: Aubry et al. 2022, doi:10.1121/10.0013426
+    bone: Tissue = Tissue(3100.0, 2200.0, 0.2)  # without pores
+    pores: Tissue = Tissue(1500.0, 1000.0, 8.0)  # the limit of Φ = 1
+    soft_from: float = -200.0  # HU; below: air
+    bone_from: float = 300.0  # HU; below: soft tissue
+    dense_from: float = 2000.0  # HU, H_bone: values above are clipped to it
+
+
+RELATIONS = {"porosity": Relation()}
+
+
+def media_from_hounsfield(
+    ct: Any, *, frequency: float | str, relation: str = "porosity", air: str = "water", alpha_power: float = 2
+) -> Medium:
+    """A medium at the points of a CT, or of what `resample` made of it: Hounsfield units, [x, y(, z)].
+
+    Its attenuation is that of the relation at ``frequency``, Hz; at others it goes with ``alpha_power``. 2
+    has no dispersion and costs no transforms; that near 1 takes the sound speed off; 1 has none. What is
+    below −200 HU is ``"water"``, around the head and in its cavities, or ``"air"``. Sound speed and
+    density never fall with HU; attenuation jumps up where bone begins and falls to that of dense bone. The
+    new arrays have x fastest in memory, as the solver takes them. `InputError`: an argument is not allowed.
+    """
+    values = ct.values if isinstance(ct, CT) else as_array(ct, "ct")
+    check_reals(values, "ct")
+    require(values.ndim in (1, 2, 3) and values.size, "ct.shape", values.shape, "1 to 3 axes with points")
+    check_choice(relation, tuple(RELATIONS), "relation")
+    check_choice(air, ("water", "air"), "air")
+    power, megahertz = real(alpha_power, "alpha_power"), positive(frequency, "Hz", "frequency") * 1e-6
+    it = RELATIONS[relation]
+    outside = it.air if air == "air" else it.water
+    speed, density, alpha = arrays = [np.empty(values.shape, np.float32, order="F") for _ in range(3)]
+    step = max(1, (1 << 20) // math.prod(values.shape[:-1]))
+    for first in range(0, values.shape[-1], step):
+        part = (..., slice(first, first + step))
+        hounsfield = np.asarray(values[part], float)
+        require(np.isfinite(hounsfield).all(), "ct", "values that are not finite", "Hounsfield units")
+        porosity = 1 - np.clip(hounsfield / it.dense_from, 0, 1)
+        kinds = [hounsfield < it.soft_from, hounsfield < it.bone_from]
+        for i, weight in enumerate((porosity, porosity, np.sqrt(porosity))):
+            bone = it.bone[i] + weight * (it.pores[i] - it.bone[i])
+            arrays[i][part] = np.select(kinds, [outside[i], it.soft[i]], bone)
+    alpha *= megahertz ** (1 - power)  # α₀ f^y is that of the relation at this frequency
+    kind = "stokes" if power == 2 else "power_law"
+    return Medium(speed, density, alpha, power, absorption=kind, dispersion=power != 1)

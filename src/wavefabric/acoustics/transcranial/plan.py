@@ -1,0 +1,316 @@
+"""From a CT and a sonication to a field, a focus, and what it heats."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.heating.heat import Heated, heat
+from wavefabric.acoustics.heating.tissue import ThermalMedium, absorbed_power
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.simulation import simulate
+from wavefabric.acoustics.source import ContinuousWave, Source
+from wavefabric.acoustics.stability.stable_time_step import stable_step
+from wavefabric.acoustics.transcranial.ct import CT, resample
+from wavefabric.acoustics.transcranial.focus import Focus, focus_of
+from wavefabric.acoustics.transcranial.hounsfield import RELATIONS, media_from_hounsfield
+from wavefabric.acoustics.transcranial.sonication import WATER, Sonication
+from wavefabric.errors import InputError
+from wavefabric.lifecycle.agreement import on_first_rank
+from wavefabric.results.file import Data, ResultWriter
+from wavefabric.results.provenance import provenance
+
+#: Periods over which amplitudes are measured, and what is waited beyond the longest way, in periods.
+_PERIODS, _SETTLE = 3, 14
+#: Gaps in the skull up to twice this, m, are closed where the brain is looked for.
+_GAP = 2e-3
+#: Thermal properties (IT'IS database 4.1, doi:10.13099/VIP21000-04-1): density, kg/m³, specific
+#: heat, J/(kg K), conductivity, W/(m K), perfusion, 1/s.
+_THERMAL = {
+    "water": (994.0, 4178.0, 0.60, 0.0),
+    "soft": (1046.0, 3630.0, 0.51, 9.7e-3),
+    "bone": (1908.0, 1313.0, 0.32, 3.3e-4),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What `plan_sonication` found; fields have the grid's shape."""
+
+    sonication: Sonication
+    hounsfield: np.ndarray  # HU, float32
+    medium: Medium
+    brain: np.ndarray  # bool: soft tissue around the target, within the skull
+    amplitude: np.ndarray  # of the pressure, Pa
+    phases: np.ndarray  # of the elements, rad
+    gain: float  # pressure at the target over that with the phases of water
+    focus: Focus  # in the brain
+    skull: Focus  # in the bone, where it heats most
+    heated: Heated
+    device: str = ""
+
+    def figures(self) -> dict[str, tuple[float, str]]:
+        """Figures people report: value and unit, by name."""
+        target = [self.sonication.grid.coordinates[i][at] for i, at in enumerate(self.sonication.focus)]
+        miss = math.dist(self.focus.position, target)
+        hot = np.asarray(self.heated["temperature_max"])
+        bone = hot[_bone(self.hounsfield)]
+        return {
+            "peak pressure in the brain": (self.focus.pressure * 1e-6, "MPa"),
+            "peak pressure in bone": (self.skull.pressure * 1e-6, "MPa"),
+            "distance of the focus from the target": (miss * 1e3, "mm"),
+            "−6 dB width along the beam": (self.focus.widths_6db[0] * 1e3, "mm"),
+            "−6 dB width across": (float(np.nanmean(self.focus.widths_6db[1:])) * 1e3, "mm"),
+            "−6 dB volume": (self.focus.volume * 1e9, "mm³"),
+            "I_SPPA": (self.focus.isppa, "W/cm²"),
+            "I_SPTA": (self.focus.ispta, "W/cm²"),
+            "mechanical index": (self.focus.mechanical_index, ""),
+            "gain of the phase correction at the target": (self.gain, ""),
+            "highest temperature in the brain": (float(hot[self.brain].max()), "°C"),
+            "highest temperature in bone": (float(bone.max()) if bone.size else math.nan, "°C"),
+            "thermal dose in the brain": (float(self.heated["dose"][self.brain].max()), "CEM43 min"),
+        }
+
+    def write(self, writer: ResultWriter) -> Path:
+        """One HDF5 file with fields, phases, figures and settings."""
+        grid, frame = self.sonication.grid, self.sonication.frame
+        arrays = {
+            "hounsfield": Data(self.hounsfield, "HU", "CT on the grid, [x, y, z]; x along the beam"),
+            "sound_speed": Data(self.medium.sound_speed, "m/s", "medium"),
+            "density": Data(self.medium.density, "kg/m^3", "medium"),
+            "alpha_coeff": Data(self.medium.alpha_coeff, "dB/(MHz^2 cm)", "absorption of the medium"),
+            "brain": Data(self.brain.astype(np.uint8), "", "1 in soft tissue around the target"),
+            "p_amp": Data(self.amplitude, "Pa", "amplitude of the steady pressure"),
+            "temperature_max": Data(self.heated["temperature_max"], "degC", "highest temperature over time"),
+            "dose": Data(self.heated["dose"], "min", "thermal dose, CEM43"),
+        }
+        transducer = self.sonication.transducer
+        contents: dict[str, Any] = {
+            "grid": {
+                "shape": Data(np.array(grid.shape), "", "points along x, y, z"),
+                "spacing": Data(np.array(grid.spacing), "m", "distance of points"),
+                "origin": Data(frame.origin, "m", "world coordinates of the grid's origin, point N // 2"),
+                "axes": Data(frame.axes, "", "directions of the grid's x, y, z in the world, one a row"),
+            },
+            "fields": arrays,
+            "elements": {
+                "centres": Data(frame.to_world(transducer.centres), "m", "world coordinates"),
+                "phases": Data(self.phases, "rad", "of cos(2πft + phase)"),
+            },
+            "figures": {
+                name.replace("/", " over "): Data(value, unit, name)
+                for name, (value, unit) in self.figures().items()
+            },
+            "settings": Data(settings_text(self.sonication), "", "the sonication, JSON"),
+        }
+        return writer.write(contents, attributes=provenance(device=self.device))
+
+
+def settings_text(sonication: Sonication) -> str:
+    """The settings of a sonication as JSON, SI units."""
+    plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(sonication).items()}
+    return json.dumps(plain)
+
+
+def plan_sonication(
+    ct: CT, sonication: Sonication, *, air: str = "water", output: str | Path | None = None, **options: Any
+) -> Plan:
+    """Simulate a sonication of the head in a CT.
+
+    Grid and medium along the beam; of an array the phases that a source at the target is heard with, which
+    sent back reversed in time meet there (Fink 1992, doi:10.1109/58.156174); the steady field; its figures in
+    the brain; temperature and thermal dose.
+
+    Parameters
+    ----------
+    ct : CT
+        The head; air around it counts as water (``air``, see `media_from_hounsfield`).
+    sonication : Sonication
+        Transducer, target and pulses.
+    output : path, optional
+        Result file (HDF5); looked at before the run.
+
+    Other Parameters
+    ----------------
+    device, threads, precision, progress, comm, decomposition, checkpoint : optional
+        As of `simulate`; every run has a checkpoint of its own beside the one named.
+    force : bool, optional
+        Replace the result file if it is there.
+
+    Raises
+    ------
+    InputError
+        If the target is not in soft tissue within the CT, or as `simulate`.
+    """
+    force = bool(options.pop("force", False))
+    how = RunSettings(**options).with_ranks(sonication.grid.total_shape)
+    writer = None
+    if output is not None:
+        writer = on_first_rank(how.ranks, lambda: ResultWriter(output, force))
+    hounsfield = resample(ct, sonication.grid, sonication.frame)
+    brain = _brain(hounsfield, sonication)
+    medium = media_from_hounsfield(hounsfield, frequency=sonication.frequency, air=air)
+    run = _Steady(sonication, medium, how)
+    phases, gain = _phases(run)
+    wave = ContinuousWave(sonication.frequency, sonication.pressure, phases)
+    field = run("field", sonication.transducer.source(wave), Sensor(record="p_amp_all", **run.recorded))
+    amplitude = np.asarray(field["p_amp_all"][0])
+    measured = {"medium": medium, "frequency": sonication.frequency, "duty_cycle": sonication.duty_cycle}
+    focus = focus_of(amplitude, sonication.grid, inside=brain, **measured)
+    bone = _bone(hounsfield)
+    skull = focus_of(amplitude, sonication.grid, inside=bone, **measured) if bone.any() else focus
+    power = absorbed_power(medium, amplitude, sonication.frequency) * sonication.duty_cycle
+    schedule = [(sonication.on, 1.0), (sonication.off, 0.0)]
+    schedule = [each for each in schedule if each[0] > 0]
+    heated = heat(sonication.grid, _thermal(hounsfield), power, schedule, **run.options("heating"))
+    plan = Plan(
+        sonication=sonication,
+        hounsfield=hounsfield,
+        medium=medium,
+        brain=brain,
+        amplitude=amplitude,
+        phases=np.broadcast_to(phases, sonication.elements).copy(),
+        gain=gain,
+        focus=focus,
+        skull=skull,
+        heated=heated,
+        device=how.ranks.device.name,
+    )
+    if writer is not None:
+        on_first_rank(how.ranks, lambda: plan.write(writer))
+    run.remove()
+    return plan
+
+
+class _Steady:
+    """Runs of continuous waves on one grid until they are steady; results beside the checkpoint are kept."""
+
+    def __init__(self, sonication: Sonication, medium: Medium, how: RunSettings):
+        self.sonication, self._medium, self._how = sonication, medium, how
+        grid, f = sonication.grid, sonication.frequency
+        silent = grid.silent_problem(medium, grid.cfl_step(medium, 0.25))
+        step, _ = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
+        samples = math.ceil(1 / (f * step))
+        self._dt = 1 / (f * samples)
+        seconds = math.hypot(*grid.size) / WATER + _SETTLE / f
+        self._steps = math.ceil(seconds / self._dt) + _PERIODS * samples
+        start = self._steps - _PERIODS * samples
+        #: Of a sensor that records amplitudes.
+        self.recorded = {"start": start, "frequencies": f}
+        self._kept: list[Path] = []
+
+    def options(self, name: str) -> dict[str, Any]:
+        """Of a run by that name."""
+        how = vars(self._how) | {"check_stability": False}  # that of the time step is known
+        if self._how.checkpoints is not None:
+            how["checkpoint"] = replace(self._how.checkpoints, path=self._beside(name))
+        return how
+
+    def _beside(self, name: str) -> Path:
+        assert self._how.checkpoints is not None
+        path = Path(self._how.checkpoints.path)
+        return path.with_name(f"{path.name}.{name}")
+
+    def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
+        """What the sensor recorded, computed or read."""
+        kept = self._identity(name, source, sensor) if self._how.checkpoints is not None else None
+        comm = self._how.ranks
+        resumes = self._how.checkpoints is None or self._how.checkpoints.resume
+        if kept is not None and resumes and comm.control.bcast(comm.rank == 0 and kept.exists()):
+            arrays = {}
+            if comm.rank == 0:
+                with np.load(kept) as file:
+                    arrays = {key: file[key] for key in file.files}
+            self._kept.append(kept)
+            return comm.control.bcast(arrays)
+        dt_steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
+        grid = self.sonication.grid
+        result = simulate(grid, self._medium, source, sensor, **dt_steps, **self.options(name))
+        if kept is not None:
+            self._kept.append(kept)
+            on_first_rank(comm, lambda: np.savez(kept, **dict(result)))
+        return result
+
+    def _identity(self, name: str, source: Source, sensor: Sensor) -> Path:
+        """The file of a run's results: another name for another run."""
+        digest = hashlib.sha256(settings_text(self.sonication).encode())
+        for part in (self._medium.sound_speed, self._medium.density, self._medium.alpha_coeff):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        digest.update(repr((self._dt, self._steps, self._how.precision, self._how.decomposition)).encode())
+        wave: Any = source.p
+        digest.update(
+            np.ascontiguousarray(np.stack(np.broadcast_arrays(wave.amplitude, wave.phase))).tobytes()
+        )
+        return self._beside(f"{name}.{digest.hexdigest()[:12]}.npz")
+
+    def remove(self) -> None:
+        """The plan is complete: what was kept goes."""
+        for path in self._kept if self._how.ranks.rank == 0 else ():
+            path.unlink(missing_ok=True)
+
+
+def _phases(run: _Steady) -> tuple[Any, float]:
+    """Phases of the elements, rad, and the pressure at the target over that with the phases of water."""
+    sonication = run.sonication
+    geometric = sonication.geometric_phases
+    if sonication.elements == 1:
+        return 0.0, 1.0
+    if sonication.correction == "none":
+        return geometric, 1.0
+    mask = np.zeros(sonication.grid.shape, bool)
+    mask[sonication.focus] = True
+    source = Source(p_mask=mask, p=ContinuousWave(sonication.frequency, sonication.pressure))
+    sensor = Sensor.elements(sonication.transducer, record="p_amp", **run.recorded)
+    heard = run("time_reversal", source, sensor)
+    amplitude, phase = np.asarray(heard["p_amp"][0]), np.asarray(heard["p_phase"][0])
+    # By reciprocity the target hears each element as that hears the target.
+    uncorrected = abs(np.sum(amplitude * np.exp(1j * (phase + geometric))))
+    return -phase, float(amplitude.sum() / uncorrected)
+
+
+def _bone(hounsfield: np.ndarray) -> np.ndarray:
+    return hounsfield >= RELATIONS["porosity"].bone_from
+
+
+def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
+    """Soft tissue that is connected with the target where gaps of the skull are closed."""
+    relation, at = RELATIONS["porosity"], sonication.focus
+    soft = (hounsfield >= relation.soft_from) & (hounsfield < relation.bone_from)
+    value = float(hounsfield[at])
+    require(
+        soft[at],
+        "target",
+        f"at {value:.0f} HU",
+        f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}",
+    )
+    reach = max(1, round(_GAP / sonication.grid.spacing[0]))
+    # What is farther than that from everything else; then that far back again.
+    padded: Any = ndimage.distance_transform_edt(np.pad(soft, 1, mode="edge"))
+    labels: Any = ndimage.label(padded[1:-1, 1:-1, 1:-1] > reach)[0]  # type: ignore[index]
+    number = labels[at]
+    if number == 0:
+        depth = f"less than {_GAP * 1e3:g} mm from bone or the head's surface"
+        raise InputError(f"target: {depth}; allowed: deeper in soft tissue")
+    outside: Any = ndimage.distance_transform_edt(labels != number)
+    return soft & (outside <= reach + 1)
+
+
+def _thermal(hounsfield: np.ndarray) -> ThermalMedium:
+    """Thermal properties by Hounsfield units."""
+    relation = RELATIONS["porosity"]
+    kinds = [hounsfield < relation.soft_from, hounsfield < relation.bone_from]
+    density, specific_heat, conductivity, perfusion = (
+        np.select(kinds, [_THERMAL["water"][i], _THERMAL["soft"][i]], _THERMAL["bone"][i]) for i in range(4)
+    )
+    return ThermalMedium(
+        density=density, specific_heat=specific_heat, conductivity=conductivity, perfusion_rate=perfusion
+    )

@@ -1,0 +1,136 @@
+"""Arrays of elements: joined from any, in a row, on a sphere, in rings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import is_whole, positive, require
+from wavefabric.acoustics.focused_bowl import bowl_depth
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.transducers.elements import flat, placed, ring, spiral
+from wavefabric.acoustics.transducers.mask import Length, Point, TransducerMask, assemble
+from wavefabric.errors import InputError
+
+
+def join(*parts: TransducerMask) -> TransducerMask:
+    """One array of the elements of several, on the same grid, in their order."""
+    from scipy.sparse import csr_array, hstack
+
+    require(len(parts) > 0, "parts", 0, "one transducer or more")
+    if len({part.shape for part in parts}) > 1:
+        raise InputError("parts: are on grids of different shapes; allowed: one grid")
+    index = np.unique(np.concatenate([part.index for part in parts]))
+    areas, columns = np.zeros(index.size), []
+    for part in parts:
+        rows = np.searchsorted(index, part.index)
+        areas[rows] = part.point_areas
+        entries = part.weights.tocoo()
+        shape = (index.size, part.elements)
+        columns.append(csr_array((entries.data, (rows[entries.coords[0]], entries.coords[1])), shape))
+    centres, sizes = (np.concatenate([getattr(p, name) for p in parts]) for name in ("centres", "areas"))
+    return TransducerMask(parts[0].shape, index, csr_array(hstack(columns)), centres, sizes, areas)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayOptions:
+    """What `linear_array` may be told besides."""
+
+    along: Point | None = None
+    tolerance: float = 0.05
+
+
+def linear_array(
+    grid: Grid,
+    position: Point,
+    elements: int,
+    element_width: Length,
+    element_length: Length | None,
+    pitch: Length,
+    focus: Point,
+    **options: Any,
+) -> TransducerMask:
+    """Row of equal flat rectangles around ``position``, or of lines in 2-D; the rest as in `bowl`.
+
+    Where it points is given here; where the beam goes, by `TransducerMask.delays` and
+    `TransducerMask.signals`.
+
+    Parameters
+    ----------
+    elements : int
+        Number of elements.
+    element_width, element_length : float or str
+        Size of one along and across the row, m; no length in 2-D (None).
+    pitch : float or str
+        From centre to centre, m; at least the width.
+
+    Other Parameters
+    ----------------
+    along, tolerance : optional
+        Direction of the row, as in `rectangle`, not used in 2-D; as in `bowl`.
+    """
+    if grid.axisymmetric:
+        raise InputError("grid: is axisymmetric; allowed: a Cartesian grid, or annular_array")
+    n, how = grid.dimensions, ArrayOptions(**options)
+    _check_number(elements)
+    centre, axes = placed(grid, position, focus, None if n == 2 else how.along)
+    width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
+    require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
+    if n == 3 and element_length is None:
+        raise InputError("element_length: is missing; allowed: a length in 3-D, m")
+    sides = (width,) if n == 2 else (width, positive(element_length, "m", "element_length"))
+    centres = centre + ((np.arange(elements) - (elements - 1) / 2) * step)[:, None] * axes[1]
+    return flat(grid, centres, axes, sides, how.tolerance)
+
+
+def spherical_array(
+    grid: Grid,
+    position: Point,
+    radius: Length,
+    diameter: Length,
+    focus: Point,
+    *,
+    elements: int,
+    element_diameter: Length,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Discs on a bowl, evenly spread on a spiral, that all face its centre of curvature; 3-D only.
+
+    ``position``, ``radius`` of curvature, ``diameter`` of the aperture and ``focus`` as in `bowl`;
+    ``element_diameter`` in m.
+    """
+    if grid.dimensions != 3:
+        raise InputError(f"grid: has {grid.dimensions} dimensions; allowed: 3")
+    _check_number(elements)
+    apex, axes = placed(grid, position, focus)
+    curvature, aperture = positive(radius, "m", "radius"), positive(diameter, "m", "diameter")
+    size = positive(element_diameter, "m", "element_diameter")
+    require(size < aperture, "element_diameter", element_diameter, f"below {aperture:g} m, the aperture")
+    # The discs stay within the aperture.
+    forward = bowl_depth(curvature, aperture - size) * (np.arange(elements) + 0.5) / elements
+    local = np.column_stack([forward, spiral(np.sqrt(forward * (2 * curvature - forward)))])
+    middle = tuple(apex + curvature * axes[0])
+    centres = [tuple(centre) for centre in apex + local @ axes]
+    return assemble(grid, [ring(grid, centre, (0.0, size), middle, None) for centre in centres], tolerance)
+
+
+def annular_array(
+    grid: Grid,
+    position: Point,
+    diameters: Sequence[tuple[Length, Length]],
+    focus: Point,
+    *,
+    radius: Length | None = None,
+    tolerance: float = 0.05,
+) -> TransducerMask:
+    """Rings around one axis, by their inner and outer ``diameters``, m (0.0 for none); the rest as in `bowl`.
+
+    ``radius`` of curvature, m; None: flat.
+    """
+    require(len(diameters) > 0, "diameters", diameters, "one pair or more of inner and outer diameters")
+    return assemble(grid, [ring(grid, position, pair, focus, radius) for pair in diameters], tolerance)
+
+
+def _check_number(elements: Any) -> None:
+    require(is_whole(elements) and elements >= 1, "elements", elements, "a whole number from 1")

@@ -1,0 +1,158 @@
+"""`wavefabric transcranial`: from a CT, a transducer and a target to a focus and its heat."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
+from wavefabric.cli.common.options import OutputOptions, from_one, option, options
+from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
+from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.show import print_json
+from wavefabric.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefabric.acoustics.transcranial.sonication import Sonication
+    from wavefabric.collectives import Schedule
+
+#: Stands for a CT that is made.
+SYNTHETIC = "synthetic"
+
+
+@options()
+class SonicationOptions:
+    """The transducer and what it does."""
+
+    position: str = option("Apex of the transducer in the CT's world, X,Y,Z in mm.", default="")
+    target: str = option("Where it aims, X,Y,Z in mm.", default="")
+    frequency: str = option("Frequency.", default="500 kHz")
+    diameter: str = option("Diameter of the aperture.", default="64 mm")
+    radius: str | None = option("Radius of curvature. \\[default: the distance to the target]")
+    elements: int = option("1: a bowl. More: an array of discs on it.", default=1)
+    element_diameter: str | None = option("Diameter of a disc. \\[default: half of the bowl is covered]")
+    pressure: str = option("Pressure at the surface.", default="60 kPa")
+    correction: str = option(
+        "Phases of an array: {wavefabric.acoustics.transcranial.sonication:CORRECTIONS}.",
+        default="time_reversal",
+    )
+    points_per_wavelength: float = option("Grid points per wavelength in water.", default=6.0)
+    behind: str = option("How far the grid reaches beyond the target.", default="30 mm")
+    duty_cycle: float = option("Part of the time that it sends.", default=0.1)
+    on: float = option("Sonication, s.", default=30.0)
+    off: float = option("Cooling, s.", default=30.0)
+
+    def read(self) -> Sonication:
+        """Checked."""
+        from wavefabric.acoustics.transcranial.sonication import Sonication
+
+        numbers: dict[str, Any] = vars(self) | {
+            name: _point(name, getattr(self, name)) for name in ("position", "target")
+        }
+        return Sonication(**numbers)
+
+
+@options()
+class PlanOptions(OutputOptions):
+    """Where results go, and how the runs go."""
+
+    output: Path = option("Result file (HDF5).", "--output", "-o", default=Path("transcranial.h5"))
+    plot: bool = option("Draw the page of pictures, beside the result.", "--plot/--no-plot", default=True)
+    spacing: str | None = option("Distance of voxels, of a CT as .npy.")
+    device: str | None = option("auto, cpu, cuda or cuda:K.")
+    threads: int | None = option("CPU threads. \\[default: by the size of the grid]", callback=from_one)
+    precision: str = option(
+        "auto, {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single", also=("auto",)
+    )
+    no_resume: bool = option("Start anew even if there is a checkpoint.", default=False)
+    quiet: bool = option("No progress bar, no table.", "--quiet", "-q", default=False)
+
+
+def command(
+    ct: Annotated[
+        str, typer.Argument(help=f"CT of a head: .nii, .nii.gz, .npy, or {SYNTHETIC}: one is made.")
+    ],
+    sonication: SonicationOptions,
+    options: PlanOptions,
+    ranks: RankOptions,
+    decomposition: DecompositionOptions,
+) -> None:
+    """Simulate a sonication through a skull: pressure, focus, temperature and thermal dose.
+
+    The same command again goes on where a killed one stopped.
+    """
+    ranks = replace(ranks, device=options.device, threads=options.threads)
+    ranks.check()
+    planned, shared = sonication.read(), decomposition.read(ranks)
+    from wavefabric.files.output import check_output
+    from wavefabric.lifecycle.checkpoint.file import checkpoint_path
+    from wavefabric.lifecycle.checkpoint.when import Checkpoints
+
+    picture = options.output.with_suffix(".png")
+    inputs = [] if ct == SYNTHETIC else [Path(ct)]
+    saved = checkpoint_path(options.output)
+    if is_rank_zero():
+        check_output(options.output, options.force, "--output", inputs=inputs)
+        if options.plot:
+            check_output(picture, options.force, "--output", inputs=inputs)
+
+    def schedule() -> Schedule:
+        return traffic(planned.grid.total_shape, ranks.count, shared)
+
+    quiet = options.quiet or options.as_json
+    if must_start(ranks):
+        start(ranks, saved, schedule, quiet)
+    comm = open_ranks(ranks, schedule, quiet)
+    from wavefabric.acoustics.transcranial.ct import read_ct
+    from wavefabric.acoustics.transcranial.page import draw_page
+    from wavefabric.acoustics.transcranial.phantom import synthetic_head
+    from wavefabric.acoustics.transcranial.plan import plan_sonication
+
+    head = synthetic_head("1 mm") if ct == SYNTHETIC else read_ct(ct, options.spacing)
+    announce_compiling(quiet)
+    progress = make_progress(quiet)
+    with naming_no_resume(), guarded(progress, saved):
+        plan = plan_sonication(
+            head,
+            planned,
+            output=options.output,
+            force=options.force,
+            device=options.device or "auto",
+            threads=options.threads,
+            precision=options.precision,
+            comm=comm,
+            decomposition=shared,
+            progress=progress,
+            checkpoint=Checkpoints(saved, resume=not options.no_resume),
+        )
+    if not is_rank_zero():
+        return
+    written = [options.output]
+    if options.plot:
+        written.append(draw_page(plan, picture))
+    figures = plan.figures()
+    if options.as_json:
+        keyed = {name: {"value": None if math.isnan(v) else v, "unit": u} for name, (v, u) in figures.items()}
+        print_json({"output": str(options.output), "figures": keyed})
+    elif not options.quiet:
+        shape = " x ".join(map(str, planned.grid.total_shape))
+        print(f"{shape} points of {planned.grid.spacing[0] * 1e3:.3g} mm")
+        for name, (value, unit) in figures.items():
+            print(f"{name:<45}{value:.4g} {unit}".rstrip())
+        print(f"wrote {' and '.join(map(str, written))}")
+
+
+def _point(name: str, text: str) -> tuple[float, ...]:
+    """``X,Y,Z`` in mm as m."""
+    try:
+        numbers = tuple(float(word) * 1e-3 for word in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        actual = f"{text} given" if text else "is missing"
+        raise InputError(f"--{name}: {actual}; allowed: X,Y,Z in mm, such as 0,-95,10")
+    return numbers
