@@ -1,5 +1,6 @@
 """Movies of planes: every frame is the field at its time, in files of both kinds."""
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
@@ -53,6 +54,41 @@ def test_frames_are_the_series(tmp_path, monkeypatch, shape, low, high, axes, bl
             np.testing.assert_allclose(frames, series, atol=2e-6 * np.abs(series).max())
             peaks = np.abs(series).max(axis=(0, 1))
             assert movie.top() == pytest.approx(min(peaks.max(), 2 * np.median(peaks)), rel=1e-5)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_mask_that_fills_a_rectangle_and_where_planes_are(tmp_path, outside):
+    grid = Grid((12, 10, 9), 1e-4, pml_size=3, pml_inside=not outside)
+    mask = np.zeros(grid.shape, bool)
+    mask[3:9, 4, 2:7] = True
+    source = Source(p0=np.random.default_rng(1).normal(size=grid.shape))
+    sensors = {"mask": Sensor(mask), "box": Sensor.boxes(((3, 4, 2), (8, 4, 6)))}
+    for name, sensor in sensors.items():
+        simulate(grid, WATER, source, sensor, dt=2e-8, steps=6, output=tmp_path / f"{name}.h5")
+    problem, recording = to_problem(grid, WATER, source, sensors["mask"], 2e-8, 6)
+    write_input(tmp_path / "in.h5", problem, recording.where)
+    run_kwave_file(tmp_path / "in.h5", tmp_path / "theirs.h5", record="p", copy_sensor_mask=True)
+    result = simulate(grid, WATER, source, sensors["box"], dt=2e-8, steps=6)["p"][0].squeeze()
+    for name in ("mask", "box", "theirs"):
+        with open_recorded(tmp_path / f"{name}.h5") as recorded:
+            movie = Movie(recorded, "p")
+            frames = np.stack(list(movie.frames()), axis=-1)
+            np.testing.assert_allclose(frames, result, atol=2e-6 * np.abs(result).max())
+            # k-Wave's N // 2 is the origin of both grids: a PML around it is as thick on both sides.
+            assert movie.title.endswith(", y = −0.1 mm")
+            assert movie.labels == ["x (mm)", "z (mm)"]
+            np.testing.assert_allclose(movie.millimetres[0], 0.1 * np.arange(-3, 3), atol=1e-12)
+            np.testing.assert_allclose(movie.millimetres[1], 0.1 * np.arange(-2, 3), atol=1e-12)
+
+
+def test_a_damaged_position_is_one_line(tmp_path):
+    files(tmp_path, (12, 10, 9), ((1, 2, 4), (9, 7, 4)))
+    with h5py.File(tmp_path / "ours.h5", "r+") as file:
+        del file["sensor/boxes"]
+        file["sensor/boxes"] = np.zeros(5)
+    line = "dataset 'sensor/boxes': cannot be read; the file is damaged"
+    with open_recorded(tmp_path / "ours.h5") as recorded, pytest.raises(InputError, match=line):
+        Movie(recorded, "p")
 
 
 def test_a_gif_has_a_frame_a_step(tmp_path):

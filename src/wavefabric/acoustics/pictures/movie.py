@@ -1,4 +1,4 @@
-"""Movies of a plane that was recorded over time: sensor boxes that are one point thick."""
+"""Movies of a plane that was recorded over time: sensor boxes, or masks that fill one, one point thick."""
 
 from __future__ import annotations
 
@@ -40,17 +40,25 @@ class Movie:
         if len(matches) > 1:
             raise InputError(f"--movie: {name} has {len(matches)} boxes; allowed: {', '.join(matches)}")
         self.item = item = file.items[matches[0]]
-        self.spacing = file.spacing
-        shape, self._samples = item.box_of_series()
+        (shape, first), self._samples = item.box_of_series(), item.size[1]
         axes = [axis for axis, n in enumerate(shape) if n > 1]
         if len(axes) != 2:
             actual = " x ".join(map(str, shape)) or "single points"
             raise InputError(
                 f"--movie: {item.name} was recorded at {actual}; allowed: a box that is one point thick in "
-                "one direction, such as Sensor.boxes(((0, 0, 32), (63, 63, 32)))"
+                "one direction, such as Sensor.boxes(((0, 0, 32), (63, 63, 32))), or a mask of its points"
             )
-        #: Numbers of the plane's axes, and its points along them.
+        #: Numbers of the plane's axes, its points along them, and their coordinates, mm.
         self.axes, self.shape = axes, tuple(shape[axis] for axis in axes)
+        start = [0] * len(shape)
+        if first is not None:
+            start = [int(n) - file.origin(axis) for axis, n in enumerate(first)]
+        self.millimetres = [(start[a] + np.arange(shape[a])) * file.spacing[a] * 1e3 for a in axes]
+        #: What axes are called, and where the plane is, as far as the file says it.
+        self.labels = [f"{'xyz'[axis]} {'in the box ' * (first is None)}(mm)" for axis in axes]
+        flat = [] if first is None else [axis for axis in range(len(start)) if axis not in axes]
+        positions = (f", {'xyz'[a]} = {start[a] * file.spacing[a] * 1e3:.4g} mm" for a in flat)
+        self.title = "".join((item.name, *positions)).replace("-", "−")
         self.every = max(1, math.ceil(self._samples / _FRAMES)) if every is None else every
         if self.every < 1:
             raise InputError(f"--every: {every} given; allowed: a whole number from 1")
@@ -93,17 +101,17 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
     progress = progress or Progress()
     top = movie.top()
     factor, label, _ = scale_of(movie.item, top)
-    x, y = (np.arange(n) * movie.spacing[axis] * 1e3 for n, axis in zip(movie.shape, movie.axes, strict=True))
+    x, y = movie.millimetres
     with style(**{"axes.titlepad": 8, "axes.grid": False}), replacing(target) as unfinished:
-        axes = new_axes(6.4, 6.4 * min(1.4, max(0.5, y[-1] / max(x[-1], 1e-30))))
+        axes = new_axes(6.4, 6.4 * min(1.4, max(0.5, float(np.ptp(y) / np.ptp(x)))))
         colours = colours_of(-top * factor, top * factor)
         image = show_image(axes, np.zeros(movie.shape[::-1]), x, y, **colours)
         add_colour_bar(image, axes, label)
-        letters = ["xyz"[axis] for axis in movie.axes]
-        axes.set(
-            xlabel=f"{letters[0]} in the box (mm)", ylabel=f"{letters[1]} in the box (mm)", aspect="equal"
-        )
+        axes.set(xlabel=movie.labels[0], ylabel=movie.labels[1], aspect="equal")
         figure: Any = axes.figure
+        axes.set_title(movie.title)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # once is enough
         writer = PillowWriter(fps=fps) if kind == ".gif" else FFMpegWriter(fps=fps)
         named = unfinished.with_name(f"{unfinished.name}{kind}")  # its kind goes by the ending
         progress.start(movie.steps.size, "frames")
@@ -111,7 +119,7 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
             with writer.saving(figure, str(named), dpi=100):
                 for number, (moment, frame) in enumerate(zip(movie.times, movie.frames(), strict=True)):
                     image.set_array(frame.T * factor)
-                    axes.set_title(f"{movie.item.name}, t = {moment * 1e6:.2f} µs")
+                    axes.set_title(f"{movie.title}, t = {moment * 1e6:.2f} µs")
                     writer.grab_frame()
                     progress.update(number + 1)
             named.replace(unfinished)

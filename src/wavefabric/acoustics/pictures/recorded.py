@@ -77,6 +77,24 @@ class RecordedFile(Reader):
         """The point at the origin of an axis: N // 2, of a radius the first."""
         return 0 if self.axisymmetric and axis == 1 else self.shape[axis] // 2
 
+    def sensor_box(self, number: int) -> np.ndarray | None:
+        """First and last point of a box along x, y(, z), from 0; None if not known. A mask may fill one."""
+        kwave, axes, file = int(self.steps > 0), len(self.shape), self.file
+        boxes, points = "sensor/boxes", "sensor/points"
+        if kwave:
+            boxes, points = "sensor_mask_corners", "sensor_mask_index"
+        if boxes in self:
+            with self.reading(boxes):
+                corners = np.reshape(file[boxes][()], (-1, 2, 3 if kwave else axes))  # type: ignore[index]
+                return corners[number, :, :axes].astype(np.int64) - kwave
+        if points not in self:
+            return None
+        with self.reading(points):
+            index = np.ravel(file[points][()]).astype(np.int64) - kwave  # type: ignore[index]
+            at = np.array(np.unravel_index(index, self.shape, order="F"))
+            corners = np.stack([at.min(axis=1), at.max(axis=1)])
+            return corners if np.prod(corners[1] - corners[0] + 1) == index.size else None
+
     def _check_grid(self) -> None:
         """Refuse what no run can have had: pictures have axes of it."""
         counts = all(0 < n < _MOST_STEPS for n in (*self.shape, self.steps or 1))
@@ -203,21 +221,32 @@ class RecordedArray:
             cut[normal] = index
             return self._xyz(np.asarray(data[tuple(self._xyz(cut))]))
 
-    def box_of_series(self) -> tuple[tuple[int, ...], int]:
-        """Points along x, y(, z) of the box of a series, none if it has no box; and its samples."""
+    def box_of_series(self) -> tuple[tuple[int, ...], np.ndarray | None]:
+        """Points along x, y(, z) of the box of a series, none if it has no box; its first point, if known.
+
+        A mask that fills a box is one.
+        """
+        kwave, number = self.file.steps > 0, self.name.rpartition("/")[2]
+        box = self.file.sensor_box(int(number) - kwave if "/" in self.name else 0)
+        first = None if box is None else box[0]
         with self._reading() as data:
-            times = data.shape[0] if self.file.steps else data.shape[-1]
-            if data.ndim <= (3 if self.file.steps else 2):
-                return (), self.size[1]
-            return (data.shape[:0:-1] if self.file.steps else data.shape[:-1]), times
+            if data.ndim > (3 if kwave else 2):
+                return (data.shape[:0:-1] if kwave else data.shape[:-1]), first
+        if box is None or np.prod(box[1] - box[0] + 1) != self.size[0]:
+            return (), None
+        return tuple(int(n) for n in box[1] - box[0] + 1), first
 
     def samples_of_box(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """The box, axes of one point left out, at these samples, which are equally far apart."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
+        shape, _ = self.box_of_series()
         with self._reading() as data:
-            block = np.asarray(data[part] if self.file.steps else data[..., part], float)
+            if self.file.steps:
+                block = np.asarray(data[0, part] if data.ndim == 3 else data[part], float)
+                block = block.reshape(rows.size, *shape[::-1]).T
+            else:
+                block = np.asarray(data[..., part], float).reshape(*shape, rows.size, order="F")
         # (…, samples), x first
-        block = block.T if self.file.steps else block
         for i in range(rows.size):
             yield block[..., i].squeeze()
 
