@@ -28,6 +28,7 @@ def test_the_picture_of_the_focused_bowl(tmp_path):
         ("allreduce_on_light", "all-reduce.json"),
         ("ranks_ultrasound", "ranks: 1, undivided"),
         ("collectives", "1 ranks by solo on cpu"),
+        ("time_reversal", "time_reversal.png"),
     ],
 )
 def test_an_example_runs(tmp_path, monkeypatch, capsys, name, last):
