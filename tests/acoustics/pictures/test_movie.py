@@ -104,6 +104,29 @@ def test_a_gif_has_a_frame_a_step(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.h5", "ours.h5", "p.gif", "theirs.h5"]
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_an_mp4_by_ffmpeg(tmp_path, monkeypatch, works):
+    """A fake one, which writes the frames as they come, or fails."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "ffmpeg"
+    program.write_text("#!/bin/sh\nfor last; do :; done\n" + ('cat >"$last"\n' if works else "exit 3\n"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    files(tmp_path, (12, 10, 9), ((1, 2, 4), (9, 7, 4)))
+    with open_recorded(tmp_path / "ours.h5") as recorded:
+        movie = Movie(recorded, "p", every=4)
+        if works:
+            size = draw_movie(movie, tmp_path / "p.mp4").stat().st_size
+            assert size % (3 * 4) == 0
+            assert size > 3 * 4 * 400 * 300  # three frames, four bytes a pixel
+        else:
+            with pytest.raises(InputError, match=r"--output: .*p\.mp4 cannot be written"):
+                draw_movie(movie, tmp_path / "p.mp4")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"bin", "in.h5", "ours.h5", "theirs.h5"} | ({"p.mp4"} if works else set())
+
+
 def test_nothing_is_left_of_one_that_fails(tmp_path, monkeypatch):
     files(tmp_path, (12, 10, 9), ((1, 2, 4), (9, 7, 4)))
     before = sorted(tmp_path.iterdir())

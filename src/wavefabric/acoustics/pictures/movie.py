@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, show_
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
 from wavefabric.errors import InputError
-from wavefabric.files.output import replacing
+from wavefabric.files.output import replacing, unwritable
 from wavefabric.system.progress import Progress
 from wavefabric.units import show
 
@@ -87,7 +88,7 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
     """Draw it as ``.gif``, or ``.mp4`` where ffmpeg is installed; the file is written whole or not at all.
 
     Colours are symmetric about zero and the same in all frames. `InputError`: another ending, no ffmpeg,
-    ``fps`` not from 1 to 100.
+    ``fps`` not from 1 to 100, or the file cannot be written.
     """
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
@@ -123,6 +124,9 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
                     writer.grab_frame()
                     progress.update(number + 1)
             named.replace(unfinished)
+        except (OSError, CalledProcessError) as error:
+            why = getattr(error, "strerror", None) or f"{kind[1:]}: {error}"
+            raise InputError(unwritable(target, "--output", why)) from None
         finally:
             progress.finish()
             named.unlink(missing_ok=True)
