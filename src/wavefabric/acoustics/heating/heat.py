@@ -21,7 +21,7 @@ from wavefabric.acoustics.recording.sampling import Sampler
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.errors import InputError
+from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -119,6 +119,8 @@ def heat(
     ------
     InputError
         If an argument is wrong or of another shape.
+    FieldLost
+        If the temperature is not finite.
     """
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: a Cartesian grid for temperatures")
@@ -283,6 +285,8 @@ class _Run:
             whole: Any = host if blocks is None else blocks.gather(np.ascontiguousarray(host[owned]))
             if whole is not None:
                 arrays[name] = whole + blood * (name != "dose")
+        if comm.control.bcast(not all(np.isfinite(array).all() for array in arrays.values())):
+            raise FieldLost("the temperature is not finite: the time step is too long for so uneven tissue")
         if self._sampler is not None:
             series: Any = np.array(comm.device.to_host(self._series))
             if self._sampler.columns is not None:
