@@ -74,7 +74,9 @@ def to_problem(
             raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
     recording = sensor.on(grid)
     problem = grid.silent_problem(medium, dt, int(steps))
-    return replace(problem, **source.on(grid, problem.sound_speed, dt, int(steps))), recording
+    if isinstance(source, Source):
+        source = source.lasting(dt, int(steps))
+    return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
 
 
 def simulate(

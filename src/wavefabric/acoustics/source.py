@@ -139,20 +139,17 @@ class Source:
     u_mode: SourceMode = "additive"
     transducer: Transducer | None = None
 
-    def on(
-        self, grid: Grid, sound_speed: float | np.ndarray, dt: float, steps: int | None = None
-    ) -> dict[str, Any]:
+    def lasting(self, dt: float, steps: int) -> "Source":
+        """The same with continuous waves as waveforms and weights for so many time steps of ``dt``, s."""
+        values = {name: getattr(self, name) for name in ("p", "ux", "uy", "uz")}
+        waves = {name: v.on(dt, steps) for name, v in values.items() if isinstance(v, ContinuousWave)}
+        return replace(self, **waves)
+
+    def on(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> dict[str, Any]:
         """The sources' part of a `Problem` on a grid, by the names of its parameters.
 
-        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point; ``steps``
-        is how long a continuous wave lasts.
+        ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
-        if steps is not None and (waves := {
-            name: value.on(dt, steps)
-            for name in ("p", "ux", "uy", "uz")
-            if isinstance(value := getattr(self, name), ContinuousWave)
-        }):  # fmt: skip
-            return replace(self, **waves).on(grid, sound_speed, dt)
         parameters: dict[str, Any] = {}
         if self.p0 is not None:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero")

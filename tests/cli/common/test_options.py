@@ -71,7 +71,7 @@ def test_options_that_simulations_name():
     """What `run`, `kwave` and Python share says nothing that one of them does not have."""
     for package in ("acoustics", "optics", "results", "device", "exchange", "spectral"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            drawn = path.name == "plot_recorded.py"
+            drawn = path.name in ("plot_recorded.py", "movie.py")
             check(path, [ALL["plot"]] if drawn else [ALL["run"], ALL["kwave"]], all_of=True)
 
 

@@ -141,7 +141,7 @@ def test_traffic_of_a_local_decomposition():
     """Four blocks along x, on a ring: each neighbour gets an overlap of 5 planes of 36 x 32 points."""
     from wavefabric.acoustics.decomposition.decompose import Decomposition
 
-    schedule = decomposition.traffic(KWAVE, 4, Decomposition("local", (4, 1, 1), 5))
+    schedule = decomposition.file_traffic(KWAVE, 4, Decomposition("local", (4, 1, 1), 5))
     ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
     assert np.array_equal(traffic(schedule, messages=True), ring)
     assert np.array_equal(traffic(schedule), 5 * 36 * 32 * ring)
@@ -149,7 +149,7 @@ def test_traffic_of_a_local_decomposition():
 
 def test_traffic_of_slabs_is_the_transpose():
     """21 of k_x; each of two ranks keeps half of its 18 k_y columns of 16 planes and sends half."""
-    schedule = decomposition.traffic(KWAVE, 2, None)
+    schedule = decomposition.file_traffic(KWAVE, 2, None)
     assert np.array_equal(traffic(schedule), 21 * 18 * 16 * np.array([[0, 1], [1, 0]]))
 
 
