@@ -52,7 +52,7 @@ class Results(Mapping[str, Any]):
         self.report = report
         self._writes = writes
         self._dt = problem.dt
-        self._sensor = _positions(recording.where, problem, grid)
+        self._where, self._total = recording.where, problem.shape
         self.frequencies = np.array(recording.frequencies)
         self.time = np.arange(recording.start, max(problem.steps, recording.start)) * problem.dt
         self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
@@ -130,21 +130,21 @@ class Results(Mapping[str, Any]):
             "recorded": recorded,
             "cost": _cost(self.report),
         }
-        if self._sensor:
-            contents["sensor"] = self._sensor
+        if positions := _positions(self._where, self._total, self.grid):
+            contents["sensor"] = positions
         if self.frequencies.size:
             contents["frequencies"] = Data(self.frequencies, "Hz", "of amplitudes and phases, in their order")
         return writer.write(contents, attributes=provenance(device=self.report.device))
 
 
-def _positions(where: Any, problem: Problem, grid: Grid) -> dict[str, Data]:
+def _positions(where: Any, total: tuple[int, int, int], grid: Grid) -> dict[str, Data]:
     """Where boxes and points of a mask are, in the grid without a PML that is outside."""
     if isinstance(where, Cuboids):
         boxes = (np.stack([where.first, where.last], 1) - grid.margin)[..., : grid.dimensions]
         return {"boxes": Data(boxes, "", "first and last point of each along x, y(, z), from 0")}
     if not isinstance(where, np.ndarray):
         return {}
-    at = np.array(np.unravel_index(where, problem.shape, order="F")) - np.array(grid.margin)[:, None]
+    at = np.array(np.unravel_index(where, total, order="F")) - np.array(grid.margin)[:, None]
     points = np.ravel_multi_index(tuple(at[: grid.dimensions]), grid.shape, order="F")
     return {"points": Data(points, "", "points of the mask by number in the grid, x fastest, from 0")}
 

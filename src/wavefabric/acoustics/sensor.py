@@ -143,6 +143,12 @@ def _cuboids(corners: tuple[Any, ...], grid: Grid) -> Cuboids:
     return Cuboids(np.ascontiguousarray(boxes[:, 0]), np.ascontiguousarray(boxes[:, 1]))
 
 
+def _in_total(at: np.ndarray, grid: Grid) -> Any:
+    """Flat indices in the total grid of points of the grid, (dimensions, …)."""
+    margin = np.array(grid.margin[: grid.dimensions]).reshape(-1, *[1] * (at.ndim - 1))
+    return np.ravel_multi_index(tuple(at + margin), grid.total_shape[: grid.dimensions], order="F")
+
+
 def _elements(transducer: Any, grid: Grid) -> Elements:
     key = "sensor.elements"
     if not hasattr(transducer, "receiving"):
@@ -151,9 +157,7 @@ def _elements(transducer: Any, grid: Grid) -> Elements:
         raise InputError(f"{key}: on a grid of the shape {transducer.shape}; allowed: {grid.shape}")
     weights = transducer.receiving
     weights.sort_indices()
-    at = np.stack(np.unravel_index(transducer.index, grid.shape, order="F"))
-    at += np.array(grid.margin[: grid.dimensions])[:, None]
-    index: Any = np.ravel_multi_index(tuple(at), grid.total_shape[: grid.dimensions], order="F")
+    index = _in_total(np.stack(np.unravel_index(transducer.index, grid.shape, order="F")), grid)
     bounds = weights.indptr.astype(np.int64)
     return Elements(bounds, index[weights.indices].astype(np.int64), weights.data.astype(np.float64))
 
@@ -176,7 +180,6 @@ def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     upper = steps - low
     # (corners, dimensions, 1): whether a corner of a cell is its upper end along each axis, x fastest.
     ends = np.array(list(product((0, 1), repeat=dims)))[:, ::-1, None]
-    at = low + ends + np.array(grid.margin[:dims])[:, None]
-    corners = np.ravel_multi_index(tuple(at.swapaxes(0, 1)), grid.total_shape[:dims], order="F")
+    corners = _in_total((low + ends).swapaxes(0, 1), grid)
     weights = np.where(ends, upper, 1 - upper).prod(axis=1)
     return Interpolation(np.ascontiguousarray(corners.T), np.ascontiguousarray(weights.T))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions, traffic
-from wavefabric.cli.common.options import OutputOptions, from_one, option, options
+from wavefabric.cli.common.options import option, options
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
 from wavefabric.cli.common.show import print_json
+from wavefabric.cli.run_options import SimulationOptions
 from wavefabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,19 +58,15 @@ class SonicationOptions:
 
 
 @options()
-class PlanOptions(OutputOptions):
+class PlanOptions(SimulationOptions):
     """Where results go, and how the runs go."""
 
     output: Path = option("Result file (HDF5).", "--output", "-o", default=Path("transcranial.h5"))
     plot: bool = option("Draw the page of pictures, beside the result.", "--plot/--no-plot", default=True)
     spacing: str | None = option("Distance of voxels, of a CT as .npy.")
-    device: str | None = option("auto, cpu, cuda or cuda:K.")
-    threads: int | None = option("CPU threads. \\[default: by the size of the grid]", callback=from_one)
     precision: str = option(
         "auto, {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single", also=("auto",)
     )
-    no_resume: bool = option("Start anew even if there is a checkpoint.", default=False)
-    quiet: bool = option("No progress bar, no table.", "--quiet", "-q", default=False)
 
 
 def command(
@@ -103,7 +100,7 @@ def command(
     def schedule() -> Schedule:
         return traffic(planned.grid.total_shape, ranks.count, shared)
 
-    quiet = options.quiet or options.as_json
+    quiet = options.silent
     if must_start(ranks):
         start(ranks, saved, schedule, quiet)
     comm = open_ranks(ranks, schedule, quiet)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from wavefabric.acoustics import (
     heat,
 )
 from wavefabric.device import get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 
 TISSUE = ThermalMedium(1046.0, 3630.0, 0.51, 9.7e-3)
@@ -165,9 +167,6 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, monkeypatch, devic
         take(self, factor)
         taken.append(factor)
         if len(taken) == 13:
-            import os
-            import signal
-
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(module.PennesStep, "take", interrupted)
@@ -179,6 +178,26 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, monkeypatch, devic
     assert not saved.path.exists()
     for name, array in whole.items():
         np.testing.assert_array_equal(result[name], array)
+
+
+def test_a_checkpoint_of_another_grid_is_refused(tmp_path, monkeypatch):
+    """Even if nothing but the spacing differs."""
+    from wavefabric.acoustics.heating import heat as module
+
+    take = module.PennesStep.take
+
+    def interrupted(self, factor):
+        take(self, factor)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    arguments = (TISSUE, 1e5, [(2.0, 1.0)])
+    options = {"dt": 0.5, "device": "cpu", "threads": 1, "checkpoint": tmp_path / "heat.checkpoint"}
+    with monkeypatch.context() as patch:
+        patch.setattr(module.PennesStep, "take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            heat(Grid((8, 7), 1e-3, pml_size=0), *arguments, **options)
+    with pytest.raises(UnusableCheckpoint):
+        heat(Grid((8, 7), 2e-3, pml_size=0), *arguments, **options)
 
 
 @pytest.mark.parallel(2)

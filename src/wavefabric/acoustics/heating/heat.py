@@ -175,10 +175,8 @@ class _Run:
         comm, points = self.how.ranks, math.prod(self.grid.shape)
         self._counts = [math.ceil(seconds / self.step * (1 - 1e-12)) for seconds, _ in self.phases]
         self._steps = sum(self._counts)
-        values = tuple(vars(self.medium).values())
-        digest = identity(
-            (*values, *self.fields.values()), self.recording or (), tuple(self.phases), (self.step,)
-        )
+        inputs = self.grid, self.medium, tuple(self.fields.values()), self.recording
+        digest = identity(*inputs, tuple(self.phases), self.step)
         check_agreement(comm.control, {"heat": digest})
         need = 8 * (FIELDS * points // comm.size + self._samples * (self._steps + 1))
         check_memory(comm, comm.device, need, "this run", "use a smaller grid or fewer recorded points")
@@ -208,11 +206,7 @@ class _Run:
         self._pennes = PennesStep(self.grid, self.medium, self.fields["power"], comm)
         stages = self._pennes.stages
         start = self.fields["temperature"] - self.medium.blood_temperature
-        if start.ndim:
-            from wavefabric.acoustics.parallel.restrict import restrict_array
-
-            start = restrict_array(self.grid.to_memory(start, "temperature"), stages.coefficients.subdomain)
-        self._pennes.theta[...] = device.asarray(np.ascontiguousarray(start))
+        self._pennes.theta[...] = self._pennes.put(start)
         self._highest, self._dose = self._pennes.theta.copy(), 0 * self._pennes.theta
         self._sampler = None
         self._series = device.zeros((1, 1), np.float64)

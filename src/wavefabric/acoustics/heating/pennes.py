@@ -33,45 +33,40 @@ class PennesStep:
         problem = grid.silent_problem(_SOUND, 1e-9)
         self.stages = make_stages(comm.device, problem, _DTYPE, plain=True, comm=several)
         c = self.stages.coefficients
-        self._xp, self._device = c.device.xp, c.device
-        self._uniform = medium.uniform
-
-        def put(values: Any) -> Any:
-            if np.ndim(values) == 0:
-                return float(values)
-            local = restrict_array(np.asarray(values, float), c.subdomain)
-            return c.device.asarray(np.ascontiguousarray(local), _DTYPE)
-
-        def whole(values: Any) -> Any:
-            return grid.to_memory(values, "thermal") if np.ndim(values) else values
-
-        conductivity = whole(medium.conductivity)
-        inverse = 1 / conductivity
-        self._flux = [put(1 / stagger(inverse, axis)) for axis in range(grid.dimensions)]
-        capacity, cooling = whole(medium.heat_capacity), whole(medium.blood_cooling)
-        self._inverse, self._cooling = put(1 / capacity), put(cooling)
-        self._power = put(whole(power))
-        self._reference = float(np.max(conductivity / capacity)), float(np.max(cooling / capacity))
+        self._grid, self._uniform = grid, medium.uniform
+        resistance: Any = 1 / np.asarray(medium.conductivity)
+        if resistance.ndim:
+            resistance = grid.to_memory(resistance, "thermal.conductivity")
+        self._flux = [self._local(1 / stagger(resistance, axis)) for axis in range(grid.dimensions)]
+        capacity, cooling = medium.heat_capacity, medium.blood_cooling
+        self._inverse, self._cooling = self.put(1 / np.asarray(capacity)), self.put(cooling)
+        self._power = self.put(power)
+        #: Largest diffusivity, m²/s, and cooling, 1/s.
+        self._reference = float(np.max(medium.conductivity / capacity)), float(np.max(cooling / capacity))
         self.theta = c.device.zeros(c.shape, _DTYPE)
         # Fields of sound serve as scratch.
-        self._rate, self._gradient, self._scratch = (
-            self.stages.fields.p,
-            *self.stages.fields.u[:1],
-            self.stages.fields.rho,
-        )
+        fields = self.stages.fields
+        self._rate, self._gradient, self._scratch = fields.p, fields.u[0], fields.rho
         self._dt = 0.0
 
-    @property
-    def diffusivity(self) -> float:
-        """Largest k/(ρC), m²/s."""
-        return self._reference[0]
+    def put(self, values: Any) -> Any:
+        """A number, or what this rank holds of a field [x, y(, z)], on its device."""
+        return self._local(self._grid.to_memory(values, "thermal") if np.ndim(values) else values)
+
+    def _local(self, values: Any) -> Any:
+        """The same of a field in memory order."""
+        if np.ndim(values) == 0:
+            return float(values)
+        c = self.stages.coefficients
+        return c.device.asarray(restrict_array(np.asarray(values, float), c.subdomain), _DTYPE)
 
     def set_step(self, dt: float) -> None:
         """Make the operators of a time step, s."""
         if dt == self._dt:
             return
         self._dt = dt
-        c, xp = self.stages.coefficients, self._xp
+        c = self.stages.coefficients
+        xp = c.device.xp
         kx2, ky2, kz2 = (c.device.asarray(k2) for k2 in c.squares)
         diffusivity, perfusion = self._reference
         z = dt * (perfusion + diffusivity * (kz2[:, None, None] + ky2[None, :, None] + kx2[None, None, :]))

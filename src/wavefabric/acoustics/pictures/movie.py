@@ -42,6 +42,7 @@ class Movie:
             raise InputError(f"--movie: {name} has {len(matches)} boxes; allowed: {', '.join(matches)}")
         self.item = item = file.items[matches[0]]
         (shape, first), self._samples = item.box_of_series(), item.size[1]
+        self._box = shape
         axes = [axis for axis, n in enumerate(shape) if n > 1]
         if len(axes) != 2:
             actual = " x ".join(map(str, shape)) or "single points"
@@ -70,7 +71,7 @@ class Movie:
         """Each frame, [first axis, second axis]; read in blocks: a series may be larger than memory."""
         count = max(1, _BLOCK // math.prod(self.shape))
         for first in range(0, self.steps.size, count):
-            yield from self.item.samples_of_box(self.steps[first : first + count])
+            yield from self.item.samples_of_box(self._box, self.steps[first : first + count])
 
     def top(self) -> float:
         """Where colours end: twice the median of the frames' largest magnitudes, so that one frame of a high

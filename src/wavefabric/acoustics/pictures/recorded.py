@@ -236,10 +236,9 @@ class RecordedArray:
             return (), None
         return tuple(int(n) for n in box[1] - box[0] + 1), first
 
-    def samples_of_box(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """The box, axes of one point left out, at these samples, which are equally far apart."""
+    def samples_of_box(self, shape: tuple[int, ...], rows: np.ndarray) -> Iterator[np.ndarray]:
+        """The box of `box_of_series`, axes of one point left out, at samples that are equally far apart."""
         part = slice(int(rows[0]), int(rows[-1]) + 1, int(rows[1] - rows[0]) if rows.size > 1 else 1)
-        shape, _ = self.box_of_series()
         with self._reading() as data:
             if self.file.steps:
                 block = np.asarray(data[0, part] if data.ndim == 3 else data[part], float)

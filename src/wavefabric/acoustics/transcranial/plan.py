@@ -1,10 +1,9 @@
 """From a CT and a sonication to a field, a focus, and what it heats."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.heating.heat import Heated, heat
 from wavefabric.acoustics.heating.tissue import ThermalMedium, absorbed_power
 from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import simulate
@@ -25,6 +25,7 @@ from wavefabric.acoustics.transcranial.focus import Focus, focus_of
 from wavefabric.acoustics.transcranial.hounsfield import RELATIONS, media_from_hounsfield
 from wavefabric.acoustics.transcranial.sonication import WATER, Sonication
 from wavefabric.errors import InputError
+from wavefabric.files.output import replacing
 from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
@@ -142,7 +143,7 @@ def plan_sonication(
     Other Parameters
     ----------------
     device, threads, precision, progress, comm, decomposition, checkpoint : optional
-        As of `simulate`; every run has a checkpoint of its own beside the one named.
+        As of `simulate`. The runs take turns at the checkpoint; what each gave is kept beside it.
     force : bool, optional
         Replace the result file if it is there.
 
@@ -171,7 +172,7 @@ def plan_sonication(
     power = absorbed_power(medium, amplitude, sonication.frequency) * sonication.duty_cycle
     schedule = [(sonication.on, 1.0), (sonication.off, 0.0)]
     schedule = [each for each in schedule if each[0] > 0]
-    heated = heat(sonication.grid, _thermal(hounsfield), power, schedule, **run.options("heating"))
+    heated = heat(sonication.grid, _thermal(hounsfield), power, schedule, **run.options)
     plan = Plan(
         sonication=sonication,
         hounsfield=hounsfield,
@@ -208,54 +209,43 @@ class _Steady:
         self.recorded = {"start": start, "frequencies": f}
         self._kept: list[Path] = []
 
-    def options(self, name: str) -> dict[str, Any]:
-        """Of a run by that name."""
-        how = vars(self._how) | {"check_stability": False}  # that of the time step is known
-        if self._how.checkpoints is not None:
-            how["checkpoint"] = replace(self._how.checkpoints, path=self._beside(name))
-        return how
-
-    def _beside(self, name: str) -> Path:
-        assert self._how.checkpoints is not None
-        path = Path(self._how.checkpoints.path)
-        return path.with_name(f"{path.name}.{name}")
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of every run, one after the other, so that one checkpoint serves them all."""
+        return vars(self._how) | {"check_stability": False}  # that of the time step is known
 
     def __call__(self, name: str, source: Source, sensor: Sensor) -> Mapping[str, Any]:
         """What the sensor recorded, computed or read."""
-        kept = self._identity(name, source, sensor) if self._how.checkpoints is not None else None
-        comm = self._how.ranks
-        resumes = self._how.checkpoints is None or self._how.checkpoints.resume
-        if kept is not None and resumes and comm.control.bcast(comm.rank == 0 and kept.exists()):
-            arrays = {}
-            if comm.rank == 0:
-                with np.load(kept) as file:
-                    arrays = {key: file[key] for key in file.files}
+        comm, saved, kept = self._how.ranks, self._how.checkpoints, None
+        if saved is not None:
+            wave: Any = source.p
+            how = self._how.precision, self._how.decomposition, self._dt, self._steps
+            digest = identity(self.sonication, self._medium, wave.amplitude, wave.phase, how)
+            kept = saved.path.with_name(f"{saved.path.name}.{name}.{digest[:12]}.npz")
             self._kept.append(kept)
-            return comm.control.bcast(arrays)
-        dt_steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
+            if saved.resume and comm.control.bcast(comm.rank == 0 and kept.exists()):
+                return comm.control.bcast(_read(kept) if comm.rank == 0 else {})
+        steps: dict[str, Any] = {"dt": self._dt, "steps": self._steps}
         grid = self.sonication.grid
-        result = simulate(grid, self._medium, source, sensor, **dt_steps, **self.options(name))
+        result = simulate(grid, self._medium, source, sensor, **steps, **self.options)
         if kept is not None:
-            self._kept.append(kept)
-            on_first_rank(comm, lambda: np.savez(kept, **dict(result)))
+            on_first_rank(comm, lambda: _keep(kept, result))
         return result
-
-    def _identity(self, name: str, source: Source, sensor: Sensor) -> Path:
-        """The file of a run's results: another name for another run."""
-        digest = hashlib.sha256(settings_text(self.sonication).encode())
-        for part in (self._medium.sound_speed, self._medium.density, self._medium.alpha_coeff):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        digest.update(repr((self._dt, self._steps, self._how.precision, self._how.decomposition)).encode())
-        wave: Any = source.p
-        digest.update(
-            np.ascontiguousarray(np.stack(np.broadcast_arrays(wave.amplitude, wave.phase))).tobytes()
-        )
-        return self._beside(f"{name}.{digest.hexdigest()[:12]}.npz")
 
     def remove(self) -> None:
         """The plan is complete: what was kept goes."""
         for path in self._kept if self._how.ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
+
+
+def _keep(path: Path, arrays: Mapping[str, Any]) -> None:
+    with replacing(path) as unfinished, open(unfinished, "wb") as file:
+        np.savez(file, **dict(arrays))
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as file:
+        return dict(file)
 
 
 def _phases(run: _Steady) -> tuple[Any, float]:
