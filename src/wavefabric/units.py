@@ -21,6 +21,8 @@ EXAMPLES = {
     "1/m": "dB/km, 1/km",
     "rad": "rad, mrad",
     "s/m": "ps/km",
+    "s/sqrt(m)": "ps/sqrt(km)",
+    "1/Hz": "dB/THz",
     "s^2/m": "ps^2/km",
     "s^3/m": "ps^3/km",
     "s^4/m": "ps^4/km",
@@ -34,6 +36,9 @@ EXAMPLES = {
 
 # The number is read here and only the unit by Pint, whose parser would evaluate any expression.
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf(?:inity)?))(.*)", re.I)
+
+# Of polarisation-mode dispersion: a time over the root of a length.
+_OVER_ROOT = re.compile(r"(\w+)\s*/\s*(?:sqrt\(\s*(\w+)\s*\)|√(\w+)|(\w+)\^0\.5)")
 
 # A unit: names and whole numbers with small exponents between * and /. Pint evaluates its text: 10**10**10
 # would never end.
@@ -71,6 +76,8 @@ def _registry():
 def _factor(actual: str, unit: str) -> float:
     """Factor from the unit given to ``unit``; raises what Pint raises."""
     actual = actual.replace("µ", "u")
+    if unit == "s/sqrt(m)" and (over := _OVER_ROOT.fullmatch(actual)):
+        return _factor(over[1], "s") / math.sqrt(_factor(over[2] or over[3] or over[4], "m"))
     if actual in PLAIN.get(unit, ()):
         return PLAIN[unit][actual]
     if len(actual) > _LONGEST or not _UNIT.fullmatch(actual):

@@ -34,6 +34,7 @@ SOURCES = (
     "device/fma.py",
     "device/philox.py",
     "fabric/cost_models/flow_kernel.py",
+    "optics/fibre/mixing_kernel.py",
     "optics/propagation/kernels/kerr.py",
     "optics/propagation/kernels/kerr_formulas.py",
     "optics/propagation/kernels/linear.py",

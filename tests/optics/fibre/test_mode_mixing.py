@@ -20,7 +20,7 @@ def test_groups_do_not_mix_with_each_other_and_power_is_kept():
     assert mixing.blocks == [(0, 2), (2, 6), (6, 12)]
     field = random_field(12)
     field[:6] = 0
-    mixing.apply(CPU, field, chunk=300)
+    mixing.apply(CPU, field)
     assert not field[:6].any()
     np.testing.assert_allclose((abs(field) ** 2).sum(axis=0), (abs(random_field(12)[6:]) ** 2).sum(axis=0))
 
@@ -30,7 +30,7 @@ def test_inverse_of_two_spans(dtype, tolerance):
     spans = [ModeMixing.random([2, 3], seed=1, span=k) for k in range(2)]
     field = random_field(10, dtype=dtype)
     for span in spans:
-        span.apply(CPU, field, chunk=256)
+        span.apply(CPU, field)
     inverse = total(spans).inverse
     mode = inverse.mode(CPU, field, 3)
     inverse.apply(CPU, field)

@@ -46,6 +46,8 @@ class Fibre:
       what a row of κ stands for, and whose total power (W) P_b is: a "group", a "mode", or one field "row".
     - ``a_eff`` (M,): effective areas, m², for the record: γ and κ act. NaN where not known; None for all.
     - ``wavelength``: in vacuum, to which β and γ belong, m.
+    - ``row_delays`` (2M,): group delay per length of each field row beyond that of its mode, s/m, as by
+      birefringence; None for none.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Fibre:
     kappa_of: Literal["group", "mode", "row"]
     a_eff: Array
     wavelength: float
+    row_delays: Array | None = None
 
     def __post_init__(self):
         m, groups = len(self.labels), np.array(self.groups)
@@ -79,6 +82,10 @@ class Fibre:
                 raise InputError(f"{key}: shape {value.shape}; needs {shape} for {m} modes")
             if not np.all(np.isfinite(value) | (np.isnan(value) & (key == "a_eff"))):
                 raise InputError(f"{key}: holds values that are not finite; each must be a finite number")
+        if self.row_delays is not None:
+            arrays["row_delays"] = delays = numbers(self.row_delays, "s/m", "row_delays")
+            if delays.shape != (2 * m,) or not np.isfinite(delays).all():
+                raise InputError(f"row_delays: shape {delays.shape}; needs {2 * m} finite numbers")
         if alpha.min() < 0:
             raise InputError(f"alpha: {alpha.min()!r} 1/m; attenuation must be 0 or more")
         if np.any(a_eff <= 0):
@@ -175,6 +182,7 @@ class Fibre:
             beta=self.beta[keep],
             kappa=self.kappa[np.ix_(rows, rows)],
             a_eff=self.a_eff[keep],
+            row_delays=None if self.row_delays is None else self.row_delays[np.repeat(keep, 2)],
         )
 
 

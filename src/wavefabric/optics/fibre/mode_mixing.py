@@ -8,6 +8,10 @@ import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
+from wavefabric.optics.fibre.mixing_kernel import mix_rows
+
+#: Samples that a thread of a CPU mixes at once, and bytes of scratch on a GPU.
+_CHUNK, _SCRATCH = 2048, 1 << 28
 
 
 def haar_unitary(size: int, seed: int, stream: int = 0) -> np.ndarray:
@@ -71,13 +75,24 @@ class ModeMixing:
         """This mixing after ``earlier``."""
         return ModeMixing([u @ v for u, v in zip(self.matrices, earlier.matrices, strict=True)])
 
-    def apply(self, device, field, chunk: int = 1 << 16) -> None:
-        """Mix ``field`` (rows, N), √W, in place; scratch is ``chunk`` samples of one group's rows."""
+    def apply(self, device, field) -> None:
+        """Mix ``field`` (rows, N), √W, in place."""
         self.check_rows(field.shape[0])
+        if device.name == "cpu":
+            matrices = [np.ascontiguousarray(u) for u in self.matrices]
+            starts, n = [start for start, _ in self.blocks], field.shape[1]
+
+            def mix(chunk: slice) -> None:
+                last = min(n, chunk.stop * _CHUNK)
+                for start, u in zip(starts, matrices, strict=True):
+                    mix_rows(field, u, start, chunk.start * _CHUNK, last)
+
+            device.map_rows(-(-n // _CHUNK), mix)
+            return
         for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
-            matrix = device.asarray(u.astype(field.dtype))
-            for t in range(0, field.shape[1], chunk):
-                field[start:stop, t : t + chunk] = matrix @ field[start:stop, t : t + chunk]
+            matrix, size = device.asarray(u.astype(field.dtype)), _SCRATCH // (field.itemsize * len(u))
+            for t in range(0, field.shape[1], size):
+                field[start:stop, t : t + size] = matrix @ field[start:stop, t : t + size]
 
     def mode(self, device, field, mode: int):
         """Both polarisations of spatial mode ``mode`` after mixing: a new array, shape (2, N)."""

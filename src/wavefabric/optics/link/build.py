@@ -13,6 +13,7 @@ from wavefabric.optics.fibre.from_profile import fibre_from_profile
 from wavefabric.optics.fibre.presets import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile, Trench
 from wavefabric.optics.fibre.tables import fibre_from_csv
+from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
@@ -69,7 +70,9 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
 def fibre_digest(fibre: Fibre) -> str:
     """Hash of all numbers that the propagation uses, to nine digits: a solver's last bits may vary."""
     digest = hashlib.sha256(f"{fibre.kappa_of} {fibre.groups.tolist()}".encode())
-    for values in (fibre.alpha, fibre.beta, np.array(fibre.gamma), fibre.kappa, np.array(fibre.wavelength)):
+    delays = np.zeros(0) if fibre.row_delays is None else fibre.row_delays
+    numbers = (np.array(fibre.gamma), fibre.kappa, np.array(fibre.wavelength), delays)
+    for values in (fibre.alpha, fibre.beta, *numbers):
         digest.update(",".join(f"{value:.9g}" for value in values.ravel()).encode())
     return digest.hexdigest()
 
@@ -88,7 +91,7 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
     exchange_form(run.solver.exchange, run.solver.kerr)
     if run.fibre.profile is None or run.fibre.modes_csv is not None:
         fibre = build_fibre(run, lambda _: None)  # the run itself warns
-        split_modes(fibre.modes, ranks, np.cumsum(fibre.group_sizes) if run.link.mix_groups else None)
+        split_modes(fibre.modes, ranks, LinkPath.boundaries(run, fibre))
 
 
 def build_transmitter(run: RunFile, modes: int) -> Transmitter:

@@ -1,35 +1,32 @@
 """A mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
 
-import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wavefabric.device import get_device
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.errors import FieldLost
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
-from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.link.build import build_fibre, build_transmitter, fibre_digest, result_writer
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
+from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
-from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress, warn
-from wavefabric.units import db
 
 
 @dataclass
@@ -92,15 +89,16 @@ class _Link:
         self.facts = provenance(device=self.device.name) if self.first else {}
         # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
         self.notes: list[str] = []
-        self.fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
-        groups = np.cumsum(self.fibre.group_sizes) if settings.link.mix_groups else None
-        self.local_modes = RankModes(split_modes(self.fibre.modes, self.ranks, groups), self.comm.rank)
-        self.transmitter = build_transmitter(settings, self.fibre.modes)
+        fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
+        ends = split_modes(fibre.modes, self.ranks, LinkPath.boundaries(settings, fibre))
+        self.local_modes = RankModes(ends, self.comm.rank)
+        self.transmitter = build_transmitter(settings, fibre.modes)
+        self.path = LinkPath(settings, fibre, self.transmitter.grid, self.local_modes)
+        self.fibre = self.path.fibre
         table = settings.receiver
         window = table.phase_window or None
         self.receiver = Receiver(self.transmitter, table.osnr, table.noise_seed, phase_window=window)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
-        self.amplifier = Amplifier(self._gain(), settings.link.noise_figure)
         self._check()
         every = str(settings.output.checkpoint_every)
         identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
@@ -125,30 +123,15 @@ class _Link:
         by = ", powers stored by kernels" if self.comm.one_sided else ""
         return f"{coupling.form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
-    def _gain(self) -> float:
-        """Power gain of an amplifier: exactly the mean loss of a span, unless it is given."""
-        link = self.settings.link
-        if link.gain is not None:
-            return 10 ** (link.gain / 10)
-        loss = float(self.fibre.alpha.mean() * link.length)
-        if loss > 46:
-            raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
-        return math.exp(loss)
-
     def _check(self) -> None:
         """Refuse what the parts cannot see by themselves."""
         fibre, grid = self.fibre, self.transmitter.grid
-        linear = np.column_stack([fibre.alpha, fibre.beta])
-        inside = np.diff(fibre.groups) == 0
-        if self.settings.link.mix_groups and (np.diff(linear, axis=0)[inside] != 0).any():
-            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
-            raise InputError(
-                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups"'
-            )
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
-        needed = self.local_modes.rows * grid.samples * item + scratch
+        # What is undone by more than a phase is undone in a copy.
+        fields = 1 if self.path.plain else 2
+        needed = fields * self.local_modes.rows * grid.samples * item + scratch
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
@@ -215,7 +198,7 @@ class _Link:
 
     def _span(self, span: int, inside: dict | None) -> None:
         link = self.settings.link
-        steps = self.propagator.steps(link.length)
+        steps = self.propagator.steps(link.length, self.path.section_count)
         spans = f"{span + 1}/{link.spans}"
         # Without a fixed step nobody knows how many there will be: show metres instead.
         self.progress.start(steps or link.length, f"span {spans}, {'steps' if steps else 'm'}")
@@ -223,37 +206,36 @@ class _Link:
         def on_step(z: float, done: int) -> None:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
-        self.propagator.run(self.A, link.length, inside, on_step, lambda state: self._checkpoint(span, state))
-        grid, local_modes = self.transmitter.grid, self.local_modes
-        self.amplifier.apply(self.device, self.A, grid, self.settings.seed, span, local_modes.first_row)
-        if link.mix_groups:
-            self._mixing(span).apply(self.device, self.A)
+        def on_check(state: dict) -> None:
+            self._checkpoint(span, state)
+
+        sections = self.path.sections(self.device, span)
+        self.propagator.run(self.A, link.length, inside, on_step, on_check, sections)
+        self.path.amplify(self.device, self.A, span)
         if span + 1 in self.settings.receiver.spans(link.spans):
             self._receive(f"span_{span + 1}", span + 1)
         if span + 1 < link.spans:
             self._checkpoint(span + 1, None)
 
-    def _mixing(self, span: int) -> ModeMixing:
-        whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.settings.seed, span)
-        return whole.within(self.local_modes.first_row, self.local_modes.rows)
-
     def _receive(self, name: str, spans: int) -> None:
-        link, local_modes = self.settings.link, self.local_modes
-        mixings = [self._mixing(span) for span in range(spans)] if link.mix_groups else []
-        # The noise of an OSNR refers to the nominal power that arrives.
-        net = 1.0
-        if link.gain is not None:
-            net = (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * link.length)) ** spans
+        local_modes, path, distance = self.local_modes, self.path, spans * self.settings.link.length
+        gain, field, receiver = path.net_gain(spans), self.A, self.receiver
+        through = distance, self.fibre.beta, path.inverse_mixing(spans)
+        if not path.plain:
+            # What amplifies some rows more than others amplifies their noise too: noise comes first.
+            field, through = self.A.copy(), (0.0, None, None)
+            receiver.load_noise(self.device, field, local_modes.first_mode, gain)
+            path.undo_linear(self.propagator.operators, field, spans)
+            receiver = replace(receiver, osnr_db=None)
         self.progress.start(local_modes.rows, f"receiver, {name.replace('_', ' ')}, rows")
-        first, inverse = local_modes.first_mode, total(mixings).inverse if mixings else None
+        first = local_modes.first_mode
         kept = [(mode, self.middle) for mode in range(first, first + local_modes.modes)]
-        link_to_here = spans * link.length, self.fibre.beta, inverse
         held = {"first_mode": first, "modes": self.fibre.modes, "keep": kept, "progress": self._stoppable}
-        result = self.receiver.receive(self.device, self.A, *link_to_here, power_gain=net, **held)
+        result = receiver.receive(self.device, field, *through, power_gain=gain, **held)
         self._stop_if_requested()
         parts = self.comm.control.gather(arrays_of(result)) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
-        self.received[name] = (spans * link.length, whole)
+        self.received[name] = (distance, whole)
 
     # --- checkpoints -----------------------------------------------------------------------------
 

@@ -42,7 +42,10 @@ class OperationCounts:
 
 def linear_coefficients(fibre: Fibre, local_modes: RankModes) -> tuple[np.ndarray, np.ndarray]:
     """Distinct α, β1…β4 of the rows of a share, (table rows, 5), and which of them each row has."""
-    rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)[local_modes.slice]
+    rows = np.repeat(np.column_stack([fibre.alpha, fibre.beta]), 2, axis=0)
+    if fibre.row_delays is not None:
+        rows[:, 1] += fibre.row_delays
+    rows = rows[local_modes.slice]
     coefficients, row = np.unique(rows, axis=0, return_inverse=True)
     # numpy.unique gives what order it likes; CUDA kernels take rows as they lie.
     return np.ascontiguousarray(coefficients), row.reshape(-1).astype(np.int32)

@@ -19,7 +19,8 @@ from wavefabric.optics.propagation.operators import FibreOperators, linear_coeff
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
 from wavefabric.optics.propagation.phase_groups import check_known, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
-from wavefabric.optics.propagation.step_size import FixedStep, make_control
+from wavefabric.optics.propagation.sections import Sections
+from wavefabric.optics.propagation.step_size import FixedStep, make_control, section_end
 from wavefabric.units import quantity
 
 
@@ -67,6 +68,8 @@ class PropagationOptions:
       (``"factored"``); ``"auto"`` takes what is less.
     - ``split``: modes of each rank; even to within one by default.
     - ``chunks``: of time, in which ranks overlap exchange and work.
+    - ``backward``: from the end of the fibre to its begin, as digital back-propagation does: the same
+      equation with h < 0, so that loss is gain.
     """
 
     integrator: str = "rk4ip"
@@ -80,6 +83,7 @@ class PropagationOptions:
     exchange: str = "auto"
     split: Sequence[int] | None = None
     chunks: int | None = None
+    backward: bool = False
 
     def __post_init__(self):
         check_known("integrator", self.integrator, tuple(INTEGRATORS))
@@ -131,17 +135,17 @@ class Propagator:
             exchange = ExchangeOptions(options.exchange, options.chunks)
             self.operators = rank_operators(self.comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
-        self.control = make_control(
-            self.integrator, step=options.step, max_phase=options.max_phase, tolerance=options.tolerance
-        )
+        controls = {key: getattr(options, key) for key in ("step", "max_phase", "tolerance")}
+        self.control = make_control(self.integrator, options.backward, **controls)
+        self._sign = -1 if options.backward else 1
         form, dropped = self.operators.coupling.form, self.operators.coupling.dropped
         self.report = PropagationReport(options.integrator, form, device.name, ranks=ranks, dropped=dropped)
         if self.comm is not None:
             self.report.transport, self.report.exchange = self.comm.label, form
 
-    def steps(self, length: float) -> int | None:
-        """Steps over ``length`` m, None if they are not known beforehand."""
-        return self.control.total(length) if isinstance(self.control, FixedStep) else None
+    def steps(self, length: float, sections: int = 1) -> int | None:
+        """Steps over ``length`` m of so many sections, None if they are not known beforehand."""
+        return self.control.total(length, sections) if isinstance(self.control, FixedStep) else None
 
     def run(
         self,
@@ -150,27 +154,37 @@ class Propagator:
         state: dict | None = None,
         on_step: Callable[[float, int], None] | None = None,
         on_check: Callable[[dict], None] | None = None,
+        sections: Sections | None = None,
     ) -> dict:
         """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
 
         ``state`` continues an earlier call (from ``on_check``); ``on_step(z, steps)`` is called
-        after each step is enqueued, ``on_check(state)`` whenever the field is whole and finite.
-        FieldLost if the field is no longer finite.
+        after each step is enqueued, ``on_check(state)`` whenever the field is whole and finite. ``sections``
+        cut the length in equal parts, with something between. FieldLost if the field is no longer finite.
         """
         begun, report = time.perf_counter(), self.report
+        count = sections.count if sections else 1
         if state is None:
-            state = {"z": 0.0, "done": 0, "energy": self.finite_energy(A, 0.0).tolist(), "drift": 0.0}
+            if sections:
+                sections.cross(A, count if self._sign < 0 else 0)
+            energy = self.finite_energy(A, 0.0)
+            state = {"z": 0.0, "done": 0, "section": 0, "energy": energy.tolist(), "drift": 0.0}
             if isinstance(self.control, FixedStep):
-                self._measure_local_error(A, self.control.h(length))
-        first = np.array(state["energy"])
-        lit, loss = first > 0, np.repeat(self.fibre.alpha, 2)
+                self._measure_local_error(A, self.control.h(length, count))
+        unchecked = 0
         while state["z"] < length:
-            for done in self.control.advance(A, length, state, self.check_interval):
+            before = state["done"]
+            for done in self.control.advance(A, length, state, self.check_interval - unchecked, count):
                 if on_step:
                     on_step(state["z"], done)
-            energy = self.finite_energy(A, state["z"])
-            drift = np.abs(energy[lit] / first[lit] * np.exp(loss[lit] * state["z"]) - 1)
-            state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
+            unchecked += state["done"] - before
+            if state["z"] == section_end(length, count, state["section"]):
+                state["section"] += 1
+                self._cross(A, sections, state)
+            if unchecked < self.check_interval and state["z"] < length:
+                continue
+            unchecked = 0
+            self._watch_energy(A, state, sections)
             now = time.perf_counter()
             report.seconds, begun = report.seconds + now - begun, now
             if on_check:
@@ -182,6 +196,35 @@ class Propagator:
         if report.steps:
             report.bytes_per_step = self.operators.exchange_bytes * report.exchanges / report.steps
         return state
+
+    def _cross(self, A, sections: Sections | None, state: dict) -> None:
+        """Let the field cross the boundary at the end of a section."""
+        if sections is None:
+            return
+        at = state["section"] if self._sign > 0 else sections.count - state["section"]
+        if not sections.changes_energy(at):
+            sections.cross(A, at)
+            return
+        self._watch_energy(A, state, sections)
+        sections.cross(A, at)
+        loss = np.repeat(self.fibre.alpha, 2) * self._sign
+        # What the energy would have been at the begin, for the next look.
+        state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
+
+    def _watch_energy(self, A, state: dict, sections: Sections | None) -> None:
+        """Note how far the energy of rows has drifted, together where sections couple them."""
+        loss = np.repeat(self.fibre.alpha, 2) * self._sign
+        first, energy = np.array(state["energy"]), self.finite_energy(A, state["z"])
+        energy = energy * np.exp(loss * state["z"])
+        known = np.ones(len(first), bool)
+        if sections is not None and sections.blocks is not None:
+            starts = [start for start, _ in sections.blocks]
+            # Where loss differs between rows that exchange energy, nobody knows what is left of it.
+            known = np.maximum.reduceat(loss, starts) == np.minimum.reduceat(loss, starts)
+            first, energy = np.add.reduceat(first, starts), np.add.reduceat(energy, starts)
+        lit = known & (first > 0)
+        drift = np.abs(energy[lit] / first[lit] - 1)
+        state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
 
     def finite_energy(self, A, z: float) -> np.ndarray:
         """Σ_t |A|² of each row of all ranks, W × samples; FieldLost on all, naming mode and ``z`` (m)."""

@@ -24,36 +24,49 @@ def on_grid(h: float) -> float:
     return _GRID ** math.floor(math.log(h) / math.log(_GRID) + 1e-9)
 
 
-class FixedStep:
-    """n equal steps of at most ``step`` metres; on one GPU a step is one replayed CUDA graph."""
+def section_end(length: float, sections: int, index: int) -> float:
+    """Where section ``index`` (from 0) of so many equal ones of ``length`` m ends, m."""
+    return length if index + 1 == sections else length * (index + 1) / sections
 
-    def __init__(self, integrator: Integrator, step: float):
-        self.integrator, self.step = integrator, step
+
+class FixedStep:
+    """n equal steps of at most ``step`` metres; on one GPU a step is one replayed CUDA graph.
+
+    ``sign`` is −1 for a control that goes back.
+    """
+
+    def __init__(self, integrator: Integrator, step: float, sign: int = 1):
+        self.integrator, self.step, self.sign = integrator, step, sign
         self._graph = None
 
-    def h(self, length: float) -> float:
-        """Step actually taken over ``length``."""
-        return length / self.total(length)
+    def h(self, length: float, sections: int = 1) -> float:
+        """Step actually taken over ``length``, negative for a control that goes back."""
+        return self.sign * length / self.total(length, sections)
 
-    def total(self, length: float) -> int:
-        """Number of steps over ``length``."""
+    def total(self, length: float, sections: int = 1) -> int:
+        """Number of steps over ``length``, the same in each of so many sections."""
         if not self.step >= _SHORTEST * length:
             raise InputError(f"step: {self.step:g} m given; allowed: at least {_SHORTEST * length:g} m here")
-        return max(1, math.ceil(length / self.step - 1e-9))
+        return sections * max(1, math.ceil(length / sections / self.step - 1e-9))
 
-    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
-        """Take at most ``most`` steps; ``state`` holds ``done`` steps of this length and ``z``."""
-        total, h = self.total(length), self.h(length)
-        steps = min(most, total - state["done"])
+    def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
+        """Take at most ``most`` steps, none beyond the end of the section.
+
+        ``state`` holds ``done`` steps of this length, ``z``, and the ``section``, from 0, that z lies in.
+        """
+        total, h = self.total(length, sections), self.h(length, sections)
+        last = (state.get("section", 0) + 1) * total // sections
         self.integrator.begin(A, h)
-        for _ in range(steps):
+        for _ in range(min(most, last - state["done"])):
             self._one(A, h)
             state["done"] += 1
             # The last step ends at the end, not one bit before it.
-            state["z"] = length if state["done"] == total else length * state["done"] / total
+            at_end = state["done"] == last
+            ends = section_end(length, sections, state.get("section", 0))
+            state["z"] = ends if at_end else length * state["done"] / total
             yield state["done"]
         self.integrator.end(A, h)
-        state["h"] = h
+        state["h"] = abs(h)
 
     def _one(self, A, h: float) -> None:
         operators = self.integrator.operators
@@ -73,12 +86,13 @@ class FixedStep:
 class PhaseStep:
     """Steps that turn no sample by more than ``max_phase`` radians."""
 
-    def __init__(self, integrator: Integrator, max_phase: float):
-        self.integrator, self.max_phase = integrator, max_phase
+    def __init__(self, integrator: Integrator, max_phase: float, sign: int = 1):
+        self.integrator, self.max_phase, self.sign = integrator, max_phase, sign
 
-    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+    def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
         """As `FixedStep.advance`."""
-        integrator, counts = self.integrator, self.integrator.operators.counts
+        integrator, counts, sign = self.integrator, self.integrator.operators.counts, self.sign
+        length = section_end(length, sections, state.get("section", 0))
         h = 0.0  # not begun
         for _ in range(most):
             left, begun = length - state["z"], False
@@ -86,10 +100,10 @@ class PhaseStep:
             # ahead, where the rotation is applied. Equal steps that follow one another stay merged.
             while (wanted := self._length(A, left)) != h and not (begun and wanted > h):
                 if h:
-                    integrator.end(A, h)
-                integrator.begin(A, wanted)
+                    integrator.end(A, sign * h)
+                integrator.begin(A, sign * wanted)
                 h, begun = wanted, True
-            integrator.step(A, h)
+            integrator.step(A, sign * h)
             counts.steps += 1
             last = h == left
             state["z"] = length if last else state["z"] + h
@@ -99,7 +113,7 @@ class PhaseStep:
             if last:
                 break
         if h:
-            integrator.end(A, h)
+            integrator.end(A, sign * h)
 
     def _length(self, A, left: float) -> float:
         rate = self.integrator.operators.max_phase_rate(A)
@@ -115,18 +129,19 @@ class PhaseStep:
 class ErrorStep:
     """Steps whose relative local error stays below ``tolerance`` (Balac & Mahé 2013, section 4)."""
 
-    def __init__(self, integrator: Integrator, tolerance: float):
+    def __init__(self, integrator: Integrator, tolerance: float, sign: int = 1):
         if not integrator.adaptive:
             adaptive = ", ".join(name for name, kind in INTEGRATORS.items() if kind.adaptive)
             raise InputError(
                 f"tolerance: integrator {integrator.name!r} gives no local error; allowed: {adaptive}"
             )
         self.integrator: Any = integrator
-        self.tolerance = tolerance
+        self.tolerance, self.sign = tolerance, sign
 
-    def advance(self, A, length: float, state: dict, most: int) -> Iterator[int]:
+    def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
         """As `FixedStep.advance`."""
         integrator, operators = self.integrator, self.integrator.operators
+        length = section_end(length, sections, state.get("section", 0))
         integrator.begin(A, 0.0)
         if not state.get("h"):
             # A first guess from the phase: a tenth of a radian, and what is left at most.
@@ -138,7 +153,7 @@ class ErrorStep:
             last = state["h"] >= left * (1 - 1e-12)
             h = left if last else state["h"]
             scale = math.sqrt(operators.energy(A).sum()) or 1.0
-            error = integrator.trial(A, h) / scale
+            error = integrator.trial(A, self.sign * h) / scale
             if error > self.tolerance:
                 if h < _SHORTEST * length:
                     raise InputError(
@@ -164,8 +179,11 @@ class ErrorStep:
 _CONTROLS = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
 
 
-def make_control(integrator: Integrator, **controls: float | None):
-    """The one control that is asked for by ``step``, ``max_phase`` or ``tolerance``; InputError otherwise."""
+def make_control(integrator: Integrator, backward: bool = False, **controls: float | None):
+    """The one control that is asked for by ``step``, ``max_phase`` or ``tolerance``; InputError otherwise.
+
+    ``backward``: the steps lead back along the fibre.
+    """
     wanted = {key: value for key, value in controls.items() if value is not None}
     if len(wanted) != 1:
         named = ", ".join(wanted) or "none"
@@ -173,4 +191,4 @@ def make_control(integrator: Integrator, **controls: float | None):
     ((key, value),) = wanted.items()
     if not (value > 0 and math.isfinite(value)):
         raise InputError(f"{key}: {value} given; allowed: a positive number")
-    return _CONTROLS[key](integrator, float(value))
+    return _CONTROLS[key](integrator, float(value), -1 if backward else 1)

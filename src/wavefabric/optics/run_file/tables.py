@@ -13,6 +13,7 @@ import pydantic
 from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, StrictInt, model_validator
 
 from wavefabric.errors import InputError
+from wavefabric.optics.fibre.random_coupling import COUPLED
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.signal.constellation import FORMATS
@@ -139,6 +140,16 @@ class ProfileTable(RunFileTable):
         return self
 
 
+class RandomCouplingTable(RunFileTable):
+    """[fibre.random_coupling]: random coupling along the fibre. pmd and delay_spread in s/√m."""
+
+    correlation_length: Length
+    within: Literal[COUPLED] = "groups"  # type: ignore[valid-type]
+    pmd: Annotated[float, in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
+    delay_spread: Annotated[float, in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
+    between_groups: Annotated[float, in_unit("1/m", least=0, most=1e3)] = 0.0
+
+
 class FibreTable(RunFileTable):
     """[fibre]: what the light travels through. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
 
@@ -156,6 +167,7 @@ class FibreTable(RunFileTable):
     beta2: Annotated[float, in_unit("s^2/m")] | None = None
     beta3: Annotated[float, in_unit("s^3/m")] | None = None
     gamma: Annotated[float, in_unit("1/W/m", least=0)] | None = None
+    random_coupling: RandomCouplingTable | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -210,13 +222,14 @@ class FibreTable(RunFileTable):
 
 
 class LinkTable(RunFileTable):
-    """[link]: spans of fibre, each followed by an amplifier. length in m, noise_figure and gain in dB."""
+    """[link]: spans of fibre, each followed by an amplifier. length in m; noise_figure and gains in dB."""
 
     length: Length
     spans: Annotated[Count, Field(le=MOST_SPANS)] = 1
     noise_figure: Annotated[float, in_unit("dB", least=0, most=100)] | None = None
     gain: Annotated[float, in_unit("dB", least=0, most=200)] | None = None
     mix_groups: StrictBool = False
+    mode_dependent_gain: Annotated[float, in_unit("dB", least=0, most=30)] = 0.0
 
 
 #: The keys that make each form of the channels' frequencies; the first of each names the form.

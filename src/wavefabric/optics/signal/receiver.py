@@ -156,6 +156,27 @@ class Receiver:
         ber = self.transmitter.format.ber(snr)
         return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, delay, points)
 
+    def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
+        """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, itself; in place, over the whole band.
+
+        For what has to undo more than phases afterwards, where noise does not keep its statistics. Between
+        channels of unlike power its density is that of the nearest.
+        """
+        if self.osnr_db is None:
+            return
+        grid, xp = self.transmitter.grid, device.xp
+        signed = np.fft.fftfreq(grid.samples, 1 / grid.samples)
+        edges = np.argsort(grid.bins), np.sort(grid.bins)
+        nearest = edges[0][np.searchsorted((edges[1][1:] + edges[1][:-1]) / 2, signed)]
+        powers = self.transmitter.powers(first_mode + field.shape[0] // 2)
+        for k in range(field.shape[0]):
+            density = osnr_noise_density(self.osnr_db, 1.0) * power_gain * powers[first_mode + k // 2]
+            scale = np.sqrt(density[nearest] * grid.sample_rate * grid.samples)
+            unit = device.zeros((grid.samples,), np.complex128)
+            stream = philox.stream(philox.RECEIVER, 2 * first_mode + k)
+            device.kernels(philox.KERNELS).add_complex_normal(unit, 1.0, self.noise_seed, stream, 0)
+            field[k] += device.ifft(unit * xp.asarray(scale)).astype(field.dtype)
+
     def _checked_signals(self, keep, mine: range, modes: int) -> set[tuple[int, int]]:
         channels, signals = self.transmitter.grid.channels, {(int(m), int(c)) for m, c in keep}
         for mode, channel in signals:

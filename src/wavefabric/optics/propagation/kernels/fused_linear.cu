@@ -7,7 +7,7 @@
 //
 // Compiled once per field type and N, after butterflies.cu and inplace_fft.cu: REAL, N1, N2; of columns RADICES1, THREADS1
 // (a column), TILE (columns a block), GAP1, BLOCKS1 (blocks a multiprocessor); of rows RADICES2, THREADS2, ROWS (a block),
-// GAP2, BLOCKS2.
+// GAP2, BLOCKS2, PAIRED, and APART where two rows of a pair have transfer functions of their own.
 
 extern __shared__ char fused_memory[];
 
@@ -206,6 +206,15 @@ __device__ __forceinline__ void write_swapped(Twin value, Complex *at)
 template <class F>
 __device__ __forceinline__ Twin product(Twin v, const F &f) { return {product(v.a, f), product(v.b, f)}; }
 
+// The transfer function at x = k / N.
+__device__ __forceinline__ RowFactor factor(const Transfer &t, double x)
+{
+    const double phase = x * fma(fma(fma(t.phase[3], x, t.phase[2]), x, t.phase[1]), x, t.phase[0]);
+    double s, c;
+    sine_cosine_of_pi(phase, &s, &c, REAL());
+    return RowFactor{s * t.size, c * t.size};
+}
+
 // One block ROWS neighbouring k1 of a row of the field, or of two; rows of the field fastest.
 // grid = (N1 / ROWS * rows / together,).
 extern "C" __global__ void __launch_bounds__(THREADS2 * ROWS, BLOCKS2)
@@ -220,14 +229,18 @@ rows_transfer(Complex *field, const Complex *__restrict__ legs, const Transfer *
     Row::near(v, [&](RowValue &value, int n) { read(value, line + n); });
     Row::forth(v, (RowValue *)fused_memory, turn);
     const Transfer t = transfers[table_row[row]];
+#if PAIRED && APART
+    const Transfer other = transfers[table_row[row + 1]];
+#endif
     Row::far(v, [&](RowValue &value, int k2) {
         const int slot = &value - v, zero = slot < ahead ? 0 : zero_after(some_part(v[slot < ahead ? 0 : slot - ahead]));
         const int k = k1 + N1 * k2 + zero;
         const double x = whole_as_double(2 * k < N1 * N2 ? k : k - N1 * N2) * (1.0 / (N1 * N2));
-        const double phase = x * fma(fma(fma(t.phase[3], x, t.phase[2]), x, t.phase[1]), x, t.phase[0]);
-        double s, c;
-        sine_cosine_of_pi(phase, &s, &c, REAL());
-        value = product(value, RowFactor{s * t.size, c * t.size});
+#if PAIRED && APART
+        value = {product(value.a, factor(t, x)), product(value.b, factor(other, x))};
+#else
+        value = product(value, factor(t, x));
+#endif
     });
     Row::back(v, (RowValue *)fused_memory, turn);
     Row::near(v, [&](RowValue &value, int n) { write_swapped(value, line + n); });

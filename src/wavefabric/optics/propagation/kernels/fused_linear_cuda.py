@@ -12,8 +12,7 @@ PACKAGE = "wavefabric.optics.propagation.kernels"
 class FusedSteps(LinearPropagation):
     """Three fused kernels over the field, with the transforms and the transfer function inside.
 
-    ``coefficients`` and ``table_row`` as of `TransformsAndTable`. The rows of a mode are neighbours and share
-    a transfer function.
+    ``coefficients`` and ``table_row`` as of `TransformsAndTable`; rows come in pairs, those of a mode.
     """
 
     def __init__(self, device, plan: FusedPlan, coefficients, table_row, sample_rate: float):
@@ -21,7 +20,9 @@ class FusedSteps(LinearPropagation):
         self._device, self.plan = device, plan
         self._coefficients, self._rate = np.asarray(coefficients), sample_rate
         self.table_row = device.asarray(table_row)
-        module = device.module(PACKAGE, "fused_linear.cu", before=SOURCES, prelude=plan.prelude())
+        apart = (np.diff(np.reshape(table_row, (-1, 2))) != 0).any()  # two polarisations that propagate apart
+        prelude = plan.prelude() + f"#define APART {int(apart)}\n"
+        module = device.module(PACKAGE, "fused_linear.cu", before=SOURCES, prelude=prelude)
         columns, rows = plan.columns, plan.rows
         #: Of each kernel: threads of a block, and bytes of its shared memory.
         self._kernels = {"rows_transfer": (rows.threads * rows.side, rows.shared(rows.gap))}

@@ -1,0 +1,168 @@
+"""What light meets on its way through a link: sections of fibre, amplifiers, coupling; and the inverse."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from wavefabric.device import philox
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
+from wavefabric.optics.fibre.random_coupling import RandomCoupling
+from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.units import db
+
+
+class LinkPath:
+    """The spans of a link: ``fibre`` is that of the run file, `fibre` has the delays of its rows too.
+
+    `InputError` for what the parts cannot see by themselves.
+    """
+
+    def __init__(self, run: RunFile, fibre: Fibre, grid: WdmGrid, local_modes: RankModes):
+        self.link, self.grid, self.seed, self.local_modes = run.link, grid, run.seed, local_modes
+        table = run.fibre.random_coupling
+        self.coupling = None
+        if table is not None:
+            self.coupling = RandomCoupling(**table.model_dump(), seed=run.seed)
+            if self.coupling.between_groups and local_modes.ranks > 1:
+                fault = f"given for {local_modes.ranks} ranks, between which mode groups would couple"
+                raise InputError(f"fibre.random_coupling.between_groups: {fault}; allowed: one rank")
+            fibre = self.coupling.fibre(fibre, run.link.length)
+        self.fibre = fibre
+        self.amplifier = Amplifier(self._gain(), run.link.noise_figure)
+        if run.link.mix_groups:
+            self._check_mixing()
+
+    @staticmethod
+    def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
+        """Modes at which ranks may be cut: not inside groups that mix; None for anywhere."""
+        table = run.fibre.random_coupling
+        mixed = run.link.mix_groups or (table is not None and table.within == "groups")
+        return np.cumsum(fibre.group_sizes) if mixed else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the inverse of the linear phase and of one unitary undoes the link but for its loss."""
+        return self.coupling is None and not self.link.mode_dependent_gain
+
+    def _gain(self) -> float:
+        """Power gain of an amplifier: exactly the mean loss of a span, unless it is in the run file."""
+        if self.link.gain is not None:
+            return 10 ** (self.link.gain / 10)
+        loss = float(self.fibre.alpha.mean() * self.link.length)
+        if loss > 46:
+            raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+        return math.exp(loss)
+
+    def _check_mixing(self) -> None:
+        linear = np.column_stack([self.fibre.alpha, self.fibre.beta])
+        inside = np.diff(self.fibre.groups) == 0
+        if (np.diff(linear, axis=0)[inside] != 0).any():
+            fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
+            raise InputError(
+                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups"'
+            )
+
+    def net_gain(self, spans: int) -> float:
+        """Mean power gain from the transmitter to behind so many spans."""
+        if self.link.gain is None:
+            return 1.0
+        return (self.amplifier.gain * math.exp(-self.fibre.alpha.mean() * self.link.length)) ** spans
+
+    def sections(self, device, span: int, backward: bool = False) -> "SpanSections | None":
+        """What stands along a span; None for a fibre in one piece."""
+        return SpanSections(self, device, span, backward) if self.coupling else None
+
+    @property
+    def section_count(self) -> int:
+        """Sections of a span."""
+        return self.coupling.sections(self.link.length) if self.coupling else 1
+
+    def mixing(self, span: int) -> ModeMixing:
+        """Of ``link.mix_groups``, the unitary behind a span, of the rows of this rank."""
+        whole = ModeMixing.random(self.fibre.group_sizes.tolist(), self.seed, span)
+        return whole.within(self.local_modes.first_row, self.local_modes.rows)
+
+    def inverse_mixing(self, spans: int) -> ModeMixing | None:
+        """Of ``link.mix_groups``, what undoes those of so many spans."""
+        mixings = [self.mixing(span) for span in range(spans)] if self.link.mix_groups else []
+        return total(mixings).inverse if mixings else None
+
+    def row_gains(self, span: int) -> np.ndarray:
+        """Power gain of each row of the whole field in amplifier ``span`` against the mean, linear.
+
+        Normal in dB, of the root mean square ``link.mode_dependent_gain`` exactly and the mean 0.
+        """
+        rows, rms = self.fibre.rows, self.link.mode_dependent_gain or 0.0
+        normal = np.zeros(rows, np.complex128)
+        philox.add_complex_normal(normal, 1.0, self.seed, philox.stream(philox.GAINS, span), 0)
+        level = normal.real - normal.real.mean()
+        return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
+
+    def amplify(self, device, A, span: int) -> None:
+        """Amplifier and lumped coupling behind span ``span``; ``A`` (own rows, N), √W, in place."""
+        first = self.local_modes.first_row
+        self.amplifier.apply(device, A, self.grid, self.seed, span, first)
+        if self.link.mode_dependent_gain:
+            self._scale(device, A, np.sqrt(self.row_gains(span)))
+        if self.link.mix_groups:
+            self.mixing(span).apply(device, A)
+
+    def undo_amplifier(self, device, A, span: int) -> None:
+        """The inverse of `amplify` but for the noise."""
+        if self.link.mix_groups:
+            self.mixing(span).inverse.apply(device, A)
+        gains = np.full(self.fibre.rows, self.amplifier.gain)
+        if self.link.mode_dependent_gain:
+            gains = gains * self.row_gains(span)
+        self._scale(device, A, 1 / np.sqrt(gains))
+
+    def _scale(self, device, A, factors: np.ndarray) -> None:
+        A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
+
+    def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
+        """Take a field from behind ``spans`` spans back to the transmitter, without Kerr effect; in place."""
+        counts, section = replace(operators.counts), self.link.length / self.section_count
+        for span in reversed(range(spans)):
+            self.undo_amplifier(operators.device, A, span)
+            sections = self.sections(operators.device, span, backward=True)
+            for boundary in range(self.section_count, 0, -1):
+                if sections:
+                    sections.cross(A, boundary)
+                operators.linear(A, -section)
+        vars(operators.counts).update(vars(counts))
+
+
+class SpanSections:
+    """`wavefabric.optics.propagation.sections.Sections` of one span: random coupling behind each section."""
+
+    def __init__(self, path: LinkPath, device, span: int, backward: bool):
+        assert path.coupling is not None
+        self._path, self._device, self._span, self._backward = path, device, span, backward
+        self.count = path.section_count
+        ends = 2 * np.cumsum([0, *path.coupling.block_modes(path.fibre)])
+        whole = [(0, path.fibre.rows)]
+        self.blocks: Sequence[tuple[int, int]] = (
+            whole if path.coupling.between_groups else list(pairwise(ends.tolist()))
+        )
+
+    def changes_energy(self, boundary: int) -> bool:
+        return False
+
+    def cross(self, A, boundary: int) -> None:
+        if boundary == 0:
+            return
+        path = self._path
+        assert path.coupling is not None
+        mixing = path.coupling.unitary(path.fibre, path.link.length, self._span, boundary - 1)
+        if path.local_modes.ranks > 1:
+            mixing = mixing.within(path.local_modes.first_row, path.local_modes.rows)
+        (mixing.inverse if self._backward else mixing).apply(self._device, A)
