@@ -219,6 +219,8 @@ def test_loss_over_frequency():
     expected = -50 * (0.2 + 2e-3 * (GRID / 1e12 - 299792.458 / 1550))
     np.testing.assert_allclose(db(evolution.power() / 1e-12)[:, 0], expected, rtol=1e-6)
     assert raman_tilt(fibre, GRID, 1e-12, 50e3) < 1e-6
+    with pytest.raises(InputError, match=r"frequencies: .* given; allowed: a list of positive numbers in Hz"):
+        raman_evolution(fibre, "193 THz", 1e-3, 50e3, loss=loss)
 
 
 def test_no_nonlinearity_and_no_power():

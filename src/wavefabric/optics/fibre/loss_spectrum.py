@@ -56,8 +56,7 @@ class LossSpectrum:
         ``LossSpectrum.polynomial(["0.2 dB/km", "-0.5e-3 dB/km/THz"], "193.4 THz")`` is a slope.
         """
         if not isinstance(coefficients, (list, tuple, np.ndarray)) or not len(coefficients):
-            allowed = "a list of constant, slope, curvature, … of the loss"
-            raise InputError(f"coefficients: {show(coefficients)} given; allowed: {allowed}")
+            raise InputError(f"coefficients: {show(coefficients)} given; allowed: a list, constant first")
         c = [number(c, "1/m" + f"/Hz^{n}" * (n > 0), "coefficients") for n, c in enumerate(coefficients)]
         centre = positive(reference, "Hz", "reference")
         return cls(lambda f: np.polynomial.polynomial.polyval(f - centre, c))
@@ -72,7 +71,7 @@ class LossSpectrum:
         The fibre's own α holds at its wavelength; the spectrum adds its change from there, the same for all
         modes, as Rayleigh scattering in one glass does. It must not be negative.
         """
-        change = self._values(numbers(frequencies, "Hz", "frequencies"))
+        change = self._values(np.atleast_1d(numbers(frequencies, "Hz", "frequencies")))
         change -= self._values(np.array(SPEED_OF_LIGHT / fibre.wavelength))
         return _checked(fibre.alpha + change[:, None])
 

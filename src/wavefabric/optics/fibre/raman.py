@@ -18,8 +18,7 @@ from wavefabric.optics.fibre.raman_gain import RamanGain
 from wavefabric.quantities import numbers, positive
 from wavefabric.units import show
 
-#: Knots of a filter over the band, Hz: Raman gain of silica has no feature below 0.5 THz.
-_KNOTS = 50e9
+_KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature below 0.5 THz
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +182,7 @@ def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
     The inverse of `wavefabric.optics.fibre.kerr_coupling`: f_ab = 3/4 κ_ab/A_ref between different groups,
     3/4 · (2N+1)/(2N) · κ_aa/A_ref within one of N modes, A_ref = n₂ω₀/(c₀γ). A mode counts as N = 1. For κ of
     field rows the mean over both polarisations of a mode is taken: exact between modes, and within one if
-    its κ is 8/9 (averaged) rather than 1 and 2/3. All 0 in a fibre without nonlinearity.
+    its κ is 8/9 (averaged); 6 % low if it is 1 and 2/3. All 0 in a fibre without nonlinearity.
     """
     kappa, size = fibre.kappa, fibre.group_sizes if fibre.kappa_of == "group" else np.array(1)
     if fibre.kappa_of == "row":
@@ -221,8 +220,7 @@ def raman_tilt(
 ) -> float:
     """Largest change of any channel in any mode by Raman scattering over a span, in dB (0 or more).
 
-    Arguments and options are those of `raman_evolution`. A run that leaves Raman scattering out is off by so
-    much.
+    A run without it is off by so much. Arguments and options are those of `raman_evolution`.
     """
     evolution = raman_evolution(fibre, frequencies, launch_power, length, **options)
     return float(np.abs(evolution.gain_db()).max())

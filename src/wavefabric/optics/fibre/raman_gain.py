@@ -50,8 +50,7 @@ class RamanGain:
 
     - ``shift`` (N,): frequency shifts from pump to signal, Hz, increasing from 0 or above. Monotone cubic
       (PCHIP) between them; 0 at shift 0 and above the last. Negative shifts: the same, negative.
-    - ``efficiency`` (N,): C_R, 1/(W m).
-    - ``area``: effective area A to which it belongs, m².
+    - ``efficiency`` (N,): C_R, 1/(W m), for the effective area A = ``area``, m².
     - ``pump_frequency``: pump at which it was measured, Hz; C_R grows in proportion to the frequency of the
       pump. None: the same for all pumps.
     - ``quantum_defect``: each photon of the pump gives one signal photon, and the rest of its energy to
