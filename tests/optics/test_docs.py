@@ -24,6 +24,15 @@ def test_a_fibre_from_its_coefficients():
     np.testing.assert_allclose(names["fibre"].beta[1, :2], [8e-15, -22.4e-27])
 
 
+def test_powers_under_raman_scattering():
+    names = {}
+    exec(example("fibre.md", "Stimulated Raman scattering"), names)
+    assert names["power"].shape == (60, 120, 101)
+    assert names["factor"].shape == (15, 1000)
+    np.testing.assert_allclose([names["largest"], np.abs(names["gain"]).max()], 1.28, atol=0.01)
+    np.testing.assert_allclose(np.ptp(names["triangular"].gain_db()[:, 0]), 2.2, atol=0.05)
+
+
 def test_a_link_from_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -1,0 +1,226 @@
+"""Stimulated Raman scattering: the powers of channels and modes along a span."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import solve_ivp
+from scipy.interpolate import CubicSpline
+
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.csv_files import Array
+from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
+from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
+from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.quantities import numbers, positive
+from wavefabric.units import show
+
+_KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature below 0.5 THz
+
+
+@dataclass(frozen=True, eq=False)
+class PowerEvolution:
+    """Powers of C channels in M modes along a span, as `power_evolution` solves for them.
+
+    Gains are those of stimulated Raman scattering alone, against loss alone; they are the same for all modes
+    of a group. Positions ``z`` are in m from 0 to ``length``, by default the end: one number, or an array of
+    Z, which is then the last axis of a result.
+
+    - ``frequencies`` (C,), Hz; ``launch_power`` (C, M), W; ``alpha`` (C, M), 1/m; ``length``, m.
+    - ``group`` (M,): index from 0 of the group of each mode; ``overlap`` (G, G) of the groups, 1/m².
+    """
+
+    frequencies: Array
+    launch_power: Array
+    alpha: Array
+    length: float
+    group: NDArray[np.int64]
+    overlap: Array
+    gain: RamanGain
+    _energy: Callable[[Array], Array]  # ∫₀^z P dz' by channel and group, (C·G, Z), W m
+
+    def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
+        """Natural logarithm of the power gain of each group at any optical frequencies, (F, G) or (F, G, Z).
+
+        Frequencies (F,) in Hz are by default the channels. Between and beside them it is the gain of a weak
+        probe, exactly, so it is as smooth in frequency as the gain of the glass.
+        """
+        z = self._positions(z)
+        energy = self._energy(z.reshape(-1)).reshape(len(self.frequencies), len(self.overlap), -1)
+        wanted = self.frequencies if frequencies is None else _optical(frequencies)
+        gain = np.tensordot(self.gain.coupling(wanted, self.frequencies), energy, axes=1)
+        return np.einsum("fgz,hg->fhz", gain, self.overlap, optimize=True).reshape(*gain.shape[:2], *z.shape)
+
+    def gain_db(self, z: ArrayLike | None = None) -> Array:
+        """Net Raman gain of each channel and mode in dB, (C, M) or (C, M, Z)."""
+        return 10 * math.log10(math.e) * self.log_gain(z)[:, self.group]
+
+    def power(self, z: ArrayLike | None = None) -> Array:
+        """Power of each channel and mode in W, (C, M) or (C, M, Z)."""
+        z = self._positions(z)
+        exponent = self.log_gain(z)[:, self.group] - np.multiply.outer(self.alpha, z)
+        return (self.launch_power.T * np.exp(exponent).T).T
+
+    def amplitude(self, frequencies: ArrayLike, start: float = 0.0, stop: float | None = None) -> Array:
+        """Factor on the field of each group from ``start`` to ``stop`` (m) at each frequency, (G, F).
+
+        Square root of the power gain of `log_gain`, for a whole band of frequencies (Hz, in any order): a
+        cubic spline through knots at most 50 GHz apart.
+        """
+        wanted, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
+        low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
+        knots = np.linspace(low, high, math.ceil((high - low) / _KNOTS) + 2)
+        half = 0.5 * np.diff(self.log_gain(ends, knots))[..., 0]
+        return np.exp(CubicSpline(knots, half)(wanted)).T
+
+    def _positions(self, z: ArrayLike | None) -> Array:
+        z = numbers(self.length if z is None else z, "m", "z")
+        if z.ndim > 1 or not np.all((z >= 0) & (z <= self.length)):
+            raise InputError(f"z: {show(z.tolist())} m given; allowed: 0 to {self.length:g} m")
+        return z
+
+
+def power_evolution(
+    frequencies: ArrayLike,
+    launch_power: ArrayLike,
+    length: float | str,
+    alpha: ArrayLike,
+    gain: RamanGain,
+    *,
+    overlap: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    tolerance: float = 1e-9,
+) -> PowerEvolution:
+    """Powers of C channels in M modes along a span under loss and stimulated Raman scattering.
+
+        dP_ia/dz = −α_ia P_ia + P_ia Σ_j K_ij Σ_b f_ab P_jb,
+
+    with K_ij of `RamanGain.coupling` and the intensity overlaps f_ab. All waves travel forwards; pumps are
+    channels. Quantities may be text with a unit. `InputError` if one is out of range or does not fit.
+
+    - ``frequencies`` (C,): optical, Hz, in any order. ``length`` in m.
+    - ``launch_power``: W; one number, (C,), or (C, M). Without ``groups`` it gives M, else 1.
+    - ``alpha``: power attenuation, 1/m; one number, (C,), (1, M) or (C, M).
+    - ``overlap`` (G, G): f_ab = ∫F_a²F_b² dA, ∫F² dA = 1, means over the modes of groups a and b, 1/m²;
+      symmetric. None: 1/A with the area of ``gain`` for all.
+    - ``groups`` (M,): whole numbers, equal for modes of one row of ``overlap``; rows follow in the order of
+      the numbers. None: a row for each mode, or without ``overlap`` one for all.
+    - ``tolerance``: relative local error of ∫P dz a step (Dormand and Prince's method of eighth order).
+
+    The loss is exact, and only ∫P dz of groups is solved for: a sum over modes and two products of matrices
+    for each evaluation. Source for one mode: M. Zirngibl, Electron. Lett. 34, 789 (1998), doi
+    10.1049/el:19980555; f_ab replaces its 1/A_eff.
+    """
+    f, length = _optical(frequencies), positive(length, "m", "length")
+    if not 0 < tolerance < 1:
+        raise InputError(f"tolerance: {tolerance!r} given; allowed: between 0 and 1")
+    launch = numbers(launch_power, "W", "launch_power")
+    modes = launch.shape[1] if launch.ndim == 2 else 1
+    default = np.zeros(modes, int) if overlap is None else np.arange(modes)
+    numbering = default if groups is None else np.asarray(groups)
+    if numbering.ndim != 1 or not numbering.size or not np.issubdtype(numbering.dtype, np.integer):
+        raise InputError(f"groups: {show(groups)} given; allowed: a whole number for each mode")
+    shape = len(f), len(numbering)
+    launch = _by_channel(launch, "launch_power", "W", shape)
+    loss = _by_channel(numbers(alpha, "1/m", "alpha"), "alpha", "1/m", shape)
+    group = np.unique(numbering, return_inverse=True)[1].reshape(-1)
+    square = (int(group.max()) + 1,) * 2
+    matrix = np.full(square, 1 / gain.area) if overlap is None else numbers(overlap, "1/m^2", "overlap")
+    finite = matrix.shape == square and np.all((matrix >= 0) & (matrix < np.inf))
+    if not (finite and np.allclose(matrix, matrix.T, 1e-6, 0)):
+        fault = f"{show(matrix.tolist())} of shape {matrix.shape} given"
+        raise InputError(f"overlap: {fault}; allowed: shape {square}, symmetric, 0 or more")
+    energy = _solve(gain.coupling(f, f), matrix, (launch, loss, group), length, tolerance)
+    return PowerEvolution(f, launch, loss, length, group, matrix, gain, energy)
+
+
+def _optical(frequencies: ArrayLike) -> Array:
+    f = numbers(frequencies, "Hz", "frequencies")
+    if f.ndim != 1 or not len(f) or not (np.all(np.isfinite(f)) and f.min() > 0):
+        raise InputError(f"frequencies: {show(f.tolist())} given; allowed: a list of positive numbers in Hz")
+    return f
+
+
+def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> Array:
+    """Values spread over channels and modes, (C, M)."""
+    if not (np.all(np.isfinite(values)) and np.min(values, initial=0) >= 0):
+        raise InputError(f"{key}: {np.min(values):g} {unit} given; allowed: finite, 0 or more")
+    try:
+        return np.broadcast_to(values[:, None] if values.ndim == 1 else values, shape)
+    except ValueError:
+        allowed = f"one number, {shape[:1]} or {shape} for channels and modes"
+        raise InputError(f"{key}: shape {values.shape} given; allowed: {allowed}") from None
+
+
+def _solve(coupling, overlap, modes, length: float, tolerance: float) -> Callable[[Array], Array]:
+    """∫P dz of each channel and group, flat, as a function of z; ``modes``: launch power, α, group."""
+    launch, alpha, group = modes
+    order = np.argsort(group, kind="stable")
+    launch, alpha = launch[:, order], alpha[:, order]
+    starts = np.searchsorted(group[order], np.arange(len(overlap)))
+    shape = len(launch), len(starts)
+
+    def power(z, energy):
+        without_raman = np.add.reduceat(launch * np.exp(-alpha * z), starts, axis=1)
+        return (without_raman * np.exp(coupling @ energy.reshape(shape) @ overlap.T)).reshape(-1)
+
+    start = np.zeros(math.prod(shape))
+    floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
+        result = solve_ivp(power, (0, length), start, "DOP853", dense_output=True, rtol=tolerance, atol=floor)
+    if not result.success:
+        raise InputError(f"launch_power: up to {launch.max():g} W given, not solvable; allowed: less")
+    return result.sol
+
+
+def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
+    """f_ab = ∫F_a²F_b² dA of what rows of κ stand for (groups: means over modes), from κ and γ; (G, G), 1/m².
+
+    The inverse of `wavefabric.optics.fibre.kerr_coupling`: f_ab = 3/4 κ_ab/A_ref between different groups,
+    3/4 · (2N+1)/(2N) · κ_aa/A_ref within one of N modes, A_ref = n₂ω₀/(c₀γ). A mode counts as N = 1. For κ of
+    field rows the mean over both polarisations of a mode is taken: exact between modes, and within one if
+    its κ is 8/9 (averaged); 6 % low if it is 1 and 2/3. All 0 in a fibre without nonlinearity.
+    """
+    kappa, size = fibre.kappa, fibre.group_sizes if fibre.kappa_of == "group" else np.array(1)
+    if fibre.kappa_of == "row":
+        kappa = kappa.reshape(fibre.modes, 2, fibre.modes, 2).mean(axis=(1, 3))
+    f = 0.375 * (kappa + kappa.T)
+    f[np.diag_indices(len(f))] *= (2 * size + 1) / (2 * size)
+    return f * (fibre.gamma * fibre.wavelength / (2 * math.pi * positive(n2, "m^2/W", "n2")))
+
+
+def raman_evolution(
+    fibre: Fibre,
+    frequencies: ArrayLike,
+    launch_power: ArrayLike,
+    length: float | str,
+    gain: RamanGain | None = None,
+    loss: LossSpectrum | None = None,
+    *,
+    overlap: ArrayLike | None = None,
+) -> PowerEvolution:
+    """`power_evolution` in a fibre of M modes, with its loss and its `intensity_overlap`.
+
+    ``launch_power`` in W: one number, (C,) for each channel in every mode, or (C, M). ``gain`` is by default
+    silica's. ``loss`` adds the change of the attenuation over frequency. ``overlap`` replaces that of κ and
+    γ: a row for each group, or mode, as κ has.
+    """
+    index = np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]
+    alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)
+    matrix = intensity_overlap(fibre) if overlap is None else overlap
+    gain = gain or RamanGain.silica()
+    return power_evolution(frequencies, launch_power, length, alpha, gain, overlap=matrix, groups=index)
+
+
+def raman_tilt(
+    fibre: Fibre, frequencies: ArrayLike, launch_power: ArrayLike, length: float | str, **options: Any
+) -> float:
+    """Largest change of any channel in any mode by Raman scattering over a span, in dB (0 or more).
+
+    A run without it is off by so much. Arguments and options are those of `raman_evolution`.
+    """
+    evolution = raman_evolution(fibre, frequencies, launch_power, length, **options)
+    return float(np.abs(evolution.gain_db()).max())

@@ -1,0 +1,133 @@
+"""Raman gain of a fibre: its efficiency over the frequency shift, and the coupling between frequencies."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.interpolate import PchipInterpolator
+from scipy.special import wofz
+
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.csv_files import Array, read_columns
+from wavefabric.quantities import number, numbers, positive
+from wavefabric.units import SPEED_OF_LIGHT, show
+
+#: Vibrational modes of silica: wavenumber (1/cm), amplitude, full widths at half maximum of the Gaussian and
+#: of the Lorentzian line (1/cm). Hollenbeck and Cantrell 2002, table 1.
+_WAVENUMBER = np.array([56.25, 100, 231.25, 362.5, 463, 497, 611.5, 691.67, 793.67, 835.5, 930, 1080, 1215])
+_AMPLITUDE = np.array([1, 11.4, 36.67, 67.67, 74, 4.5, 6.8, 4.6, 4.2, 4.5, 2.7, 3.1, 3])
+_GAUSS = np.array([52.1, 110.42, 175, 162.5, 135.33, 24.5, 41.5, 155, 59.5, 64.3, 150, 91, 160])
+_LORENTZ = np.array([17.37, 38.81, 58.33, 54.17, 45.11, 8.17, 13.83, 51.67, 19.83, 21.43, 50, 30.33, 53.33])
+#: Shifts at which the spectrum of silica is tabulated, Hz: its narrowest line is 0.8 THz wide.
+_SILICA_SHIFT = np.linspace(0, 50e12, 5001)
+
+
+def silica_spectrum(shift: ArrayLike) -> Array:
+    """Raman gain of silica over the frequency shift (Hz) in arbitrary units; odd in the shift.
+
+    S(Ω) = Im ∫ h(t) exp(iΩt) dt for h(t) = Σ A_i exp(−γ_i t − Γ_i²t²/4) sin(ω_i t), t > 0: thirteen pairs of
+    Voigt lines, by the Faddeeva function w((Ω ∓ ω_i + iγ_i)/Γ_i) in closed form. Source: D. Hollenbeck,
+    C. D. Cantrell, "Multiple-vibrational-mode model for fiber-optic Raman gain spectrum and response
+    function", J. Opt. Soc. Am. B 19, 2886 (2002), doi 10.1364/JOSAB.19.002886.
+    """
+    omega = 2 * math.pi * np.asarray(shift, dtype=float)[..., None]
+    radian = 100 * math.pi * SPEED_OF_LIGHT  # half the angular frequency of 1/cm
+    centre, width, damping = 2 * radian * _WAVENUMBER, radian * _GAUSS, 1j * radian * _LORENTZ
+    lines = wofz((omega - centre + damping) / width) - wofz((omega + centre + damping) / width)
+    return (_AMPLITUDE * math.sqrt(math.pi) / (2 * width) * lines.real).sum(axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class RamanGain:
+    """Raman gain efficiency C_R = g_R/(2A) between waves of random polarisation. Arrays are read-only.
+
+    A wave of power P gives C_R P (1/m, of the power) to one of lower frequency, if both have the intensity
+    overlap 1/A. The half is the mean over polarisations: g_R acts between parallel ones, and the gain between
+    orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is out of range.
+
+    - ``shift`` (N,): frequency shifts from pump to signal, Hz, increasing from 0 or above. Monotone cubic
+      (PCHIP) between them; 0 at shift 0 and above the last. Negative shifts: the same, negative.
+    - ``efficiency`` (N,): C_R, 1/(W m), for the effective area A = ``area``, m².
+    - ``pump_frequency``: pump at which it was measured, Hz; C_R grows in proportion to the frequency of the
+      pump. None: the same for all pumps.
+    - ``quantum_defect``: each photon of the pump gives one signal photon, and the rest of its energy to
+      the glass. Without it powers are conserved, as closed forms for narrow bands assume.
+    """
+
+    shift: Array
+    efficiency: Array
+    area: float
+    pump_frequency: float | None = None
+    quantum_defect: bool = True
+
+    def __post_init__(self):
+        shift = numbers(self.shift, "Hz", "shift")
+        efficiency = numbers(self.efficiency, "1/W/m", "efficiency")
+        if shift.ndim != 1 or shift.shape != efficiency.shape or len(shift) < 2:
+            fault = f"shape {efficiency.shape} given for shifts of shape {shift.shape}"
+            raise InputError(f"efficiency: {fault}; allowed: one value for each of at least two shifts")
+        if not (np.all(np.isfinite(shift)) and shift[0] >= 0 and np.all(np.diff(shift) > 0)):
+            raise InputError(f"shift: {show(shift.tolist())} Hz given; allowed: increasing from 0 or above")
+        if not (np.all(np.isfinite(efficiency)) and efficiency.min() >= 0):
+            raise InputError(f"efficiency: {efficiency.min():g} 1/(W m) given; allowed: finite, 0 or more")
+        if shift[0] > 0:
+            shift, efficiency = np.append(0.0, shift), np.append(0.0, efficiency)
+        if efficiency[0] > 0:
+            raise InputError(f"efficiency: {efficiency[0]:g} 1/(W m) given at shift 0; allowed: 0 there")
+        for key, array in (("shift", shift), ("efficiency", efficiency)):
+            array.setflags(write=False)
+            object.__setattr__(self, key, array)
+        object.__setattr__(self, "area", positive(self.area, "m^2", "area"))
+        if (pump := self.pump_frequency) is not None:
+            object.__setattr__(self, "pump_frequency", positive(pump, "Hz", "pump_frequency"))
+
+    @classmethod
+    def silica(cls, peak: float | str = 1e-13, pump_wavelength: float | str = 1e-6) -> "RamanGain":
+        """Silica by `silica_spectrum`, with g_R = ``peak`` (m/W, parallel polarisations) at its maximum.
+
+        1e-13 m/W at a pump of 1 µm: G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. C_R is tabulated for
+        80 µm²; the gain in a fibre follows from its own overlaps.
+        """
+        peak, area, spectrum = positive(peak, "m/W", "peak"), 80e-12, silica_spectrum(_SILICA_SHIFT)
+        efficiency = np.maximum(spectrum, 0) * (peak / (2 * area * spectrum.max()))
+        pump = SPEED_OF_LIGHT / positive(pump_wavelength, "m", "pump_wavelength")
+        return cls(_SILICA_SHIFT, efficiency, area, pump)
+
+    @classmethod
+    def triangular(cls, slope: Any, area: Any = 80e-12, cutoff: Any = 15e12, **options: Any) -> "RamanGain":
+        """C_R = ``slope`` (1/(W m Hz)) · shift up to ``cutoff`` (Hz), then 0; options as in the class."""
+        slope, cutoff = number(slope, "1/W/m/Hz", "slope"), positive(cutoff, "Hz", "cutoff")
+        return cls(np.array([0, cutoff]), np.array([0, slope * cutoff]), area, **options)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, area: Any, **options: Any) -> "RamanGain":
+        """From the columns ``shift_thz,efficiency_per_w_per_km``; ``area`` and options as in the class."""
+        table = read_columns(path, ("shift_thz", "efficiency_per_w_per_km"))
+        try:
+            return cls(table["shift_thz"] * 1e12, table["efficiency_per_w_per_km"] * 1e-3, area, **options)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    def at(self, shift: ArrayLike) -> Array:
+        """C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
+        shift = np.asarray(shift, dtype=float)
+        size = np.abs(shift)
+        curve = PchipInterpolator(self.shift, self.efficiency)(np.minimum(size, self.shift[-1]))
+        return np.where(size <= self.shift[-1], np.sign(shift) * curve, 0.0)
+
+    def coupling(self, frequencies: ArrayLike, sources: ArrayLike) -> Array:
+        """Gain at each frequency from each source (Hz), negative where it loses, m/W, shape (F, S).
+
+        d ln P(f)/dz = Σ_s coupling[f, s] · overlap · P_s, overlap in 1/m². A C_R(s − f) if f < s; else
+        −(f/s) A C_R(f − s), which conserves the number of photons.
+        """
+        own, source = np.asarray(frequencies, dtype=float)[:, None], np.asarray(sources, dtype=float)
+        coupling = self.area * self.at(source - own)
+        if self.pump_frequency is not None:
+            coupling *= np.maximum(own, source) / self.pump_frequency
+        if self.quantum_defect:
+            coupling *= np.maximum(own / source, 1.0)
+        return coupling
