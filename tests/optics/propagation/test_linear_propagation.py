@@ -1,5 +1,7 @@
 """Which way linear propagation takes, what it keeps and needs; whole steps by kernels and by transforms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
@@ -238,10 +240,13 @@ BETA = np.array(
 
 @pytest.mark.parametrize(("dtype", "allowed"), [(DOUBLE, 1e-13), (SINGLE, 2e-6)], ids=["double", "single"])
 @pytest.mark.parametrize("integrator", ALL)
-def test_integrators(cpu, gpu, integrator, dtype, allowed):
+@pytest.mark.parametrize("apart", [False, True], ids=["", "polarisations-apart"])
+def test_integrators(cpu, gpu, integrator, dtype, allowed, apart):
     """A few steps by kernels, and on the CPU by whole transforms."""
     kappa = [[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]]
     fibre = make_fibre(kappa, beta=BETA, alpha=[0.04e-3, 0.06e-3, 0.05e-3])
+    if apart:
+        fibre = replace(fibre, row_delays=1e-15 * np.array([1, -1, 2, 0.5, 0, 0]))
     field, outs = smooth_field(6, 60, 60e-3, width=0.2), []
     for device in (cpu, gpu):
         operators = FibreOperators(device, fibre, 60, RATE, dtype)

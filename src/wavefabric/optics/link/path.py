@@ -1,23 +1,28 @@
 """What light meets on its way through a link: sections of fibre, amplifiers, coupling; and the inverse."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from copy import copy
 from itertools import pairwise
 
 import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.fibre.random_coupling import RandomCoupling
+from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import Amplifier
+from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.units import db
+
+#: Longest stretch of fibre for which one filter stands, m: a tenth of an effective length.
+FILTER_SPACING = 2e3
 
 
 class LinkPath:
@@ -26,9 +31,15 @@ class LinkPath:
     `InputError` for what the parts cannot see by themselves.
     """
 
-    def __init__(self, run: RunFile, fibre: Fibre, grid: WdmGrid, local_modes: RankModes):
-        self.link, self.grid, self.seed, self.local_modes = run.link, grid, run.seed, local_modes
-        table = run.fibre.random_coupling
+    def __init__(self, run: RunFile, fibre: Fibre, transmitter: Transmitter, local_modes: RankModes):
+        self.link, self.grid, self.seed, self.local_modes = run.link, transmitter.grid, run.seed, local_modes
+        table, self.spectral = run.fibre.random_coupling, None
+        spectral = run.fibre.present("raman", "attenuation_csv", "attenuation_slope")
+        if spectral:
+            flat = run.link.gain_flattening
+            self.spectral = SpectralGain(run.fibre, fibre, transmitter, run.link.length, flat)
+        elif run.link.gain_flattening:
+            raise InputError("link.gain_flattening: true given; allowed if gain or loss depends on frequency")
         self.coupling = None
         if table is not None:
             self.coupling = RandomCoupling(**table.model_dump(), seed=run.seed)
@@ -37,6 +48,8 @@ class LinkPath:
                 raise InputError(f"fibre.random_coupling.between_groups: {fault}; allowed: one rank")
             fibre = self.coupling.fibre(fibre, run.link.length)
         self.fibre = fibre
+        #: Phase that the rows take up, rad/m, where the field is not expanded about the fibre's centre.
+        self.row_phase: Array | None = None
         self.amplifier = Amplifier(self._gain(), run.link.noise_figure)
         if run.link.mix_groups:
             self._check_mixing()
@@ -52,6 +65,12 @@ class LinkPath:
     def plain(self) -> bool:
         """Whether the inverse of the linear phase and of one unitary undoes the link but for its loss."""
         return self.coupling is None and not self.link.mode_dependent_gain
+
+    @property
+    def unitary(self) -> bool:
+        """Whether what undoes the link leaves white noise as it is."""
+        even = bool((self.fibre.alpha == self.fibre.alpha[0]).all())
+        return self.plain or (even and not self.link.mode_dependent_gain and self.spectral is None)
 
     def _gain(self) -> float:
         """Power gain of an amplifier: exactly the mean loss of a span, unless it is in the run file."""
@@ -79,12 +98,28 @@ class LinkPath:
 
     def sections(self, device, span: int, backward: bool = False) -> "SpanSections | None":
         """What stands along a span; None for a fibre in one piece."""
-        return SpanSections(self, device, span, backward) if self.coupling else None
+        return SpanSections(self, device, span, backward) if self.coupling or self.spectral else None
+
+    def of_channel(self, channel: int, samples_per_symbol: int) -> "LinkPath":
+        """The same path in the frame and band of one channel: its grid, and the fibre expanded there."""
+        grid = self.grid
+        offset = float(grid.offsets[channel])
+        own = copy(self)
+        centre = grid.centre_frequency + offset
+        own.grid = WdmGrid((centre,), grid.symbol_rate, samples_per_symbol, grid.symbols, centre)
+        shift = 2 * math.pi * offset
+        own.fibre = dataclasses.replace(self.fibre, beta=shift_expansion(self.fibre.beta, shift))
+        delays = self.fibre.row_delays
+        own.row_phase = np.repeat(self.fibre.beta @ (shift ** np.arange(1, 5) / [1, 2, 6, 24]), 2)
+        if delays is not None:
+            own.row_phase += delays * shift
+        return own
 
     @property
     def section_count(self) -> int:
         """Sections of a span."""
-        return self.coupling.sections(self.link.length) if self.coupling else 1
+        filters = math.ceil(self.link.length / FILTER_SPACING) if self.spectral else 1
+        return self.coupling.sections(self.link.length) if self.coupling else filters
 
     def mixing(self, span: int) -> ModeMixing:
         """Of ``link.mix_groups``, the unitary behind a span, of the rows of this rank."""
@@ -109,6 +144,7 @@ class LinkPath:
 
     def amplify(self, device, A, span: int) -> None:
         """Amplifier and lumped coupling behind span ``span``; ``A`` (own rows, N), √W, in place."""
+        self._change_spectrum(device, A, span, 1)  # of the signal, before the amplifier adds its noise
         first = self.local_modes.first_row
         self.amplifier.apply(device, A, self.grid, self.seed, span, first)
         if self.link.mode_dependent_gain:
@@ -124,13 +160,28 @@ class LinkPath:
         if self.link.mode_dependent_gain:
             gains = gains * self.row_gains(span)
         self._scale(device, A, 1 / np.sqrt(gains))
+        self._change_spectrum(device, A, span, -1)
+
+    def _change_spectrum(self, device, A, span: int, sign: int) -> None:
+        """Tilt of an amplifier, and its filter that makes the spectrum as it was launched; or undo both."""
+        tilt, spectral = self.link.gain_tilt, self.spectral if self.link.gain_flattening else None
+        if tilt == 0 and spectral is None:
+            return
+
+        def log_gain(frequencies: Array) -> Array:
+            total = np.outer(tilt * (frequencies - self.grid.centre_frequency), np.ones(self.fibre.modes))
+            if spectral:
+                total -= spectral.log_gain(span, 0.0, self.link.length, frequencies)
+            return sign * total
+
+        filter_band(device, A, self.grid, log_gain, self.local_modes.range)
 
     def _scale(self, device, A, factors: np.ndarray) -> None:
         A *= device.asarray(factors[self.local_modes.slice].astype(A.real.dtype))[:, None]
 
     def undo_linear(self, operators: FibreOperators, A, spans: int) -> None:
         """Take a field from behind ``spans`` spans back to the transmitter, without Kerr effect; in place."""
-        counts, section = replace(operators.counts), self.link.length / self.section_count
+        counts, section = dataclasses.replace(operators.counts), self.link.length / self.section_count
         for span in reversed(range(spans)):
             self.undo_amplifier(operators.device, A, span)
             sections = self.sections(operators.device, span, backward=True)
@@ -138,31 +189,59 @@ class LinkPath:
                 if sections:
                     sections.cross(A, boundary)
                 operators.linear(A, -section)
+            if sections:
+                sections.cross(A, 0)
         vars(operators.counts).update(vars(counts))
 
 
 class SpanSections:
-    """`wavefabric.optics.propagation.sections.Sections` of one span: random coupling behind each section."""
+    """`Sections` of one span: random coupling, and filters of the band.
+
+    A filter stands for the stretch of fibre around it, up to half way to the next: second order.
+    """
 
     def __init__(self, path: LinkPath, device, span: int, backward: bool):
-        assert path.coupling is not None
         self._path, self._device, self._span, self._backward = path, device, span, backward
         self.count = path.section_count
-        ends = 2 * np.cumsum([0, *path.coupling.block_modes(path.fibre)])
-        whole = [(0, path.fibre.rows)]
-        self.blocks: Sequence[tuple[int, int]] = (
-            whole if path.coupling.between_groups else list(pairwise(ends.tolist()))
-        )
+        stride = max(1, int(self.count * FILTER_SPACING / path.link.length))
+        self._filters = [*range(0, self.count, stride), self.count] if path.spectral else []
+        self.blocks: list[tuple[int, int]] | None = None
+        if path.coupling:
+            ends = 2 * np.cumsum([0, *path.coupling.block_modes(path.fibre)])
+            pairs = list(pairwise(ends.tolist()))
+            self.blocks = [(0, path.fibre.rows)] if path.coupling.between_groups else pairs
 
     def changes_energy(self, boundary: int) -> bool:
-        return False
+        return boundary in self._filters
 
     def cross(self, A, boundary: int) -> None:
-        if boundary == 0:
-            return
+        actions = [self._couple, self._filter]
+        for action in reversed(actions) if self._backward else actions:
+            action(A, boundary)
+
+    def _couple(self, A, boundary: int) -> None:
         path = self._path
-        assert path.coupling is not None
+        if path.coupling is None or boundary == 0:
+            return
         mixing = path.coupling.unitary(path.fibre, path.link.length, self._span, boundary - 1)
+        if path.row_phase is not None:
+            turn = np.exp(1j * path.row_phase * (path.link.length / self.count))
+            blocks = zip(mixing.matrices, mixing.blocks, strict=True)
+            mixing = ModeMixing([u * turn[start:stop] for u, (start, stop) in blocks])
         if path.local_modes.ranks > 1:
             mixing = mixing.within(path.local_modes.first_row, path.local_modes.rows)
         (mixing.inverse if self._backward else mixing).apply(self._device, A)
+
+    def _filter(self, A, boundary: int) -> None:
+        spectral, path = self._path.spectral, self._path
+        if spectral is None or boundary not in self._filters:
+            return
+        number, section = self._filters.index(boundary), path.link.length / self.count
+        middles = [section * (a + b) / 2 for a, b in pairwise(self._filters)]
+        start, stop = [0.0, *middles][number], [*middles, path.link.length][number]
+        sign = -1 if self._backward else 1
+
+        def log_gain(frequencies: Array) -> Array:
+            return sign * spectral.log_gain(self._span, start, stop, frequencies)
+
+        filter_band(self._device, A, path.grid, log_gain, path.local_modes.range)

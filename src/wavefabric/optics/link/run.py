@@ -14,6 +14,7 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
+from wavefabric.optics.link.back_propagation import BackPropagation
 from wavefabric.optics.link.build import build_fibre, build_transmitter, fibre_digest, result_writer
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.path import LinkPath
@@ -22,6 +23,7 @@ from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
+from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
@@ -93,7 +95,8 @@ class _Link:
         ends = split_modes(fibre.modes, self.ranks, LinkPath.boundaries(settings, fibre))
         self.local_modes = RankModes(ends, self.comm.rank)
         self.transmitter = build_transmitter(settings, fibre.modes)
-        self.path = LinkPath(settings, fibre, self.transmitter.grid, self.local_modes)
+        self.back: BackPropagation | None = None
+        self.path = LinkPath(settings, fibre, self.transmitter, self.local_modes)
         self.fibre = self.path.fibre
         table = settings.receiver
         window = table.phase_window or None
@@ -130,7 +133,8 @@ class _Link:
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         # What is undone by more than a phase is undone in a copy.
-        fields = 1 if self.path.plain else 2
+        undone = self.settings.receiver.back_propagation is not None or not self.path.plain
+        fields = 2 if undone else 1
         needed = fields * self.local_modes.rows * grid.samples * item + scratch
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
@@ -221,12 +225,17 @@ class _Link:
         local_modes, path, distance = self.local_modes, self.path, spans * self.settings.link.length
         gain, field, receiver = path.net_gain(spans), self.A, self.receiver
         through = distance, self.fibre.beta, path.inverse_mixing(spans)
-        if not path.plain:
-            # What amplifies some rows more than others amplifies their noise too: noise comes first.
+        back = self.settings.receiver.back_propagation
+        if back is not None or not path.plain:
             field, through = self.A.copy(), (0.0, None, None)
-            receiver.load_noise(self.device, field, local_modes.first_mode, gain)
-            path.undo_linear(self.propagator.operators, field, spans)
-            receiver = replace(receiver, osnr_db=None)
+            if back is not None or not path.unitary:
+                # What amplifies some rows more than others, or is not linear, changes noise: it comes first.
+                receiver.load_noise(self.device, field, local_modes.first_mode, gain)
+                receiver = replace(receiver, osnr_db=None)
+            if back is None:
+                path.undo_linear(self.propagator.operators, field, spans)
+            else:
+                self._back_propagate(back, field, spans)
         self.progress.start(local_modes.rows, f"receiver, {name.replace('_', ' ')}, rows")
         first = local_modes.first_mode
         kept = [(mode, self.middle) for mode in range(first, first + local_modes.modes)]
@@ -236,6 +245,13 @@ class _Link:
         parts = self.comm.control.gather(arrays_of(result)) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (distance, whole)
+
+    def _back_propagate(self, table: BackPropagationTable, field, spans: int) -> None:
+        if self.back is None:
+            solver = self.settings.solver
+            self.back = BackPropagation(self.path, self.device, self.comm, solver, table)
+        self.progress.start(self.back.parts * spans, "digital back-propagation, spans")
+        self.back.run(field, spans, self._stoppable)
 
     # --- checkpoints -----------------------------------------------------------------------------
 

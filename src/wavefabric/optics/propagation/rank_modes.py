@@ -28,6 +28,11 @@ class RankModes:
         return self.ends[self.rank + 1] - self.first_mode
 
     @property
+    def range(self) -> range:
+        """The modes."""
+        return range(self.first_mode, self.first_mode + self.modes)
+
+    @property
     def first_row(self) -> int:
         return 2 * self.first_mode
 

@@ -40,6 +40,10 @@ class RunFile(tables.RunFileTable):
         if self.solver.step is not None and self.solver.step > self.link.length * (1 + 1e-12):
             limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
             raise InputError(f"solver.step: {self.solver.step:g} m given, {limit}")
+        back = self.receiver.back_propagation
+        if back is not None and back.step > self.link.length * (1 + 1e-12):
+            limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
+            raise InputError(f"receiver.back_propagation.step: {back.step:g} m given, {limit}")
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
             limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
@@ -64,8 +68,9 @@ class RunFile(tables.RunFileTable):
     def input_paths(self) -> list[Path]:
         """The run file and all files that it names."""
         fibre = self.fibre
-        table = fibre.profile.table_csv if fibre.profile is not None else None
-        return [p for p in (self._path, fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, table) if p]
+        tables = [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
+        files = [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
+        return [path for path in (self._path, *files, *tables) if path]
 
     def output_path(self) -> Path:
         """Result file: output.file, else the run file's stem + ".h5" in the current directory."""
@@ -84,7 +89,7 @@ class RunFile(tables.RunFileTable):
     def identity(self) -> str:
         """Canonical JSON of all that changes the answer, input files by their hash. For fingerprints."""
         values = self.model_dump(mode="json", exclude={"title", "output"})
-        for table in (values["fibre"], values["fibre"]["profile"] or {}):
+        for table in (values["fibre"], *(values["fibre"][name] or {} for name in ("profile", "raman"))):
             for key, path in table.items():
                 if key.endswith("_csv") and path:
                     table[key] = hashlib.sha256(read_bytes(path)).hexdigest()

@@ -150,6 +150,26 @@ class RandomCouplingTable(RunFileTable):
     between_groups: Annotated[float, in_unit("1/m", least=0, most=1e3)] = 0.0
 
 
+class RamanTable(RunFileTable):
+    """[fibre.raman]: stimulated Raman scattering. slope in 1/(W m Hz), area in m²."""
+
+    gain: Literal["silica", "triangular"] = "silica"
+    slope: Annotated[float, in_unit("1/W/m/Hz", above=0)] | None = None
+    area: Annotated[float, in_unit("m^2", above=0)] = 80e-12
+    gain_csv: InputFile | None = None
+
+    @model_validator(mode="after")
+    def _one_gain(self) -> Self:
+        if self.gain_csv is not None and "gain" in self.model_fields_set:
+            raise InputError("gain: given together with gain_csv; allowed: one of the two")
+        if (self.slope is None) == (self.gain == "triangular"):
+            fault = "missing" if self.slope is None else f'given with gain = "{self.gain}"'
+            raise InputError(f'slope: {fault}; gain = "triangular" needs it, others have none')
+        if self.gain == "silica" and self.gain_csv is None and "area" in self.model_fields_set:
+            raise InputError('area: given with gain = "silica"; allowed with "triangular" and gain_csv')
+        return self
+
+
 class FibreTable(RunFileTable):
     """[fibre]: what the light travels through. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
 
@@ -168,6 +188,9 @@ class FibreTable(RunFileTable):
     beta3: Annotated[float, in_unit("s^3/m")] | None = None
     gamma: Annotated[float, in_unit("1/W/m", least=0)] | None = None
     random_coupling: RandomCouplingTable | None = None
+    raman: RamanTable | None = None
+    attenuation_csv: InputFile | None = None
+    attenuation_slope: Annotated[float, in_unit("1/m/Hz")] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -211,6 +234,12 @@ class FibreTable(RunFileTable):
         return ["beta2", "beta3", "dispersion", *coupling, *n2]
 
     @model_validator(mode="after")
+    def _one_loss_spectrum(self) -> Self:
+        if self.attenuation_csv is not None and self.attenuation_slope is not None:
+            raise InputError("attenuation_slope: given together with attenuation_csv; allowed: either")
+        return self
+
+    @model_validator(mode="after")
     def _groups_exist(self) -> Self:
         numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
         if any(b <= a for a, b in itertools.pairwise(numbers)):
@@ -230,6 +259,8 @@ class LinkTable(RunFileTable):
     gain: Annotated[float, in_unit("dB", least=0, most=200)] | None = None
     mix_groups: StrictBool = False
     mode_dependent_gain: Annotated[float, in_unit("dB", least=0, most=30)] = 0.0
+    gain_tilt: Annotated[float, in_unit("1/Hz")] = 0.0
+    gain_flattening: StrictBool = False
 
 
 #: The keys that make each form of the channels' frequencies; the first of each names the form.
@@ -333,6 +364,21 @@ class SignalTable(RunFileTable):
         return self
 
 
+class BackPropagationTable(RunFileTable):
+    """[receiver.back_propagation]: of the whole band, or of each channel by itself. step in m."""
+
+    step: Length
+    of: Literal["band", "channel"] = "band"
+    integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
+    samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=1024)] | None = None
+
+    @model_validator(mode="after")
+    def _samples_of_a_channel(self) -> Self:
+        if self.of == "band" and self.samples_per_symbol is not None:
+            raise InputError('samples_per_symbol: given with of = "band"; allowed with of = "channel"')
+        return self
+
+
 class ReceiverTable(RunFileTable):
     """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations)."""
 
@@ -341,6 +387,7 @@ class ReceiverTable(RunFileTable):
     phase_window: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 64
     back_to_back: StrictBool = True
     at: Spans = "each"
+    back_propagation: BackPropagationTable | None = None
 
     @model_validator(mode="after")
     def _window_holds_neighbours(self) -> Self:

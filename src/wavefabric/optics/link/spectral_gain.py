@@ -1,0 +1,103 @@
+"""Gain and loss over frequency along a span, and the filters that they make."""
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from wavefabric.errors import InputError
+from wavefabric.optics.fibre.fibre import N2_SILICA, Array, Fibre
+from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
+from wavefabric.optics.fibre.raman import PowerEvolution, intensity_overlap, raman_evolution
+from wavefabric.optics.fibre.raman_gain import RamanGain
+from wavefabric.optics.run_file.tables import FibreTable, RamanTable
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.units import SPEED_OF_LIGHT
+
+#: Frequencies between which a filter is interpolated on a device.
+_KNOTS = 4096
+
+
+def raman_gain(table: RamanTable) -> RamanGain:
+    """The Raman gain of [fibre.raman]."""
+    if table.gain_csv is not None:
+        return RamanGain.from_csv(table.gain_csv, table.area)
+    if table.gain == "triangular":
+        return RamanGain.triangular(table.slope, table.area)
+    return RamanGain.silica()
+
+
+def loss_spectrum(table: FibreTable, fibre: Fibre) -> LossSpectrum | None:
+    """The attenuation over frequency of [fibre]; None if it is flat."""
+    if table.attenuation_csv is not None:
+        return LossSpectrum.from_csv(table.attenuation_csv)
+    if table.attenuation_slope is not None:
+        reference = SPEED_OF_LIGHT / fibre.wavelength
+        return LossSpectrum.polynomial([float(fibre.alpha.mean()), table.attenuation_slope], reference)
+    return None
+
+
+class SpectralGain:
+    """How the power of each channel and mode changes along the spans of a link beside the mean loss.
+
+    Powers are the mean ones of the channels: what Raman scattering does to them follows from
+    `raman_evolution`, span after span. `InputError` for a loss spectrum that does not hold all channels.
+    """
+
+    def __init__(self, table: FibreTable, fibre: Fibre, transmitter: Transmitter, length: float, flat: bool):
+        self._table, self._fibre, self._length, self._flat = table, fibre, length, flat
+        self._transmitter, self._loss = transmitter, loss_spectrum(table, fibre)
+        self._frequencies = transmitter.grid.centre_frequency + transmitter.grid.offsets
+        if self._loss is not None:
+            try:
+                self._loss.at(self._frequencies)
+            except InputError as error:
+                raise InputError(f"fibre.attenuation_csv: {str(error).partition(': ')[2]}") from None
+        self.evolution = lru_cache(maxsize=4)(self._evolution)
+
+    def _evolution(self, span: int) -> PowerEvolution | None:
+        table = self._table.raman
+        if table is None:
+            return None
+        n2 = N2_SILICA if self._table.n2 is None else self._table.n2
+        powers = self._transmitter.powers(self._fibre.modes).T
+        if not self._flat:
+            for before in range(span):
+                powers = powers * np.exp(self.log_gain(before, 0, self._length, self._frequencies))
+        options = {"gain": raman_gain(table), "overlap": intensity_overlap(self._fibre, n2)}
+        loss = self._loss
+        return raman_evolution(self._fibre, self._frequencies, powers, self._length, loss=loss, **options)
+
+    def log_gain(self, span: int, start: float, stop: float, frequencies: Array) -> Array:
+        """Natural log of the power gain from ``start`` to ``stop`` (m) against the mean loss, (F, M)."""
+        gain = np.zeros((len(frequencies), self._fibre.modes))
+        evolution = self.evolution(span)
+        if evolution is not None:
+            both = evolution.log_gain(np.array([start, stop]), frequencies)
+            gain += (both[..., 1] - both[..., 0])[:, evolution.group]
+        if self._loss is not None:
+            inside = np.clip(frequencies, self._loss.first, self._loss.last)
+            gain -= (self._loss.of_modes(inside, self._fibre) - self._fibre.alpha) * (stop - start)
+        return gain
+
+
+def filter_band(device, A, grid, log_gain, modes: range) -> None:
+    """Change the spectrum of rows ``A`` (own rows, N), √W, in place: two rows for each of ``modes``.
+
+    ``log_gain(frequencies)``: natural log of the power gain at optical frequencies in Hz, (F, M). It is
+    smooth: computed every 50 GHz, it goes through a cubic spline to 4096 frequencies, linear between.
+    """
+    xp, half = device.xp, 0.5 * grid.sample_rate
+    knots = np.linspace(-half, half, max(4, int(2 * half / 50e9) + 2))
+    values = log_gain(grid.centre_frequency + knots)[:, modes.start : modes.stop]
+    fine = np.linspace(-half, half, _KNOTS)
+    amplitude = np.exp(0.5 * CubicSpline(knots, values)(fine))
+    # A channel at the optical offset +Δf sits at −Δf of NumPy's spectrum.
+    offset, at = -xp.fft.fftfreq(grid.samples, 1 / grid.sample_rate), xp.asarray(fine)
+
+    def change(rows: slice) -> None:
+        for row in range(rows.start, rows.stop):
+            factor = xp.interp(offset, at, xp.asarray(amplitude[:, row // 2]))
+            A[row] = device.ifft(device.fft(A[row]) * factor).astype(A.dtype)
+
+    device.map_rows(A.shape[0], change)
