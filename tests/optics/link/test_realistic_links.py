@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
 from wavefabric.optics import graded_index_62_5
