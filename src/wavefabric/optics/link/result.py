@@ -11,6 +11,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.propagate import Propagator
 from wavefabric.optics.propagation.resonance import StepLimit
 from wavefabric.optics.signal.receiver import ReceiverResult
+from wavefabric.optics.signal.spectrum import spectrum_frequencies
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import Data, Result, Rows, plots
 
@@ -23,6 +24,7 @@ _RECEIVED = {
     "ber_counted": ("", "bit errors over bits sent"),
     "ber_from_q": ("", "bit error ratio of Gaussian noise of this Q"),
     "delay": ("symbols", "delay found by the clock recovery"),
+    "spectrum": ("W/Hz", "power spectral density of each mode behind the amplifier, before the receiver"),
     "constellation": ("", "received symbols of the middle channel: (modes, 2, symbols)"),
 }
 
@@ -31,11 +33,15 @@ def payload(
     fibre: Fibre,
     transmitter: Transmitter,
     received: dict[str, tuple[float, dict[str, np.ndarray]]],
+    along_z: np.ndarray,
     solver: dict[str, Any],
     warnings: Sequence[str],
     field: Rows | None = None,
 ) -> dict[str, Any]:
-    """Groups and datasets of the result file; ``received`` by place: distance (m), `arrays_of` the result."""
+    """Groups and datasets of the result file; ``received`` by place: distance (m), `arrays_of` the result.
+
+    ``along_z`` (Z, 1 + modes): distance (m) and power of each mode (W).
+    """
     grid = transmitter.grid
     out: dict[str, Any] = {
         "fibre": {
@@ -61,6 +67,11 @@ def payload(
             "launch_power": Data(
                 transmitter.powers(fibre.modes), "W", "per mode and channel, both polarisations"
             ),
+            "spectrum_frequencies": Data(spectrum_frequencies(grid), "Hz", "of /received/…/spectrum"),
+        },
+        "along_z": {
+            "distance": Data(along_z[:, 0], "m", "from the transmitter; twice at an amplifier"),
+            "power": Data(along_z[:, 1:], "W", "of each spatial mode, all channels together"),
         },
         "received": {name: _group(length, arrays) for name, (length, arrays) in received.items()},
         "solver": {"attrs": solver},
@@ -78,7 +89,7 @@ def payload(
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """A receiver's result as plain arrays."""
     points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
-    arrays = {name: getattr(result, name) for name in _RECEIVED if name != "constellation"}
+    arrays = {name: getattr(result, name) for name in _RECEIVED if hasattr(result, name)}
     return arrays | {"constellation": points.astype(np.complex64)}
 
 

@@ -25,6 +25,7 @@ from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.signal.spectrum import power_spectrum
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
@@ -103,13 +104,22 @@ class _Link:
         self.receiver = Receiver(self.transmitter, table.osnr, table.noise_seed, phase_window=window)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self._check()
-        every = str(settings.output.checkpoint_every)
+        every = str(self._check_interval())
         identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
         #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
         self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
         self.limit = resonance(self.fibre, self.transmitter)
+        #: Distance (m) and power of each mode (W), along the link.
+        self.powers: list[list[float]] = []
+
+    def _check_interval(self) -> int:
+        """Steps between looks at the field, which give its power along the fibre."""
+        output, step = self.settings.output, self.settings.solver.step
+        if output.power_every is None or step is None:
+            return output.checkpoint_every
+        return max(1, min(output.checkpoint_every, int(output.power_every / step)))
 
     def _tell(self, text: str) -> None:
         self.warnings.append(text)
@@ -151,7 +161,7 @@ class _Link:
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = PropagationOptions(
             **solver.model_dump(exclude={"device", "threads"}),
-            check_interval=self.settings.output.checkpoint_every,
+            check_interval=self._check_interval(),
             split=tuple(np.diff(self.local_modes.ends).tolist()),
         )
         shape = grid.samples, grid.sample_rate
@@ -213,8 +223,12 @@ class _Link:
         def on_check(state: dict) -> None:
             self._checkpoint(span, state)
 
+        def on_energy(z: float, energy: np.ndarray) -> None:
+            power = energy.reshape(-1, 2).sum(axis=1) / self.transmitter.grid.samples
+            self.powers.append([span * link.length + z, *power.tolist()])
+
         sections = self.path.sections(self.device, span)
-        self.propagator.run(self.A, link.length, inside, on_step, on_check, sections)
+        self.propagator.run(self.A, link.length, inside, on_step, on_check, sections, on_energy)
         self.path.amplify(self.device, self.A, span)
         if span + 1 in self.settings.receiver.spans(link.spans):
             self._receive(f"span_{span + 1}", span + 1)
@@ -242,7 +256,8 @@ class _Link:
         held = {"first_mode": first, "modes": self.fibre.modes, "keep": kept, "progress": self._stoppable}
         result = receiver.receive(self.device, field, *through, power_gain=gain, **held)
         self._stop_if_requested()
-        parts = self.comm.control.gather(arrays_of(result)) or []
+        spectrum = power_spectrum(self.device, self.A, self.transmitter.grid)
+        parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (distance, whole)
 
@@ -267,7 +282,7 @@ class _Link:
             "counts": dict(vars(self.propagator.operators.counts)),
             "received": {name: length for name, (length, _) in self.received.items()},
         }
-        arrays: dict[str, Any] = {"field": self.A}
+        arrays: dict[str, Any] = {"field": self.A, "along_z": np.array(self.powers)}
         for name, (_, result) in self.received.items():
             arrays |= {f"{name}/{key}": value for key, value in result.items()}
         self.checkpoint.save(arrays, state, last=status.interrupted)
@@ -277,6 +292,7 @@ class _Link:
     def _restore(self) -> tuple[int, dict | None]:
         """Field and position from one reading of the file; where the link goes on."""
         arrays, state = self.checkpoint.restore({"field": self.A})
+        self.powers = arrays["along_z"].tolist()
         for name, length in state["received"].items():
             prefix = f"{name}/"
             mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -299,9 +315,9 @@ class _Link:
             field = Rows(shape, self.A.dtype, reader.read) if reader else None
             solver = solver_attributes(self.propagator, self.limit)
             try:
-                content.update(
-                    payload(self.fibre, self.transmitter, self.received, solver, self.warnings, field)
-                )
+                along = np.array(self.powers)
+                parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
+                content.update(payload(*parts, field))
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(content, self.settings.text, facts)
             finally:

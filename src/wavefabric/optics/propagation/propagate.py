@@ -155,12 +155,14 @@ class Propagator:
         on_step: Callable[[float, int], None] | None = None,
         on_check: Callable[[dict], None] | None = None,
         sections: Sections | None = None,
+        on_energy: Callable[[float, np.ndarray], None] | None = None,
     ) -> dict:
         """Propagate ``A``, shape (own rows, N) from ``operators.empty()``, in place over ``length`` m.
 
         ``state`` continues an earlier call (from ``on_check``); ``on_step(z, steps)`` is called
-        after each step is enqueued, ``on_check(state)`` whenever the field is whole and finite. ``sections``
-        cut the length in equal parts, with something between. FieldLost if the field is no longer finite.
+        after each step is enqueued, ``on_check(state)`` whenever the field is whole and finite, and before it
+        ``on_energy(z, Σ_t |A|² of each row)``, at the begin too. ``sections`` cut the length in equal parts,
+        with something between. FieldLost if the field is no longer finite.
         """
         begun, report = time.perf_counter(), self.report
         count = sections.count if sections else 1
@@ -169,6 +171,8 @@ class Propagator:
                 sections.cross(A, count if self._sign < 0 else 0)
             energy = self.finite_energy(A, 0.0)
             state = {"z": 0.0, "done": 0, "section": 0, "energy": energy.tolist(), "drift": 0.0}
+            if on_energy:
+                on_energy(0.0, energy)
             if isinstance(self.control, FixedStep):
                 self._measure_local_error(A, self.control.h(length, count))
         unchecked = 0
@@ -184,7 +188,9 @@ class Propagator:
             if unchecked < self.check_interval and state["z"] < length:
                 continue
             unchecked = 0
-            self._watch_energy(A, state, sections)
+            energy = self._watch_energy(A, state, sections)
+            if on_energy:
+                on_energy(state["z"], energy)
             now = time.perf_counter()
             report.seconds, begun = report.seconds + now - begun, now
             if on_check:
@@ -211,11 +217,11 @@ class Propagator:
         # What the energy would have been at the begin, for the next look.
         state["energy"] = (self.finite_energy(A, state["z"]) * np.exp(loss * state["z"])).tolist()
 
-    def _watch_energy(self, A, state: dict, sections: Sections | None) -> None:
-        """Note how far the energy of rows has drifted, together where sections couple them."""
+    def _watch_energy(self, A, state: dict, sections: Sections | None) -> np.ndarray:
+        """Note how far the energy of rows has drifted, together where sections couple them; gives it."""
         loss = np.repeat(self.fibre.alpha, 2) * self._sign
-        first, energy = np.array(state["energy"]), self.finite_energy(A, state["z"])
-        energy = energy * np.exp(loss * state["z"])
+        first, now = np.array(state["energy"]), self.finite_energy(A, state["z"])
+        energy = now * np.exp(loss * state["z"])
         known = np.ones(len(first), bool)
         if sections is not None and sections.blocks is not None:
             starts = [start for start, _ in sections.blocks]
@@ -225,6 +231,7 @@ class Propagator:
         lit = known & (first > 0)
         drift = np.abs(energy[lit] / first[lit] - 1)
         state["drift"] = max(state["drift"], float(drift.max(initial=0.0)))
+        return now
 
     def finite_energy(self, A, z: float) -> np.ndarray:
         """Σ_t |A|² of each row of all ranks, W × samples; FieldLost on all, naming mode and ``z`` (m)."""

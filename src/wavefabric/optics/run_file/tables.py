@@ -433,10 +433,14 @@ class SolverTable(RunFileTable):
 
 
 class OutputTable(RunFileTable):
-    """[output]: the result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s."""
+    """[output]: the result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s.
+
+    power_every in m.
+    """
 
     file: Annotated[Path, BeforeValidator(output_file)] | None = None
     save_field: StrictBool = False
+    power_every: Length | None = None
     checkpoint_every: Count = 100
     checkpoint_interval: Annotated[float, in_unit("s", least=0)] = 60.0
     figures: StrictBool = True
