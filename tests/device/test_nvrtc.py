@@ -91,6 +91,8 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     """Architectures and sets of definitions to compile ``source`` with, as the package does."""
     if source == "device/philox.cu":
         return [(arch, ()) for arch in ARCHITECTURES]
+    if source == "optics/fibre/mixing_kernel.cu":
+        return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source == "optics/propagation/kernels/linear.cu":
         return [(arch, (f"-DREAL={real}", f"-DREAL2={real}2")) for arch in ARCHITECTURES for real in REALS]
     if source == "optics/propagation/kernels/kerr_chunks.cu":

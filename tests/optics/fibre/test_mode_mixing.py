@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
@@ -37,6 +38,22 @@ def test_inverse_of_two_spans(dtype, tolerance):
     assert field.dtype == dtype
     np.testing.assert_allclose(field, random_field(10, dtype=dtype), atol=tolerance)
     np.testing.assert_allclose(mode, random_field(10, dtype=dtype)[6:8], atol=tolerance)
+
+
+@pytest.mark.parametrize("where", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.complex128, 1e-14), (np.complex64, 1e-6)])
+@pytest.mark.parametrize(("groups", "n"), [([1, 2, 3], 70), ([5], 32), ([9, 1], 5), ([40], 33)])
+def test_kernels_against_the_product(where, dtype, tolerance, groups, n):
+    """Blocks of 2 to 80 rows; samples that do and do not fill a tile."""
+    device = EmulatedDevice() if where == "emulated" else get_device(where)
+    mixing, field = ModeMixing.random(groups, seed=2), random_field(2 * sum(groups), n, dtype)
+    A = device.empty(field.shape, dtype)
+    A[...] = device.asarray(field)
+    mixing.apply(device, A)
+    wanted = field.astype(complex)
+    for (start, stop), u in zip(mixing.blocks, mixing.matrices, strict=True):
+        wanted[start:stop] = u @ wanted[start:stop]
+    assert abs(device.to_host(A) - wanted).max() < tolerance * abs(wanted).max()
 
 
 def test_seed_and_span_decide():

@@ -1,4 +1,4 @@
-"""A unitary applied to some rows of a field, on a CPU. On a GPU that is a matrix product of a library."""
+"""Unitaries applied to rows of a field in place; the reference of ``mixing_kernel.cu``."""
 
 import numpy as np
 
@@ -7,6 +7,19 @@ from wavefabric.system.numba_cache import njit
 
 #: Samples that are mixed at once: what a kernel holds of 30 rows stays in the first-level caches.
 TILE = 64
+#: Samples that a thread mixes at once.
+_CHUNK = 2048
+
+
+def mix(device, field, matrices, starts) -> None:
+    """Rows ``starts[k]`` … of ``field`` ← ``matrices[k]``, (n, n) complex128, times them, in place."""
+    n = field.shape[1]
+
+    def chunks(part: slice) -> None:
+        for start, u in zip(starts, matrices, strict=True):
+            mix_rows(field, u, start, part.start * _CHUNK, min(n, part.stop * _CHUNK))
+
+    device.map_rows(-(-n // _CHUNK), chunks)
 
 
 @njit(nogil=True)

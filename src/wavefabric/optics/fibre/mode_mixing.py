@@ -8,10 +8,8 @@ import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.mixing_kernel import mix_rows
 
-#: Samples that a thread of a CPU mixes at once, and bytes of scratch on a GPU.
-_CHUNK, _SCRATCH = 2048, 1 << 28
+_KERNELS = "wavefabric.optics.fibre.mixing_kernel"
 
 
 def haar_unitary(size: int, seed: int, stream: int = 0) -> np.ndarray:
@@ -78,21 +76,8 @@ class ModeMixing:
     def apply(self, device, field) -> None:
         """Mix ``field`` (rows, N), √W, in place."""
         self.check_rows(field.shape[0])
-        if device.name == "cpu":
-            matrices = [np.ascontiguousarray(u) for u in self.matrices]
-            starts, n = [start for start, _ in self.blocks], field.shape[1]
-
-            def mix(chunk: slice) -> None:
-                last = min(n, chunk.stop * _CHUNK)
-                for start, u in zip(starts, matrices, strict=True):
-                    mix_rows(field, u, start, chunk.start * _CHUNK, last)
-
-            device.map_rows(-(-n // _CHUNK), mix)
-            return
-        for (start, stop), u in zip(self.blocks, self.matrices, strict=True):
-            matrix, size = device.asarray(u.astype(field.dtype)), _SCRATCH // (field.itemsize * len(u))
-            for t in range(0, field.shape[1], size):
-                field[start:stop, t : t + size] = matrix @ field[start:stop, t : t + size]
+        matrices = [np.ascontiguousarray(u) for u in self.matrices]
+        device.kernels(_KERNELS).mix(device, field, matrices, [start for start, _ in self.blocks])
 
     def mode(self, device, field, mode: int):
         """Both polarisations of spatial mode ``mode`` after mixing: a new array, shape (2, N)."""

@@ -1,0 +1,93 @@
+"""Pictures of light on its way through a link: the spectrum at each receiver position, power along the fibre."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.results.file import Result
+from wavefabric.results.plots import COLOURS, GREY, STYLE, distance, mode_groups, received
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Spectra in one picture: the first and the last, and so many between.
+_MOST = 6
+
+
+def spectrum_figure(result: Result) -> Figure | None:
+    """Power spectral density, mean over the modes, at each receiver position; None if the file has none."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    names = [name for name in received(result) if f"received/{name}/spectrum" in result]
+    if not names or "signal/spectrum_frequencies" not in result:
+        return None
+    frequencies = _numbers(result, "signal/spectrum_frequencies", 1)
+    if len(names) > _MOST:
+        names = [names[k] for k in np.unique(np.linspace(0, len(names) - 1, _MOST).round().astype(int))]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        highest = -np.inf
+        for k, name in enumerate(names):
+            density = _numbers(result, f"received/{name}/spectrum", 2)
+            if density.shape[1] != len(frequencies):
+                actual = f"has {density.shape[1]} bins; allowed: {len(frequencies)}"
+                raise InputError(f"{result.path}: 'received/{name}/spectrum' {actual}")
+            with np.errstate(divide="ignore"):
+                level = 10 * np.log10(density.mean(axis=0) * 12.5e9 / 1e-3)
+            highest = max(highest, float(level.max()))
+            where = "sent" if name == "back_to_back" else f"{distance(result, name) / 1e3:g} km"
+            colour = GREY if name == "back_to_back" else COLOURS[k % len(COLOURS)]
+            axes.plot(
+                frequencies / 1e12, level, color=colour, linewidth=1, label=where, drawstyle="steps-mid"
+            )
+        if not np.isfinite(highest):
+            return None
+        axes.set_ylim(highest - 60, highest + 3)
+        axes.set(xlabel="optical frequency (THz)", ylabel="dBm in 12.5 GHz")
+        axes.set_title("Spectrum, mean over the modes", pad=8)
+        axes.legend(ncols=3, loc="lower center")
+    return figure
+
+
+def power_figure(result: Result) -> Figure | None:
+    """Mean power of a mode along the link for each mode group; None if the file has fewer than two positions."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    if "along_z/power" not in result or "along_z/distance" not in result:
+        return None
+    z, power = _numbers(result, "along_z/distance", 1), _numbers(result, "along_z/power", 2)
+    if len(z) != len(power):
+        actual = f"has {len(power)} positions; allowed: {len(z)}, those of along_z/distance"
+        raise InputError(f"{result.path}: 'along_z/power' {actual}")
+    if len(z) < 2:
+        return None
+    groups = mode_groups(result, power.shape[1])
+    numbers = np.unique(groups)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(numbers)))
+        for number, colour in zip(numbers, colours, strict=True):
+            with np.errstate(divide="ignore"):
+                level = 10 * np.log10(power[:, groups == number].mean(axis=1) / 1e-3)
+            axes.plot(z / 1e3, level, color=colour, linewidth=1.4, label=f"{number}")
+        axes.set(xlabel="distance (km)", ylabel="dBm, mean of a mode, all channels")
+        axes.set_title("Power along the link", pad=8)
+        if len(numbers) > 1:
+            axes.legend(title="mode group", ncols=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _numbers(result: Result, key: str, dimensions: int) -> np.ndarray:
+    """A dataset of numbers; InputError if it is none of so many dimensions."""
+    values = np.asarray(result[key])
+    if values.dtype.kind not in "fiu" or values.ndim != dimensions or not values.size:
+        actual = f"has the shape {values.shape} and the type {values.dtype}"
+        raise InputError(f"{result.path}: '{key}' {actual}; allowed: numbers of {dimensions} dimensions")
+    return values
