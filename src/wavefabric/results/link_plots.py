@@ -1,4 +1,4 @@
-"""Pictures of light on its way through a link: the spectrum at each receiver position, power along the fibre."""
+"""Pictures of light on its way through a link: spectra at the receiver positions, power along the fibre."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def spectrum_figure(result: Result) -> Figure | None:
 
 
 def power_figure(result: Result) -> Figure | None:
-    """Mean power of a mode along the link for each mode group; None if the file has fewer than two positions."""
+    """Mean power of a mode along the link for each mode group; None without two positions in the file."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -10,16 +10,14 @@ class MixingKernels:
     """The functions of ``mixing_kernel.py`` on one CUDA device."""
 
     def __init__(self, device):
-        self._device = device
+        self._functions = {}
+        for real, dtype in (("float", np.complex64), ("double", np.complex128)):
+            module = device.module("wavefabric.optics.fibre", "mixing_kernel.cu", (f"-DREAL={real}",))
+            self._functions[np.dtype(dtype)] = module.get_function("mix_rows")
 
     def mix(self, device, field, matrices, starts) -> None:
         """See ``mixing_kernel.py``."""
-        real = "float" if field.dtype == np.complex64 else "double"
-        options = (f"-DREAL={real}",)
-        function = device.module("wavefabric.optics.fibre", "mixing_kernel.cu", options).get_function(
-            "mix_rows"
-        )
-        samples = field.shape[1]
+        function, samples = self._functions[field.dtype], field.shape[1]
         for start, u in zip(starts, matrices, strict=True):
             shared = len(u) * TILE * field.dtype.itemsize
             if shared > 48 * 1024:

@@ -60,6 +60,11 @@ class Integrator:
     def end(self, A, h: float) -> None:
         """Leave ``A`` as the field itself."""
 
+    def last(self, A, h: float) -> None:
+        """``step`` and ``end`` at once."""
+        self.step(A, h)
+        self.end(A, h)
+
     def advance(self, A, h: float, steps: int = 1) -> None:
         """``begin``, ``steps`` steps of h, ``end``."""
         self.begin(A, h)
@@ -157,6 +162,10 @@ class Strang(Integrator):
     def end(self, A, h: float) -> None:
         self.operators.linear(A, -h / 2)
 
+    def last(self, A, h: float) -> None:
+        self.operators.kerr_rotate(A, h)
+        self.operators.linear(A, h / 2)
+
 
 class SSFMRK4(Strang):
     r"""SSFM-RK4: Strang splitting with RK4 for the nonlinear sub-step; second order.
@@ -169,6 +178,10 @@ class SSFMRK4(Strang):
     def step(self, A, h: float) -> None:
         self.operators.kerr_rotate_rk4(A, h)
         self.operators.linear(A, h)
+
+    def last(self, A, h: float) -> None:
+        self.operators.kerr_rotate_rk4(A, h)
+        self.operators.linear(A, h / 2)
 
 
 class SSFMAgrawal(Integrator):

@@ -57,16 +57,25 @@ class FixedStep:
         total, h = self.total(length, sections), self.h(length, sections)
         last = (state.get("section", 0) + 1) * total // sections
         self.integrator.begin(A, h)
-        for _ in range(min(most, last - state["done"])):
-            self._one(A, h)
+        steps = min(most, last - state["done"])
+        for number in range(1, steps + 1):
+            if number == steps and sections > 1:  # check intervals of few steps
+                self._last(A, h)
+            else:
+                self._one(A, h)
             state["done"] += 1
             # The last step ends at the end, not one bit before it.
             at_end = state["done"] == last
             ends = section_end(length, sections, state.get("section", 0))
             state["z"] = ends if at_end else length * state["done"] / total
             yield state["done"]
-        self.integrator.end(A, h)
+        if sections == 1 or steps < 1:
+            self.integrator.end(A, h)
         state["h"] = abs(h)
+
+    def _last(self, A, h: float) -> None:
+        self.integrator.last(A, h)
+        self.integrator.operators.counts.steps += 1
 
     def _one(self, A, h: float) -> None:
         operators = self.integrator.operators
