@@ -2,10 +2,16 @@
 
 import math
 
-from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
+from wavefabric.optics.fibre.raman import intensity_overlap, raman_tilt
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.transmitter import Transmitter
+
+#: Change of a channel in a span, dB, from which Raman scattering should not be left out.
+RAMAN_DB = 0.3
+#: Channels for which that is estimated, in a second or so.
+_MOST_CHANNELS = 1000
 
 
 def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
@@ -26,6 +32,8 @@ def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
             warnings.append(
                 f"solver.step: {_above(taken, limit)}; a shorter step tells how much of it is numerical"
             )
+    if text := _raman_left_out(settings, fibre, transmitter):
+        warnings.append(text)
     length = settings.link.length * settings.link.spans
     spread, (slow, fast) = delay_spread(fibre)
     window = transmitter.grid.duration
@@ -36,6 +44,20 @@ def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
             f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
         )
     return warnings
+
+
+def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
+    """What to say where stimulated Raman scattering would be seen, but the run does without; else ""."""
+    grid, n2 = transmitter.grid, settings.fibre.n2
+    if settings.fibre.raman is not None or grid.channels > _MOST_CHANNELS or n2 == 0 or fibre.gamma == 0:
+        return ""
+    overlap = intensity_overlap(fibre, N2_SILICA if n2 is None else n2)
+    powers = transmitter.powers(fibre.modes).T
+    tilt = raman_tilt(fibre, grid.frequencies, powers, settings.link.length, overlap=overlap)
+    if tilt <= RAMAN_DB:
+        return ""
+    effect = f"Raman scattering would change a channel by {tilt:.2g} dB in a span"
+    return f"fibre.raman: left out; {effect}, and a table [fibre.raman] takes it along"
 
 
 def warning_after(taken: float, limit: StepLimit) -> str | None:
