@@ -236,7 +236,7 @@ def test_raman_scattering_against_the_triangular_closed_form(simulate):
     It takes no photon energy into account; `raman_evolution` does. γ is low, so that channels stay in their
     bands, and the slope as much higher, since the overlap follows from γ: s = 0.028 /(W km THz).
     """
-    slope, gamma, area = 0.028e-15, 0.1e-3, 80e-12
+    slope, gamma, area = 0.028e-15, 0.003e-3, 80e-12
     steep = slope * gamma_of(area, 1550e-9) / gamma
     raman = {"gain": "triangular", "slope": steep, "area": area}
     changes = merged(WIDE, {"fibre": {"raman": raman, "gamma": gamma}})
