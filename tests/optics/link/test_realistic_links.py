@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import maxwell
 
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
-from wavefabric.optics import graded_index_62_5
+from wavefabric.optics import graded_index_62_5, single_mode
 from wavefabric.optics.fibre.fibre import gamma_of
 from wavefabric.optics.fibre.raman import raman_evolution
 from wavefabric.optics.fibre.raman_gain import RamanGain
@@ -205,6 +206,40 @@ def test_gains_of_amplifiers_and_their_inverse(simulate):
     whole = math.sqrt(10) * 0.5 * math.log(10) / 10
     expected = -10 * math.log10(math.exp(whole**2 / 2))
     assert penalty(tilted, 10).mean() == pytest.approx(expected, rel=0.35)
+
+
+def test_capacity_loss_by_mode_dependent_gain():
+    """Two polarisations, 32 amplifiers of ±0.4 dB that couple at random, 400 links.
+
+    Ho and Kahn 2011 (doi 10.1364/OE.19.016612): log gains of the whole have the standard deviation
+    ξ √(1 + ξ²/12), ξ = √K σ, and those of two rows are ±x with a Maxwellian x. Capacity is the mean over both
+    of log2(1 + ρ g), ρ = 20 dB, the mean of g being 1.
+    """
+    spans, level, rho, logs = 32, 0.4, 100.0, []
+    table = {"preset": "single-mode", "groups": None, "n2": None, "random_coupling": None}
+    link = {"length": "80 km", "spans": spans, "mix_groups": True, "mode_dependent_gain": f"{level} dB"}
+    for seed in range(400):
+        run = settings(seed=seed, fibre=table, link=link)
+        transmitter = Transmitter(run.signal.wdm_grid, "qpsk", 0.1, 1e-3)
+        path = LinkPath(run, single_mode(), transmitter, RankModes((0, 1)))
+        whole = np.eye(2)
+        for span in range(spans):
+            whole = path.mixing(span).matrices[0] @ (np.sqrt(path.row_gains(span))[:, None] * whole)
+        logs.append(np.log(np.linalg.svd(whole, compute_uv=False) ** 2))
+    logs = np.array(logs)
+    xi = math.sqrt(spans) * level * math.log(10) / 10
+    deviation = xi * math.sqrt(1 + xi**2 / 12)
+    assert np.sqrt((logs**2).mean()) == pytest.approx(deviation, rel=0.03)
+    x = np.linspace(0, 12 * deviation, 20001)
+    density = maxwell(scale=deviation / math.sqrt(3)).pdf(x) * (x[1] - x[0])
+    norm = (density * np.cosh(x)).sum()
+    capacity = (
+        density * (np.log2(1 + rho * np.exp(x) / norm) + np.log2(1 + rho * np.exp(-x) / norm))
+    ).sum() / 2
+    loss = math.log2(1 + rho) - capacity
+    got = math.log2(1 + rho) - np.log2(1 + rho * np.exp(logs) / np.exp(logs).mean()).mean()
+    assert loss > 0.1
+    assert got == pytest.approx(loss, rel=0.06)
 
 
 # --- Gain and loss over frequency ----------------------------------------------------------------------
