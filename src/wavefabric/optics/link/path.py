@@ -142,6 +142,12 @@ class LinkPath:
         level = normal.real - normal.real.mean()
         return 10 ** (rms / 10 * level / np.sqrt((level**2).mean()))
 
+    def without_noise(self) -> "LinkPath":
+        """The same path with noiseless amplifiers."""
+        quiet = copy(self)
+        quiet.amplifier = Amplifier(self.amplifier.gain)
+        return quiet
+
     def amplify(self, device, A, span: int) -> None:
         """Amplifier and lumped coupling behind span ``span``; ``A`` (own rows, N), √W, in place."""
         self._change_spectrum(device, A, span, 1)  # of the signal, before the amplifier adds its noise

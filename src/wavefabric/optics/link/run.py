@@ -19,6 +19,7 @@ from wavefabric.optics.link.build import build_fibre, build_transmitter, fibre_d
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
+from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
@@ -67,6 +68,8 @@ def run_link(
     settings = run if isinstance(run, RunFile) else load(run)
     comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
     check_agreement(comm.control, settings.sections())
+    if settings.solver.step_penalty is not None:
+        settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
     writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
     with locked_by_first_rank(comm, writer.path, "output.file"):
         return _Link(settings, writer, progress or Progress(), comm, warn, resume).run()
@@ -160,7 +163,7 @@ class _Link:
         state = self.checkpoint.find()
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
         options = PropagationOptions(
-            **solver.model_dump(exclude={"device", "threads"}),
+            **solver.model_dump(exclude={"device", "threads", "step_penalty"}),
             check_interval=self._check_interval(),
             split=tuple(np.diff(self.local_modes.ends).tolist()),
         )

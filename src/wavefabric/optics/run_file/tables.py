@@ -4,6 +4,7 @@ A rule that is broken raises InputError, whose text begins with the key of the t
 """
 
 import itertools
+import re
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +14,6 @@ import pydantic
 from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, StrictInt, model_validator
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.random_coupling import COUPLED
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
 from wavefabric.optics.signal.constellation import FORMATS
@@ -98,6 +98,8 @@ Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
 Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 #: Most spans of a link, most channels, most symbols and samples a symbol, most CPU threads.
 MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
+#: Of step = "auto".
+STEP_PENALTY = "0.01 dB"
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
 Powers = Annotated[Any, PlainValidator(_powers)]
@@ -144,7 +146,7 @@ class RandomCouplingTable(RunFileTable):
     """[fibre.random_coupling]: random coupling along the fibre. pmd and delay_spread in s/√m."""
 
     correlation_length: Length
-    within: Literal[COUPLED] = "groups"  # type: ignore[valid-type]
+    within: Literal["groups", "polarisations"] = "groups"
     pmd: Annotated[float, in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
     delay_spread: Annotated[float, in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
     between_groups: Annotated[float, in_unit("1/m", least=0, most=1e3)] = 0.0
@@ -403,10 +405,14 @@ class ReceiverTable(RunFileTable):
 
 
 class SolverTable(RunFileTable):
-    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad."""
+    """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
+
+    ``step = "auto:0.01 dB"`` becomes a ``step_penalty`` in dB: the step is chosen by it.
+    """
 
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
     step: Length | None = None
+    step_penalty: Annotated[float, in_unit("dB", above=0, most=10)] | None = None
     max_phase: Annotated[float, in_unit("rad", above=0)] | None = None
     tolerance: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     precision: Literal["double", "single"] = "double"
@@ -416,9 +422,23 @@ class SolverTable(RunFileTable):
     device: Annotated[pydantic.StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     threads: Annotated[Count, Field(le=MOST_THREADS)] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _automatic_step(cls, data: Any) -> Any:
+        step = data.get("step") if isinstance(data, dict) else None
+        if not (isinstance(step, str) and step.strip().startswith("auto")):
+            return data
+        if "step_penalty" in data:
+            raise InputError("step_penalty: given together with step; allowed: either")
+        match = re.fullmatch(r"\s*auto\s*(?::\s*(.+?)\s*)?", step)
+        if match is None:
+            raise InputError(f'step: {show(step)} given; allowed: a length, or "auto:0.01 dB"')
+        rest = {key: value for key, value in data.items() if key != "step"}
+        return rest | {"step_penalty": match[1] or STEP_PENALTY}
+
     @model_validator(mode="after")
     def _one_step_control(self) -> Self:
-        controls = self.present("step", "max_phase", "tolerance")
+        controls = self.present("step", "step_penalty", "max_phase", "tolerance")
         if len(controls) != 1:
             fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
             raise InputError(f"{fault}; allowed: exactly one of step, max_phase, tolerance")
