@@ -17,7 +17,7 @@ from wavefabric.cli.common.progress import make_progress
 from wavefabric.optics import run_link
 from wavefabric.optics.run_file.load import RunFile
 
-POWERS = [-3, -1, 1, 3, 5]  # dBm
+POWERS = [-3, -1, 1, 3, 5, 7, 9]  # dBm
 RECEIVERS = {
     "linear compensation": None,
     "back-propagation of a channel": {"of": "channel", "step": 2e3},

@@ -31,7 +31,7 @@ def command(
     ranks.check()
     with naming_no_resume():
         if is_hdf5(file):
-            refuse(changed(options, "exchange"), "with a k-Wave file", "with run files")
+            refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
             run_and_show(file, options, ranks, decomposition)
             return
         refuse(changed(decomposition), "with a run file", "with k-Wave files")

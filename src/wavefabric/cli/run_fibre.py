@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from wavefabric.collectives import Schedule
+    from wavefabric.optics.link.step_choice import StepCheck
+    from wavefabric.optics.run_file.load import RunFile
 
 
 def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
@@ -51,20 +53,28 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
     progress = make_progress(options.silent)
     announce_compiling(options.silent)
     command = "without --no-resume it" if options.no_resume else "the same command"
+    check = None
     with guarded(progress, checkpoint, command=command):
+        if options.verify_step:
+            from wavefabric.optics.link.step_choice import choose_step, verify_step
+
+            if settings.solver.step_penalty is not None:
+                settings = choose_step(settings, comm, progress)
+            check = verify_step(settings, comm, progress)
+            progress.finish()
         how = {"output": target, "force": options.force, "resume": not options.no_resume}
         done = run_link(settings, **how, progress=progress, comm=comm)
     if is_rank_zero():
-        _conclude(done.path, settings.title, settings.output.figures, options)
+        _conclude(done.path, settings, check, options)
 
 
-def _conclude(path: Path, title: str, draw: bool, options: RunOptions) -> None:
+def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
     from wavefabric.optics.link.result import group_rows
     from wavefabric.results import read_result
     from wavefabric.results.plots import plot_result
 
-    figures = plot_result(path) if draw else []
+    figures = plot_result(path) if settings.output.figures else []
     result = read_result(path)
     rows = group_rows(result)
     solver = result.attrs("solver") if "solver" in result.groups() else {}
@@ -75,11 +85,14 @@ def _conclude(path: Path, title: str, draw: bool, options: RunOptions) -> None:
                 "figures": [str(path) for path in figures],
                 "solver": solver,
                 "warnings": list(result.get("solver/warnings", [])),
+                "step_change_db": check.change_db if check else None,
                 "groups": rows,
             }
         )
     elif not options.quiet:
-        show(rows, solver, title, [path, *figures])
+        show(rows, solver, settings.title, [path, *figures])
+        if check:
+            print(check.text)
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:

@@ -31,6 +31,9 @@ class RunOptions(SimulationOptions):
     output: Path | None = option(
         "Result file (HDF5). \\[default: the run file's stem + .h5, or k-Wave's + _out.h5]", "--output", "-o"
     )
+    verify_step: bool = option(
+        "Fibres: first take a short part at half the step too, and say what that changes.", default=False
+    )
     exchange: str | None = option(
         "Fibres: what ranks exchange, {wavefabric.optics.propagation.phase_groups:EXCHANGE_FORMS}. "
         "\\[default: auto]",

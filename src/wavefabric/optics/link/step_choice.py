@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.device import get_device
 from wavefabric.errors import InputError
-from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.optics.link.build import build_fibre, build_transmitter
 from wavefabric.optics.link.checks import resonance
@@ -50,7 +51,8 @@ class StepCheck:
 class _ShortLink:
     """The first spans of a link with few symbols and no noise."""
 
-    def __init__(self, run: RunFile, comm: Communicator):
+    def __init__(self, run: RunFile, comm: Communicator | None):
+        comm = comm or solo(get_device(run.solver.device, run.solver.threads))
         self.comm, self.device = comm, comm.device
         symbols = min(run.signal.symbols, SYMBOLS)
         self.run = run.model_copy(update={"signal": run.signal.model_copy(update={"symbols": symbols})})
@@ -107,7 +109,9 @@ class _ShortLink:
         return StepCheck(step, self.spans, self.transmitter.grid.symbols, whole, half, change)
 
 
-def verify_step(run: RunFile, comm: Communicator, progress: Progress | None = None) -> StepCheck:
+def verify_step(
+    run: RunFile, comm: Communicator | None = None, progress: Progress | None = None
+) -> StepCheck:
     """What half of the run's fixed step would change: from its first two spans and up to 1024 symbols.
 
     All ranks of ``comm`` call it. `InputError` unless the step is fixed.
@@ -117,7 +121,7 @@ def verify_step(run: RunFile, comm: Communicator, progress: Progress | None = No
     return _ShortLink(run, comm).check(run.solver.step, progress or Progress())
 
 
-def choose_step(run: RunFile, comm: Communicator, progress: Progress | None = None) -> RunFile:
+def choose_step(run: RunFile, comm: Communicator | None = None, progress: Progress | None = None) -> RunFile:
     """The run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
 
     Steps are halved until half of one changes Q² by at most half of that (`verify_step`): errors that fall in
