@@ -1,9 +1,8 @@
 // A unitary applied to some rows of a field, in place: one read and one write of the field. REAL: of its complex type.
-// A block holds a tile of TILE samples of all n rows in shared memory; a thread adds up ROWS rows of its sample, in double.
+// A block holds blockDim.x samples of all n rows in shared memory; a thread adds up ROWS rows of its sample, in double.
 
-#define TILE 32
-#define LANES 8
 #define ROWS 4
+#define MOST_THREADS 256
 
 struct Complex {
     REAL x, y;
@@ -11,22 +10,22 @@ struct Complex {
 
 extern __shared__ char mixing_memory[];
 
-// field + start * samples: n rows; matrix (n, n) in double. grid = (ceiling(samples / TILE),), block = (TILE, LANES).
-extern "C" __global__ void __launch_bounds__(TILE * LANES)
+// field + start * samples: n rows; matrix (n, n) in double. grid = (ceiling(samples / blockDim.x),).
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
 mix_rows(Complex *field, const double2 *__restrict__ matrix, int n, long long samples)
 {
     Complex *const tile = (Complex *)mixing_memory;
-    const int column = threadIdx.x, lane = threadIdx.y;
-    const long long sample = (long long)blockIdx.x * TILE + column;
+    const int column = threadIdx.x, lane = threadIdx.y, lanes = blockDim.y, side = blockDim.x;
+    const long long sample = (long long)blockIdx.x * side + column;
     const bool here = sample < samples;
-    for (int k = lane; k < n; k += LANES)
-        if (here) tile[k * TILE + column] = field[k * samples + sample];
+    for (int k = lane; k < n; k += lanes)
+        if (here) tile[k * side + column] = field[k * samples + sample];
     __syncthreads();
     if (!here) return;
-    for (int first = lane * ROWS; first < n; first += LANES * ROWS) {
+    for (int first = lane * ROWS; first < n; first += lanes * ROWS) {
         double re[ROWS] = {0}, im[ROWS] = {0};
         for (int k = 0; k < n; ++k) {
-            const double x = tile[k * TILE + column].x, y = tile[k * TILE + column].y;
+            const double x = tile[k * side + column].x, y = tile[k * side + column].y;
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
                 const double2 u = matrix[min(first + r, n - 1) * n + k];

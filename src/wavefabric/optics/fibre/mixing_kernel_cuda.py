@@ -2,8 +2,8 @@
 
 import numpy as np
 
-#: Samples and rows of threads of a block, as in ``mixing_kernel.cu``.
-TILE, LANES = 32, 8
+#: Rows of a thread and threads of a block, as in ``mixing_kernel.cu``.
+ROWS, MOST_THREADS = 4, 256
 
 
 class MixingKernels:
@@ -19,11 +19,13 @@ class MixingKernels:
         """See ``mixing_kernel.py``."""
         function, samples = self._functions[field.dtype], field.shape[1]
         for start, u in zip(starts, matrices, strict=True):
-            shared = len(u) * TILE * field.dtype.itemsize
+            lanes = min(8, -(-len(u) // ROWS))
+            side = MOST_THREADS // lanes // 32 * 32
+            shared = len(u) * side * field.dtype.itemsize
             if shared > 48 * 1024:
                 function.max_dynamic_shared_size_bytes = shared
             arguments = field[start:], device.asarray(u), np.int32(len(u)), np.int64(samples)
-            device.launch(function, (-(-samples // TILE),), (TILE, LANES), arguments, shared)
+            device.launch(function, (-(-samples // side),), (side, lanes), arguments, shared)
 
 
 #: What `Device.kernels` makes on a GPU.
