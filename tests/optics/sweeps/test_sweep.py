@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import FieldLost, InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import solo
 from wavefabric.optics import run_link, sweep
 from wavefabric.optics.link import run as links
 from wavefabric.optics.run_file.load import load
 from wavefabric.optics.sweeps import run as sweeps
+from wavefabric.optics.sweeps.points import make_grid
 from wavefabric.results import read_result
 from wavefabric.results.sweeps import read_sweep
 
@@ -166,6 +168,40 @@ def test_another_sweep_is_refused_but_more_values_are_not(run_file, monkeypatch)
     runs = interrupted(0, monkeypatch)
     assert sweep(run_file, {"signal.launch_power": "-2:6:2 dBm"}).shape == (5,)
     assert len(runs) == 3
+
+
+def test_a_checkpoint_that_cannot_be_used_costs_its_point_alone(run_file, monkeypatch, capsys):
+    axes = {"signal.launch_power": "0 dBm, 4 dBm"}
+    interrupted(2, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(run_file, axes)
+    (last,) = {point.fingerprint for point in make_grid(run_file, axes).points} - {
+        name.removesuffix(".h5") for name in os.listdir("link-sweep.h5.points")
+    }
+    with open(f"link-sweep.h5.points/{last}.h5.checkpoint", "wb") as file:
+        file.write(b"WFCHECK1 damaged")
+    runs = interrupted(0, monkeypatch)
+    assert np.isfinite(sweep(run_file, axes)["q_squared_db"]).all()
+    assert len(runs) == 2  # refused, then anew
+    assert "signal.launch_power = 4 dBm: starts anew, its checkpoint is damaged" in capsys.readouterr().err
+    assert sorted(os.listdir()) == ["link-sweep.h5", "link.toml"]
+
+
+@pytest.mark.slow
+def test_on_a_gpu_too_shared_parts_change_no_bit(run_file):
+    """A kept propagator captures its steps anew; the GPU is emulated."""
+    from emulated_device import EmulatedDevice
+
+    run_file.write_text(run_file.read_text().replace("40 km", "4 km").replace("symbols = 64", "symbols = 16"))
+    axes = {"signal.launch_power": "10 dBm, 14 dBm", "solver.step": "1 km, 2 km"}
+    result = sweep(run_file, axes, comm=solo(EmulatedDevice()))
+    for point in make_grid(run_file, axes).points:
+        path = run_link(point.run, "one.h5", force=True, comm=solo(EmulatedDevice()), warn=print).path
+        one = read_result(path)
+        assert one.attrs("solver")["device"] == "cuda:0"
+        for position, name in enumerate(result["position"]):
+            expected = one[f"received/{name}/q_squared_db"]
+            assert np.array_equal(result["q_squared_db"][point.index][position], expected)
 
 
 def test_starting_anew_leaves_the_files_of_others(run_file, monkeypatch, tmp_path):

@@ -41,12 +41,11 @@ class SweepProgress(Progress):
             return
         self._looked, ready = now, self._steps.keys() & set(self._finished())
         if not self._begun:
-            self._shown.start(sum(self._steps.values()), f"sweep of {len(self._steps)} points, steps")
-        self._begun, text, steps = True, f"{len(ready)} points done", sum(self._steps[each] for each in ready)
+            self._shown.start(sum(self._steps.values()), "sweep, steps")
+        self._begun, steps = True, sum(self._steps[each] for each in ready)
         if self._point is not None and self._point.fingerprint not in ready:
             steps += self._inside * self._point.steps
-            text = f"{text}; {self._point}"
-        self._shown.update(steps, text[:80])
+        self._shown.update(steps, f"{len(ready)}/{len(self._steps)} points")
 
     def finish(self) -> None:
         self._shown.finish()

@@ -120,7 +120,7 @@ class _Sweep:
             try:
                 run()
             except UnusableCheckpoint:
-                self._tell(f"{point}: starts anew, as its checkpoint is of other ranks, threads or devices")
+                self._tell(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
                 run(resume=False)
         except FieldLost as error:
             facts = provenance() | {"fault": str(error)}
