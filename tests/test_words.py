@@ -12,7 +12,7 @@ EVERYWHERE = {
     "arrival arrivals": "staging buffer",
     "room rooms": "package, or space",
     "shell shells": "split-density layers",
-    "sweep sweeps fused.pass fused.passes axis_passes plane_passes row_passes column_passes": "fused kernel",
+    "fused.pass fused.passes axis_passes plane_passes row_passes column_passes": "fused kernel",
     "segment segments": "check interval",
     "stand-in stand-ins stand_in stand_ins": "fake",
 }
@@ -27,7 +27,7 @@ IDENTIFIERS = {
 }
 #: What stays: options, keys and files that users have, others' words, terms of the field.
 ALLOWED = re.compile(
-    r"""["'](rooms|arrivals?|sweep)["'] | --rooms\b | \brooms:\ [0-9{] | `(--)?rooms?`
+    r"""["'](rooms|arrivals?)["'] | --rooms\b | \brooms:\ [0-9{] | `(--)?rooms?`
     | get_segments | (vader|sm)_segment | from\ hypothesis.* | @given | DRAWN\ =\ given | NotFound
     | [Ii]n_?[Pp]lace | IN_PLACE | out_of_place | fair_shares? | shares?_memory | _share_[a-z]+
     | (on|of)\ arrival | arrival\ time | (?<=\()arrival\b | \barrival\ =
@@ -80,8 +80,8 @@ def test_words(table, paths):
 def test_faults_are_seen(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     path = tmp_path / "some.py"
-    text = '"""Two rooms: a Sweep."""\nkerr_sweep, PlaceOf(way)\n'
+    text = '"""Two rooms: a Shell."""\nkerr_shell, PlaceOf(way)\n'
     path.write_text(text + "PASS(kwayside, x=asked_for, MOST_ROOMS=SHARED)  # given\n")
     everywhere = [fault.split(": ")[1] for fault in faults(EVERYWHERE, path)]
-    assert everywhere == ["rooms", "Sweep", "sweep", "ROOMS"]
+    assert everywhere == ["rooms", "Shell", "shell", "ROOMS"]
     assert [fault.split(": ")[1] for fault in faults(IDENTIFIERS, path)] == ["Place", "way", "asked"]

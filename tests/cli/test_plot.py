@@ -104,3 +104,29 @@ def test_other_files(command, tmp_path):
     shutil.copy(DATA / "dirichlet_2d.h5", tmp_path / "in.h5")
     assert "in.h5: is a k-Wave input file" in command("plot", "in.h5")[2]
     assert "missing.h5: no such file" in command("plot", "missing.h5", "--quantity", "p")[2]
+
+
+def test_a_sweep(command, tmp_path, run_text):
+    (tmp_path / "run.toml").write_text(run_text.replace("1 km", "20 km") + "[output]\nfigures = false\n")
+    words = ("sweep", "run.toml", "-q", "--set", "seed=1,2", "--set", "link.spans=1,2", "-o", "s.h5")
+    assert command(*words)[0] == 0
+    code, said, err = command(
+        "plot", "s.h5", "--over", "distance", "--quantity", "evm", "--mode", "2", "-o", "new"
+    )
+    assert (code, said, err) == (0, "wrote new/s-evm-over-distance.png\n", "")
+    assert np.ptp(imread(tmp_path / "new" / "s-evm-over-distance.png")) > 0.5
+    assert command("plot", "s.h5")[1].count("wrote") == 2
+    code, _, err = command("plot", "s.h5", "--over", "distances")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--over: distances given; allowed: seed, link.spans, distance" in err
+    code, _, err = command("plot", "s.h5", "--movie", "p")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_options_of_a_sweep_with_other_results(command, tmp_path, out, run_text):
+    assert "--over: seed given with a result of ultrasound" in command("plot", out, "--over", "seed")[2]
+    (tmp_path / "run.toml").write_text(run_text.replace("1 km", "20 km") + "[output]\nfigures = false\n")
+    assert command("run", "run.toml", "-q")[0] == 0
+    code, _, err = command("plot", "run.h5", "--mode", "1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--mode: 1 given with a result of one run; allowed: with that of a sweep" in err

@@ -1,11 +1,13 @@
-"""The examples of docs/fibre.md and docs/run-files.md that need no file run as they stand."""
+"""The examples of docs/fibre.md, docs/run-files.md and docs/sweeps.md run as they stand."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 
+from wavefabric.optics import sweep
 from wavefabric.optics.run_file import load
+from wavefabric.optics.sweeps.points import make_grid
 from wavefabric.results import read_result
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -68,3 +70,55 @@ step = "2 km"
     whole = {}
     exec(example("run-files.md", "From a script"), whole)
     assert whole["q_squared_db"].shape == (1, 3)
+
+
+LINK = """
+[fibre]
+preset = "single-mode"
+[link]
+length = "80 km"
+[signal]
+symbol_rate = "32 GBaud"
+symbols = 64
+samples_per_symbol = 4
+launch_power = "0 dBm"
+channels = 1
+centre_frequency = "193.4 THz"
+[receiver]
+osnr = "20 dB"
+[solver]
+device = "cpu"
+threads = 1
+step = "2 km"
+"""
+
+
+def test_a_sweep_from_a_script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.toml").write_text(LINK)
+    names = {}
+    exec(example("sweeps.md", "The result"), names)
+    assert names["q"].shape == (3, 2, 2, 1, 1)
+    assert list(names["power"]) == [0, 4, 8]
+    assert len(names["best"]) == 2
+
+
+def test_the_axes_of_the_page_on_sweeps(tmp_path):
+    text = (DOCS / "sweeps.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    (tmp_path / "link.toml").write_text(LINK + table)
+    grid = make_grid(tmp_path / "link.toml")
+    assert grid.shape == (5, 3, 2)
+    assert grid.points[-1].values["solver.step"] == "1 km"
+    sets = dict(re.findall(r'--set "(.*?)=(.*?)"', text))
+    (both,) = re.findall(r'--zip "(.*?)=(.*?); (.*?)=(.*?)"', text)
+    (tmp_path / "plain.toml").write_text(LINK)
+    assert make_grid(tmp_path / "plain.toml", sets).shape == (5, 3)
+    assert make_grid(tmp_path / "link.toml", {both[::2]: list(both[1::2])}).shape == (5, 3, 2)
+    # Every key of the result stands on the page.
+    result = sweep(
+        make_grid(tmp_path / "link.toml", {"signal.launch_power": "0 dBm", "seed": [1]}),
+        output=tmp_path / "s.h5",
+    )
+    for name in result:
+        assert f"`{name}`" in text or name in (*result.axes, "solver.step", "link.length", "mode_group"), name

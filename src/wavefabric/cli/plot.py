@@ -35,8 +35,11 @@ class PlotOptions:
     )
     format: Format | None = option("Picture (png) or vectors. \\[default: png]")
     quantity: list[str] | None = option(
-        "Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all]"
+        "Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all] Sweep: e.g. penalty_db."
     )
+    over: str | None = option("Sweep: an axis, or distance. \\[default: the first axis]")
+    mode: int | None = option("Sweep: a spatial mode, from 1. \\[default: the mean of all]")
+    channel: int | None = option("Sweep: a channel, from 1. \\[default: the mean of all]")
     slice: list[str] | None = option(
         "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]"
     )
@@ -55,8 +58,9 @@ def command(
 ) -> None:
     """Draw what a result file holds.
 
-    A fibre's: Q² per spatial mode, the penalty against back-to-back, constellations. Ultrasound, also from
-    k-Wave's own output files: fields as slices, time series, values at the sensor.
+    A fibre's: Q² per spatial mode, the penalty against back-to-back, constellations. A sweep's: a quantity
+    over an axis or over distance. Ultrasound, also from k-Wave's own output files: fields as slices, time
+    series, values at the sensor.
     """
     from wavefabric.acoustics.pictures.recorded import open_recorded
 
@@ -64,17 +68,37 @@ def command(
     if options.movie is None:
         refuse(changed(options, "fps", "every"), "without --movie", "with it")
     if recorded is not None:
+        refuse(
+            changed(options, "over", "mode", "channel"), "with a result of ultrasound", "with one of a sweep"
+        )
         with recorded:
             (_ultrasound if options.movie is None else _movie)(recorded, options)
     else:
         from wavefabric.results import read_result
         from wavefabric.results.plots import plot_result
 
-        read_result(file)
+        swept = "axes" in read_result(file).attrs()
+        if swept and options.movie is None and not options.slice:
+            print_written(_sweep(file, options))
+            return
+        inputs = changed(options, "over", "mode", "channel")
+        refuse(inputs, "with a result of one run", "with that of a sweep")
         inputs = {name: values[0] for name, values in changed(options, "quantity", "slice").items() if values}
         inputs |= changed(options, "movie")
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
         print_written(plot_result(file, options.output, (options.format or Format.png).value))
+
+
+def _sweep(file: Path, options: PlotOptions) -> list[Path]:
+    from wavefabric.results.sweep_plots import SweepFigure, plot_sweep
+    from wavefabric.results.sweeps import read_sweep
+
+    result, kind = read_sweep(file), (options.format or Format.png).value
+    more = changed(options, "over", "mode", "channel")
+    if not (more or options.quantity):
+        return plot_sweep(result, options.output, kind)
+    wanted = [SweepFigure(name, **more) for name in options.quantity or [SweepFigure.quantity]]
+    return [path for each in wanted for path in plot_sweep(result, options.output, kind, each)]
 
 
 def _movie(recorded: RecordedFile, options: PlotOptions) -> None:

@@ -67,19 +67,20 @@ def _holder(model: type[BaseModel], path: tuple) -> type[BaseModel]:
     """The table that the last key of a path is in."""
     for part in path[:-1]:
         if part in model.model_fields:
-            model = _submodel(model.model_fields[part].annotation) or model
+            model = submodel(model.model_fields[part].annotation) or model
     return model
 
 
-def _submodel(annotation: Any) -> type[BaseModel] | None:
+def submodel(annotation: Any) -> type[BaseModel] | None:
+    """The table that a key holds, by the annotation of its field."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((model for a in get_args(annotation) if (model := _submodel(a))), None)
+    return next((model for a in get_args(annotation) if (model := submodel(a))), None)
 
 
 def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
     fields = {field.alias or name: field for name, field in holder.model_fields.items()}
-    keys = {name: f"[{name}]" if _submodel(field.annotation) else name for name, field in fields.items()}
+    keys = {name: f"[{name}]" if submodel(field.annotation) else name for name, field in fields.items()}
     close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     hint = f" (did you mean {keys[close[0]]}?)" if close else ""
     what = "table" if isinstance(value, dict) else "key"

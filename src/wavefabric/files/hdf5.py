@@ -89,10 +89,11 @@ def reading_text() -> Iterator[None]:
 
 
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
-    """Attributes by name, without those that are large, or of a type that NumPy does not have."""
+    """Attributes by name, without those that are large, references, or of a type that NumPy does not have."""
     result: dict[str, Any] = {}
     with reading_text():
-        for name in item.attrs:
+        # References between a dataset and its dimension scales are for HDF5 alone.
+        for name in (each for each in item.attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
             if item.attrs.get_id(name).get_storage_size() <= _SMALL:
                 with contextlib.suppress(TypeError):
                     result[name] = item.attrs[name]

@@ -4,7 +4,8 @@
 
 Packages: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the
 fibre;
-``run_file`` what a run file says; ``link`` puts all together. None imports acoustics, fabric, bench or cli.
+``run_file`` what a run file says; ``link`` puts all together, ``sweeps`` runs it for many values. None
+imports acoustics, fabric, bench or cli.
 """
 
 from wavefabric.lazy import lazy
@@ -27,5 +28,6 @@ __getattr__, __dir__ = lazy(
         "signal.wdm": ("WdmGrid",),
         "propagation.propagate": ("propagate",),
         "link.run": ("run_link",),
+        "sweeps.run": ("sweep",),
     },
 )

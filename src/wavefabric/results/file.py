@@ -30,11 +30,15 @@ class Rows:
 
 
 class Data(NamedTuple):
-    """One dataset: value (array, number, text, list of texts, or `Rows`), SI unit ("" for none), meaning."""
+    """One dataset: value (array, number, text, list of texts, or `Rows`), SI unit ("" for none), meaning.
+
+    ``dims`` names its dimensions, each a dataset of the root that is written before what it describes.
+    """
 
     value: Any
     units: str
     description: str
+    dims: tuple[str, ...] = ()
 
 
 class ResultWriter:
@@ -53,7 +57,7 @@ class ResultWriter:
     ) -> Path:
         """Write the file under a temporary name, flush it to the disk and rename it.
 
-        Of the nested ``payload`` a mapping is a group, a `Data` (or a tuple of the same three) a dataset; the
+        Of the nested ``payload`` a mapping is a group, a `Data` (or a tuple of the same) a dataset; the
         key ``"attrs"`` of a group holds its attributes. The text of the run file becomes the dataset
         ``/run_file``; ``attributes`` are those of the root, `provenance()` if not given.
         """
@@ -95,6 +99,10 @@ def _dataset(group: h5py.Group, name: str, data: Data) -> None:
         dataset = group.create_dataset(name, array.shape, h5py.string_dtype(), array.astype(object))
     else:
         dataset = group.create_dataset(name, data=array)
+    if data.dims == (name,):
+        dataset.make_scale(name)  # a coordinate, as netCDF and xarray read it
+    for number, dim in enumerate(data.dims if data.dims != (name,) else ()):
+        dataset.dims[number].attach_scale(dataset.file[dim])
     dataset.attrs["units"] = data.units
     dataset.attrs["description"] = data.description
 

@@ -62,11 +62,7 @@ def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str
     result = read_result(path)
     if not received(result):
         raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
-    folder = Path(out_dir) if out_dir is not None else result.path.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"output: {folder} cannot be used as a folder ({error.strerror})") from None
+    folder = figure_folder(result, out_dir)
     drawn = {"q2": q_squared_figure, "penalty": penalty_figure, "constellation": constellation_figure}
     written = []
     for name, draw in drawn.items():
@@ -74,6 +70,16 @@ def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str
             written.append(folder / f"{result.path.stem}-{name}.{suffix}")
             figure.savefig(written[-1], dpi=160)
     return written
+
+
+def figure_folder(result: Result, out_dir: str | Path | None) -> Path:
+    """Where the figures of a result go, made if missing; InputError if it cannot be."""
+    folder = Path(out_dir) if out_dir is not None else result.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"output: {folder} cannot be used as a folder ({error.strerror})") from None
+    return folder
 
 
 def received(result: Result) -> list[str]:
@@ -164,7 +170,7 @@ def constellation_figure(result: Result) -> Figure | None:
     points = points.reshape(len(q), -1)
     groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
     chosen = sorted({0, int(np.argmin(mean)), len(q) - 1})
-    with _style():
+    with style():
         figure = Figure(figsize=(3.4 * len(chosen) + 0.4, 4.1), layout="constrained")
         parts = np.abs(points[chosen].astype(complex).view(float))
         parts = parts[np.isfinite(parts)]
@@ -201,7 +207,8 @@ def plain_text(text: str) -> str:
     return str(text).replace("$", r"\$")
 
 
-def _style() -> Any:
+def style() -> Any:
+    """Context in which figures have the look of `STYLE`."""
     import matplotlib as mpl
 
     return mpl.rc_context(STYLE)
@@ -240,7 +247,7 @@ def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
     """Axes over the spatial modes with every other mode group shaded and the group numbers on top."""
     from matplotlib.figure import Figure
 
-    with _style():
+    with style():
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axes = figure.add_subplot()
         modes = len(groups)
@@ -261,7 +268,7 @@ def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
 def _finish(axes: Axes, title: str) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.02 * (high - low), high + 0.02 * (high - low))
-    with _style():
+    with style():
         axes.set_title(title)
         if len(axes.get_legend_handles_labels()[0]) > 1 or "penalty" in title:
             # Right of the title, above the group numbers.

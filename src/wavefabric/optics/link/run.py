@@ -14,11 +14,13 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
+from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link.back_propagation import BackPropagation
 from wavefabric.optics.link.build import build_fibre, build_transmitter, fibre_digest, result_writer
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
+from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
 from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
@@ -52,6 +54,7 @@ def run_link(
     progress: Progress | None = None,
     comm: Communicator | None = None,
     warn: Callable[[str], None] = warn,
+    shared: SharedParts | None = None,
 ) -> LinkResult:
     """Simulate the link of a run file and write its result, to ``output`` or where the run file says.
 
@@ -60,6 +63,7 @@ def run_link(
     ``comm`` (`Communicator`), whose ranks all call this function, the modes are split among the ranks, on
     their devices; rank 0 shows ``progress`` and writes the result. ``warn`` is called by rank 0 with each
     line of ``LinkResult.warnings`` when it is found, mostly before the run; it prints on stderr by default.
+    ``shared`` are parts of earlier runs on the same ``comm``, kept for later ones.
 
     `InputError` for input that cannot be simulated, before anything large is allocated or written;
     `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
@@ -72,7 +76,8 @@ def run_link(
         settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
     writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
     with locked_by_first_rank(comm, writer.path, "output.file"):
-        return _Link(settings, writer, progress or Progress(), comm, warn, resume).run()
+        parts = shared or SharedParts()
+        return _Link(settings, writer, progress or Progress(), comm, warn, resume, parts).run()
 
 
 class _Link:
@@ -84,24 +89,32 @@ class _Link:
         comm: Communicator,
         warn: Callable[[str], None],
         resume: bool,
+        shared: SharedParts,
     ):
-        self.settings, self._warn = settings, warn
+        self.settings, self._warn, self.shared = settings, warn, shared
         self.warnings: list[str] = []
         self.writer, self.output = writer, writer.path
         self.comm = comm
         self.device, self.ranks = self.comm.device, self.comm.size
         self.first = self.comm.rank == 0
         self.progress = progress if self.first else Progress()
-        self.facts = provenance(device=self.device.name) if self.first else {}
-        # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
-        self.notes: list[str] = []
-        fibre = on_first_rank(self.comm, lambda: build_fibre(settings, self.notes.append))
+        facts = shared.get("facts", None, lambda: provenance(self.device.name) if self.first else {})
+        self.facts: dict[str, str] = facts
+
+        def solve() -> tuple[Fibre, list[str]]:
+            # From one rank to all: a fibre that is solved for may differ in the last bit elsewhere.
+            notes: list[str] = []
+            return on_first_rank(comm, lambda: build_fibre(settings, notes.append)), notes
+
+        fibre, self.notes = shared.get("fibre", fibre_key(settings), solve)
         ends = split_modes(fibre.modes, self.ranks, LinkPath.boundaries(settings, fibre))
         self.local_modes = RankModes(ends, self.comm.rank)
         self.transmitter = build_transmitter(settings, fibre.modes)
         self.back: BackPropagation | None = None
         self.path = LinkPath(settings, fibre, self.transmitter, self.local_modes)
         self.fibre = self.path.fibre
+        # The object: random coupling makes a fibre for each run.
+        self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))
         table = settings.receiver
         window = table.phase_window or None
         self.receiver = Receiver(self.transmitter, table.osnr, table.noise_seed, phase_window=window)
@@ -147,7 +160,7 @@ class _Link:
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         # What is undone by more than a phase is undone in a copy.
         undone = self.settings.receiver.back_propagation is not None or not self.path.plain
-        fields = 2 if undone else 1
+        fields = (2 if undone else 1) - self.shared.has("propagator", self.propagator_key)
         needed = fields * self.local_modes.rows * grid.samples * item + scratch
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
@@ -167,9 +180,16 @@ class _Link:
             check_interval=self._check_interval(),
             split=tuple(np.diff(self.local_modes.ends).tolist()),
         )
-        shape = grid.samples, grid.sample_rate
-        self.propagator = Propagator(self.fibre, *shape, self.device, options, self.comm)
-        self.A = self.propagator.operators.empty()
+        if state:  # FFTW's plans may be others now
+            self.shared.has("propagator", None)
+
+        def allocate() -> tuple[Propagator, Any]:
+            shape = grid.samples, grid.sample_rate
+            propagator = Propagator(self.fibre, *shape, self.device, options, self.comm)
+            return propagator, propagator.operators.empty()
+
+        self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
+        self.propagator.renew(options)
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
         with DeferredInterrupt() as self.interrupt:
@@ -210,8 +230,13 @@ class _Link:
         self._stop_if_requested()
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
-            self._receive("back_to_back", 0)
+            key = (self.fibre.modes, self.path.plain, self.path.unitary, back_to_back_key(self.settings))
+            self.received["back_to_back"] = self.shared.get("back_to_back", key, self._back_to_back, most=64)
         return 0, None
+
+    def _back_to_back(self) -> tuple[float, dict[str, np.ndarray]]:
+        self._receive("back_to_back", 0)
+        return self.received["back_to_back"]
 
     def _span(self, span: int, inside: dict | None) -> None:
         link = self.settings.link

@@ -15,7 +15,12 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import most_nbytes
 from wavefabric.optics.propagation.linear_propagation import MOST_LENGTHS
-from wavefabric.optics.propagation.operators import FibreOperators, linear_coefficients, linear_nbytes
+from wavefabric.optics.propagation.operators import (
+    FibreOperators,
+    OperationCounts,
+    linear_coefficients,
+    linear_nbytes,
+)
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
 from wavefabric.optics.propagation.phase_groups import check_known, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
@@ -117,7 +122,7 @@ class Propagator:
         options: PropagationOptions,
         comm: Communicator | None = None,
     ):
-        self.fibre, self.device, self.check_interval = fibre, device, options.check_interval
+        self.fibre, self.device = fibre, device
         self.comm = comm if comm is not None and comm.size > 1 else None
         ranks, rank = (self.comm.size, self.comm.rank) if self.comm else (1, 0)
         split, modes = options.split, fibre.modes
@@ -135,13 +140,19 @@ class Propagator:
             exchange = ExchangeOptions(options.exchange, options.chunks)
             self.operators = rank_operators(self.comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
+        self.renew(options)
+
+    def renew(self, options: PropagationOptions) -> None:
+        """Begin anew with other steps and another check interval; all other options must be the same."""
+        self.check_interval, self._sign = options.check_interval, -1 if options.backward else 1
         controls = {key: getattr(options, key) for key in ("step", "max_phase", "tolerance")}
         self.control = make_control(self.integrator, options.backward, **controls)
-        self._sign = -1 if options.backward else 1
+        self.operators.counts = OperationCounts()
         form, dropped = self.operators.coupling.form, self.operators.coupling.dropped
-        self.report = PropagationReport(options.integrator, form, device.name, ranks=ranks, dropped=dropped)
+        self.report = PropagationReport(options.integrator, form, self.device.name, dropped=dropped)
         if self.comm is not None:
-            self.report.transport, self.report.exchange = self.comm.label, form
+            self.report.ranks, self.report.transport = self.comm.size, self.comm.label
+            self.report.exchange = form
 
     def steps(self, length: float, sections: int = 1) -> int | None:
         """Steps over ``length`` m of so many sections, None if they are not known beforehand."""

@@ -110,11 +110,23 @@ def load(path: str | Path) -> RunFile:
 
     Raises InputError of one line: the key with its table, what was given, what is allowed.
     """
-    path = Path(path)
-    text = read_text(path, "run file")
-    data = parse_toml(text, str(path))
+    data, text = read_toml(path)
+    if "sweep" in data:
+        raise InputError(f"sweep: {path} has axes; allowed: with `wavefabric sweep`, or none")
+    return checked_run(data, Path(path), text)
+
+
+def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:
+    """The content of a run file, not checked, and its text."""
+    text = read_text(Path(path), "run file")
+    return parse_toml(text, str(path)), text
+
+
+def checked_run(data: dict[str, Any], path: Path | None, text: str, written: bool = True) -> RunFile:
+    """A run file from its content, ``written`` in the file ``path`` or in Python; InputError as `load`."""
+    context = {"text": True, "folder": path.parent} if path is not None and written else {}
     try:
-        run = RunFile.model_validate(data, context={"text": True, "folder": path.parent})
+        run = RunFile.model_validate(data, context=context)
     except ValidationError as error:
         raise InputError(one_line(error, RunFile)) from None
     run._text, run._path = text, path

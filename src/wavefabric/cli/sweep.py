@@ -1,0 +1,155 @@
+"""`wavefabric sweep`: a link at all points of a grid of axes; a result file, figures and a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress, naming_no_resume
+from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.show import conclude, console, table
+from wavefabric.cli.kwave_run import is_hdf5
+from wavefabric.cli.run_options import RunOptions
+from wavefabric.errors import InputError, visible
+
+if TYPE_CHECKING:
+    from wavefabric.collectives import Schedule
+    from wavefabric.results.sweeps import SweepResult
+
+#: Most points that get a row each in the table.
+_MOST_ROWS = 40
+
+
+@options()
+class SweepOptions(RunOptions):
+    """Axes, and how ranks work on them."""
+
+    output: Path | None = option(
+        "Result file (HDF5). \\[default: the run file's stem + -sweep.h5]", "--output", "-o"
+    )
+    axes: list[str] | None = option(
+        'An axis: "KEY=FIRST:LAST:STEP UNIT" or "KEY=A, B, ..."; may be repeated.', "--set"
+    )
+    zipped: list[str] | None = option(
+        'An axis of keys that vary together: "KEY=VALUES; KEY=VALUES"; may be repeated.', "--zip"
+    )
+    together: bool = option(
+        "All ranks run each point. \\[default: each rank runs points of its own]", default=False, panel=PANEL
+    )
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="Run file of a fibre (TOML; see docs/sweeps.md).")],
+    options: SweepOptions,
+    ranks: RankOptions,
+) -> None:
+    """Simulate the link of a run file for all values of some of its keys.
+
+    The same command again goes on where a killed one stopped.
+    """
+    if is_hdf5(file):
+        raise InputError(
+            f"FILE: {file} is HDF5; allowed: a run file (TOML), which k-Wave's inputs do not have"
+        )
+    if ranks.count == 1:
+        refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
+    elif not options.together:
+        refuse(changed(options, "exchange"), "for ranks with points of their own", "with --together")
+    with naming_no_resume():
+        _run(file, options, ranks)
+
+
+def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
+    from wavefabric.optics.link.build import check_start
+    from wavefabric.optics.sweeps.points import make_grid
+    from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
+
+    grid = make_grid(file, _axes(options), **changed(options, "device", "threads", "exchange"))
+    solver, target = grid.base.solver, options.output or output_path(grid.base)
+    ranks, folder = replace(ranks, device=solver.device, threads=solver.threads), points_folder(target)
+    ranks.check()
+
+    def traffic() -> Schedule:
+        """What the ranks of one point exchange: every rank its powers with all others."""
+        from wavefabric.collectives import direct_all_gather
+
+        return direct_all_gather([1] * ranks.count)
+
+    if must_start(ranks):
+        check_start(grid.base, ranks.count if options.together else 1, target, options.force)
+        start(ranks, folder, traffic, options.silent)
+    comm = open_ranks(ranks, traffic, options.silent)
+    progress = make_progress(options.silent)
+    announce_compiling(options.silent)
+    go_on = "without --no-resume it" if options.no_resume else "the same command"
+    with guarded(progress, folder, command=go_on):
+        how: dict[str, Any] = {"progress": progress, "comm": comm, "together": options.together}
+        result = sweep(grid, None, target, options.force, not options.no_resume, **how)
+    if is_rank_zero():
+        _conclude(result, grid.base.title, grid.base.output.figures, options)
+
+
+def _axes(options: SweepOptions) -> dict[Any, Any]:
+    axes = [_pair(text, "--set") for text in options.axes or []]
+    for text in options.zipped or []:
+        keys, values = zip(*(_pair(part, "--zip") for part in text.split(";")), strict=True)
+        axes.append((keys, values))
+    if twice := [key for number, (key, _) in enumerate(axes) if key in [other for other, _ in axes[:number]]]:
+        raise InputError(f"--set: {twice[0]} given twice; allowed: one axis for each key")
+    return dict(axes)
+
+
+def _pair(text: str, option: str) -> tuple[Any, Any]:
+    key, equals, values = (part.strip() for part in text.partition("="))
+    if not (key and equals and values):
+        raise InputError(
+            f'{option}: "{text.strip()}" given; allowed: KEY=VALUES, "signal.launch_power=-4:4:2 dBm"'
+        )
+    return key, values
+
+
+def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions) -> None:
+    """Draw the figures of a sweep, print its table and name the best point."""
+    import numpy as np
+
+    from wavefabric.results.sweep_plots import plot_sweep
+
+    figures, best, points = plot_sweep(result) if draw else [], result.best(), []
+    least = np.fmin.reduce(result.at_farthest(result.numbers("q_squared_db")), (-2, -1))
+    numbers = {"mean": result.mean_q_squared_db(), "min": least}
+    numbers |= {name: result.numbers(name) for name in ("steps", "seconds", "local_error")}
+    texts = {name: np.reshape(np.array(result[name], object), result.shape) for name in ("warnings", "fault")}
+    for index in np.ndindex(result.shape):
+        values = {name: result.label(name, i) for name, i in zip(result.axes, index, strict=True)}
+        points.append(values | {name: each[index] for name, each in (numbers | texts).items()})
+    named = None if best is None else points[int(np.ravel_multi_index(best, result.shape))]
+
+    def show() -> None:
+        screen, axes = console(), list(result.axes)
+        if title:
+            screen.print(visible(title), style="bold")
+        heads, rows = [*axes, "mean", "min", "steps", "seconds"], []
+        for each in points:
+            quality = [f"{each[name]:.2f}" for name in ("mean", "min")]
+            rows.append(
+                [*(each[axis] for axis in axes), *quality, f"{each['steps']:g}", f"{each['seconds']:.1f}"]
+            )
+        if len(points) > _MOST_ROWS:
+            heads, rows = ["|axis", "|value", "least mean", "largest mean"], []
+            for number, axis in enumerate(axes):
+                for i, part in enumerate(np.moveaxis(numbers["mean"], number, 0)):
+                    ends = (f"{end(part):.2f}" for end in (np.fmin.reduce, np.fmax.reduce))
+                    rows.append([axis, result.label(axis, i), *ends])
+        screen.print(table(heads, rows))
+        screen.print("Q² in dB over modes and channels at the farthest receiver position")
+        if named is not None:
+            words = ", ".join(f"{axis} = {named[axis]}" for axis in axes)
+            screen.print(f"best of {len(points)} points: {words} with {named['mean']:.2f} dB", soft_wrap=True)
+
+    if options.as_json or not options.quiet:
+        facts = {"axes": result.axes, "points": points, "best": named}
+        conclude(options.as_json, facts, [result.path, *figures], show)

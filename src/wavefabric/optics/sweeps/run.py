@@ -1,0 +1,189 @@
+"""A parameter sweep of a link: every point of a grid of axes run, one result file for all."""
+
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wavefabric.device import get_device
+from wavefabric.errors import FieldLost, InputError, UnusableCheckpoint
+from wavefabric.exchange.communicator import Communicator, solo
+from wavefabric.exchange.control import check_agreement
+from wavefabric.exchange.launch.watch import waiting
+from wavefabric.files.output import unwritable
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.lifecycle.checkpoint.file import unusable
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.link.shared import SharedParts
+from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.sweeps.points import Point, SweepGrid, make_grid
+from wavefabric.optics.sweeps.progress import SweepProgress
+from wavefabric.optics.sweeps.result import payload
+from wavefabric.results import ResultWriter, provenance
+from wavefabric.results.sweeps import SweepResult, read_sweep
+from wavefabric.system.progress import Progress, warn
+from wavefabric.units import counted
+
+#: Seconds between looks whether other ranks have finished.
+_LOOK = 0.1
+#: What runs of points leave beside one another: results, checkpoints, locks, partial files of killed runs.
+_NAME = re.compile(r"\.?([0-9a-f]{20})\.h5((?:\..*)?)")
+
+
+def sweep(
+    run: RunFile | str | Path | SweepGrid,
+    axes: Mapping[Any, Any] | None = None,
+    output: str | Path | None = None,
+    force: bool = False,
+    resume: bool = True,
+    progress: Progress | None = None,
+    comm: Communicator | None = None,
+    together: bool = False,
+) -> SweepResult:
+    """Run the link of a run file at all points of a grid of axes, and write one result file.
+
+    >>> result = sweep("link.toml", {"signal.launch_power": "-4:4:2 dBm", "solver.step": ["50 m", "100 m"]})
+    >>> result["q_squared_db"]  # (powers, steps, receiver positions, modes, channels)
+
+    ``axes`` join those of the run file's table [sweep]. They go from dotted keys to ranges
+    ``"first:last:step unit"`` or lists; a tuple of keys, with as many ranges or lists, is one axis along
+    which they vary together. ``output`` is by default the run file's stem + ``-sweep.h5``; ``force``,
+    ``resume`` and ``progress`` as in `run_link`. Until all is done finished points lie in the folder
+    ``OUTPUT.points``, which all ranks of ``comm`` must see: each rank runs points of its own, or with
+    ``together`` all run each point.
+
+    A point whose field is lost (`FieldLost`) stays NaN, and ``fault`` says why. `InputError` of one line
+    before anything is run for axes and values that are not allowed; for other faults it names the point.
+    """
+    grid = run if isinstance(run, SweepGrid) else make_grid(run, axes)
+    solver = grid.base.solver
+    comm = comm or solo(get_device(solver.device, solver.threads))
+    points = hashlib.sha256(" ".join(point.fingerprint for point in grid.points).encode()).hexdigest()
+    check_agreement(comm.control, {"points": points, "together": str(together)})
+    inputs = list(dict.fromkeys(path for point in grid.points for path in point.run.input_paths()))
+    target = output or output_path(grid.base)
+    writer = on_first_rank(comm, lambda: ResultWriter(target, force, inputs))
+    with locked_by_first_rank(comm, writer.path, "output.file"):
+        _Sweep(grid, writer, comm, progress or Progress(), together).run(resume)
+    return on_first_rank(comm, lambda: read_sweep(writer.path))
+
+
+def output_path(run: RunFile) -> Path:
+    """Result file of a sweep: output.file, else the run file's stem + "-sweep.h5"."""
+    return run.output.file or Path(f"{run.path.stem if run.path is not None else 'wavefabric'}-sweep.h5")
+
+
+def points_folder(output: str | Path) -> Path:
+    """Where finished points lie until the sweep is done: beside its result file, ending in ``.points``."""
+    return Path(f"{output}.points")
+
+
+class _Sweep:
+    def __init__(
+        self, grid: SweepGrid, writer: ResultWriter, comm: Communicator, progress: Progress, together: bool
+    ):
+        self.grid, self.writer, self.comm = grid, writer, comm
+        self.folder, self.points = points_folder(writer.path), grid.unique_points()
+        self.apart, self.first = comm.size > 1 and not together, comm.rank == 0
+        #: The ranks of a point: this one alone, or all.
+        self.ranks = solo(comm.device) if self.apart else comm
+        self.shared = SharedParts()
+        self.progress = SweepProgress(progress if self.first else Progress(), self.points, self._finished)
+        #: Warnings by their words, so that those that differ in numbers alone are one.
+        self.told: dict[str, set[str]] = {}
+
+    def run(self, resume: bool) -> None:
+        on_first_rank(self.comm, lambda: self._begin(resume))
+        done = on_first_rank(self.comm, self._finished)
+        missing = [point for point in self.points if point.fingerprint not in done]
+        # Neighbours cost about the same, and so do the points of each rank.
+        for point in missing[self.comm.rank :: self.comm.size] if self.apart else missing:
+            self._run_point(point)
+        with waiting():
+            while self.apart and len(self._finished()) < len(self.points):
+                time.sleep(_LOOK)  # not in MPI, where no Ctrl-C would come through
+                self.progress.update(0)
+        on_first_rank(self.comm, self._write)
+
+    def _run_point(self, point: Point) -> None:
+        file = self._file(point.fingerprint)
+        self.progress.begin(point)
+
+        def run(resume: bool = True) -> None:
+            parts = {"progress": self.progress, "comm": self.ranks, "warn": self._tell, "shared": self.shared}
+            run_link(point.run, file, resume=resume, **parts)
+
+        try:
+            try:
+                run()
+            except UnusableCheckpoint:
+                self._tell(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
+                run(resume=False)
+        except FieldLost as error:
+            facts = provenance() | {"fault": str(error)}
+            on_first_rank(self.ranks, lambda: ResultWriter(file).write({}, attributes=facts))
+            self._tell(f"{point}: {error}")
+        except InputError as error:
+            raise type(error)(f"{error}; point: {point}") from None
+
+    def _tell(self, text: str) -> None:
+        """Warn of what is new but for its numbers."""
+        texts = self.told.setdefault(re.sub(r"[\d.e+-]+", "", text), set())
+        if self.first and not texts:
+            self.progress.finish()
+            warn(text)
+        texts.add(text)
+
+    def _write(self) -> None:
+        content, told = payload(self.grid, self._file)
+        if all(content["fault"].value.flat):
+            self._remove()
+            raise FieldLost(f"sweep: no point has a result; {told[0]}")
+        for text in told:  # of other ranks, or of before a restart
+            self._tell(text)
+        if more := sum(len(texts) - 1 for texts in self.told.values()):
+            warn(
+                f"{counted(more, 'warning')} more that differ in numbers: see warnings in {self.writer.path}"
+            )
+        keys = " ".join(self.grid.coordinates())
+        names = {"axes": " ".join(axis.name for axis in self.grid.axes)}
+        # CF's name for what xarray shall take as coordinates.
+        names["coordinates"] = f"{keys} position mode channel mode_group distance"
+        self.writer.write(content, self.grid.base.text, provenance(self.comm.device.name) | names)
+        self._remove()
+        self.progress.finish()
+
+    # --- the folder of points ----------------------------------------------------------------------
+
+    def _file(self, fingerprint: str) -> Path:
+        return self.folder / f"{fingerprint}.h5"
+
+    def _begin(self, resume: bool) -> None:
+        """Make the folder; refuse points of another sweep in it, or remove all that it holds."""
+        if not resume:
+            self._remove()
+        here = {match[1] for match in self._names() if match[2] in ("", ".checkpoint")}
+        if others := here - {point.fingerprint for point in self.points}:
+            words = f"holds {counted(len(others), 'point')} of another sweep"
+            raise unusable(self.folder, f"{words} (other settings, inputs or versions)")
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(unwritable(self.folder, "output.file", str(error.strerror))) from None
+
+    def _finished(self) -> set[str]:
+        return {match[1] for match in self._names() if match[0] == f"{match[1]}.h5"}
+
+    def _remove(self) -> None:
+        """Remove what runs of points have written; the files of others, and then the folder, stay."""
+        for match in self._names():
+            (self.folder / match[0]).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _names(self) -> list[re.Match[str]]:
+        files = self.folder.iterdir() if self.folder.is_dir() else ()
+        return [match for file in files if (match := _NAME.fullmatch(file.name))]

@@ -1,0 +1,198 @@
+"""Figures of a parameter sweep: a quantity over an axis, or over distance; the other axes make the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.results import plots
+from wavefabric.results.sweeps import SweepResult, mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_Q, _PENALTY, _DISTANCE = "q_squared_db", "penalty_db", "distance"
+_LABELS = {_Q: "Q² (dB)", _PENALTY: "Q² − back-to-back (dB)", "evm": "EVM", "delay": "delay (symbols)"}
+_LABELS |= {"ber_counted": "bit error ratio, counted", "ber_from_q": "bit error ratio from Q²"}
+#: Axes along which nothing but randomness changes: a figure shows the mean over them.
+_SEEDS = ("seed", "receiver.noise_seed")
+#: Most lines that the legend names.
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class SweepFigure:
+    """What is drawn: a quantity over an axis or over ``"distance"``, by default Q² over the first axis.
+
+    ``mode`` and ``channel``, numbers from 1, select signals. Without them it is the mean over all, of Q² in
+    linear units, with a band from the least to the largest.
+    """
+
+    quantity: str = _Q
+    over: str | None = None
+    mode: int | None = None
+    channel: int | None = None
+
+
+def plot_sweep(
+    result: SweepResult,
+    out_dir: str | Path | None = None,
+    suffix: str = "png",
+    wanted: SweepFigure | None = None,
+) -> list[Path]:
+    """Draw one figure of a sweep, or Q² over the first axis and the penalty over distance; gives their paths.
+
+    They are ``<stem>-<quantity>-over-<axis>``, in ``out_dir``, made if missing, or beside the result.
+    InputError for a quantity, an axis, a mode or a channel that the result does not have.
+    """
+    figures = [wanted or SweepFigure()]
+    if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
+        figures.append(SweepFigure(_PENALTY, _DISTANCE))
+    folder, written = plots.figure_folder(result, out_dir), []
+    for each in figures:
+        axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
+        name = f"{result.path.stem}-{each.quantity}-over-{axis}.{suffix}".replace("_", "-")
+        figure = draw_sweep(result, each)
+        written.append(folder / name)
+        figure.savefig(written[-1], dpi=160)
+    return written
+
+
+def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
+    """The figure of one quantity; what theory the file has for it is a dashed line of the same colour."""
+    from matplotlib.figure import Figure
+
+    over = wanted.over or next(iter(result.axes))
+    if over not in (allowed := [*result.axes, _DISTANCE]):
+        raise InputError(f"--over: {over} given; allowed: {', '.join(allowed)}")
+    values = _values(result, wanted.quantity)
+    centre, low, high = _reduced(result, wanted, over, values)
+    theory = _theory(result) if wanted.quantity == _Q else np.full_like(values, np.nan)
+    expected = _reduced(result, wanted, over, theory)[0]
+    with plots.style():
+        figure = Figure(figsize=(8.8, 4.6), layout="constrained")
+        axes = figure.add_subplot()
+        x = _abscissa(result, over, centre.shape, axes)
+        look, lines = _looks(centre.shape[:-1]), list(np.ndindex(centre.shape[:-1]))
+        for line in lines:
+            keep = np.flatnonzero(np.isfinite(centre[line]))
+            keep = keep[np.argsort(x[line][keep], kind="stable")]
+            where, (colour, marker) = x[line][keep], look(line)
+            axes.plot(where, centre[line][keep], color=colour, marker=marker, ms=4.5, lw=1.4, zorder=3)
+            band = low[line][keep], high[line][keep]
+            axes.fill_between(where, *band, color=colour, alpha=0.25 / len(lines) ** 0.75, lw=0)
+            if np.isfinite(expected[line]).any():
+                axes.plot(where, expected[line][keep], "--", color=colour, lw=1.4, zorder=4)
+        names = [name for name in result.axes if name not in (over, *_SEEDS)]
+        for number, name in enumerate(names):
+            for i in range(min(_MOST_NAMED, len(result.axes[name]))):
+                colour, marker = look(tuple(i if k == number else 0 for k in range(len(names))))
+                style = {"color": plots.GREY, "marker": marker} if number else {"color": colour}
+                label = plots.plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
+                axes.plot([], [], label=label, ms=4.5, lw=1.4, **style)
+        if np.isfinite(expected).any():
+            axes.plot([], [], "--", color=plots.GREY, label="theory")
+        if wanted.quantity == _PENALTY:
+            axes.axhline(0, color=plots.GREY, lw=1, zorder=1)
+        if wanted.quantity.startswith("ber") and np.fmin.reduce(low, None) > 0:
+            axes.set_yscale("log")
+        axes.set_ylabel(_LABELS.get(wanted.quantity, wanted.quantity))
+        axes.set_title(_title(result, wanted, over, values.shape[-2:]), pad=10)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _looks(shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], tuple[Any, str]]:
+    """Colour and marker of a line by its index: the first axis has colours, all others together markers."""
+    import matplotlib as mpl
+
+    count, rest = (shape or (1,))[0], shape[1:] or (1,)
+
+    def look(line: tuple[int, ...]) -> tuple[Any, str]:
+        first, *others = line or (0,)
+        marker = int(np.ravel_multi_index(others or [0], rest)) % len(plots.MARKERS)
+        few = count <= len(plots.COLOURS)
+        colour = plots.COLOURS[first] if few else mpl.colormaps["viridis"](0.92 * first / (count - 1))
+        return colour, plots.MARKERS[marker]
+
+    return look
+
+
+def _values(result: SweepResult, quantity: str) -> np.ndarray:
+    """A quantity by axes, position, mode and channel; the last two of length 1 where it has none."""
+    if quantity != _PENALTY:
+        values, axis = result.numbers(quantity), len(result.shape)
+        if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
+            values = np.repeat(np.expand_dims(values, axis), len(result["position"]), axis)
+        return values if values.ndim - axis > 1 else values[..., None, None]
+    q, names = result.numbers(_Q), list(result["position"])
+    penalty = np.full(q.shape, np.nan)
+    if "back_to_back" in names:
+        reference = q[..., [names.index("back_to_back")], :, :]
+        penalty = q - np.where(reference > plots.NOISELESS_DB, np.nan, reference)
+        penalty[..., names.index("back_to_back"), :, :] = np.nan
+    return penalty
+
+
+def _theory(result: SweepResult) -> np.ndarray:
+    """Q² of theory in the shape of what was received, NaN where the file has none."""
+    out = np.full_like(result.numbers(_Q), np.nan)
+    for number, name in enumerate(result["position"]):
+        if (key := f"theory/{name}/{_Q}") in result:
+            values = result.numbers(key)
+            out[..., number, :, :] = values if values.ndim > len(result.shape) else values[..., None, None]
+    return out
+
+
+def _reduced(
+    result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, least and largest over the selected signals and seeds: axes of the lines, then the abscissa."""
+    for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
+        if number is not None and not 1 <= number <= values.shape[axis]:
+            allowed = f"1 to {values.shape[axis]} for {wanted.quantity}"
+            raise InputError(f"--{name}: {number} given; allowed: {allowed}")
+        values = values if number is None else np.take(values, [number - 1], axis)
+    names = list(result.axes)
+    if over != _DISTANCE:
+        values = np.moveaxis(result.at_farthest(values), names.index(over), len(names) - 1)
+        names.remove(over)
+    seeds = (number for number, name in enumerate(names) if name in _SEEDS)
+    axis = (*seeds, values.ndim - 2, values.ndim - 1)
+    centre = mean(values, axis, wanted.quantity == _Q)
+    return centre, np.fmin.reduce(values, axis), np.fmax.reduce(values, axis)
+
+
+def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
+    """Abscissa of each line, with its label, scale and ticks."""
+    if over == _DISTANCE:
+        axes.set_xlabel("distance (km)")
+        return _reduced(result, SweepFigure(_DISTANCE), over, _values(result, _DISTANCE))[0] / 1e3
+    x, unit = np.asarray(result.axes[over]), result.attrs(over)["units"]
+    axes.set_xlabel(f"{over} ({unit})" if unit else over)
+    if x.dtype.kind not in "fiu":
+        axes.set_xticks(range(len(x)), [plots.plain_text(text) for text in x])
+        return np.broadcast_to(np.arange(len(x)), shape)
+    ordered = np.unique(x)
+    ratios = ordered[1:] / ordered[:-1] if ordered[0] > 0 else np.zeros(0)
+    if len(ratios) > 1 and np.allclose(ratios, ratios[0], rtol=0.05):  # steps halved, say
+        axes.set_xscale("log")
+        axes.set_xticks(ordered, [f"{value:g}" for value in ordered])
+        axes.minorticks_off()
+    return np.broadcast_to(x.astype(float), shape)
+
+
+def _title(result: SweepResult, wanted: SweepFigure, over: str, signals: tuple[int, ...]) -> str:
+    """Over what the mean and the band are, and where."""
+    pairs = zip(("mode", "channel"), (wanted.mode, wanted.channel), signals, strict=True)
+    many = [f"{name} {number}" if number else f"{n} {name}s" for name, number, n in pairs if number or n > 1]
+    many += [f"{len(result.axes[name])} seeds" for name in result.axes if name in _SEEDS and name != over]
+    where = "" if over == _DISTANCE else " at the farthest receiver position"
+    return f"Mean and range of {', '.join(many)}{where}" if many else ""

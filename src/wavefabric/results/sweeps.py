@@ -1,0 +1,68 @@
+"""The result of a parameter sweep: its axes, means over signals, the best point."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.results.file import Result, read_result
+
+
+class SweepResult(Result):
+    """A `Result` whose quantities have the axes of a sweep as leading dimensions; InputError for another."""
+
+    def __init__(self, result: Result):
+        super().__init__(result.path, result._keys, result._attrs)
+        names = str(self.attrs().get("axes", "")).split()
+        if not names or any(name not in self for name in names):
+            raise InputError(f"{self.path}: holds no axes of a sweep; allowed: what `wavefabric sweep` wrote")
+        #: Values along each dimension, by the key of the run file that names it.
+        self.axes: dict[str, Any] = {name: self[name] for name in names}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(values) for values in self.axes.values())
+
+    def label(self, name: str, index: int) -> str:
+        """A value of an axis with its unit."""
+        value = self.axes[name][index]
+        return f"{value if isinstance(value, str) else f'{value:g}'} {self.attrs(name)['units']}".strip()
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A quantity, as floats; InputError if it is not there, or its first dimensions are not the axes."""
+        array = np.asarray(self.get(name, ""))
+        if array.dtype.kind not in "fiu" or array.shape[: len(self.shape)] != self.shape:
+            quantities = (key for key in self if str(self.attrs(key).get("description")) and "/" not in key)
+            raise InputError(f"{self.path}: no quantity {name} by axes; allowed: {', '.join(quantities)}")
+        return array.astype(float)
+
+    def at_farthest(self, values: np.ndarray) -> np.ndarray:
+        """From an array (axes, position, …) the farthest receiver position of each point: (axes, …)."""
+        far = np.argmax(np.nan_to_num(self.numbers("distance"), nan=-1.0), axis=-1)
+        axis = len(self.shape)
+        index = far.reshape(*self.shape, *[1] * (values.ndim - axis))
+        return np.take_along_axis(values, index, axis).squeeze(axis)
+
+    def mean_q_squared_db(self) -> np.ndarray:
+        """Q² in dB at the farthest position, mean of modes and channels in linear units, by axes."""
+        return mean(self.at_farthest(self.numbers("q_squared_db")), (-2, -1), True)
+
+    def best(self) -> tuple[int, ...] | None:
+        """Index of the point whose `mean_q_squared_db` is the largest; None if none has any."""
+        q = np.nan_to_num(self.mean_q_squared_db(), nan=-np.inf)
+        return tuple(map(int, np.unravel_index(q.argmax(), q.shape))) if q.max() > -np.inf else None
+
+
+def mean(values: np.ndarray, axis: tuple[int, ...], decibels: bool = False) -> np.ndarray:
+    """Mean of what is not NaN, of decibels in linear units; NaN where there is nothing."""
+    linear = 10 ** (values / 10) if decibels else values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = np.nansum(linear, axis) / np.sum(~np.isnan(linear), axis)
+        return 10 * np.log10(result) if decibels else result
+
+
+def read_sweep(path: str | Path) -> SweepResult:
+    """Open the result file of a sweep; InputError as `read_result`, or if it is that of a single run."""
+    return SweepResult(read_result(path))
