@@ -80,6 +80,40 @@ def test_groups_whose_modes_differ_are_only_undone_by_the_equaliser(tmp_path):
         np.testing.assert_allclose(mimo[f"received/{name}/q_squared_db"], 17.6, atol=0.9)
 
 
+COUPLED = """
+[fibre.random_coupling]
+correlation_length = "1 km"
+pmd = "1 ps/sqrt(km)"
+delay_spread = "4 ps/sqrt(km)"
+"""
+
+
+@pytest.mark.parametrize(
+    ("joint", "taps", "warned"), [("groups", 8, False), ("all", 40, False), ("all", 4, True)]
+)
+def test_random_coupling_along_the_fibre_costs_nothing(tmp_path, joint, taps, warned):
+    """Delays of polarisations and modes, sections of random unitaries; "all" has the groups' delays too."""
+    receiver = f'equaliser = "mimo"\njoint = "{joint}"\ntaps = {taps}\ntraining = 4096'
+    parsed(tmp_path, receiver, mix=False)
+    path, warnings = tmp_path / "run.toml", []
+    text = (
+        path.read_text()
+        .replace("symbols = 1024", "symbols = 8192")
+        .replace("spans = 2", "spans = 1")
+        .replace("10 km", "80 km", 1)
+    )
+    path.write_text(text.replace("channels = 2", "channels = 1").replace("[link]", COUPLED + "[link]"))
+    run = load.load(path).with_solver(device="cpu", threads=1)
+    result = read_result(links.run_link(run, tmp_path / "r.h5", warn=warnings.append).path)
+    penalty = result["received/span_1/q_squared_db"] - result["received/back_to_back/q_squared_db"]
+    assert any("receiver.taps: modes equalised together come" in line for line in warnings) == warned
+    if warned:
+        assert penalty.min() < -5
+    else:
+        assert abs(penalty.mean()) < 0.05
+        assert abs(penalty).max() < 0.2
+
+
 def test_lasers_from_the_run_file(tmp_path):
     """Over one phase for all they are ruinous; followed, they cost little."""
     widths = {"signal": 'linewidth = "3 MHz"'}
@@ -110,6 +144,16 @@ def test_lasers_from_the_run_file(tmp_path):
 def test_refusals(tmp_path, receiver, fault):
     with pytest.raises(InputError, match=fault):
         check_start(parsed(tmp_path, receiver), 1, tmp_path / "no.h5")
+
+
+def test_a_known_inverse_of_random_coupling_knows_no_oscillator(tmp_path):
+    path = tmp_path / "run.toml"
+    parsed(tmp_path, 'linewidth = "1 kHz"')
+    path.write_text(path.read_text().replace("[link]", COUPLED + "[link]"))
+    with pytest.raises(
+        InputError, match=r"receiver\.linewidth: 1000 Hz given for a receiver that solves the link"
+    ):
+        links.run_link(path, tmp_path / "no.h5")
 
 
 def test_a_phase_that_does_not_suit_the_format_is_refused(tmp_path):

@@ -27,6 +27,8 @@ _MOST_ROUNDS, _LEAST_ROUND_GAIN = 8, 0.005
 _RIDGE = 0.1
 #: Fewest blocks that share one update of the taps.
 _FRAME = 8
+#: Products of matrices below this m k n are done by one thread (OpenBLAS: 65536).
+_SERIAL = 60_000
 _TINY = np.finfo(float).tiny
 
 
@@ -100,6 +102,31 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
     return out, density.delay(taps)
 
 
+def products(device, a, b):
+    """Matrix products (bins, m, k) (bins, k, n).
+
+    On a CPU small ones are shared among the device's threads, each in pieces that the BLAS library leaves to
+    one thread: its own threads gain nothing there, and lose much on a busy machine.
+    """
+    (bins, m, k), n = a.shape, b.shape[2]
+    if device.xp is not np or m * k > _SERIAL // 8:
+        return device.xp.matmul(a, b)
+    out, step, parts = (
+        np.empty((bins, m, n), np.complex128),
+        _SERIAL // (m * k),
+        min(bins, 4 * device.threads),
+    )
+
+    def work(part: slice) -> None:
+        here = slice(part.start * bins // parts, part.stop * bins // parts)
+        for first in range(0, n, step):
+            piece = slice(first, first + step)
+            np.matmul(a[here], b[here, :, piece], out=out[here, :, piece])
+
+    device.map_rows(parts, work)
+    return out
+
+
 class _Blocks:
     """Blocks of the periodic input, and the filter and its adjoint over them."""
 
@@ -128,7 +155,7 @@ class _Blocks:
 
     def filter(self, spectra, taps, symbols: int):
         """Output of the filter: (rows, symbols)."""
-        product = self.device.xp.matmul(self.transfer(taps), spectra)
+        product = products(self.device, self.transfer(taps), spectra)
         valid = self.device.ifft(product, axis=0)[self.taps - 1 :]
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
@@ -140,12 +167,12 @@ class _Blocks:
         valid[:, : error.shape[1]] = error
         padded[:, :, self.taps - 1 :] = valid.reshape(rows, count, self.hop)
         transformed = self.device.fft(padded).transpose(2, 0, 1)
-        cross = self.device.xp.matmul(transformed, spectra.conj().transpose(0, 2, 1))
+        cross = products(self.device, transformed, spectra.conj().transpose(0, 2, 1))
         return self.device.ifft(cross, axis=0)[: self.taps]
 
     def precondition(self, gradient, inverse):
         """``gradient`` by the ``inverse`` spectral density, within the taps."""
-        product = self.device.xp.matmul(self.transfer(gradient), inverse)
+        product = products(self.device, self.transfer(gradient), inverse)
         return self.device.ifft(product, axis=0)[: self.taps]
 
     def newton(self, spectra, error, inverse):
@@ -173,9 +200,9 @@ class _Density:
         """Take in more blocks, by which there are ``symbols``, until there are enough."""
         if self._inverted >= self._enough:
             return
-        xp, count = self._blocks.device.xp, spectra.shape[2]
+        device, xp, count = self._blocks.device, self._blocks.device.xp, spectra.shape[2]
         self._count += count
-        new = xp.matmul(spectra, spectra.conj().transpose(0, 2, 1)) / (count * self._blocks.size)
+        new = products(device, spectra, spectra.conj().transpose(0, 2, 1)) / (count * self._blocks.size)
         self._mean = self._mean + (new - self._mean) * (count / self._count)
         if symbols >= 2 * self._inverted:
             self._inverted, size = symbols, spectra.shape[1]
@@ -190,7 +217,7 @@ class _Density:
         channel: of the taps themselves little is known where there is no signal.
         """
         blocks = self._blocks
-        response = blocks.device.ifft(blocks.device.xp.matmul(blocks.transfer(taps), self._mean), axis=0)
+        response = blocks.device.ifft(products(blocks.device, blocks.transfer(taps), self._mean), axis=0)
         energy = blocks.device.to_host(abs(response) ** 2)
         size, centre = blocks.size, blocks.taps // 2
         # Lag k takes the input of symbol n − k + taps // 2, of odd samples half a symbol later.
