@@ -151,6 +151,22 @@ def test_channels_are_equalised_the_same_whatever_the_memory(monkeypatch):
     np.testing.assert_array_equal(result.points[1, 2], small.points[1, 2])
 
 
+@pytest.mark.parametrize("phase", ["auto", "blind-search"])
+def test_devices_and_threads_agree(device, phase):
+    """One thread, or a GPU, against all threads of the CPU: of lasers, equaliser, phase and rates."""
+    transmitter, field = transmit(2048, 3, "16qam", channels=2, linewidth=1e5)
+    far = coupled(field, transmitter.grid, 3, 0.4)
+    options = {"phase": phase, "linewidth": 1e5, "equaliser": Equaliser(8, 1024)}
+    receiver = Receiver(transmitter, 24.0, **options)
+    other = device.zeros(field.shape, np.complex128)
+    transmitter.fill(device, other)
+    np.testing.assert_allclose(device.to_host(other), field, atol=1e-12 * abs(field).max())
+    several = receiver.receive(CPU, far, joint=(2, 1))
+    one = receiver.receive(device, device.asarray(far), joint=(2, 1))
+    for name in ("q_squared_db", "ber_counted", "mutual_information", "gmi", "delay"):
+        np.testing.assert_allclose(getattr(one, name), getattr(several, name), rtol=1e-6, atol=1e-6)
+
+
 def test_dark_modes_and_mean_dispersion():
     """Modes of one set are compensated by their mean; dark ones have no quality, and disturb nobody."""
     transmitter, field = transmit(4096, 3)

@@ -12,6 +12,7 @@ Björck, "Numerical Methods for Least Squares Problems", SIAM (1996), section 7.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -87,10 +88,9 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
     spectra = blocks.spectra(0, known)
     density = _Density(blocks, spectra, known)
     taps, gain = _train(blocks, spectra, sent[:, :known], density, phase)
-    step = blocks.hop * max(_FRAME, rows)
+    frames = max(1, round((symbols - known) / (blocks.hop * max(_FRAME, rows))))
     out = xp.empty((rows, symbols - known), np.complex128)
-    for first in range(known, symbols, step):
-        last = min(first + step, symbols)
+    for first, last in pairwise(np.linspace(known, symbols, frames + 1).astype(int).tolist()):
         spectra = blocks.spectra(first, last)
         z = blocks.filter(spectra, taps, last - first)
         turn = xp.exp(1j * phase(z, sent[:, first:last], False))
@@ -111,11 +111,8 @@ def products(device, a, b):
     (bins, m, k), n = a.shape, b.shape[2]
     if device.xp is not np or m * k > _SERIAL // 8:
         return device.xp.matmul(a, b)
-    out, step, parts = (
-        np.empty((bins, m, n), np.complex128),
-        _SERIAL // (m * k),
-        min(bins, 4 * device.threads),
-    )
+    out = np.empty((bins, m, n), np.complex128)
+    step, parts = _SERIAL // (m * k), min(bins, 4 * device.threads)
 
     def work(part: slice) -> None:
         here = slice(part.start * bins // parts, part.stop * bins // parts)
@@ -181,9 +178,8 @@ class _Blocks:
         gradient = self.adjoint(spectra, error)
         step = self.precondition(gradient, inverse)
         moved = self.filter(spectra, step, error.shape[1])
-        best = (gradient.conj() * step).real.sum(axis=(0, 2)) / xp.maximum(
-            (abs(moved) ** 2).sum(axis=-1), _TINY
-        )
+        curve = xp.maximum((abs(moved) ** 2).sum(axis=-1), _TINY)
+        best = (gradient.conj() * step).real.sum(axis=(0, 2)) / curve
         return step * xp.minimum(best, 1)[:, None]
 
 

@@ -210,6 +210,8 @@ class Receiver:
         for modes in sets:
             local = range(max(modes.start, mine.start), min(modes.stop, mine.stop))
             at_once = channels_at_once(nbytes, 2 * len(local), grid.symbols, ranks)
+            if control:
+                at_once = min(control.all_gather(at_once))
             some = windows(device, local, grid.channels, at_once, cut, control)
             for count, (channel, window) in enumerate(some, 1):
                 rows = range(2 * modes.start, 2 * modes.stop)
