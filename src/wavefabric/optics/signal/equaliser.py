@@ -98,7 +98,9 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
         if decide is not None and options.decision_directed:
             density.add(spectra, last)
             error = decide(z / (turn * gain)) * turn - z
-            taps = taps + blocks.newton(spectra, error, density.inverse / min(last, options.memory or last))
+            total = min(last, options.memory or last)
+            few = 8 * max(last - first, rows * options.taps) > total
+            taps = taps + blocks.newton(spectra, error, density.inverse / total, few)
     return out, density.delay(taps)
 
 
@@ -172,11 +174,16 @@ class _Blocks:
         product = products(self.device, self.transfer(gradient), inverse)
         return self.device.ifft(product, axis=0)[: self.taps]
 
-    def newton(self, spectra, error, inverse):
-        """Step of the taps by the preconditioned gradient, or less where ``error`` would grow by it."""
+    def newton(self, spectra, error, inverse, few: bool):
+        """Step of the taps by the preconditioned gradient, or less where ``error`` would grow by it.
+
+        It cannot, unless there were so ``few`` symbols so far that these weigh much, or the coefficients do.
+        """
         xp = self.device.xp
         gradient = self.adjoint(spectra, error)
         step = self.precondition(gradient, inverse)
+        if not few:
+            return step
         moved = self.filter(spectra, step, error.shape[1])
         curve = xp.maximum((abs(moved) ** 2).sum(axis=-1), _TINY)
         best = (gradient.conj() * step).real.sum(axis=(0, 2)) / curve
