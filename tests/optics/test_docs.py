@@ -1,4 +1,4 @@
-"""The examples of docs/fibre.md, docs/run-files.md and docs/sweeps.md run as they stand."""
+"""Examples of docs/fibre.md, transmission.md, run-files.md and sweeps.md that need no file run as they stand."""
 
 import re
 from pathlib import Path
@@ -33,6 +33,14 @@ def test_powers_under_raman_scattering():
     assert names["factor"].shape == (15, 1000)
     np.testing.assert_allclose([names["largest"], np.abs(names["gain"]).max()], 1.28, atol=0.01)
     np.testing.assert_allclose(np.ptp(names["triangular"].gain_db()[:, 0]), 2.2, atol=0.05)
+
+
+def test_an_equaliser_from_a_script(capsys):
+    names = {}
+    exec(example("transmission.md", "The equaliser"), names)
+    np.testing.assert_allclose(names["result"].q_squared_db, 24 - 10 * np.log10(32 / 12.5), atol=0.3)
+    assert names["result"].gmi.min() > 3.98
+    assert capsys.readouterr().out
 
 
 def test_a_link_from_a_script(tmp_path, monkeypatch):

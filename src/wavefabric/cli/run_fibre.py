@@ -107,6 +107,8 @@ def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written
         for first in range(0, max(len(far), 1), 2):
             console.print(_table(rows, far[first : first + 2]))
         console.print("Q² in dB over modes and channels; penalty: mean minus back to back")
+        if line := rate_line(rows):
+            console.print(line, soft_wrap=True)
         if "back_to_back" in rows[0]["received"] and not _has_reference(rows):
             console.print("back to back is free of noise (no receiver.osnr): no reference for a penalty")
     if "local_error" in solver:
@@ -119,6 +121,20 @@ def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written
 
 def _has_reference(rows: list[dict[str, Any]]) -> bool:
     return all(row["received"].get("back_to_back", {}).get("penalty_db") == 0 for row in rows)
+
+
+def rate_line(rows: list[dict[str, Any]]) -> str:
+    """One line on the generalised mutual information, "" for symbols without bits and for older results."""
+    means = {}
+    for name, first in rows[0]["received"].items():
+        rates = [(row["received"][name]["gmi_mean"], row["modes"]) for row in rows]
+        if all(rate is not None for rate, _ in rates):
+            rate = sum(rate * modes for rate, modes in rates) / sum(modes for _, modes in rates)
+            at = "back to back" if name == "back_to_back" else f"{first['distance_m'] / 1e3:g} km"
+            means[name] = f"{rate:.3f} ({at})"
+    shown = list(means.values())
+    line = ", ".join(shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]])
+    return f"GMI in bits a symbol of each polarisation, mean: {line}" if line else ""
 
 
 def cost_line(solver: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from wavefabric.system.numba_cache import njit
 KERNELS = "wavefabric.device.philox"
 
 # One domain for each use, so that no two uses share a stream under one seed.
-SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS = 1, 2, 3, 4, 5, 6, 7
+SYMBOLS, AMPLIFIER, RECEIVER, MIXING, LOADING, COUPLING, GAINS, LASER = 1, 2, 3, 4, 5, 6, 7, 8
 
 # Numba turns uint64 with int64 into float64: every constant is spelt as uint64.
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

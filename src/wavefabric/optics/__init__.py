@@ -23,6 +23,8 @@ __getattr__, __dir__ = lazy(
         "fibre.raman_gain": ("RamanGain",),
         "signal.amplifier": ("Amplifier",),
         "signal.constellation": ("Constellation",),
+        "signal.equaliser": ("Equaliser",),
+        "signal.information": ("gmi", "mutual_information"),
         "signal.receiver": ("Receiver",),
         "signal.transmitter": ("Transmitter",),
         "signal.wdm": ("WdmGrid",),

@@ -18,6 +18,7 @@ from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable
+from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import ResultWriter
 from wavefabric.units import SPEED_OF_LIGHT
@@ -91,7 +92,21 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
     exchange_form(run.solver.exchange, run.solver.kerr)
     if run.fibre.profile is None or run.fibre.modes_csv is not None:
         fibre = build_fibre(run, lambda _: None)  # the run itself warns
+        build_receiver(run, build_transmitter(run, fibre.modes), fibre)
         split_modes(fibre.modes, ranks, LinkPath.boundaries(run, fibre))
+
+
+def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Receiver:
+    """Receiver of [receiver]; `InputError` if its equaliser does not suit the fibre or the window."""
+    table, equaliser = run.receiver, run.receiver.mimo
+    if equaliser is not None:
+        modes = fibre.modes if table.joint == "all" else max(fibre.group_sizes)
+        try:
+            equaliser.check(2 * int(modes), transmitter.grid.symbols)
+        except InputError as error:
+            raise InputError(f"receiver.{error}") from None
+    phases = {"phase": table.phase, "phase_window": table.phase_window or None, "linewidth": table.linewidth}
+    return Receiver(transmitter, table.osnr, table.noise_seed, equaliser=equaliser, **phases)
 
 
 def build_transmitter(run: RunFile, modes: int) -> Transmitter:
@@ -100,4 +115,4 @@ def build_transmitter(run: RunFile, modes: int) -> Transmitter:
     if (powers := signal.powers).ndim == 2 and len(powers) != modes:
         actual = f"lists for {len(powers)} modes given, the fibre has {modes}"
         raise InputError(f"signal.launch_power: {actual}; {POWER_FORMS}")
-    return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed)
+    return Transmitter(signal.wdm_grid, signal.modulation, signal.rolloff, powers, run.seed, signal.linewidth)

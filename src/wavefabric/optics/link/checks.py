@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
 from wavefabric.optics.fibre.raman import intensity_overlap, raman_tilt
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
@@ -22,7 +24,7 @@ def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
 
 
 def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> list[str]:
-    """What can be said before the run: a fixed step above the limit, mode delays beyond the window."""
+    """What can be said before the run: a fixed step above the limit, delays beyond the window or the taps."""
     warnings = []
     limit, step = resonance(fibre, transmitter), settings.solver.step
     if step is not None and step > limit.step:
@@ -43,6 +45,15 @@ def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
             f"{length / 1e3:g} km, the time window is {window * 1e9:.3g} ns: the same symbols meet again; "
             f"{math.ceil(spread * length * transmitter.grid.symbol_rate)} symbols would hold the delay"
         )
+    if settings.receiver.equaliser == "mimo":
+        together = fibre.groups * (settings.receiver.joint == "groups")
+        apart = max(float(np.ptp(fibre.beta[together == k, 0])) for k in np.unique(together))
+        symbols = apart * length * transmitter.grid.symbol_rate
+        if symbols > settings.receiver.taps:
+            warnings.append(
+                f"receiver.taps: modes equalised together come {symbols:.0f} symbols apart after "
+                f"{length / 1e3:g} km, more than {settings.receiver.taps} taps hold without strong coupling"
+            )
     return warnings
 
 

@@ -51,20 +51,35 @@ class LinkPath:
         #: Phase that the rows take up, rad/m, where the field is not expanded about the fibre's centre.
         self.row_phase: Array | None = None
         self.amplifier = Amplifier(self._gain(), run.link.noise_figure)
-        if run.link.mix_groups:
+        #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
+        self.known = run.receiver.equaliser == "ideal"
+        self.back_propagated = run.receiver.back_propagation is not None
+        if run.link.mix_groups and self.known:
             self._check_mixing()
+        if run.receiver.linewidth and self.inverted:
+            fault = f"{run.receiver.linewidth:g} Hz given for a receiver that solves the link backwards"
+            raise InputError(
+                f'receiver.linewidth: {fault}; allowed with equaliser = "mimo" and no back_propagation'
+            )
 
     @staticmethod
     def boundaries(run: RunFile, fibre: Fibre) -> np.ndarray | None:
-        """Modes at which ranks may be cut: not inside groups that mix; None for anywhere."""
+        """Modes at which ranks may be cut: not in groups that mix or are equalised; None for anywhere."""
         table = run.fibre.random_coupling
-        mixed = run.link.mix_groups or (table is not None and table.within == "groups")
+        receiver = run.receiver
+        joint = receiver.equaliser == "mimo" and receiver.joint == "groups"
+        mixed = run.link.mix_groups or joint or (table is not None and table.within == "groups")
         return np.cumsum(fibre.group_sizes) if mixed else None
 
     @property
     def plain(self) -> bool:
         """Whether the inverse of the linear phase and of one unitary undoes the link but for its loss."""
         return self.coupling is None and not self.link.mode_dependent_gain
+
+    @property
+    def inverted(self) -> bool:
+        """Whether the receiver solves the link backwards: what it knows is more than phases and a unitary."""
+        return self.back_propagated or (self.known and not self.plain)
 
     @property
     def unitary(self) -> bool:
@@ -87,7 +102,8 @@ class LinkPath:
         if (np.diff(linear, axis=0)[inside] != 0).any():
             fault = "modes of one group differ in loss or dispersion, so that no matrix undoes the mixing"
             raise InputError(
-                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups"'
+                f'link.mix_groups: true given, but {fault}; allowed with fibre.coupling = "groups" '
+                'or receiver.equaliser = "mimo"'
             )
 
     def net_gain(self, spans: int) -> float:
@@ -128,7 +144,8 @@ class LinkPath:
 
     def inverse_mixing(self, spans: int) -> ModeMixing | None:
         """Of ``link.mix_groups``, what undoes those of so many spans."""
-        mixings = [self.mixing(span) for span in range(spans)] if self.link.mix_groups else []
+        known = self.link.mix_groups and self.known
+        mixings = [self.mixing(span) for span in range(spans)] if known else []
         return total(mixings).inverse if mixings else None
 
     def row_gains(self, span: int) -> np.ndarray:

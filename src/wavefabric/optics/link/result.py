@@ -23,7 +23,9 @@ _RECEIVED = {
     "evm": ("", "root-mean-square error vector magnitude"),
     "ber_counted": ("", "bit errors over bits sent"),
     "ber_from_q": ("", "bit error ratio of Gaussian noise of this Q"),
-    "delay": ("symbols", "delay found by the clock recovery"),
+    "mutual_information": ("bit", "mutual information per symbol of a polarisation, symbol by symbol"),
+    "gmi": ("bit", "the same bit by bit: generalised mutual information"),
+    "delay": ("symbols", "delay found by the clock recovery, or that the equaliser undoes"),
     "spectrum": ("W/Hz", "power spectral density of each mode behind the amplifier, before the receiver"),
     "constellation": ("", "received symbols of the middle channel: (modes, 2, symbols)"),
 }
@@ -114,14 +116,17 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
 
 
 def group_rows(result: Result) -> list[dict[str, Any]]:
-    """Of a result file, Q² per mode group and distance: mean, minimum, penalty of the mean in dB.
+    """Of a result file, per mode group and distance: Q² (mean, minimum, penalty of the mean in dB), mean GMI.
 
-    The penalty is against back-to-back; None without that, or if that was received without noise.
+    The GMI is in bits per symbol of a polarisation, None for Gaussian symbols. The penalty is against
+    back-to-back; None without that, or if that was received without noise.
     """
     names = plots.received(result)
     if not names:
         return []
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
+    # Results of older versions have none.
+    gmi = {name: np.broadcast_to(result.get(f"received/{name}/gmi", np.nan), q[name].shape) for name in names}
     groups = plots.mode_groups(result, len(q[names[0]]))
     rows = []
     for number in np.unique(groups):
@@ -134,9 +139,14 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
                 "distance_m": plots.distance(result, name),
                 "q_squared_mean_db": means[name],
                 "q_squared_min_db": float(q[name][inside].min()),
+                "gmi_mean": _finite(gmi[name][inside].mean()),
                 "penalty_db": means[name] - reference if reference <= plots.NOISELESS_DB else None,
             }
             for name in names
         }
         rows.append({"group": int(number), "modes": int(inside.sum()), "received": received_at})
     return rows
+
+
+def _finite(value) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -16,7 +16,13 @@ from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link.back_propagation import BackPropagation
-from wavefabric.optics.link.build import build_fibre, build_transmitter, fibre_digest, result_writer
+from wavefabric.optics.link.build import (
+    build_fibre,
+    build_receiver,
+    build_transmitter,
+    fibre_digest,
+    result_writer,
+)
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
@@ -27,8 +33,8 @@ from wavefabric.optics.propagation.propagate import PropagationOptions, Propagat
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.run_file.tables import BackPropagationTable
-from wavefabric.optics.signal.receiver import Receiver
-from wavefabric.optics.signal.spectrum import power_spectrum
+from wavefabric.optics.signal.joint import scratch_bytes
+from wavefabric.optics.signal.spectrum import BINS, power_spectrum
 from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
@@ -115,9 +121,7 @@ class _Link:
         self.fibre = self.path.fibre
         # The object: random coupling makes a fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))
-        table = settings.receiver
-        window = table.phase_window or None
-        self.receiver = Receiver(self.transmitter, table.osnr, table.noise_seed, phase_window=window)
+        self.receiver = build_receiver(settings, self.transmitter, fibre)
         self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self._check()
         every = str(self._check_interval())
@@ -159,14 +163,19 @@ class _Link:
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
         # What is undone by more than a phase is undone in a copy.
-        undone = self.settings.receiver.back_propagation is not None or not self.path.plain
-        fields = (2 if undone else 1) - self.shared.has("propagator", self.propagator_key)
-        needed = fields * self.local_modes.rows * grid.samples * item + scratch
+        own = self.local_modes.rows * grid.samples * item
+        fields = 1 + self.path.inverted - self.shared.has("propagator", self.propagator_key)
+        needed = fields * own + scratch
+        if self.receiver.equaliser is not None:
+            modes = fibre.modes if self.settings.receiver.joint == "all" else max(fibre.group_sizes)
+            needed += scratch_bytes(self.receiver.equaliser, own, 2 * int(modes), grid.symbols)
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        kept = positions * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 5 * 8 * grid.channels)
+        kept = (
+            positions * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 7 * 8 * grid.channels + 8 * BINS)
+        )
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
@@ -268,7 +277,7 @@ class _Link:
         gain, field, receiver = path.net_gain(spans), self.A, self.receiver
         through = distance, self.fibre.beta, path.inverse_mixing(spans)
         back = self.settings.receiver.back_propagation
-        if back is not None or not path.plain:
+        if path.inverted:
             field, through = self.A.copy(), (0.0, None, None)
             if back is not None or not path.unitary:
                 # What amplifies some rows more than others, or is not linear, changes noise: it comes first.
@@ -282,6 +291,8 @@ class _Link:
         first = local_modes.first_mode
         kept = [(mode, self.middle) for mode in range(first, first + local_modes.modes)]
         held = {"first_mode": first, "modes": self.fibre.modes, "keep": kept, "progress": self._stoppable}
+        joint = None if self.settings.receiver.joint == "all" else self.fibre.group_sizes.tolist()
+        held |= {"joint": joint, "control": self.comm.control}
         result = receiver.receive(self.device, field, *through, power_gain=gain, **held)
         self._stop_if_requested()
         spectrum = power_spectrum(self.device, self.A, self.transmitter.grid)

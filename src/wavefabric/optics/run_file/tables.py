@@ -16,7 +16,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, StrictI
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
+from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.constellation import FORMATS
+from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
 from wavefabric.units import EXAMPLES, quantity, show
 
@@ -100,6 +102,8 @@ Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
 MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
 #: Of step = "auto".
 STEP_PENALTY = "0.01 dB"
+#: Longest memory of an equaliser, symbols.
+MOST_TAPS = 2**20
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 InputFile = Annotated[Path, BeforeValidator(_file)]
 Powers = Annotated[Any, PlainValidator(_powers)]
@@ -288,6 +292,7 @@ class SignalTable(RunFileTable):
     launch_power: Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
     channels: Annotated[Count, Field(le=MOST_CHANNELS)] | None = None
     spacing: Frequency | None = None
+    linewidth: Annotated[float, in_unit("Hz", least=0, most=1e16)] = 0.0
     centre_frequency: Frequency | None = None
     first_frequency: Frequency | None = None
     last_frequency: Frequency | None = None
@@ -382,11 +387,22 @@ class BackPropagationTable(RunFileTable):
 
 
 class ReceiverTable(RunFileTable):
-    """[receiver]: noise loading and where to receive. osnr in dB (0.1 nm, both polarisations)."""
+    """[receiver]: noise loading, what is undone and how, where to receive.
+
+    osnr in dB (0.1 nm, both polarisations), linewidth in Hz.
+    """
 
     osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: Seed = 1
+    linewidth: Annotated[float, in_unit("Hz", least=0, most=1e16)] = 0.0
+    phase: Literal[PHASES] = "auto"  # type: ignore[valid-type]
     phase_window: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 64
+    equaliser: Literal["ideal", "mimo"] = "ideal"
+    joint: Literal["groups", "all"] = "groups"
+    taps: Annotated[Count, Field(le=MOST_TAPS)] = 16
+    training: Annotated[Count, Field(le=MOST_SYMBOLS)] = 4096
+    decision_directed: StrictBool = True
+    memory: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 0
     back_to_back: StrictBool = True
     at: Spans = "each"
     back_propagation: BackPropagationTable | None = None
@@ -396,6 +412,20 @@ class ReceiverTable(RunFileTable):
         if self.phase_window == 1:
             raise InputError("phase_window: 1 given, must be 0 (one phase for all) or at least 2")
         return self
+
+    @model_validator(mode="after")
+    def _keys_have_an_effect(self) -> Self:
+        of_mimo = {"joint", "taps", "training", "decision_directed", "memory"} & self.model_fields_set
+        if self.equaliser == "ideal" and of_mimo:
+            raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
+        return self
+
+    @property
+    def mimo(self) -> Equaliser | None:
+        """The MIMO equaliser, if there is one."""
+        if self.equaliser == "ideal":
+            return None
+        return Equaliser(self.taps, self.training, self.decision_directed, self.memory or None)
 
     def spans(self, total: int) -> tuple[int, ...]:
         """Span numbers (from 1) after which the signal is received, ascending."""

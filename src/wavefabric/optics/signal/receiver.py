@@ -1,7 +1,6 @@
-"""The receiver: noise, ideal compensation, matched filter, clock and carrier recovery, Q² and BER."""
+"""The receiver: noise, compensation or equaliser, clock and carrier recovery, Q², BER, information rates."""
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +10,17 @@ from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
-from wavefabric.optics.signal.transmitter import Transmitter, root_raised_cosine
+from wavefabric.optics.signal.bands import ALL, Bands
+from wavefabric.optics.signal.carrier import METHODS as PHASES
+from wavefabric.optics.signal.carrier import carrier_phase, phase_fault
+from wavefabric.optics.signal.clock import METHODS as CLOCKS
+from wavefabric.optics.signal.clock import advance, fold, symbol_clock
+from wavefabric.optics.signal.equaliser import Equaliser, equalise
+from wavefabric.optics.signal.information import information_rates
+from wavefabric.optics.signal.joint import channels_at_once, mode_sets, windows
+from wavefabric.optics.signal.laser import check_linewidth
+from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.quantities import choice
-
-CLOCKS = ("auto", "square-law", "data-aided", "none")
-PHASES = ("auto", "viterbi-viterbi", "data-aided", "none")
 
 
 @dataclass(frozen=True)
@@ -26,8 +31,11 @@ class ReceiverResult:
     evm: np.ndarray  # root-mean-square error vector over root-mean-square symbol, linear
     ber_counted: np.ndarray  # bit errors over bits sent; NaN for Gaussian symbols
     ber_from_q: np.ndarray  # of white Gaussian noise of the same Q²; NaN for Gaussian symbols
-    delay: np.ndarray  # found by the clock recovery, symbols
-    #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols).
+    mutual_information: np.ndarray  # bits per symbol of one polarisation
+    gmi: np.ndarray  # the same bit by bit; NaN for Gaussian symbols
+    delay: np.ndarray  # found by the clock recovery, or undone by the equaliser, symbols
+    #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols); of an
+    #: equaliser those after its training.
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def penalty_db(self, reference: "ReceiverResult") -> np.ndarray:
@@ -44,6 +52,8 @@ class Reception:
     modes: int | None = None
     keep: Iterable[tuple[int, int]] = ()
     progress: Callable[[int, int], None] | None = None
+    joint: Sequence[int] | None = None
+    control: Any = None
 
     def __post_init__(self):
         if not (np.isfinite(self.power_gain) and self.power_gain > 0):
@@ -65,9 +75,16 @@ class Receiver:
 
     ``phase``: ``"data-aided"`` and ``"auto"`` are the maximum-likelihood phase from the known symbols;
     ``"viterbi-viterbi"`` the fourth power (A. J. Viterbi, A. M. Viterbi 1983, doi 10.1109/TIT.1983.1056713),
-    QPSK only, noisier at low OSNR; ``"none"`` removes only the mean phase. ``phase_window`` symbols (at least
-    2; None for all) slide along; the symbol itself counts about half, so that noise alone gives its own EVM
-    (see `sliding_sum`).
+    QPSK only, noisier at low OSNR; ``"blind-search"`` tries test phases (`blind_phase`), not for Gaussian
+    symbols; ``"none"`` removes only the mean phase. ``phase_window`` symbols (at least 2; None for all) slide
+    along; the symbol itself counts about half, so that noise alone gives its own EVM (see `sliding_sum`).
+
+    ``equaliser`` (`Equaliser`) takes the place of the inverse coupling and of the clock: it undoes what mixes
+    and delays the modes that are equalised together, without knowing it. Only their mean dispersion and delay
+    are compensated before.
+
+    ``linewidth`` (Hz) is that of the local oscillators, each common to all modes of its channel
+    (`laser_phase`); its phase noise meets the field before dispersion is compensated.
     """
 
     transmitter: Transmitter
@@ -76,6 +93,8 @@ class Receiver:
     clock: str = "auto"
     phase: str = "auto"
     phase_window: int | None = 64
+    equaliser: Equaliser | None = None
+    linewidth: float = 0.0
 
     def __post_init__(self):
         philox.check_seed(self.noise_seed, "noise_seed")
@@ -83,9 +102,9 @@ class Receiver:
             osnr_noise_density(self.osnr_db, 1.0)
         choice("clock", self.clock, CLOCKS)
         choice("phase", self.phase, PHASES)
-        name = self.transmitter.format.name
-        if self.phase == "viterbi-viterbi" and name != "qpsk":
-            raise InputError(f"phase: 'viterbi-viterbi' given for {name}, auto or data-aided allowed")
+        check_linewidth(self.linewidth)
+        if fault := phase_fault(self.phase, self.transmitter.format.name):
+            raise InputError(fault)
         if self.phase_window is not None and self.phase_window < 2:
             raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
 
@@ -118,6 +137,9 @@ class Receiver:
           and how many the link has; by default those up to the last of ``field``.
         - ``keep``: signals, as (mode of the link, channel), whose received symbols go into the result.
         - ``progress``: called as ``progress(rows_done, rows)`` after each mode.
+        - ``joint``: for the equaliser, how many modes of the link are equalised together, set after set; by
+          default all. Sets lie on one rank each, or one set on all ranks.
+        - ``control``: `Control` of the ranks that hold the modes of a set; collective.
         """
         grid, xp, powers = self.transmitter.grid, device.xp, self.transmitter.powers
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
@@ -130,31 +152,88 @@ class Receiver:
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
         coefficients = _checked_beta(beta, modes)
-        bands = _Bands(device, self.transmitter)
-        error, delay, wrong = np.full((3, here, grid.channels), np.nan)
-        points = {}
-        for k, mode in enumerate(mine):
+        bands = Bands(device, self.transmitter, self.noise_seed, self.linewidth)
+
+        def cut(mode: int, channels: slice = ALL):
+            k = mode - request.first_mode
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
                 pair = inverse_mixing.mode(device, field, k)
-            window = bands.compensated(device.fft(pair), length, coefficients[mode])
+            window = bands.compensated(device.fft(pair), length, coefficients[mode], channels)
             if self.osnr_db is not None:
                 density = osnr_noise_density(self.osnr_db, request.power_gain) * powers(modes)[mode]
-                self._add_noise(device, bands, window, mode, density)
+                bands.add_noise(window, mode, density, channels)
             window *= bands.matched
-            sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
-            symbols, delay[k] = self._recover(device, window, sent)
-            error[k], wrong[k] = self._judge(device, symbols, sent)
-            for channel in sorted(c for m, c in kept if m == mode):
-                points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
-            if request.progress is not None:
-                request.progress(2 * k + 2, 2 * here)
-        error[powers(modes)[mine.start : mine.stop] == 0] = np.nan
-        wrong[np.isnan(error)] = np.nan
+            return window
+
+        if self.equaliser is not None:
+            ranks = request.control.size if request.control else 1
+            sets = mode_sets(request.joint, modes, mine, ranks)
+            for each in sets:
+                self.equaliser.check(2 * len(each), grid.symbols)
+                coefficients[each] = coefficients[each].mean(axis=0)
+            measures, points = self._equalise(device, cut, sets, mine, kept, request, field.nbytes)
+        else:
+            measures, points = np.full((5, here, grid.channels), np.nan), {}
+            for k, mode in enumerate(mine):
+                sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
+                symbols, measures[4, k] = self._recover(device, cut(mode), sent)
+                measures[:4, k] = self._judge(device, symbols, sent)
+                for channel in sorted(c for m, c in kept if m == mode):
+                    points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
+                if request.progress is not None:
+                    request.progress(2 * k + 2, 2 * here)
+        error, wrong, mutual, gmi, delay = measures
+        measures[:4, powers(modes)[mine.start : mine.stop] == 0] = np.nan
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
-        return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, delay, points)
+        return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, mutual, gmi, delay, points)
+
+    def _equalise(self, device, cut, sets: list[range], mine: range, kept, request: Reception, nbytes: int):
+        """Measures (5, modes here, channels) and kept symbols by the equaliser, set by set of modes."""
+        grid, form, xp = self.transmitter.grid, self.transmitter.format, device.xp
+        assert self.equaliser is not None
+        control = request.control if sets[0].start < mine.start or sets[-1].stop > mine.stop else None
+        ranks = control.size if control else 1
+        if control:
+            kept = set().union(*control.all_gather(kept))
+        measures, points = np.zeros((5, sets[-1].stop, grid.channels)), {}
+
+        def phase(symbols, sent, trained: bool):
+            method = "data-aided" if trained and self.phase != "none" else self.phase
+            return carrier_phase(xp, form, method, self.phase_window, symbols, sent, periodic=False)
+
+        def decide(symbols):
+            return form.map(xp, form.decide(xp, symbols))
+
+        for modes in sets:
+            local = range(max(modes.start, mine.start), min(modes.stop, mine.stop))
+            at_once = channels_at_once(nbytes, 2 * len(local), grid.symbols, ranks)
+            if control:
+                at_once = min(control.all_gather(at_once))
+            some = windows(device, local, grid.channels, at_once, cut, control)
+            for count, (channel, window) in enumerate(some, 1):
+                rows = range(2 * modes.start, 2 * modes.stop)
+                sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
+                out, delay = equalise(
+                    device, window, sent, self.equaliser, phase, decide if form.digital else None
+                )
+                sent = sent[:, self.equaliser.training :]
+                out = _unit_gain(xp, out, sent)
+                for k, mode in enumerate(modes):
+                    pair = slice(2 * k, 2 * k + 2)
+                    measures[:4, mode, channel] = self._judge(device, out[pair, None], sent[pair, None])[:, 0]
+                    measures[4, mode, channel] = delay[pair].mean()
+                    if (mode, channel) in kept:
+                        points[mode, channel] = np.array(device.to_host(out[pair]))
+                if request.progress is not None:
+                    done = local.start - mine.start + len(local) * ranks * count / grid.channels
+                    request.progress(min(int(2 * done), 2 * len(mine)), 2 * len(mine))
+        if control:
+            measures = control.sum(measures)
+            points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in mine}
+        return measures[:, mine.start : mine.stop], points
 
     def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
         """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, itself; in place, over the whole band.
@@ -184,16 +263,6 @@ class Receiver:
                 raise InputError(f"keep: {(mode, channel)} given, below {(modes, channels)} allowed")
         return signals
 
-    def _add_noise(self, device, bands, window, mode, density):
-        # One sequence over all bins of the row: neighbours share their noise where windows overlap.
-        grid = self.transmitter.grid
-        scale = device.xp.asarray(np.sqrt(density * grid.sample_rate * grid.samples))[:, None]
-        for polarisation in range(2):
-            unit = device.zeros((grid.samples,), np.complex128)
-            stream = philox.stream(philox.RECEIVER, 2 * mode + polarisation)
-            device.kernels(philox.KERNELS).add_complex_normal(unit, 1.0, self.noise_seed, stream, 0)
-            window[polarisation] += scale * unit[bands.where]
-
     def _recover(self, device, window, sent):
         """Symbols (2, channels, symbols) of mean complex gain 1, and the delay of each channel."""
         xp, known = device.xp, device.fft(sent)
@@ -202,130 +271,32 @@ class Receiver:
             clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
         delay = symbol_clock(device, window, known, clock)
         aligned = device.ifft(fold(advance(xp, window, delay)))
-        aligned *= xp.exp(-1j * self._carrier_phase(xp, aligned, sent))
-        gain = (aligned * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
-        aligned /= xp.where(gain == 0, 1, gain)[..., None]
-        return aligned, device.to_host(delay)
+        form, size = self.transmitter.format, self.phase_window
+        aligned *= xp.exp(-1j * carrier_phase(xp, form, self.phase, size, aligned, sent))
+        return _unit_gain(xp, aligned, sent), device.to_host(delay)
 
-    def _carrier_phase(self, xp, symbols, sent):
-        if self.phase == "none":
-            return 0.0
-        size = self.phase_window
-        aided = xp.angle(sliding_sum(xp, symbols * sent.conj(), size))
-        if self.phase != "viterbi-viterbi":
-            return aided
-        # QPSK to the fourth is −1. The known symbols only say which quarter turn: no cycle slips.
-        square = symbols * symbols
-        fourth = xp.angle(sliding_sum(xp, -square * square, size)) / 4
-        return fourth + xp.rint((aided - fourth) * (2 / np.pi)) * (np.pi / 2)
-
-    def _judge(self, device, symbols, sent) -> tuple[np.ndarray, np.ndarray]:
-        """Squared EVM and bit error ratio of each channel, both polarisations pooled."""
+    def _judge(self, device, symbols, sent) -> np.ndarray:
+        """Squared EVM, bit error ratio, MI and GMI, (4, channels), both polarisations pooled."""
         xp, form = device.xp, self.transmitter.format
         square = (abs(symbols - sent) ** 2).sum(axis=(0, 2)) / (abs(sent) ** 2).sum(axis=(0, 2))
+        rates = information_rates(device, form, sent, symbols)
         if not form.digital:
-            return device.to_host(square), np.full(sent.shape[1], np.nan)
+            return np.stack([device.to_host(square), np.full(sent.shape[1], np.nan), *rates])
         wrong = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
         bits = 2 * sent.shape[-1] * form.bits_per_symbol
-        return device.to_host(square), device.to_host(wrong) / bits
+        return np.stack([device.to_host(square), device.to_host(wrong) / bits, *rates])
+
+
+def _unit_gain(xp, symbols, sent):
+    """``symbols`` over the complex gain that fits the known ones best, row by row; in place."""
+    gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
+    symbols /= xp.where(gain == 0, 1, gain)[..., None]
+    return symbols
 
 
 def _checked_beta(beta, modes: int) -> np.ndarray:
-    coefficients = np.zeros((modes, 4)) if beta is None else np.asarray(beta, dtype=float)
+    coefficients = np.zeros((modes, 4)) if beta is None else np.array(beta, dtype=float)
     if coefficients.shape != (modes, 4) or not np.isfinite(coefficients).all():
         actual = f"shape {coefficients.shape} given"
         raise InputError(f"beta: {actual}, finite numbers of shape {(modes, 4)} allowed")
     return coefficients
-
-
-class _Bands:
-    """Where each channel's window of 2 samples per symbol lies in a row's spectrum."""
-
-    def __init__(self, device, transmitter: Transmitter):
-        grid, self._xp = transmitter.grid, device.xp
-        xp = self._xp
-        around = np.fft.fftfreq(2 * grid.symbols, 1 / (2 * grid.symbols)).astype(np.int64)
-        signed = grid.bins[:, None] + around
-        self.where = xp.asarray(signed % grid.samples)
-        self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
-        self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
-
-    def compensated(self, spectrum, length: float, beta):
-        """Windows of two rows without the linear phase of a length of fibre: (2, channels, 2 symbols)."""
-        window = spectrum[:, self.where].astype(np.complex128)
-        if length and beta.any():
-            b1, b2, b3, b4 = (float(b) for b in beta)
-            w = self._omega
-            phase = w * (b1 - w * (b2 / 2 - w * (b3 / 6 - w * (b4 / 24))))  # that a metre of fibre takes away
-            window *= self._xp.exp(1j * length * phase)
-        return window
-
-
-def symbol_clock(device, window, known, method: str = "data-aided"):
-    """Delay of each channel against the sent frame, in symbols, float64 of shape (channels,).
-
-    ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order, ``known``
-    (2, channels, symbols) those of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
-    both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
-    """
-    xp, symbols = device.xp, known.shape[-1]
-    if method == "none":
-        return xp.zeros(window.shape[1])
-    if method == "square-law":
-        # The line of |y|² at the symbol rate, from the two band edges a symbol rate apart.
-        line = (window[..., :symbols] * window[..., symbols:].conj()).sum(axis=(0, 2))
-        fraction = -xp.angle(line) / (2 * np.pi)
-        across = device.ifft(fold(advance(xp, window, fraction)) * known.conj())
-        whole = (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
-        return _wrap(xp, fraction + whole, symbols)
-    ratio = window * xp.concatenate([known, known], axis=-1).conj()
-    delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
-    slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
-    # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
-    for _ in range(5):
-        turned = ratio * xp.exp(slope * delay[:, None])
-        c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
-        first = (c0.conj() * c1).real.sum(axis=0)
-        second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
-        # Dark or hopeless signals have no top: stay.
-        delay = delay - xp.clip(xp.where(second < 0, first / xp.where(second < 0, second, 1), 0), -0.25, 0.25)
-    return _wrap(xp, delay, symbols)
-
-
-def _wrap(xp, delay, symbols):
-    return delay - symbols * xp.rint(delay / symbols)
-
-
-def advance(xp, window, delay):
-    """Undo a delay of ``delay`` symbols (channels,) by the shift theorem."""
-    size = window.shape[-1]
-    cycles = xp.asarray(np.fft.fftfreq(size, 1 / size)) * (2 / size)
-    return window * xp.exp(2j * np.pi * cycles * delay[:, None])
-
-
-def fold(window):
-    """Spectrum of every second sample: from 2 samples per symbol to 1."""
-    half = window.shape[-1] // 2
-    return window[..., :half] + window[..., half:]
-
-
-def sliding_sum(xp, values, size: int | None):
-    """Sum over the ``size`` cyclic neighbours centred on each element of the last axis, about half of itself.
-
-    The angle of the sum estimates the carrier phase of the element in the middle. With all weights equal
-    it follows that element's own noise by 1/n, n = ``size``, and the errors that are left look too small:
-    EVM² by 1/(2n). Without the element itself they look too large by 1/(2(n − 1)), the estimate's noise.
-    With the weight r = m (√(1 + 1/m) − 1) for the element itself, m = n − 1, the two cancel: perpendicular
-    to a symbol of noise e_k the error is e_k − Σ w_j e_j, of (1 − 2w_k + Σ w_j²) times the variance of e_k,
-    and that is 1 for w_k = r/(m + r), other w_j = 1/(m + r). The mean EVM² is then that of noise alone.
-    """
-    n = values.shape[-1]
-    if size is None or size >= n:
-        return values.sum(axis=-1, keepdims=True)
-    before, others = size // 2, size - 1
-    padded = xp.concatenate(
-        [values[..., n - before - 1 :], values, values[..., : size - before - 1]], axis=-1
-    )
-    sums = xp.cumsum(padded, axis=-1)
-    own = others * (math.sqrt(1 + 1 / others) - 1)
-    return sums[..., size:] - sums[..., :n] - (1 - own) * values

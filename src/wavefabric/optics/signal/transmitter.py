@@ -8,8 +8,9 @@ import numpy as np
 from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
+from wavefabric.optics.signal.laser import TRANSMITTER, PhaseNoise, check_linewidth
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import numbers
+from wavefabric.quantities import number, numbers
 
 
 def root_raised_cosine(x, rolloff: float) -> np.ndarray:
@@ -39,6 +40,9 @@ class Transmitter:
     and channel: one value, or an array or lists that broadcast to (modes, channels), e.g. (channels,),
     (modes, 1). Half of it goes into each polarisation; equal to the digit for QPSK, in expectation over the
     symbols for the others. A power of 0 leaves that signal dark.
+
+    ``linewidth`` (Hz, or text) is that of the channels' lasers, each common to all modes of its channel
+    (`laser_phase`); 0 for none. The phase noise of a channel keeps to a band of twice the symbol rate.
     """
 
     grid: WdmGrid
@@ -46,12 +50,14 @@ class Transmitter:
     rolloff: float
     launch_power: Any
     seed: int = 1
+    linewidth: Any = 0.0
 
     def __post_init__(self):
         if not isinstance(self.constellation, Constellation):
             object.__setattr__(self, "constellation", Constellation(self.constellation))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
+        object.__setattr__(self, "linewidth", check_linewidth(number(self.linewidth, "Hz", "linewidth")))
         power = numbers(self.launch_power, "W", "launch_power")
         if power.ndim > 2 or not np.isfinite(power).all() or (power < 0).any():
             raise InputError("launch_power: powers in W, 0 or more, for (modes, channels) allowed")
@@ -114,12 +120,26 @@ class Transmitter:
         shape = xp.asarray(root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol)
         amplitude = np.sqrt(self.powers(modes or (first_row + rows + 1) // 2) / 2)
         spectrum = device.zeros((grid.samples,), field.dtype)
+        noise = PhaseNoise(device, grid, self.linewidth, self.seed, TRANSMITTER) if self.linewidth else None
         for k in range(rows):
             row = first_row + k
             sent = device.fft(self.row_symbols(device, row))
             gain = xp.asarray(amplitude[row // 2])[:, None]
-            # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
-            spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
+            if noise is None:
+                # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
+                spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
+            else:
+                self._fill_noisy(device, spectrum, noise, sent[:, tiled] * (shape * gain), around)
             field[k][...] = device.ifft(spectrum)
             if progress is not None:
                 progress(k + 1, rows)
+
+    def _fill_noisy(self, device, spectrum, noise: PhaseNoise, shaped, around) -> None:
+        """Write ``shaped`` spectra of the channels into a row's, with phase noise, so that they overlap."""
+        grid, wide = self.grid, 2 * self.grid.symbols
+        window = device.zeros((grid.channels, wide), np.complex128)
+        window[:, device.xp.asarray(around % wide)] = shaped
+        window = noise.apply(window)
+        spectrum[...] = 0
+        for c, signed in enumerate(grid.window_bins):
+            spectrum[device.xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)

@@ -114,6 +114,12 @@ class WdmGrid:
         return -np.rint(offsets / self.resolution).astype(np.int64)
 
     @property
+    def window_bins(self) -> np.ndarray:
+        """Signed NumPy bins of each channel's window of 2 samples per symbol: (channels, 2 symbols)."""
+        around = np.rint(np.fft.fftfreq(2 * self.symbols, 0.5 / self.symbols))
+        return self.bins[:, None] + around.astype(np.int64)
+
+    @property
     def offsets(self) -> np.ndarray:
         """Optical offset of each channel from the centre after snapping to bins, Hz, shape (channels,)."""
         return -self.bins * self.resolution

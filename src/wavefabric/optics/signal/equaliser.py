@@ -1,0 +1,275 @@
+"""MIMO equaliser of received rows: trained by least squares, then decision-directed, by overlap-save.
+
+Row r of the output is the sum over the input rows s and over ``taps`` symbols at 2 samples each:
+z_r[n] = Σ_s Σ_k w_rs[k] u_s[n − k], where u_s are the even and the odd samples of a row, at symbol rate.
+Blocks are transformed, and each bin is one product of matrices (rows, 2 rows) (2 rows, blocks).
+
+Sources: S. Haykin, "Adaptive Filter Theory", 4th ed., chapters 7 (overlap-save, the gradient's constraint to
+the taps) and 8 (least squares); S. Ö. Arık, D. Askarov, J. M. Kahn, "Adaptive frequency-domain equalization
+in mode-division multiplexing systems", J. Lightwave Technol. 32 (2014) 1841, doi 10.1109/JLT.2014.2303079; Å.
+Björck, "Numerical Methods for Least Squares Problems", SIAM (1996), section 7.4 (preconditioned CGLS).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from wavefabric.errors import InputError
+from wavefabric.quantities import whole
+
+#: Least squares end when a step lessens the squared error of no row by more than this part of it, after so
+#: many steps, or when that error is below so much of the signal.
+_LEAST_GAIN, _MOST_STEPS, _LEAST_ERROR = 1e-4, 100, 1e-9
+#: Rounds of taps and carrier phase in the training, and the gain in squared error that ends them.
+_MOST_ROUNDS, _LEAST_ROUND_GAIN = 8, 0.005
+#: Regularisation of the inverse spectral density that preconditions, against its mean.
+_RIDGE = 0.1
+#: Fewest blocks that share one update of the taps.
+_FRAME = 8
+#: Products of matrices below this m k n are done by one thread (OpenBLAS: 65536).
+_SERIAL = 60_000
+_TINY = np.finfo(float).tiny
+
+
+@dataclass(frozen=True)
+class Equaliser:
+    """Options of the MIMO equaliser.
+
+    ``taps`` is its memory in symbols, centred, which must hold the delay spread of the rows that are
+    equalised together. The taps minimise the squared error of the first ``training`` symbols of the window,
+    which are known, exactly (not by a stochastic gradient): noise alone then costs about rows × taps × (1 +
+    roll-off) / training of the SNR, 4.3 dB times that. Only the symbols after the training are judged.
+
+    ``decision_directed`` goes on with decisions: frames of some thousand symbols are equalised, decided, and
+    then change the taps by a normalised Newton step, whose weight is that of the frame among all symbols so
+    far, or among the last ``memory`` (None for all). No symbol is equalised by taps that know its own noise.
+    """
+
+    taps: int = 16
+    training: int = 4096
+    decision_directed: bool = True
+    memory: int | None = None
+
+    def __post_init__(self):
+        whole("taps", self.taps, 1)
+        whole("training", self.training, 1)
+        if self.memory is not None:
+            whole("memory", self.memory, 1)
+
+    @property
+    def block(self) -> int:
+        """Symbols of a block of overlap-save, of which taps − 1 are those of the block before."""
+        return max(64, 1 << (4 * self.taps - 1).bit_length())
+
+    def check(self, rows: int, symbols: int) -> None:
+        """Raise InputError unless so many ``rows`` can be equalised together in a window of ``symbols``."""
+        coefficients = 2 * rows * self.taps
+        if not coefficients <= self.training < symbols:
+            least = f"2 x {rows} rows x {self.taps} taps = {coefficients}"
+            allowed = f"{least} or more, and fewer than the {symbols} symbols of the window"
+            raise InputError(f"training: {self.training} given; allowed: {allowed}")
+
+
+def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: Callable | None):
+    """Equalise the rows of one channel together, and remove their carrier phase.
+
+    ``window`` (rows, 2 symbols): spectra at 2 samples per symbol, NumPy's order, in any unit. ``sent`` (rows,
+    symbols): the equaliser uses those of the training. ``phase(symbols, sent, trained)`` gives the carrier
+    phase, of known symbols if ``trained``; ``decide(symbols)`` the nearest points (None: no decisions).
+    Returns the symbols after the training, complex128 (rows, symbols − training), and the delay of the input
+    that each row of the taps undoes, the centre of gravity of its energy: symbols, NumPy (rows,).
+    """
+    rows, symbols = sent.shape
+    options.check(rows, symbols)
+    xp, known = device.xp, options.training
+    blocks = _Blocks(device, window, options)
+    spectra = blocks.spectra(0, known)
+    density = _Density(blocks, spectra, known)
+    taps, gain = _train(blocks, spectra, sent[:, :known], density, phase)
+    frames = max(1, round((symbols - known) / (blocks.hop * max(_FRAME, rows))))
+    out = xp.empty((rows, symbols - known), np.complex128)
+    for first, last in pairwise(np.linspace(known, symbols, frames + 1).astype(int).tolist()):
+        spectra = blocks.spectra(first, last)
+        z = blocks.filter(spectra, taps, last - first)
+        turn = xp.exp(1j * phase(z, sent[:, first:last], False))
+        out[:, first - known : last - known] = z / turn
+        if decide is not None and options.decision_directed:
+            density.add(spectra, last)
+            error = decide(z / (turn * gain)) * turn - z
+            total = min(last, options.memory or last)
+            few = 8 * max(last - first, rows * options.taps) > total
+            taps = taps + blocks.newton(spectra, error, density.inverse / total, few)
+    return out, density.delay(taps)
+
+
+def products(device, a, b):
+    """Matrix products (bins, m, k) (bins, k, n).
+
+    On a CPU small ones are shared among the device's threads, each in pieces that the BLAS library leaves to
+    one thread: its own threads gain nothing there, and lose much on a busy machine.
+    """
+    (bins, m, k), n = a.shape, b.shape[2]
+    if device.xp is not np or m * k > _SERIAL // 8:
+        return device.xp.matmul(a, b)
+    out = np.empty((bins, m, n), np.complex128)
+    step, parts = _SERIAL // (m * k), min(bins, 4 * device.threads)
+
+    def work(part: slice) -> None:
+        here = slice(part.start * bins // parts, part.stop * bins // parts)
+        for first in range(0, n, step):
+            piece = slice(first, first + step)
+            np.matmul(a[here], b[here, :, piece], out=out[here, :, piece])
+
+    device.map_rows(parts, work)
+    return out
+
+
+class _Blocks:
+    """Blocks of the periodic input, and the filter and its adjoint over them."""
+
+    def __init__(self, device, window, options: Equaliser):
+        self.device, self.taps, self.size = device, options.taps, options.block
+        self.hop = self.size - self.taps + 1
+        samples = device.ifft(window)
+        scale = device.xp.sqrt((abs(samples) ** 2).mean(axis=-1, keepdims=True))
+        samples = samples / device.xp.where(scale > 0, scale, 1)
+        # Even and odd samples as rows of their own: (2 rows, symbols).
+        self.inputs = samples.reshape(len(window), -1, 2).transpose(0, 2, 1).reshape(2 * len(window), -1)
+
+    def spectra(self, first: int, last: int):
+        """Spectra of the blocks that symbols ``first`` … ``last`` need: (bins, 2 rows, blocks)."""
+        xp, count = self.device.xp, -(-(last - first) // self.hop)
+        start = first + self.taps // 2 - (self.taps - 1)
+        at = start + xp.arange(count)[:, None] * self.hop + xp.arange(self.size)
+        cut = self.device.fft(self.inputs[:, at % self.inputs.shape[1]])
+        return xp.ascontiguousarray(cut.transpose(2, 0, 1))
+
+    def transfer(self, taps):
+        """Transfer matrices of ``taps`` (taps, rows, 2 rows): (bins, rows, 2 rows)."""
+        padded = self.device.zeros((self.size, *taps.shape[1:]), np.complex128)
+        padded[: self.taps] = taps
+        return self.device.fft(padded, axis=0)
+
+    def filter(self, spectra, taps, symbols: int):
+        """Output of the filter: (rows, symbols)."""
+        product = products(self.device, self.transfer(taps), spectra)
+        valid = self.device.ifft(product, axis=0)[self.taps - 1 :]
+        return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
+
+    def adjoint(self, spectra, error):
+        """The adjoint of `filter` in the taps: Σ_n error[n] u*[n − k], as (taps, rows, 2 rows)."""
+        rows, count = len(error), spectra.shape[2]
+        padded = self.device.zeros((rows, count, self.size), np.complex128)
+        valid = self.device.zeros((rows, count * self.hop), np.complex128)
+        valid[:, : error.shape[1]] = error
+        padded[:, :, self.taps - 1 :] = valid.reshape(rows, count, self.hop)
+        transformed = self.device.fft(padded).transpose(2, 0, 1)
+        cross = products(self.device, transformed, spectra.conj().transpose(0, 2, 1))
+        return self.device.ifft(cross, axis=0)[: self.taps]
+
+    def precondition(self, gradient, inverse):
+        """``gradient`` by the ``inverse`` spectral density, within the taps."""
+        product = products(self.device, self.transfer(gradient), inverse)
+        return self.device.ifft(product, axis=0)[: self.taps]
+
+    def newton(self, spectra, error, inverse, few: bool):
+        """Step of the taps by the preconditioned gradient, or less where ``error`` would grow by it.
+
+        It cannot, unless there were so ``few`` symbols so far that these weigh much, or the coefficients do.
+        """
+        xp = self.device.xp
+        gradient = self.adjoint(spectra, error)
+        step = self.precondition(gradient, inverse)
+        if not few:
+            return step
+        moved = self.filter(spectra, step, error.shape[1])
+        curve = xp.maximum((abs(moved) ** 2).sum(axis=-1), _TINY)
+        best = (gradient.conj() * step).real.sum(axis=(0, 2)) / curve
+        return step * xp.minimum(best, 1)[:, None]
+
+
+class _Density:
+    """Spectral density of the input, (bins, 2 rows, 2 rows), of so many symbols, and its inverse."""
+
+    def __init__(self, blocks: _Blocks, spectra, symbols: int):
+        self._blocks, self._mean, self._count, self._inverted = blocks, 0.0, 0, 0
+        #: More symbols would change the inverse by no more than a tenth or so.
+        self._enough = 16 * spectra.shape[1] * blocks.taps
+        self.add(spectra, symbols)
+
+    def add(self, spectra, symbols: int) -> None:
+        """Take in more blocks, by which there are ``symbols``, until there are enough."""
+        if self._inverted >= self._enough:
+            return
+        device, xp, count = self._blocks.device, self._blocks.device.xp, spectra.shape[2]
+        self._count += count
+        new = products(device, spectra, spectra.conj().transpose(0, 2, 1)) / (count * self._blocks.size)
+        self._mean = self._mean + (new - self._mean) * (count / self._count)
+        if symbols >= 2 * self._inverted:
+            self._inverted, size = symbols, spectra.shape[1]
+            ridge = _RIDGE * xp.trace(self._mean, axis1=1, axis2=2).real.mean() / size
+            # A block of a dark signal is zero.
+            self.inverse = xp.linalg.inv(self._mean + xp.where(ridge > 0, ridge, 1) * xp.eye(size))
+
+    def delay(self, taps) -> np.ndarray:
+        """Delay of the input that each row of ``taps`` undoes, symbols: NumPy (rows,).
+
+        The centre of gravity of the energy of ``taps`` times the density, the impulse response of the
+        channel: of the taps themselves little is known where there is no signal.
+        """
+        blocks = self._blocks
+        response = blocks.device.ifft(products(blocks.device, blocks.transfer(taps), self._mean), axis=0)
+        energy = blocks.device.to_host(abs(response) ** 2)
+        size, centre = blocks.size, blocks.taps // 2
+        # Lag k takes the input of symbol n − k + taps // 2, of odd samples half a symbol later.
+        lead = centre - ((np.arange(size) + size // 2 - centre) % size - size // 2 + centre)
+        first = sum((lead + 0.5 * odd) @ energy[:, :, odd::2].sum(axis=2) for odd in (0, 1))
+        return first / np.maximum(energy.sum(axis=(0, 2)), _TINY)
+
+
+def _train(blocks: _Blocks, spectra, sent, density: _Density, phase: Callable):
+    """Taps by least squares on the known symbols ``sent``, in turn with their carrier phase.
+
+    Also the gain by which the output is too small, (rows, 1): the smaller, the more noise.
+    """
+    xp, (rows, known) = blocks.device.xp, sent.shape
+    taps = blocks.device.zeros((blocks.taps, rows, 2 * rows), np.complex128)
+    target, before = sent, np.inf
+    for _ in range(_MOST_ROUNDS):
+        taps = _least_squares(blocks, spectra, target, density.inverse / known, taps)
+        z = blocks.filter(spectra, taps, known)
+        target = sent * xp.exp(1j * phase(z, sent, True))
+        error = float((abs(target - z) ** 2).sum())
+        if error >= before * (1 - _LEAST_ROUND_GAIN):
+            break
+        before = error
+    gain = (z * target.conj()).real.sum(axis=-1) / (abs(target) ** 2).sum(axis=-1)
+    return taps, xp.where(gain > 0, gain, 1)[:, None]
+
+
+def _least_squares(blocks: _Blocks, spectra, target, inverse, taps):
+    """Taps that minimise ‖target − filter(taps)‖², each row by itself, from ``taps`` on."""
+    xp, symbols = blocks.device.xp, target.shape[1]
+    error = target - blocks.filter(spectra, taps, symbols)
+    direction, slope_before = 0.0, None
+    squared = (abs(error) ** 2).sum(axis=-1)
+    for _ in range(_MOST_STEPS):
+        gradient = blocks.adjoint(spectra, error)
+        step = blocks.precondition(gradient, inverse)
+        slope = (gradient.conj() * step).real.sum(axis=(0, 2))
+        if slope_before is not None:
+            step = step + direction * (slope / xp.where(slope_before > 0, slope_before, 1))[:, None]
+        direction, slope_before = step, slope
+        moved = blocks.filter(spectra, direction, symbols)
+        curve = (abs(moved) ** 2).sum(axis=-1)
+        length = slope / xp.where(curve > 0, curve, 1)
+        taps = taps + direction * length[:, None]
+        error = error - moved * length[:, None]
+        after = (abs(error) ** 2).sum(axis=-1)
+        floor = xp.maximum(_LEAST_GAIN * squared, _LEAST_ERROR * symbols)
+        if not bool((squared - after > floor).any()):
+            break
+        squared = after
+    return taps
