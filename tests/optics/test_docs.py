@@ -1,4 +1,4 @@
-"""Examples of docs/fibre.md, transmission.md, run-files.md and sweeps.md that need no file run as they stand."""
+"""Examples of fibre.md, transmission.md, run-files.md and sweeps.md in docs run as they stand."""
 
 import re
 from pathlib import Path

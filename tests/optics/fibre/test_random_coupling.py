@@ -35,16 +35,16 @@ def group_delays(coupling, fibre, omegas, span=0):
 def test_differential_group_delay_is_maxwellian():
     """200 fibres at 20 frequencies far apart: mean, root mean square and distribution."""
     pmd, omegas = 0.5e-12 / math.sqrt(KM), 2 * np.pi * 4e12 * np.arange(20)
-    fibre, found = single_mode(), []
+    fibre, drawn = single_mode(), []
     for seed in range(200):
         coupling = RandomCoupling("200 m", "polarisations", pmd="0.5 ps/sqrt(km)", seed=seed)
         delays = group_delays(coupling, fibre, omegas)
-        found.append(delays[:, 1] - delays[:, 0])
-    found = np.concatenate(found)
-    assert found.mean() == pytest.approx(pmd * math.sqrt(LENGTH), rel=0.015)
-    assert (found**2).mean() == pytest.approx(3 * math.pi / 8 * pmd**2 * LENGTH, rel=0.03)
+        drawn.append(delays[:, 1] - delays[:, 0])
+    drawn = np.concatenate(drawn)
+    assert drawn.mean() == pytest.approx(pmd * math.sqrt(LENGTH), rel=0.015)
+    assert (drawn**2).mean() == pytest.approx(3 * math.pi / 8 * pmd**2 * LENGTH, rel=0.03)
     scale = pmd * math.sqrt(LENGTH) * math.sqrt(math.pi / 8)
-    assert kstest(found, maxwell(scale=scale).cdf).statistic < 0.03
+    assert kstest(drawn, maxwell(scale=scale).cdf).statistic < 0.03
 
 
 @pytest.mark.parametrize("modes", [2, 3])
@@ -56,12 +56,12 @@ def test_delays_of_a_strongly_coupled_group(modes):
     """
     spread, rows = 1e-12 / math.sqrt(KM), 2 * modes
     fibre = make_fibre([[1.0]], groups=[1] * modes, kappa_of="group")
-    found = []
+    drawn = []
     for seed in range(200):
         coupling = RandomCoupling("200 m", delay_spread="1 ps/sqrt(km)", seed=seed)
-        found.append(group_delays(coupling, fibre, 2 * np.pi * 4e12 * np.arange(8)))
-    squares = np.sum(np.concatenate(found) ** 2, axis=1) / (spread**2 * LENGTH)
-    assert np.concatenate(found).sum(axis=1) == pytest.approx(0, abs=1e-20)
+        drawn.append(group_delays(coupling, fibre, 2 * np.pi * 4e12 * np.arange(8)))
+    squares = np.sum(np.concatenate(drawn) ** 2, axis=1) / (spread**2 * LENGTH)
+    assert np.concatenate(drawn).sum(axis=1) == pytest.approx(0, abs=1e-20)
     assert squares.mean() == pytest.approx(rows, rel=0.03)
     assert squares.var() == pytest.approx(2 * rows**2 / (rows**2 - 1), rel=0.12)
 

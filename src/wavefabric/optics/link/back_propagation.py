@@ -9,7 +9,7 @@ from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.run_file.tables import BackPropagationTable, SolverTable
 
-#: Samples a symbol of one channel unless said otherwise: room for the spectrum that the Kerr effect widens.
+#: Samples a symbol of one channel unless said otherwise: they hold the spectrum that the Kerr effect widens.
 CHANNEL_SAMPLES = 4
 
 

@@ -173,9 +173,8 @@ class _Link:
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        kept = (
-            positions * fibre.modes * (2 * 8 * min(grid.symbols, POINTS) + 7 * 8 * grid.channels + 8 * BINS)
-        )
+        of_mode = 2 * 8 * min(grid.symbols, POINTS) + 7 * 8 * grid.channels + 8 * BINS
+        kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
 
