@@ -17,8 +17,8 @@ def command(
 ) -> None:
     """Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.
 
-    Nonlinear interference by the Gaussian-noise model for many modes with corrections for the modulation format, noise
-    of amplifiers and of the OSNR.
+    Nonlinear interference by the Gaussian-noise model for many modes with corrections for the modulation
+    format, noise of amplifiers and of the OSNR.
     """
     from wavefabric.optics.link.build import build_fibre
     from wavefabric.optics.link.expected import expected_of, group_expectations
@@ -36,13 +36,15 @@ def command(
     columns = ("group", "modes", "|received", "Q² mean", "Q² min", "NLI", "ASE", "OSNR noise", "steps")
     out.print(table(columns, (line for row in rows for line in _lines(row))))
     out.print("Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB")
-    out.print("NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add to it")
+    out.print("NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add")
 
 
 def _lines(row: dict[str, Any]) -> list[tuple[str, ...]]:
-    keys = ("q_squared_mean_db", "q_squared_min_db", "snr_nli_db", "snr_ase_db", "snr_loaded_db", "snr_numerical_db")
+    parts = (f"snr_{part}_db" for part in ("nli", "ase", "loaded", "numerical"))
+    keys = ("q_squared_mean_db", "q_squared_min_db", *parts)
+    first = str(row["group"]), str(row["modes"])
     return [
-        (str(row["group"]), str(row["modes"]), name.replace("_", " "), *(_cell(received[key]) for key in keys))
+        (*first, name.replace("_", " "), *(_cell(received[key]) for key in keys))
         for name, received in row["received"].items()
     ]
 

@@ -3,8 +3,8 @@
 >>> from wavefabric.optics import graded_index_62_5, propagate
 
 Packages: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the
-fibre;
-``run_file`` what a run file says; ``theory`` what to expect without a run; ``link`` puts all together. None imports acoustics, fabric, bench or cli.
+fibre; ``run_file`` what a run file says; ``theory`` what to expect without a run; ``link`` puts all together.
+None imports acoustics, fabric, bench or cli.
 """
 
 from wavefabric.lazy import lazy

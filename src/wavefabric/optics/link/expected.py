@@ -23,8 +23,8 @@ def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectati
     """Expected powers and Q² of a run at its receiver positions, by the names of ``/received`` in its result.
 
     ``fibre`` is the run's own, if it is at hand. A fixed step above the resonance limit of an integrator of
-    `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. InputError as a run
-    would raise it.
+    `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. InputError as
+    a run would raise it.
     """
     fibre = fibre or build_fibre(run, lambda _: None)
     transmitter, link = build_transmitter(run, fibre.modes), run.link
@@ -50,7 +50,8 @@ def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectati
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:
-    """Per mode group and position, in dB: mean and least Q², and the signal over each part of the noise alone.
+    """Per mode group and position, in dB: mean and least Q², and the signal over each part of the noise
+    alone.
 
     Means over modes and channels are those of powers; None where there is no such noise.
     """

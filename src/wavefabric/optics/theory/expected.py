@@ -1,11 +1,12 @@
 """Expected signal-to-noise ratio and Q² of a link: nonlinear interference, amplifier noise, loaded noise.
 
-Q² is what the simulator's receiver measures, 1/EVM² of symbols of unit energy: the received signal over all that the
-matched filter lets through. Its complex gain by least squares takes away what follows the signal; its carrier-phase
-estimate takes away slow phase noise, and is itself free of bias (`wavefabric.optics.signal.receiver`).
+Q² is what the simulator's receiver measures, 1/EVM² of symbols of unit energy: the received signal over all
+that the matched filter lets through. Its complex gain by least squares takes away what follows the signal;
+its carrier-phase estimate takes away slow phase noise, and is itself free of bias
+(`wavefabric.optics.signal.receiver`).
 
-Left out: noise that mixes with the signal, what interference takes from the signal, and, with symbols from a finite
-set, what `wavefabric.optics.theory.modulation` leaves out.
+Left out: noise that mixes with the signal, what interference takes from the signal, and, with symbols from a
+finite set, what `wavefabric.optics.theory.modulation` leaves out.
 """
 
 from collections.abc import Sequence
@@ -73,10 +74,10 @@ def expected_quality(
 ) -> dict[str, Expectation]:
     """Expected quality of every mode and channel back-to-back and after the spans ``at`` (default: each).
 
-    ``receiver`` brings the transmitter, the OSNR of loaded noise and the window of the carrier phase; ``spans`` the
-    link, whose amplifiers have the noise figure ``noise_figure_db`` (None: noiseless). `fibre` is expanded at the
-    grid's centre frequency. Keys are "back_to_back", "span_1", … as in result files. What ``options`` say of steps
-    and sampling goes into ``numerical``; its phase window is the receiver's.
+    ``receiver`` brings the transmitter, the OSNR of loaded noise and the window of the carrier phase;
+    ``spans`` the link, whose amplifiers have the noise figure ``noise_figure_db`` (None: noiseless). `fibre`
+    is expanded at the grid's centre frequency. Keys are "back_to_back", "span_1", … as in result files. What
+    ``options`` say of steps and sampling goes into ``numerical``; its phase window is the receiver's.
     """
     options = replace(options or Options(), phase_window=receiver.phase_window)
     exact = replace(options, steps=None, sample_rate=None)
@@ -97,7 +98,7 @@ def expected_quality(
         noise = sum(net**later for later in range(n)) * 2 * grid.symbol_rate * density + zero
         mixed, numerical = (nli[n], stepped[n] - nli[n]) if n else (zero, zero)
         name = f"span_{n}" if n else "back_to_back"
-        out[name] = Expectation(n * float(spans.length), powers * net**n, mixed, noise, loaded, numerical)
+        out[name] = Expectation(n * spans.length, powers * net**n, mixed, noise, loaded, numerical)
     return out
 
 

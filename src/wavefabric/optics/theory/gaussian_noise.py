@@ -5,17 +5,18 @@ Of ∂A_i/∂z = L̂A_i + iγ Σ_j κ_ij P_j A_i, P_j the power of row j, the fi
 .. math::
     S_i(f) = γ^2 \sum_j κ_{ij}^2 (1 + δ_{ij}) \iint G_i(f_1) G_j(f_2) G_j(f_1+f_2-f) |μ_{ij}|^2 \,df_1 df_2
 
-if symbols are Gaussian and rows independent; μ stands in `wavefabric.optics.theory.response`. Interference is what
-the matched filter lets through: ∫ S_i times the raised-cosine spectrum of the channel. With one mode and κ = 8/9 the
-two polarisations together give the factor 16/27 of P. Poggiolini et al., J. Lightwave Technol. 32 (2014), doi
-10.1109/JLT.2013.2295208. Many modes: C. Antonelli, O. Golani, M. Shtaif, A. Mecozzi, Opt. Express 25 (2017), doi
-10.1364/OE.25.013055.
+if symbols are Gaussian and rows independent; μ stands in `wavefabric.optics.theory.response`. Interference is
+what the matched filter lets through: ∫ S_i times the raised-cosine spectrum of the channel. With one mode and
+κ = 8/9 the two polarisations together give the factor 16/27 of P. Poggiolini et al., J. Lightwave Technol. 32
+(2014), doi 10.1109/JLT.2013.2295208. Many modes: C. Antonelli, O. Golani, M. Shtaif, A. Mecozzi, Opt. Express
+25 (2017), doi 10.1364/OE.25.013055.
 
 Symbols from a finite set interfere less: see `wavefabric.optics.theory.modulation`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +35,14 @@ from wavefabric.quantities import positive, whole
 
 @dataclass(frozen=True)
 class Spans:
-    """``count`` equal spans of ``length`` m, each followed by a flat power gain ``gain`` (None: its mean loss).
+    """``count`` equal spans of ``length``, m or text, each followed by a flat power gain.
+
+    ``gain`` is linear, None for the mean loss of a span.
 
     ``coherent`` adds up the spans' fields, otherwise their powers.
     """
 
-    length: float | str
+    length: Any
     count: int = 1
     gain: float | None = None
     coherent: bool = True
@@ -69,12 +72,12 @@ class Options:
     """How interference is estimated.
 
     - ``modulation``: whether symbols count as what they are (`modulation`) or as Gaussian.
-    - ``phase_window``: symbols of the receiver's carrier-phase estimate, which takes slow phase noise away; None
-      for the mean phase only.
+    - ``phase_window``: symbols of the receiver's carrier-phase estimate, which takes slow phase noise away;
+      None for the mean phase only.
     - ``symbols``: length of the periodic sequence, None for an endless one.
     - ``steps``: equal steps of an integrator, whose spurious interference then is in the result.
-    - ``sample_rate``: width of the simulated band, Hz; what is mixed to frequencies beyond it then comes back into
-      it. None for all frequencies.
+    - ``sample_rate``: width of the simulated band, Hz; what is mixed to frequencies beyond it then comes back
+      into it. None for all frequencies.
     - ``channels``: indices of those to receive, None for all; the others' interference is NaN.
     """
 
@@ -91,8 +94,8 @@ def nonlinear_interference(
 ) -> NDArray[np.float64]:
     """Power of nonlinear interference behind the matched filter after the last span, W, (modes, channels).
 
-    Both polarisations together; `fibre` expanded at the grid's centre frequency. 0 for a dark channel of a row
-    without light at f1. `InputError` for channels that do not exist.
+    Both polarisations together; `fibre` expanded at the grid's centre frequency. 0 for a dark channel of a
+    row without light at f1. `InputError` for channels that do not exist.
     """
     options = options or Options()
     grid = transmitter.grid
@@ -105,10 +108,12 @@ def nonlinear_interference(
     kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans)
     spread = walk_off(kinds, comb)
     # The phased array resolves mismatches of 1/(n L), which delays turn into frequencies.
-    scale = 1 / (4 * math.pi * spans.count * float(spans.length) * max(spread, 1e-18))
+    scale = 1 / (4 * math.pi * spans.count * spans.length * max(spread, 1e-18))
+    rate = options.sample_rate
+    sampling = Sampling(min(scale, comb.rate), options.phase_window, options.symbols)
     nodes = [
-        nodes_of(comb, received, Sampling(min(scale, comb.rate), options.phase_window, options.symbols, alias))
-        for alias in (0.0, *([options.sample_rate, -options.sample_rate] if options.sample_rate else ()))
+        nodes_of(comb, received, replace(sampling, alias=alias))
+        for alias in ((0.0, rate, -rate) if rate else (0.0,))
     ]
     squares = (fibre.gamma * fibre.kappa_rows()) ** 2
     form = transmitter.format if options.modulation else Constellation("gaussian")
@@ -116,13 +121,13 @@ def nonlinear_interference(
     by_row[:, order[received]] = 0.0
     for j in kinds:
         accumulation = Accumulation(
-            j.alpha, float(spans.length), spans.count, j.gain, spans.coherent, options.steps
+            j.alpha, spans.length, spans.count, j.gain, spans.coherent, options.steps
         )
         for part in nodes:
             sums = Sums(comb, part, j, accumulation, spread)
             for i in kinds:
                 mixed = _interference(sums, i, squares, form)
-                by_row[np.ix_(i.rows, order[received])] += i.gain**spans.count * mixed
+                by_row[np.array(i.rows)[:, None], order[received]] += i.gain**spans.count * mixed
     return by_row[0::2] + by_row[1::2]
 
 

@@ -1,7 +1,8 @@
 """Sums over frequencies of four-wave mixing, compiled.
 
-For frequencies f of row i and f1 = f + x the mismatch Δβ changes with f2 along row j, f3 = f2 + x. Between knots
-the product of spectra g and Δβ are taken as linear in f2. Then with the integrals M of |μ|² and N of M over Δβ
+For frequencies f of row i and f1 = f + x the mismatch Δβ changes with f2 along row j, f3 = f2 + x. Between
+knots the product of spectra g and Δβ are taken as linear in f2. Then with the integrals M of |μ|² and N of M
+over Δβ
 
     ∫ g |μ|² df2 = h ([g M]/ΔD − (Δg/ΔD²) [N]),    ΔD, Δg the differences between the knots, h apart,
 
@@ -123,7 +124,9 @@ def _amplitude(table, mismatch):
     once = table.once[cell] + t * (value + t * slope / 2) + rest * part * part * (3 - 2 * part)
     rise = (table.twice[cell + 1] - table.twice[cell]) / table.step
     low, high = table.once[cell], table.once[cell + 1]
-    twice = table.twice[cell] + t * (low + part * (3 * rise - 2 * low - high + part * (low + high - 2 * rise)))
+    twice = table.twice[cell] + t * (
+        low + part * (3 * rise - 2 * low - high + part * (low + high - 2 * rise))
+    )
     twice += once * beyond
     value = value + t * slope if beyond == 0 else 0j
     if mismatch < 0:
@@ -184,7 +187,9 @@ def _pair(x, base, f2, d, comb, beta, table, area):
 
 @njit()
 def _overlap(d, comb, areas):
-    """∫ of two channels' spectra d Hz apart, by linear interpolation of ``areas`` over 0 … (1 + roll-off) rate."""
+    """∫ of two channels' spectra d Hz apart, by linear interpolation of ``areas`` over 0 … (1 + roll-off)
+    rate.
+    """
     t = abs(d) / (comb.rate * (1 + comb.rolloff)) * (len(areas) - 1)
     cell = min(int(t), len(areas) - 2)
     return areas[cell] + (t - cell) * (areas[cell + 1] - areas[cell])
@@ -223,7 +228,8 @@ def _act(x, base, comb, areas, row, table):
 
 @njit(parallel=True)
 def interference(nodes, alias, comb, areas, row_i, row_j, table):
-    """Σ over x of weight · P_i(f1) ∫ P_j(f2) P_j(f2 + x) |μ|² df2 for each f: (2, F), all, and times ``slow``.
+    """Σ over x of weight · P_i(f1) ∫ P_j(f2) P_j(f2 + x) |μ|² df2 for each f: (2, F), all, and times
+    ``slow``.
 
     f1 = f + alias + x: light at f + ``alias`` (Hz), 0 or a sampling rate off, counts as light at f.
     """
@@ -252,7 +258,9 @@ def _piece(g, g1, first, final, h, table):
 
 @njit()
 def _difference(d, middle, slope, comb, table, area):
-    """∫ √g μ df2, f2 and f3 = f2 + d in one channel; the mismatch in their middle, and how it rises, 1/(m Hz)."""
+    """∫ √g μ df2, f2 and f3 = f2 + d in one channel; the mismatch in their middle, and how it rises, 1/(m
+    Hz).
+    """
     width = comb.rate * (1 + comb.rolloff) - abs(d)
     if abs(slope) * width < 2 * table.step:  # a sixth of the fastest oscillation
         return area * _amplitude(table, middle)[0]
@@ -300,8 +308,9 @@ def _sum(both, base, centre, comb, beta, table):
 def correlation(walks, pulse, comb, roots, curvatures, table):
     """∫ over f and f1 of one channel, |∫ √g μ df2|², f2 and f3 in another that walks off: (2, walks).
 
-    ``walks`` (s/m) are delays of the centre of the one less that of the other, ``curvatures`` their β2; ``pulse``
-    holds f from the centre and its weights (F,), x, weights and slow part (F, X). With β2 alone, as over a channel.
+    ``walks`` (s/m) are delays of the centre of the one less that of the other, ``curvatures`` their β2;
+    ``pulse`` holds f from the centre and its weights (F,), x, weights and slow part (F, X). With β2 alone, as
+    over a channel.
     """
     u, weights, x, weight, slow = pulse
     out = np.zeros((2, len(walks)))
@@ -319,7 +328,9 @@ def correlation(walks, pulse, comb, roots, curvatures, table):
 
 @njit(parallel=True)
 def own_correlation(nodes, own, comb, roots, row, table):
-    """For one row and channel ``own`` (F,) of f: Σ over f3 of |∫ √g μ df1|² g(f3), and ∬ √g μ: (2, F), complex."""
+    """For one row and channel ``own`` (F,) of f: Σ over f3 of |∫ √g μ df1|² g(f3), and ∬ √g μ: (2, F),
+    complex.
+    """
     f, x, weight, _, channel = nodes
     out = np.zeros((2, len(f)), np.complex128)
     for n in numba.prange(len(f)):

@@ -9,19 +9,21 @@ from wavefabric.optics.signal.receiver import sliding_sum
 from wavefabric.optics.signal.transmitter import root_raised_cosine
 from wavefabric.optics.theory.kernels import Comb
 
-#: Nodes over the flat part of the received channel; of f1 over that of a channel beside it, of one farther off.
+#: Nodes over the flat part of the received channel; of f1 over that of a channel beside it, of one farther
+#: off.
 RECEIVED, BESIDE, FAR = 3, 5, 3
-#: Nodes of f1 in the received channel, each side: slower than the sequence, than the carrier phase, the rest of the
-#: flat part, a rounded edge.
+#: Nodes of f1 in the received channel, each side: slower than the sequence, than the carrier phase, the rest
+#: of the flat part, a rounded edge.
 OWN = (3, 16, 12, 3)
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """f (F,) in Hz with weights (F,) in Hz, and for each f the offsets x = f1 − f with all that belongs to them.
+    """f (F,) in Hz with weights (F,) in Hz, and for each f the offsets x = f1 − f with all that belongs to
+    them.
 
-    ``x``, ``weight`` (Hz, with the spectrum at f1), ``slow`` (the part that is tracked phase) and ``channel`` of
-    f1 are (F, X); ``received`` (F,) is the channel of f.
+    ``x``, ``weight`` (Hz, with the spectrum at f1), ``slow`` (the part that is tracked phase) and ``channel``
+    of f1 are (F, X); ``received`` (F,) is the channel of f.
     """
 
     f: NDArray[np.float64]
@@ -66,8 +68,8 @@ def gauss_rule(x: np.ndarray, w: np.ndarray, count: int) -> tuple[np.ndarray, np
 def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes u (in symbol rates from the centre) and weights (sum 1) for ∫ g(u) … du, g a raised cosine.
 
-    ``count`` lie in the flat part. Those on the edges are Gauss nodes in the height of g, so that powers of it are
-    integrated exactly: mixing brings up to four of them together.
+    ``count`` lie in the flat part. Those on the edges are Gauss nodes in the height of g, so that powers of
+    it are integrated exactly: mixing brings up to four of them together.
     """
     u, w = np.polynomial.legendre.leggauss(count)
     u, w = u * (1 - rolloff) / 2, w * (1 - rolloff) / 2
@@ -109,8 +111,8 @@ class Sampling:
     """What nodes depend on.
 
     ``scale`` (Hz) is the least frequency that |μ|² resolves in x; ``window`` the symbols of the carrier-phase
-    estimate, None for one phase over the sequence; ``symbols`` the length of that, whose mean phase is known, None
-    if endless; ``alias`` (Hz) a sampling rate, or 0.
+    estimate, None for one phase over the sequence; ``symbols`` the length of that, whose mean phase is known,
+    None if endless; ``alias`` (Hz) a sampling rate, or 0.
     """
 
     scale: float

@@ -1,22 +1,22 @@
 r"""How strongly four frequencies of a link mix, as a function of their phase mismatch alone.
 
-A product of first order at frequency f of row i, made by A_i(f1), A_j(f2) and A_j*(f3), f3 = f1 + f2 − f, adds up
-along n spans of length L to
+A product of first order at frequency f of row i, made by A_i(f1), A_j(f2) and A_j*(f3), f3 = f1 + f2 − f,
+adds up along n spans of length L to
 
 .. math:: μ(Δβ) = \frac{e^{(iΔβ-α)L}-1}{iΔβ-α} \sum_{s=0}^{n-1} ρ^s e^{isΔβL}
 
-α is the power attenuation of j, Δβ = β_i(f1) − β_i(f) + β_j(f2) − β_j(f3), and ρ the net power gain of a span for
-j. The sum is the phased-array factor of coherent accumulation: P. Poggiolini et al. 2014, doi
+α is the power attenuation of j, Δβ = β_i(f1) − β_i(f) + β_j(f2) − β_j(f3), and ρ the net power gain of a span
+for j. The sum is the phased-array factor of coherent accumulation: P. Poggiolini et al. 2014, doi
 10.1109/JLT.2013.2295208, eqs. (4) and (5).
 
-An integrator with equal steps of h sees the integral of z as a sum. Its Kerr operator acts with weights w_k at
-z + c_k h, so that μ has the factor
+An integrator with equal steps of h sees the integral of z as a sum. Its Kerr operator acts with weights w_k
+at z + c_k h, so that μ has the factor
 
 .. math:: \frac{2ξ}{e^{2ξ}-1} \sum_k w_k e^{2ξc_k}, \quad ξ = (iΔβ-α)h/2
 
-``strang`` and ``ssfm_rk4`` act once, in the middle: ξ/sinh ξ. To first order in γ all stages of ``rk4ip`` are N̂ of
-the linearly propagated field, and their weights are Simpson's: (ξ/sinh ξ)(2 + cosh ξ)/3. With either, |μ|² repeats
-itself with the period 2π/h (4π/h): products with that mismatch look phase-matched.
+``strang`` and ``ssfm_rk4`` act once, in the middle: ξ/sinh ξ. To first order in γ all stages of ``rk4ip`` are
+N̂ of the linearly propagated field, and their weights are Simpson's: (ξ/sinh ξ)(2 + cosh ξ)/3. With either,
+|μ|² repeats itself with the period 2π/h (4π/h): products with that mismatch look phase-matched.
 """
 
 import math
@@ -68,7 +68,9 @@ class Steps:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """n spans of one row's loss: ``alpha`` (1/m), ``length`` (m), ``spans``, net power gain of a span ``gain``."""
+    """n spans of one row's loss: ``alpha`` (1/m), ``length`` (m), ``spans``, net power gain of a span
+    ``gain``.
+    """
 
     alpha: float
     length: float
@@ -94,11 +96,13 @@ class Accumulation:
         decay, loss = math.exp(-self.alpha * self.length), max(self.alpha, 1 / self.length)
         period = 0.0 if self.steps is None else self.steps.period(self.length)
         last = period / 2 if period else 100 * loss
-        cells = max(64, math.ceil(last * 12 * max(spans * self.length, 1 / loss) / (2 * math.pi)))
+        cells = max(64, math.ceil(12 * last * spans * self.length / (2 * math.pi)))
         half = np.linspace(0, last, 2 * cells + 1)
         values = scale * abs(self.amplitude(half, 0, spans)) ** 2
-        # Far out only the mean over oscillations counts: coefficients of e^{isΔβL} are those of μ's numerator.
-        ends = np.append(self.gain ** np.arange(spans), 0.0) - decay * np.append(0.0, self.gain ** np.arange(spans))
+        # Far out only the mean over oscillations counts: coefficients of e^{isΔβL} are those of μ's
+        # numerator.
+        gains = self.gain ** np.arange(spans)
+        ends = np.append(gains, 0.0) - decay * np.append(0.0, gains)
         tail = scale * float((ends**2).sum())
         return Table(*_integrals(values, last / cells), last / cells, period, tail, MATCHED * loss)
 
@@ -106,7 +110,7 @@ class Accumulation:
         """μ and its integrals up to the mismatch ``largest`` (1/m): one table, or incoherently one a span."""
         parts = [(0, self.spans)] if self.coherent else [(s, 1) for s in range(self.spans)]
         longest = self.spans * self.length
-        cells = max(64, math.ceil(largest * 12 * max(longest, 1 / max(self.alpha, 1 / longest)) / (2 * math.pi)))
+        cells = max(64, math.ceil(12 * largest * longest / (2 * math.pi)))
         half = np.linspace(0, largest, 2 * cells + 1)
         step = largest / cells
         far = CORRELATED * max(self.alpha, 1 / self.length)

@@ -57,8 +57,8 @@ def walk_off(kinds: list[Rows], comb: Comb) -> float:
 class Sums:
     """Sums over f1 and f2 for rows i that rows ``j`` act on, at the nodes of the received channels.
 
-    Results are integrals over the channels' raised-cosine spectra, W, (received channels,), launch referred, of a
-    row with γκ = 1.
+    Results are integrals over the channels' raised-cosine spectra, W, (received channels,), launch referred,
+    of a row with γκ = 1.
     """
 
     def __init__(self, comb: Comb, nodes: Nodes, j: Rows, accumulation: Accumulation, spread: float):
@@ -116,9 +116,11 @@ class Sums:
         within = max(abs(curvatures[0]), abs(curvatures[1])) * 2 * math.pi * comb.rate / 4
         scale = max(within, float(abs(walks).max()) / 1e3, 1e-24)
         at = np.linspace(np.arcsinh(walks.min() / scale) - 0.1, np.arcsinh(walks.max() / scale) + 0.1, _WALKS)
-        pulse = (n.f[: n.each] - mine[0], n.weights[: n.each], *(v[: n.each, : n.own] for v in (n.x, n.weight, n.slow)))
-        areas, table = self._areas[1], self._amplitude
-        sums = sum(kernels.correlation(scale * np.sinh(at), pulse, comb, areas, curvatures, part) for part in table)
+        own = (v[: n.each, : n.own] for v in (n.x, n.weight, n.slow))
+        pulse = n.f[: n.each] - mine[0], n.weights[: n.each], *own
+        sums = np.zeros((2, _WALKS))
+        for table in self._amplitude:
+            sums += kernels.correlation(scale * np.sinh(at), pulse, comb, self._areas[1], curvatures, table)
         power = i.density[n.received[:: n.each]] / comb.rate
         whole, slow = (
             power * (CubicSpline(at, one)(np.arcsinh(walks / scale)) @ self.j.density**2) for one in sums
@@ -128,7 +130,8 @@ class Sums:
     def self_correlated(self) -> tuple[Array, Array, Array]:
         """Of the received channel on itself, W (for Φ4, Φ6 and Φ4² of `modulation`).
 
-        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; and of the latter what is in step with the symbol.
+        ∫ G |∫ √(G G) μ df1|²/R over f3; |∬ √(G G G) μ|²/R²; and of the latter what is in step with the
+        symbol.
         """
         row, comb, n = self.j.compiled(self.comb), self.comb, self.nodes
         root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)
