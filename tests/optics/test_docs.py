@@ -1,4 +1,4 @@
-"""The examples of docs/fibre.md and docs/run-files.md that need no file run as they stand."""
+"""The examples of docs/fibre.md, docs/transmission.md and docs/run-files.md that need no file run as they stand."""
 
 import re
 from pathlib import Path
@@ -22,6 +22,13 @@ def test_a_fibre_from_its_coefficients():
     exec(example("fibre.md", "From β and κ alone"), names)
     assert names["fibre"].modes == 2
     np.testing.assert_allclose(names["fibre"].beta[1, :2], [8e-15, -22.4e-27])
+
+
+def test_what_theory_expects():
+    names = {}
+    exec(example("transmission.md", "What theory expects"), names)
+    assert (names["after"].q_squared_db < 15.92).all()
+    assert names["after"].nli.shape == (1, 5)
 
 
 def test_a_link_from_a_script(tmp_path, monkeypatch):
