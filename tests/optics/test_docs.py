@@ -1,4 +1,4 @@
-"""The examples of docs/fibre.md, docs/transmission.md and docs/run-files.md that need no file run as they stand."""
+"""The examples of fibre.md, transmission.md and run-files.md in docs/ that need no file run as they stand."""
 
 import re
 from pathlib import Path

@@ -42,7 +42,7 @@ def a_run(step="500 m", **link):
 
 
 def test_beside_a_run(tmp_path):
-    """Noise of amplifiers, of the OSNR and of nonlinearity, each as large as the others: Q² within 0.25 dB."""
+    """Noise of amplifiers, of the OSNR and of nonlinearity together: Q² within 0.25 dB."""
     run = a_run()
     expected = expected_of(run)
     result = read_result(run_link(run.with_solver(device="cpu", threads=1), output=tmp_path / "a.h5").path)

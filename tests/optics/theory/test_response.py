@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 
 from wavefabric.errors import InputError
-from wavefabric.optics.theory import kernels
+from wavefabric.optics.theory import correlated_kernels, kernels
 from wavefabric.optics.theory.response import QUADRATURES, Accumulation, Steps
 
 ALPHA, LENGTH = 5e-5, 80e3
@@ -52,7 +52,7 @@ def test_tables_hold_the_integrals(steps):
         pieces = list(itertools.pairwise(np.linspace(low, high, 200)))
         once = sum(quad(square, *piece)[0] for piece in pieces)
         moment = sum(quad(lambda d: d * square(d), *piece)[0] for piece in pieces)
-        (value, first, twice), (_, last, twice_last) = kernels._power(table, low), kernels._power(table, high)
+        (value, first, twice), (_, last, twice_last) = kernels.power(table, low), kernels.power(table, high)
         assert last - first == pytest.approx(once, rel=2e-3)
         # ∫ΔM' = [ΔM] − [N]
         assert high * last - low * first - (twice_last - twice) == pytest.approx(moment, rel=4e-3)
@@ -65,7 +65,7 @@ def test_amplitudes_hold_the_integral():
     (table,) = accumulation.amplitude_tables(5e-3)
     d = np.linspace(-3e-4, 1e-3, 20001)
     exact = np.trapezoid(accumulation.amplitude(d), d)
-    first, last = kernels._amplitude(table, d[0]), kernels._amplitude(table, d[-1])
+    first, last = correlated_kernels.amplitude(table, d[0]), correlated_kernels.amplitude(table, d[-1])
     assert last[1] - first[1] == pytest.approx(exact, rel=1e-3)
     assert first[0] == pytest.approx(complex(accumulation.amplitude(d[0])), rel=0.02)
 

@@ -120,9 +120,7 @@ def nonlinear_interference(
     by_row = np.full((fibre.rows, grid.channels), np.nan)
     by_row[:, order[received]] = 0.0
     for j in kinds:
-        accumulation = Accumulation(
-            j.alpha, spans.length, spans.count, j.gain, spans.coherent, options.steps
-        )
+        accumulation = Accumulation(j.alpha, spans.length, spans.count, j.gain, spans.coherent, options.steps)
         for part in nodes:
             sums = Sums(comb, part, j, accumulation, spread)
             for i in kinds:

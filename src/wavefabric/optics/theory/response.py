@@ -83,9 +83,8 @@ class Accumulation:
         """μ in m at mismatches Δβ (1/m), of ``spans`` spans from ``first`` on, added up in phase."""
         rate = 1j * np.asarray(mismatch) - self.alpha
         turn = self.gain * np.exp(1j * np.asarray(mismatch) * self.length)
-        array = np.zeros_like(rate)
-        for _ in range(self.spans if spans is None else spans):
-            array = array * turn + 1
+        count, near = self.spans if spans is None else spans, abs(turn - 1) < 1e-9
+        array = np.where(near, count, (turn**count - 1) / np.where(near, 1, turn - 1))
         out = self.length * _mean_exponential(rate * self.length) * array * turn**first
         return out if self.steps is None else out * self.steps.factor(rate, self.length)
 

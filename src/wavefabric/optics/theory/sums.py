@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from wavefabric.optics.signal.transmitter import root_raised_cosine
-from wavefabric.optics.theory import kernels
+from wavefabric.optics.theory import correlated_kernels, kernels
 from wavefabric.optics.theory.kernels import Comb, Table
 from wavefabric.optics.theory.quadrature import Nodes
 from wavefabric.optics.theory.response import CORRELATED, Accumulation
@@ -120,7 +120,9 @@ class Sums:
         pulse = n.f[: n.each] - mine[0], n.weights[: n.each], *own
         sums = np.zeros((2, _WALKS))
         for table in self._amplitude:
-            sums += kernels.correlation(scale * np.sinh(at), pulse, comb, self._areas[1], curvatures, table)
+            sums += correlated_kernels.correlation(
+                scale * np.sinh(at), pulse, comb, self._areas[1], curvatures, table
+            )
         power = i.density[n.received[:: n.each]] / comb.rate
         whole, slow = (
             power * (CubicSpline(at, one)(np.arcsinh(walks / scale)) @ self.j.density**2) for one in sums
@@ -137,7 +139,9 @@ class Sums:
         root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)
         pairs, triples, mean = np.zeros((3, len(n.f) // n.each))
         for table in self._amplitude:
-            pair, triple = kernels.own_correlation(n.compiled, n.received, comb, self._areas[1], row, table)
+            pair, triple = correlated_kernels.own_correlation(
+                n.compiled, n.received, comb, self._areas[1], row, table
+            )
             pairs += self._received(pair.real)
             triples += self._received(abs(triple) ** 2)
             mean += abs(self._received(triple / root)) ** 2
