@@ -43,6 +43,13 @@ def test_an_equaliser_from_a_script(capsys):
     assert capsys.readouterr().out
 
 
+def test_what_theory_expects():
+    names = {}
+    exec(example("transmission.md", "What theory expects"), names)
+    assert (names["after"].q_squared_db < 15.92).all()
+    assert names["after"].nli.shape == (1, 5)
+
+
 def test_a_link_from_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -4,8 +4,8 @@
 
 Packages: ``fibre`` and ``signal`` know nothing of the others but `ModeMixing`; ``propagation`` knows the
 fibre;
-``run_file`` what a run file says; ``link`` puts all together, ``sweeps`` runs it for many values. None
-imports acoustics, fabric, bench or cli.
+``run_file`` what a run file says; ``theory`` what to expect without a run; ``link`` puts all together,
+``sweeps`` runs it for many values. None imports acoustics, fabric, bench or cli.
 """
 
 from wavefabric.lazy import lazy
@@ -29,6 +29,9 @@ __getattr__, __dir__ = lazy(
         "signal.transmitter": ("Transmitter",),
         "signal.wdm": ("WdmGrid",),
         "propagation.propagate": ("propagate",),
+        "theory.expected": ("Expectation", "expected_quality"),
+        "theory.gaussian_noise": ("Spans", "nonlinear_interference"),
+        "link.expected": ("expected_of",),
         "link.run": ("run_link",),
         "sweeps.run": ("sweep",),
     },

@@ -38,6 +38,8 @@ SOURCES = (
     "optics/propagation/kernels/kerr.py",
     "optics/propagation/kernels/kerr_formulas.py",
     "optics/propagation/kernels/linear.py",
+    "optics/theory/correlated_kernels.py",
+    "optics/theory/kernels.py",
     "spectral/inplace_fft.py",
     "spectral/vector_axes.py",
     "spectral/vector_butterflies.py",

@@ -1,0 +1,53 @@
+"""`wavefabric theory`: what to expect of a run file of a fibre link, without a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wavefabric.cli.common.show import console, print_json, table
+from wavefabric.errors import visible
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="Run file (TOML) of a fibre link.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON and nothing else.")] = False,
+) -> None:
+    """Show the Q² that theory expects of a fibre link, by mode group and distance, in seconds.
+
+    Nonlinear interference by the Gaussian-noise model for many modes with corrections for the modulation
+    format, noise of amplifiers and of the OSNR.
+    """
+    from wavefabric.optics.link.build import build_fibre
+    from wavefabric.optics.link.expected import expected_of, group_expectations
+    from wavefabric.optics.run_file.load import load
+
+    run = load(file)
+    fibre = build_fibre(run)
+    rows = group_expectations(expected_of(run, fibre), fibre)
+    if as_json:
+        print_json({"groups": rows})
+        return
+    out = console()
+    if run.title:
+        out.print(visible(run.title), style="bold")
+    columns = ("group", "modes", "|received", "Q² mean", "Q² min", "NLI", "ASE", "OSNR noise", "steps")
+    out.print(table(columns, (line for row in rows for line in _lines(row))))
+    out.print("Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB")
+    out.print("NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add")
+
+
+def _lines(row: dict[str, Any]) -> list[tuple[str, ...]]:
+    parts = (f"snr_{part}_db" for part in ("nli", "ase", "loaded", "numerical"))
+    keys = ("q_squared_mean_db", "q_squared_min_db", *parts)
+    first = str(row["group"]), str(row["modes"])
+    return [
+        (*first, name.replace("_", " "), *(_cell(received[key]) for key in keys))
+        for name, received in row["received"].items()
+    ]
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

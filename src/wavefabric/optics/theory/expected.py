@@ -1,0 +1,124 @@
+"""Expected signal-to-noise ratio and Q² of a link: nonlinear interference, amplifier noise, loaded noise.
+
+Q² is what the simulator's receiver measures, 1/EVM² of symbols of unit energy: the received signal over all
+that the matched filter lets through. Its complex gain by least squares takes away what follows the signal;
+its carrier-phase estimate takes away slow phase noise, and is itself free of bias
+(`wavefabric.optics.signal.receiver`).
+
+Left out: noise that mixes with the signal, what interference takes from the signal, and, with symbols from a
+finite set, what `wavefabric.optics.theory.modulation` leaves out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
+from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+
+Array = NDArray[np.float64]
+#: Between these numbers of spans the interference of one span is interpolated.
+EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330, 500, 750, 1100, 1600, 2400)
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """Powers at a receiver, both polarisations, W, each (modes, channels), behind the matched filter.
+
+    ``numerical`` is what a run's steps and sampling add to the interference ``nli`` of the fibre; it may be
+    negative.
+    """
+
+    distance: float
+    signal: Array
+    nli: Array
+    ase: Array
+    loaded: Array
+    numerical: Array
+
+    @property
+    def noise(self) -> Array:
+        """All that is not signal, W."""
+        return self.nli + self.ase + self.loaded + self.numerical
+
+    @property
+    def snr(self) -> Array:
+        """Signal over noise, linear; NaN for a dark signal, infinite without noise."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.signal > 0, self.signal / np.maximum(self.noise, 0), np.nan)
+
+    @property
+    def q_squared_db(self) -> Array:
+        """Q² = 1/EVM² in dB, as ``/received/NAME/q_squared_db`` of a result."""
+        with np.errstate(divide="ignore"):
+            return 10 * np.log10(self.snr)
+
+    def arrays(self) -> dict[str, Array]:
+        """All as plain arrays by name, also ``snr`` and ``q_squared_db``."""
+        names = ("signal", "nli", "ase", "loaded", "numerical", "snr", "q_squared_db")
+        return {name: np.asarray(getattr(self, name)) for name in names}
+
+
+def expected_quality(
+    fibre: Fibre,
+    receiver: Receiver,
+    spans: Spans,
+    noise_figure_db: float | None = None,
+    at: Sequence[int] | None = None,
+    options: Options | None = None,
+) -> dict[str, Expectation]:
+    """Expected quality of every mode and channel back-to-back and after the spans ``at`` (default: each).
+
+    ``receiver`` brings the transmitter, the OSNR of loaded noise and the window of the carrier phase;
+    ``spans`` the link, whose amplifiers have the noise figure ``noise_figure_db`` (None: noiseless). `fibre`
+    is expanded at the grid's centre frequency. Keys are "back_to_back", "span_1", … as in result files. What
+    ``options`` say of steps and sampling goes into ``numerical``; its phase window is the receiver's.
+    """
+    options = replace(options or Options(), phase_window=receiver.phase_window)
+    exact = replace(options, steps=None, sample_rate=None)
+    transmitter = receiver.transmitter
+    grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
+    numbers = sorted(set(range(1, spans.count + 1) if at is None else at))
+    nli = interference_after(numbers, fibre, receiver, spans, exact)
+    stepped = nli if options == exact else interference_after(numbers, fibre, receiver, spans, options)
+    net = spans.net_gain(fibre)[:, None]
+    amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
+    density = amplifier.noise_density(grid.centre_frequency)
+    zero, out = np.zeros_like(powers), {}
+    for n in [0, *numbers]:
+        loaded = zero
+        if receiver.osnr_db is not None:
+            nominal = spans.nominal_gain(fibre) ** n
+            loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
+        noise = sum(net**later for later in range(n)) * 2 * grid.symbol_rate * density + zero
+        mixed, numerical = (nli[n], stepped[n] - nli[n]) if n else (zero, zero)
+        name = f"span_{n}" if n else "back_to_back"
+        out[name] = Expectation(n * spans.length, powers * net**n, mixed, noise, loaded, numerical)
+    return out
+
+
+def interference_after(
+    numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
+) -> dict[int, Array]:
+    """Nonlinear interference by number of spans; of many, between those of `EVALUATED` by interpolation."""
+    nodes = [n for n in numbers if n in EVALUATED]
+    if len(nodes) < len(numbers):
+        least = max([n for n in EVALUATED if n <= numbers[0]], default=1)
+        nodes = [n for n in EVALUATED if least <= n < numbers[-1]] + [numbers[-1]]
+    nodes = list(numbers) if len(nodes) >= len(numbers) else nodes
+    net = spans.net_gain(fibre)[:, None]
+    values = np.stack(
+        [
+            nonlinear_interference(fibre, receiver.transmitter, replace(spans, count=n), options) / net**n
+            for n in nodes
+        ]
+    ) if nodes else np.zeros(0)  # fmt: skip
+    if nodes == list(numbers):
+        return {n: values[k] * net**n for k, n in enumerate(nodes)}
+    curve = PchipInterpolator(np.log(nodes), values / np.array(nodes)[:, None, None], axis=0)
+    return {n: curve(np.log(n)) * n * net**n for n in numbers}
