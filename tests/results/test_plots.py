@@ -7,11 +7,11 @@ import pytest
 
 from wavefabric.errors import InputError
 from wavefabric.results import ResultWriter, read_result
+from wavefabric.results.link_plots import plot_result
 from wavefabric.results.plots import (
     constellation_figure,
     mean_db,
     penalty_figure,
-    plot_result,
     q_squared_figure,
     received,
 )

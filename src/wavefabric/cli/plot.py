@@ -75,7 +75,7 @@ def command(
             (_ultrasound if options.movie is None else _movie)(recorded, options)
     else:
         from wavefabric.results import read_result
-        from wavefabric.results.plots import plot_result
+        from wavefabric.results.link_plots import plot_result
 
         swept = "axes" in read_result(file).attrs()
         if swept and options.movie is None and not options.slice:

@@ -28,6 +28,7 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
     from wavefabric.optics.run_file.load import load
 
     settings = load(file)
+    settings = settings.with_theory()
     if solver := changed(options, "device", "threads", "exchange"):
         settings = settings.with_solver(**solver)
     ranks = replace(ranks, device=settings.solver.device, threads=settings.solver.threads)
@@ -72,7 +73,7 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
     """Draw the figures of a result and print its table."""
     from wavefabric.optics.link.result import group_rows
     from wavefabric.results import read_result
-    from wavefabric.results.plots import plot_result
+    from wavefabric.results.link_plots import plot_result
 
     figures = plot_result(path) if settings.output.figures else []
     result = read_result(path)
@@ -168,10 +169,11 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
     from rich.table import Column, Table
 
     reference = _has_reference(rows)
+    expected = bool(names) and rows[0]["received"][names[0]]["q_squared_expected_db"] is not None
     heads = ["\ngroup", "\nmodes", *["back to\nback"] * reference]
     for name in names:
         distance = rows[0]["received"][name]["distance_m"] / 1e3
-        heads += [f"{distance:g} km\nmean", "\nmin", *["\npenalty"] * reference]
+        heads += [f"{distance:g} km\nmean", *["\ntheory"] * expected, "\nmin", *["\npenalty"] * reference]
     styles = ["bold" if head == "\npenalty" else "" for head in heads]
     columns = zip(heads, styles, strict=True)
     table = Table(*(Column(head, justify="right", no_wrap=True, style=style) for head, style in columns))
@@ -181,7 +183,10 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
             cells.append(f"{row['received']['back_to_back']['q_squared_mean_db']:.2f}")
         for name in names:
             here = row["received"][name]
-            cells += [f"{here['q_squared_mean_db']:.2f}", f"{here['q_squared_min_db']:.2f}"]
+            cells.append(f"{here['q_squared_mean_db']:.2f}")
+            if expected:
+                cells.append(f"{here['q_squared_expected_db']:.2f}")
+            cells.append(f"{here['q_squared_min_db']:.2f}")
             if reference:
                 cells.append(f"{here['penalty_db']:+.3f}")
         table.add_row(*cells)

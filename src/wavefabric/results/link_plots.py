@@ -1,13 +1,15 @@
-"""Pictures of light on its way through a link: spectra at the receiver positions, power along the fibre."""
+"""All pictures of a link; here those of light on its way: spectra at the receivers, power along the fibre."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.results.file import Result
+from wavefabric.results import plots
+from wavefabric.results.file import Result, read_result
 from wavefabric.results.plots import COLOURS, GREY, STYLE, distance, mode_groups, received
 
 if TYPE_CHECKING:
@@ -15,6 +17,32 @@ if TYPE_CHECKING:
 
 #: Spectra in one picture: the first and the last, and so many between.
 _MOST = 6
+
+
+def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str = "png") -> list[Path]:
+    """Draw all figures that the result file of a link has the data for; gives their paths.
+
+    They are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
+    pdf or svg, in ``out_dir``, made if missing, or beside the result. InputError if the file is no result or
+    has nothing to draw, or the folder cannot be used.
+    """
+    result = read_result(path)
+    if not received(result):
+        raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
+    folder = plots.figure_folder(result, out_dir)
+    drawn = {
+        "q2": plots.q_squared_figure,
+        "penalty": plots.penalty_figure,
+        "constellation": plots.constellation_figure,
+        "spectrum": spectrum_figure,
+        "power": power_figure,
+    }
+    written = []
+    for name, draw in drawn.items():
+        if (figure := draw(result)) is not None:
+            written.append(folder / f"{result.path.stem}-{name}.{suffix}")
+            figure.savefig(written[-1], dpi=160)
+    return written
 
 
 def spectrum_figure(result: Result) -> Figure | None:
@@ -76,7 +104,7 @@ def power_figure(result: Result) -> Figure | None:
         for number, colour in zip(numbers, colours, strict=True):
             with np.errstate(divide="ignore"):
                 level = 10 * np.log10(power[:, groups == number].mean(axis=1) / 1e-3)
-            axes.plot(z / 1e3, level, color=colour, linewidth=1.4, label=f"{number}")
+            axes.plot(z / 1e3, level, ".-", color=colour, linewidth=1.2, markersize=4, label=f"{number}")
         axes.set(xlabel="distance (km)", ylabel="dBm, mean of a mode, all channels")
         axes.set_title("Power along the link", pad=8)
         if len(numbers) > 1:

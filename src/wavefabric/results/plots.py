@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.results.file import Result, read_result
+from wavefabric.results.file import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,26 +50,6 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
-
-
-def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str = "png") -> list[Path]:
-    """Draw all figures that the result file of an MDM link has the data for; gives their paths.
-
-    They are ``<stem>-q2``, ``-penalty`` (the form of figures 4 and 5) and ``-constellation``, ``suffix`` png,
-    pdf or svg, in ``out_dir``, made if missing, or beside the result. InputError if the file is no result or
-    has nothing to draw, or the folder cannot be used.
-    """
-    result = read_result(path)
-    if not received(result):
-        raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
-    folder = figure_folder(result, out_dir)
-    drawn = {"q2": q_squared_figure, "penalty": penalty_figure, "constellation": constellation_figure}
-    written = []
-    for name, draw in drawn.items():
-        if (figure := draw(result)) is not None:
-            written.append(folder / f"{result.path.stem}-{name}.{suffix}")
-            figure.savefig(written[-1], dpi=160)
-    return written
 
 
 def figure_folder(result: Result, out_dir: str | Path | None) -> Path:
@@ -109,6 +89,8 @@ def q_squared_figure(result: Result) -> Figure:
         axes.vlines(x, low, high, color=GREY, linewidth=width, alpha=0.55, zorder=2)
         axes.plot(x, high, "^", color=GREEN, markersize=size, label="maximum", zorder=3)
     axes.plot(x, mean_db(q), "o", color=BLUE, markersize=1.15 * size, label="mean", zorder=4)
+    if (theory := expected_db(result, name, q.shape)) is not None:
+        axes.plot(x, mean_db(theory), "_", color=INK, markersize=2.2 * size, label="theory", zorder=5)
     if channels > 1:
         axes.plot(x, low, "v", color=RED, markersize=size, label="minimum", zorder=3)
     axes.set_ylabel("Q² (dB)")
@@ -145,6 +127,11 @@ def penalty_figure(
         marker, colour = MARKERS[k % len(MARKERS)], COLOURS[k % len(COLOURS)]
         label = f"{distance(result, name) / 1e3:g} km"
         axes.plot(x, penalty, marker, color=colour, markersize=size, label=label, zorder=3 + k)
+        theory, sent = (expected_db(result, each, q.shape) for each in (name, "back_to_back"))
+        if theory is not None and sent is not None:
+            look = {"color": colour, "markersize": 2.2 * size, "zorder": 2.8}
+            penalty = mean_db(theory) - mean_db(sent)
+            axes.plot(x, penalty, "_", label="theory" if k == 0 else None, **look)
         if extrapolated and name in extrapolated:
             hollow = {"mec": colour, "mfc": "white", "mew": 0.9, "zorder": 2.5}
             axes.plot(x, extrapolated[name], marker, ms=size, label=f"{label}, step → 0", **hollow)
@@ -194,6 +181,13 @@ def mean_db(q: np.ndarray) -> np.ndarray:
     """Mean over the second axis of Q² in dB, shape (M, C), taken in linear units; in dB, shape (M,)."""
     with np.errstate(divide="ignore"):  # A lost signal has Q² = 0, -inf dB.
         return 10 * np.log10(np.mean(10 ** (q / 10), axis=1))
+
+
+def expected_db(result: Result, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Q² in dB that theory expects, [mode, channel]; None if the file does not say, or not in this shape."""
+    key = f"theory/{name}/q_squared_db"
+    q = np.asarray(result[key]) if key in result else np.zeros(0)
+    return q if q.shape == shape and q.dtype.kind == "f" else None
 
 
 def mode_groups(result: Result, modes: int) -> np.ndarray:

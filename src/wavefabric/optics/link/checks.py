@@ -23,17 +23,20 @@ def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
     return step_limit(fibre, half_band)
 
 
-def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> list[str]:
-    """What can be said before the run: a fixed step above the limit, delays beyond the window or the taps."""
+def warnings_before(
+    settings: RunFile, fibre: Fibre, transmitter: Transmitter, numerical_db: float | None = None
+) -> list[str]:
+    """What can be said before the run: of steps, of delays beyond the window, of Raman scattering.
+
+    ``numerical_db``: what theory expects that step to cost of Q², if it knows.
+    """
     warnings = []
     limit, step = resonance(fibre, transmitter), settings.solver.step
     if step is not None and step > limit.step:
         # The steps are equal, and at most as long as asked for.
         taken = settings.link.length / math.ceil(settings.link.length / step - 1e-9)
         if taken > limit.step:
-            warnings.append(
-                f"solver.step: {_above(taken, limit)}; a shorter step tells how much of it is numerical"
-            )
+            warnings.append(f"solver.step: {_above(taken, limit)}; {_numerical(numerical_db)}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
     length = settings.link.length * settings.link.spans
@@ -55,6 +58,12 @@ def warnings_before(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -
                 f"{length / 1e3:g} km, more than {settings.receiver.taps} taps hold without strong coupling"
             )
     return warnings
+
+
+def _numerical(penalty: float | None) -> str:
+    if penalty is None:
+        return "a shorter step, or --verify-step, tells how much of it is numerical"
+    return f"theory expects these steps to cost up to {penalty:.2g} dB of Q²"
 
 
 def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:

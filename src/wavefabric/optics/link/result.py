@@ -115,6 +115,11 @@ def solver_attributes(propagator: Propagator, limit: StepLimit) -> dict[str, Any
     }
 
 
+def _mean(q: np.ndarray | None, inside: np.ndarray) -> float | None:
+    """Mean of Q² over modes and channels in linear units, in dB."""
+    return None if q is None else float(plots.mean_db(q[inside].reshape(1, -1))[0])
+
+
 def group_rows(result: Result) -> list[dict[str, Any]]:
     """Of a result file, per mode group and distance: Q² (mean, minimum, penalty of the mean in dB), mean GMI.
 
@@ -134,9 +139,11 @@ def group_rows(result: Result) -> list[dict[str, Any]]:
         # One number for the group: its modes and channels together, averaged in linear units.
         means = {name: float(plots.mean_db(q[name][inside].reshape(1, -1))[0]) for name in names}
         reference = means.get("back_to_back", math.inf)
+        expected = {name: plots.expected_db(result, name, q[name].shape) for name in names}
         received_at = {
             name: {
                 "distance_m": plots.distance(result, name),
+                "q_squared_expected_db": _mean(expected[name], inside),
                 "q_squared_mean_db": means[name],
                 "q_squared_min_db": float(q[name][inside].min()),
                 "gmi_mean": _finite(gmi[name][inside].mean()),

@@ -16,6 +16,7 @@ from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link.back_propagation import BackPropagation
+from wavefabric.optics.link.beside import expected_beside, numerical_penalty_db, theory_payload
 from wavefabric.optics.link.build import (
     build_fibre,
     build_receiver,
@@ -203,7 +204,7 @@ class _Link:
         with DeferredInterrupt() as self.interrupt:
             try:
                 first, inside = self._restore() if state else self._transmit()
-                for text in self.notes + warnings_before(self.settings, self.fibre, self.transmitter):
+                for text in self.notes + self._warnings_before():
                     self._tell(text)
                 for span in range(first, link.spans):
                     self._span(span, inside)
@@ -218,6 +219,14 @@ class _Link:
         self.checkpoint.remove()
         self.progress.finish()
         return LinkResult(content, self.output, tuple(self.warnings))
+
+    def _warnings_before(self) -> list[str]:
+        """What can be said before the first step, also by theory, whose expectation the result keeps."""
+        if self.settings.output.theory:
+            self.progress.start(1, "theory")
+        self.expected = on_first_rank(self.comm, lambda: expected_beside(self.settings, self.fibre))
+        penalty = numerical_penalty_db(self.expected) if self.expected else None
+        return warnings_before(self.settings, self.fibre, self.transmitter, penalty)
 
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""
@@ -356,6 +365,8 @@ class _Link:
                 along = np.array(self.powers)
                 parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings
                 content.update(payload(*parts, field))
+                if self.expected:
+                    content["theory"] = theory_payload(self.expected)
                 facts = self.facts | {"written_utc": stamp()}
                 self.writer.write(content, self.settings.text, facts)
             finally:

@@ -89,6 +89,11 @@ class RunFile(tables.RunFileTable):
             raise InputError(one_line(error, tables.SolverTable, "solver")) from None
         return self.model_copy(update={"solver": solver})
 
+    def with_theory(self) -> "RunFile":
+        """Copy with ``output.theory`` on unless the run file says otherwise: what the command runs."""
+        chosen = self.output.theory is not False
+        return self.model_copy(update={"output": self.output.model_copy(update={"theory": chosen})})
+
     def identity(self) -> str:
         """Canonical JSON of all that changes the answer, input files by their hash. For fingerprints."""
         values = self.model_dump(mode="json", exclude={"title", "output"})

@@ -494,3 +494,4 @@ class OutputTable(RunFileTable):
     checkpoint_every: Count = 100
     checkpoint_interval: Annotated[float, in_unit("s", least=0)] = 60.0
     figures: StrictBool = True
+    theory: StrictBool | None = None
