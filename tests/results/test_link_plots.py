@@ -30,10 +30,7 @@ def payload(**changes):
         "signal": {"spectrum_frequencies": (193e12 + 1e9 * np.arange(BINS), "Hz", "")},
         "received": received,
         "along_z": {"distance": (z, "m", ""), "power": (power, "W", "")},
-        "theory": {
-            name: {"q_squared_db": (q - loss, "dB", "")}
-            for name, loss in (("back_to_back", 0), ("span_1", 2))
-        },
+        "theory": {name: {"q_squared_db": (q - loss, "dB", "")} for name, loss in losses},
     }
     for key, value in changes.items():
         group, name = key.split("__")

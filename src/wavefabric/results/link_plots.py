@@ -78,7 +78,7 @@ def spectrum_figure(result: Result) -> Figure | None:
         axes.set_ylim(highest - 60, highest + 3)
         axes.set(xlabel="optical frequency (THz)", ylabel="dBm in 12.5 GHz")
         axes.set_title("Spectrum, mean over the modes", pad=8)
-        axes.legend(ncols=3, loc="lower center")
+        axes.legend(ncols=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0)
     return figure
 
 
