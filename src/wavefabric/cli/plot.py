@@ -38,8 +38,12 @@ class PlotOptions:
         "Ultrasound: draw this one, e.g. p_max_all; may be repeated. \\[default: all] Sweep: e.g. penalty_db."
     )
     over: str | None = option("Sweep: an axis, or distance. \\[default: the first axis]")
-    mode: int | None = option("Sweep: a spatial mode, from 1. \\[default: the mean of all]")
-    channel: int | None = option("Sweep: a channel, from 1. \\[default: the mean of all]")
+    mode: int | None = option(
+        "Sweep: a spatial mode, from 1. \\[default: the mean of all] Run: its constellation."
+    )
+    channel: int | None = option(
+        "Sweep: a channel, from 1. \\[default: the mean of all] Run: its constellation."
+    )
     slice: list[str] | None = option(
         "Ultrasound in 3-D: cut at e.g. z=5mm; may be repeated. \\[default: at the largest value]"
     )
@@ -81,12 +85,12 @@ def command(
         if swept and options.movie is None and not options.slice:
             print_written(_sweep(file, options))
             return
-        inputs = changed(options, "over", "mode", "channel")
-        refuse(inputs, "with a result of one run", "with that of a sweep")
+        refuse(changed(options, "over"), "with a result of one run", "with that of a sweep")
         inputs = {name: values[0] for name, values in changed(options, "quantity", "slice").items() if values}
         inputs |= changed(options, "movie")
         refuse(inputs, "with a result of a fibre", "with results of ultrasound")
-        print_written(plot_result(file, options.output, (options.format or Format.png).value))
+        signal = changed(options, "mode", "channel")
+        print_written(plot_result(file, options.output, (options.format or Format.png).value, **signal))
 
 
 def _sweep(file: Path, options: PlotOptions) -> list[Path]:

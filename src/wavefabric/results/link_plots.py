@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,24 +21,29 @@ if TYPE_CHECKING:
 _MOST = 6
 
 
-def plot_result(path: str | Path, out_dir: str | Path | None = None, suffix: str = "png") -> list[Path]:
+def plot_result(
+    path: str | Path, out_dir: str | Path | None = None, suffix: str = "png", **signal: int
+) -> list[Path]:
     """Draw all figures that the result file of a link has the data for; gives their paths.
 
     They are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
     pdf or svg, in ``out_dir``, made if missing, or beside the result. InputError if the file is no result or
-    has nothing to draw, or the folder cannot be used.
+    has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, their constellation
+    alone is drawn.
     """
     result = read_result(path)
     if not received(result):
         raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
     folder = plots.figure_folder(result, out_dir)
-    drawn = {
+    drawn: dict[str, Callable[[Result], Figure | None]] = {
         "q2": plots.q_squared_figure,
         "penalty": plots.penalty_figure,
         "constellation": plots.constellation_figure,
         "spectrum": spectrum_figure,
         "power": power_figure,
     }
+    if signal:
+        drawn = {"constellation": partial(plots.constellation_figure, **signal)}
     written = []
     for name, draw in drawn.items():
         if (figure := draw(result)) is not None:

@@ -141,8 +141,14 @@ def penalty_figure(
     return figure
 
 
-def constellation_figure(result: Result) -> Figure | None:
-    """Received symbols of the first, the worst and the last mode at the farthest place; None without them."""
+def constellation_figure(
+    result: Result, mode: int | None = None, channel: int | None = None
+) -> Figure | None:
+    """Received symbols at the farthest position: of a mode, from 1, or of the first, the worst and the last.
+
+    ``channel``, from 1, needs a file with those of all; by default it is the middle one. None without symbols.
+    InputError for modes and channels that the file does not have.
+    """
     from matplotlib.figure import Figure
 
     name = received(result)[-1]
@@ -154,9 +160,13 @@ def constellation_figure(result: Result) -> Figure | None:
         actual = f"has {points.size} values of type {points.dtype}"
         allowed = f"complex symbols of each of {len(q)} modes"
         raise InputError(f"{result.path}: '{key}' {actual}; allowed: {allowed}")
+    if channel is not None or points.ndim == 4:
+        points = _of_channel(result, points, q.shape[1], channel)
     points = points.reshape(len(q), -1)
+    if mode is not None and not 1 <= mode <= len(q):
+        raise InputError(f"mode: {mode} given; allowed: 1 to {len(q)}")
     groups, labels = mode_groups(result, len(q)), _labels(result, len(q))
-    chosen = sorted({0, int(np.argmin(mean)), len(q) - 1})
+    chosen = sorted({0, int(np.argmin(mean)), len(q) - 1}) if mode is None else [mode - 1]
     with style():
         figure = Figure(figsize=(3.4 * len(chosen) + 0.4, 4.1), layout="constrained")
         parts = np.abs(points[chosen].astype(complex).view(float))
@@ -175,6 +185,19 @@ def constellation_figure(result: Result) -> Figure | None:
         title = f"Received symbols {_where(result, name)}"
         figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
     return figure
+
+
+def _of_channel(result: Result, points: np.ndarray, channels: int, channel: int | None) -> np.ndarray:
+    """Symbols of one channel, from 1, (modes, 2, symbols)."""
+    if channel is not None and not 1 <= channel <= channels:
+        raise InputError(f"channel: {channel} given; allowed: 1 to {channels}")
+    index = channels // 2 if channel is None else channel - 1
+    if points.ndim == 4 and index < points.shape[1]:
+        return points[:, index]
+    if index == channels // 2:
+        return points
+    kept = f"{result.path} keeps symbols of channel {channels // 2 + 1} alone"
+    raise InputError(f'channel: {channel} given, {kept}; allowed: a run with receiver.constellations = "all"')
 
 
 def mean_db(q: np.ndarray) -> np.ndarray:

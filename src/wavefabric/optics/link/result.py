@@ -27,7 +27,7 @@ _RECEIVED = {
     "gmi": ("bit", "the same bit by bit: generalised mutual information"),
     "delay": ("symbols", "delay found by the clock recovery, or that the equaliser undoes"),
     "spectrum": ("W/Hz", "power spectral density of each mode behind the amplifier, before the receiver"),
-    "constellation": ("", "received symbols of the middle channel: (modes, 2, symbols)"),
+    "constellation": ("", "received symbols of the middle channel, (modes, 2, symbols), or of each before 2"),
 }
 
 
@@ -91,6 +91,9 @@ def payload(
 def arrays_of(result: ReceiverResult) -> dict[str, np.ndarray]:
     """A receiver's result as plain arrays."""
     points = np.stack([result.points[key][:, :POINTS] for key in sorted(result.points)])
+    modes = len(result.evm)
+    if len(points) > modes:  # several channels of each mode
+        points = points.reshape(modes, -1, *points.shape[1:])
     arrays = {name: getattr(result, name) for name in _RECEIVED if hasattr(result, name)}
     return arrays | {"constellation": points.astype(np.complex64)}
 

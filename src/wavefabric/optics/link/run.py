@@ -123,7 +123,6 @@ class _Link:
         # The object: random coupling makes a fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))
         self.receiver = build_receiver(settings, self.transmitter, fibre)
-        self.middle = self.transmitter.grid.channels // 2  # whose constellation is kept
         self._check()
         every = str(self._check_interval())
         identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
@@ -174,7 +173,8 @@ class _Link:
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
         positions = len(receiver.spans(self.settings.link.spans)) + receiver.back_to_back
-        of_mode = 2 * 8 * min(grid.symbols, POINTS) + 7 * 8 * grid.channels + 8 * BINS
+        points = 2 * 8 * min(grid.symbols, POINTS) * len(self._kept_channels())
+        of_mode = points + 7 * 8 * grid.channels + 8 * BINS
         kept = positions * fibre.modes * of_mode
         what, advice = f"result of {positions} receiver positions", "fewer (receiver.at) need less"
         check_memory(self.comm, get_device("cpu", 1), kept if self.first else 0, what, advice)
@@ -297,7 +297,7 @@ class _Link:
                 self._back_propagate(back, field, spans)
         self.progress.start(local_modes.rows, f"receiver, {name.replace('_', ' ')}, rows")
         first = local_modes.first_mode
-        kept = [(mode, self.middle) for mode in range(first, first + local_modes.modes)]
+        kept = [(mode, channel) for mode in local_modes.range for channel in self._kept_channels()]
         held = {"first_mode": first, "modes": self.fibre.modes, "keep": kept, "progress": self._stoppable}
         joint = None if self.settings.receiver.joint == "all" else self.fibre.group_sizes.tolist()
         held |= {"joint": joint, "control": self.comm.control}
@@ -307,6 +307,14 @@ class _Link:
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (distance, whole)
+
+    def _kept_channels(self) -> range:
+        """Channels of which received symbols are kept."""
+        channels = self.transmitter.grid.channels
+        middle = channels // 2
+        return (
+            range(channels) if self.settings.receiver.constellations == "all" else range(middle, middle + 1)
+        )
 
     def _back_propagate(self, table: BackPropagationTable, field, spans: int) -> None:
         if self.back is None:

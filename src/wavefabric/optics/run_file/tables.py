@@ -406,6 +406,7 @@ class ReceiverTable(RunFileTable):
     back_to_back: StrictBool = True
     at: Spans = "each"
     back_propagation: BackPropagationTable | None = None
+    constellations: Literal["middle", "all"] = "middle"
 
     @model_validator(mode="after")
     def _window_holds_neighbours(self) -> Self:
