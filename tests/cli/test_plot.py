@@ -127,6 +127,7 @@ def test_options_of_a_sweep_with_other_results(command, tmp_path, out, run_text)
     assert "--over: seed given with a result of ultrasound" in command("plot", out, "--over", "seed")[2]
     (tmp_path / "run.toml").write_text(run_text.replace("1 km", "20 km") + "[output]\nfigures = false\n")
     assert command("run", "run.toml", "-q")[0] == 0
-    code, _, err = command("plot", "run.h5", "--mode", "1")
+    assert command("plot", "run.h5", "--mode", "1")[0] == 0
+    code, _, err = command("plot", "run.h5", "--over", "seed")
     assert (code, err.count("\n")) == (2, 1)
     assert "--mode: 1 given with a result of one run; allowed: with that of a sweep" in err

@@ -6,7 +6,7 @@ import pytest
 from wavefabric.errors import InputError
 from wavefabric.results import ResultWriter, read_result
 from wavefabric.results.link_plots import plot_result, power_figure, spectrum_figure
-from wavefabric.results.plots import penalty_figure, q_squared_figure
+from wavefabric.results.plots import constellation_figure, penalty_figure, q_squared_figure
 
 MODES, CHANNELS, BINS = 3, 2, 8
 
@@ -95,3 +95,28 @@ def test_a_file_without(result, tmp_path):
 def test_damaged_files(result, changes, draw, text):
     with pytest.raises(InputError, match=text):
         draw(result(**changes))
+
+
+def symbols_of(result, points, **signal):
+    """What `constellation_figure` shows of ``points`` behind span 1, one panel after the other."""
+    whole = payload()
+    whole["received"]["span_1"]["constellation"] = (points, "", "")
+    file = read_result(ResultWriter(result().path, force=True).write(whole))
+    figure = constellation_figure(file, **signal)
+    return [axes.lines[0].get_xdata()[0] for axes in figure.axes]
+
+
+def test_constellation_of_any_mode_and_channel(result):
+    points = (np.arange(MODES * CHANNELS).reshape(MODES, CHANNELS, 1, 1) + np.zeros((2, 4))).astype(complex)
+    assert symbols_of(result, points) == [1, 5]  # the middle channel of the first and the last mode
+    assert symbols_of(result, points, mode=2) == [3]
+    assert symbols_of(result, points, mode=2, channel=1) == [2]
+    assert symbols_of(result, points[:, 1], mode=3, channel=2) == [5]
+    for signal, text in (
+        ({"mode": 4}, "mode: 4 given; allowed: 1 to 3"),
+        ({"channel": 0}, "channel: 0 given; allowed: 1 to 2"),
+    ):
+        with pytest.raises(InputError, match=text):
+            symbols_of(result, points, **signal)
+    with pytest.raises(InputError, match="channel: 1 given, .* keeps symbols of channel 2 alone"):
+        symbols_of(result, points[:, 1], channel=1)

@@ -71,6 +71,7 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
 
 def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
+    from wavefabric.optics.link.beside import left_out
     from wavefabric.optics.link.result import group_rows
     from wavefabric.results import read_result
     from wavefabric.results.link_plots import plot_result
@@ -94,6 +95,8 @@ def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: R
         show(rows, solver, settings.title, [path, *figures])
         if check:
             print(check.text)
+        if settings.output.theory and (key := left_out(settings)):
+            print(f"no theory beside it: it does not hold {key}")
 
 
 def show(rows: list[dict[str, Any]], solver: dict[str, Any], title: str, written: list[Path]) -> None:

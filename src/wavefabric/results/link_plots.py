@@ -28,8 +28,8 @@ def plot_result(
 
     They are ``<stem>-q2``, ``-penalty``, ``-constellation``, ``-spectrum`` and ``-power``, ``suffix`` png,
     pdf or svg, in ``out_dir``, made if missing, or beside the result. InputError if the file is no result or
-    has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, their constellation
-    alone is drawn.
+    has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
+    constellation is drawn.
     """
     result = read_result(path)
     if not received(result):

@@ -146,8 +146,8 @@ def constellation_figure(
 ) -> Figure | None:
     """Received symbols at the farthest position: of a mode, from 1, or of the first, the worst and the last.
 
-    ``channel``, from 1, needs a file with those of all; by default it is the middle one. None without symbols.
-    InputError for modes and channels that the file does not have.
+    ``channel``, from 1, needs a file with those of all; by default it is the middle one. None without
+    symbols. InputError for modes and channels that the file does not have.
     """
     from matplotlib.figure import Figure
 
@@ -182,7 +182,8 @@ def constellation_figure(
             axes.grid(True, axis="both")
             title = f"{labels[m]}, group {groups[m]}: Q² = {mean[m]:.2f} dB"
             axes.set_title(title, pad=8, fontsize=10)
-        title = f"Received symbols {_where(result, name)}"
+        of = "" if channel is None else f"of channel {channel} "
+        title = f"Received symbols {of}{_where(result, name)}"
         figure.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
     return figure
 

@@ -310,11 +310,9 @@ class _Link:
 
     def _kept_channels(self) -> range:
         """Channels of which received symbols are kept."""
-        channels = self.transmitter.grid.channels
-        middle = channels // 2
-        return (
-            range(channels) if self.settings.receiver.constellations == "all" else range(middle, middle + 1)
-        )
+        channels = range(self.transmitter.grid.channels)
+        middle = len(channels) // 2
+        return channels if self.settings.receiver.constellations == "all" else channels[middle : middle + 1]
 
     def _back_propagate(self, table: BackPropagationTable, field, spans: int) -> None:
         if self.back is None:
