@@ -130,4 +130,4 @@ def test_options_of_a_sweep_with_other_results(command, tmp_path, out, run_text)
     assert command("plot", "run.h5", "--mode", "1")[0] == 0
     code, _, err = command("plot", "run.h5", "--over", "seed")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--mode: 1 given with a result of one run; allowed: with that of a sweep" in err
+    assert "--over: seed given with a result of one run; allowed: with that of a sweep" in err

@@ -118,5 +118,5 @@ def test_constellation_of_any_mode_and_channel(result):
     ):
         with pytest.raises(InputError, match=text):
             symbols_of(result, points, **signal)
-    with pytest.raises(InputError, match="channel: 1 given, .* keeps symbols of channel 2 alone"):
+    with pytest.raises(InputError, match=r"channel: 1 given, .* keeps symbols of channel 2 alone"):
         symbols_of(result, points[:, 1], channel=1)
