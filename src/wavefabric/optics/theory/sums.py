@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,18 @@ def walk_off(kinds: list[Rows], comb: Comb) -> float:
     return float(np.ptp([kind.delays(f) for kind in kinds]))
 
 
+@lru_cache(4)
+def overlaps(rate: float, rolloff: float) -> Array:
+    """∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, points)."""
+    d = np.linspace(0, 1 + rolloff, _OVERLAPS)
+    if rolloff == 0:
+        return np.stack([rate * (1 - d)] * 2)
+    t = (np.arange(8192) + 0.5) / 8192 * (1 + rolloff) - (1 + rolloff) / 2
+    root = root_raised_cosine(t, rolloff)
+    sums = np.array([[np.interp(t + by, t, g, 0, 0) @ g for by in d] for g in (root**2, root)])
+    return sums * rate * (1 + rolloff) / 8192
+
+
 class Sums:
     """Sums over f1 and f2 for rows i that rows ``j`` act on, at the nodes of the received channels.
 
@@ -64,6 +76,7 @@ class Sums:
     def __init__(self, comb: Comb, nodes: Nodes, j: Rows, accumulation: Accumulation, spread: float):
         self.comb, self.nodes, self.j, self.accumulation = comb, nodes, j, accumulation
         self._spread = spread
+        self._areas = overlaps(comb.rate, comb.rolloff)
 
     @cached_property
     def _power(self) -> Table:
@@ -74,19 +87,6 @@ class Sums:
         most = 2 * math.pi * self.comb.rate * (1 + self.comb.rolloff) * self._spread
         floor = max(self.accumulation.alpha, 1 / self.accumulation.length)
         return self.accumulation.amplitude_tables(min(max(most, floor), 2 * CORRELATED * floor))
-
-    @cached_property
-    def _areas(self) -> Array:
-        """∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, points)."""
-        comb = self.comb
-        d = np.linspace(0, 1 + comb.rolloff, _OVERLAPS)
-        if comb.rolloff == 0:
-            return np.stack([comb.rate * (1 - d)] * 2)
-        t = (np.arange(8192) + 0.5) / 8192 * (1 + comb.rolloff) - (1 + comb.rolloff) / 2
-        step = (1 + comb.rolloff) / 8192
-        root = root_raised_cosine(t, comb.rolloff)
-        shapes = (root**2, root)
-        return comb.rate * step * np.array([[np.interp(t + by, t, g, 0, 0) @ g for by in d] for g in shapes])
 
     def _received(self, values: Array) -> Array:
         """Sums over the nodes f of each channel; ``values`` (…, F)."""
