@@ -22,7 +22,7 @@ _WALKS = 121
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowKind:
     """Rows of the field with the same β (4,), attenuation and net gain of a span, and power by channel.
 
     ``density`` (channels ascending) is the power of a row over the symbol rate, W/Hz.
@@ -47,7 +47,7 @@ class Rows:
         return kernels.Row(self.beta, self.density, kernels.phase(self.beta, f), self.delays(f), curvature)
 
 
-def walk_off(kinds: list[Rows], comb: Comb) -> float:
+def walk_off(kinds: list[RowKind], comb: Comb) -> float:
     """Largest difference of group delay between any two frequencies of any two rows, s/m."""
     wide = comb.rate * (1 + comb.rolloff)
     f = np.linspace(comb.centres[0] - wide, comb.centres[-1] + wide, 129)
@@ -73,7 +73,7 @@ class Sums:
     of a row with γκ = 1.
     """
 
-    def __init__(self, comb: Comb, nodes: Nodes, j: Rows, accumulation: Accumulation, spread: float):
+    def __init__(self, comb: Comb, nodes: Nodes, j: RowKind, accumulation: Accumulation, spread: float):
         self.comb, self.nodes, self.j, self.accumulation = comb, nodes, j, accumulation
         self._spread = spread
         self._areas = overlaps(comb.rate, comb.rolloff)
@@ -93,7 +93,7 @@ class Sums:
         weighted = values * self.nodes.weights
         return weighted.reshape(*values.shape[:-1], -1, self.nodes.each).sum(axis=-1)
 
-    def gaussian(self, i: Rows) -> tuple[Array, Array]:
+    def gaussian(self, i: RowKind) -> tuple[Array, Array]:
         """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
         rows = i.compiled(self.comb), self.j.compiled(self.comb)
         values = kernels.interference(
@@ -102,7 +102,7 @@ class Sums:
         whole, slow = self._received(values)
         return whole, slow
 
-    def correlated(self, i: Rows) -> tuple[Array, Array]:
+    def correlated(self, i: RowKind) -> tuple[Array, Array]:
         """∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, and the part of it that is slow phase noise.
 
         f1 in the received channel. The integrals depend on the delay between the two channels, and hardly on
