@@ -16,7 +16,8 @@ from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.optics.theory.expected import EVALUATED, expected_quality
-from wavefabric.optics.theory.gaussian_noise import Spans
+from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+from wavefabric.optics.theory.response import Steps
 from wavefabric.results import read_result
 from wavefabric.units import PLANCK
 
@@ -94,6 +95,16 @@ def test_long_steps_have_a_numerical_part():
     span = row["received"]["span_1"]
     assert min(span["snr_numerical_db"], span["snr_nli_db"]) > span["q_squared_mean_db"]
     assert row["received"]["back_to_back"]["snr_nli_db"] is None
+
+
+def test_the_numerical_part_of_many_channels_is_interpolated():
+    grid = WdmGrid.centred(193.4e12, 50e9, 14, 32e9, 32, 512)
+    sent = Transmitter(grid, "qpsk", 0.1, 1e-3)
+    fibre, options = single_mode(alpha=LOSS), Options(steps=Steps(2e3), sample_rate=grid.sample_rate)
+    ours = expected_quality(fibre, Receiver(sent, phase_window=None), Spans(80e3), options=options)["span_1"]
+    exact = nonlinear_interference(fibre, sent, Spans(80e3), options)
+    np.testing.assert_allclose(ours.nli + ours.numerical, exact, rtol=0.02)
+    assert (ours.numerical > ours.nli).all()
 
 
 RUN_FILE = """\

@@ -22,6 +22,8 @@ from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 
 Array = NDArray[np.float64]
+#: Channels of which the numerical part is evaluated, in between it is interpolated: it is nearly white.
+SAMPLED = 9
 #: Between these numbers of spans the interference of one span is interpolated.
 EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330, 500, 750, 1100, 1600, 2400)
 
@@ -85,7 +87,10 @@ def expected_quality(
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
     numbers = sorted(set(range(1, spans.count + 1) if at is None else at))
     nli = interference_after(numbers, fibre, receiver, spans, exact)
-    stepped = nli if options == exact else interference_after(numbers, fibre, receiver, spans, options)
+    stepped = nli
+    if options != exact:
+        options = replace(options, channels=options.channels or _some_channels(grid.offsets))
+        stepped = interference_after(numbers, fibre, receiver, spans, options)
     net = spans.net_gain(fibre)[:, None]
     amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
     density = amplifier.noise_density(grid.centre_frequency)
@@ -96,10 +101,26 @@ def expected_quality(
             nominal = spans.nominal_gain(fibre) ** n
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
         noise = sum(net**later for later in range(n)) * 2 * grid.symbol_rate * density + zero
-        mixed, numerical = (nli[n], stepped[n] - nli[n]) if n else (zero, zero)
+        mixed, numerical = (nli[n], _across(grid.offsets, stepped[n] - nli[n])) if n else (zero, zero)
         name = f"span_{n}" if n else "back_to_back"
         out[name] = Expectation(n * spans.length, powers * net**n, mixed, noise, loaded, numerical)
     return out
+
+
+def _some_channels(offsets: Array) -> tuple[int, ...]:
+    """Indices of channels from the lowest frequency to the highest, all or `SAMPLED` of many."""
+    order = np.argsort(offsets)
+    picked = np.unique(np.rint(np.linspace(0, len(order) - 1, min(len(order), SAMPLED))).astype(int))
+    return tuple(int(c) for c in order[picked])
+
+
+def _across(offsets: Array, values: Array) -> Array:
+    """Values (modes, channels) interpolated over frequency where they are NaN."""
+    order = np.argsort(offsets)
+    at = order[np.isfinite(values[0, order])]
+    if len(at) in (1, len(order)):
+        return values
+    return PchipInterpolator(offsets[at], values[:, at], axis=1, extrapolate=False)(offsets)
 
 
 def interference_after(

@@ -29,7 +29,7 @@ from wavefabric.optics.theory import kernels
 from wavefabric.optics.theory.modulation import corrections
 from wavefabric.optics.theory.quadrature import Sampling, nodes_of
 from wavefabric.optics.theory.response import Accumulation, Steps
-from wavefabric.optics.theory.sums import Rows, Sums, walk_off
+from wavefabric.optics.theory.sums import RowKind, Sums, walk_off
 from wavefabric.quantities import positive, whole
 
 
@@ -129,7 +129,7 @@ def nonlinear_interference(
     return by_row[0::2] + by_row[1::2]
 
 
-def _interference(sums: Sums, i: Rows, squares: np.ndarray, form: Constellation) -> np.ndarray:
+def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
     """What rows j of ``sums`` do to rows i, W before gain, (rows of i, received channels)."""
     j = sums.j
     own = np.diagonal(squares)[i.rows] if i is j else np.zeros(len(i.rows))
@@ -142,12 +142,12 @@ def _interference(sums: Sums, i: Rows, squares: np.ndarray, form: Constellation)
     )
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans) -> list[Rows]:
+def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans) -> list[RowKind]:
     """Rows by what distinguishes their sums; ``density`` (modes, channels)."""
-    kinds: dict[bytes, Rows] = {}
+    kinds: dict[bytes, RowKind] = {}
     net = spans.net_gain(fibre)
     for mode in range(fibre.modes):
         key = np.concatenate([fibre.beta[mode], [fibre.alpha[mode]], density[mode]]).tobytes()
-        one = Rows(fibre.beta[mode], float(fibre.alpha[mode]), float(net[mode]), density[mode])
+        one = RowKind(fibre.beta[mode], float(fibre.alpha[mode]), float(net[mode]), density[mode])
         kinds.setdefault(key, one).rows.extend((2 * mode, 2 * mode + 1))
     return list(kinds.values())

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wavefabric.optics.signal.constellation import Constellation
-from wavefabric.optics.theory.sums import Rows, Sums
+from wavefabric.optics.theory.sums import RowKind, Sums
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def excess_moments(form: Constellation) -> tuple[float, float]:
     return float(fourth - 2), float(sixth - 9 * fourth + 12)
 
 
-def corrections(sums: Sums, i: Rows, form: Constellation) -> Corrections:
+def corrections(sums: Sums, i: RowKind, form: Constellation) -> Corrections:
     """For rows i that the rows of ``sums`` act on; ``own`` is 0 if they are others."""
     fourth, sixth = excess_moments(form)
     if fourth == sixth == 0:

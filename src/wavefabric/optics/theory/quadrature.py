@@ -1,6 +1,7 @@
 """Frequencies at which the Gaussian-noise integrals are evaluated, and their weights."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,10 @@ class Nodes:
         return self.f, self.x, self.weight, self.slow, self.channel
 
 
+#: Gauss–Legendre nodes and weights on −1 … 1.
+legendre = lru_cache(64)(np.polynomial.legendre.leggauss)
+
+
 def gauss_rule(x: np.ndarray, w: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss nodes and weights for the measure of masses ``w`` at points ``x``, from its Jacobi matrix.
 
@@ -71,10 +76,10 @@ def spectral_nodes(count: int, rolloff: float) -> tuple[np.ndarray, np.ndarray]:
     ``count`` lie in the flat part. Those on the edges are Gauss nodes in the height of g, so that powers of
     it are integrated exactly: mixing brings up to four of them together.
     """
-    u, w = np.polynomial.legendre.leggauss(count)
+    u, w = legendre(count)
     u, w = u * (1 - rolloff) / 2, w * (1 - rolloff) / 2
     if rolloff:
-        t, part = np.polynomial.legendre.leggauss(64)
+        t, part = legendre(64)
         t = (t + 1) / 2
         height = np.cos(np.pi / 2 * t) ** 2
         r, edge = gauss_rule(height, part / 2 * rolloff * height, 1 + (rolloff > 0.2) + (rolloff > 0.5))
@@ -101,7 +106,7 @@ def graded(low: float, high: float, scale: float, count: int) -> tuple[np.ndarra
     if high <= low:
         return np.zeros(count), np.zeros(count)
     a, b = np.arcsinh(low / scale), np.arcsinh(high / scale)
-    t, w = np.polynomial.legendre.leggauss(count)
+    t, w = legendre(count)
     u = (a + b) / 2 + (b - a) / 2 * t
     return scale * np.sinh(u), scale * np.cosh(u) * w * (b - a) / 2
 

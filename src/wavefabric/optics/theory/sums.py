@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ _WALKS = 121
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowKind:
     """Rows of the field with the same β (4,), attenuation and net gain of a span, and power by channel.
 
     ``density`` (channels ascending) is the power of a row over the symbol rate, W/Hz.
@@ -47,11 +47,23 @@ class Rows:
         return kernels.Row(self.beta, self.density, kernels.phase(self.beta, f), self.delays(f), curvature)
 
 
-def walk_off(kinds: list[Rows], comb: Comb) -> float:
+def walk_off(kinds: list[RowKind], comb: Comb) -> float:
     """Largest difference of group delay between any two frequencies of any two rows, s/m."""
     wide = comb.rate * (1 + comb.rolloff)
     f = np.linspace(comb.centres[0] - wide, comb.centres[-1] + wide, 129)
     return float(np.ptp([kind.delays(f) for kind in kinds]))
+
+
+@lru_cache(4)
+def overlaps(rate: float, rolloff: float) -> Array:
+    """∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, points)."""
+    d = np.linspace(0, 1 + rolloff, _OVERLAPS)
+    if rolloff == 0:
+        return np.stack([rate * (1 - d)] * 2)
+    t = (np.arange(8192) + 0.5) / 8192 * (1 + rolloff) - (1 + rolloff) / 2
+    root = root_raised_cosine(t, rolloff)
+    sums = np.array([[np.interp(t + by, t, g, 0, 0) @ g for by in d] for g in (root**2, root)])
+    return sums * rate * (1 + rolloff) / 8192
 
 
 class Sums:
@@ -61,9 +73,10 @@ class Sums:
     of a row with γκ = 1.
     """
 
-    def __init__(self, comb: Comb, nodes: Nodes, j: Rows, accumulation: Accumulation, spread: float):
+    def __init__(self, comb: Comb, nodes: Nodes, j: RowKind, accumulation: Accumulation, spread: float):
         self.comb, self.nodes, self.j, self.accumulation = comb, nodes, j, accumulation
         self._spread = spread
+        self._areas = overlaps(comb.rate, comb.rolloff)
 
     @cached_property
     def _power(self) -> Table:
@@ -75,25 +88,12 @@ class Sums:
         floor = max(self.accumulation.alpha, 1 / self.accumulation.length)
         return self.accumulation.amplitude_tables(min(max(most, floor), 2 * CORRELATED * floor))
 
-    @cached_property
-    def _areas(self) -> Array:
-        """∫ of two raised cosines, and of their roots, 0 to their full width apart, Hz: (2, points)."""
-        comb = self.comb
-        d = np.linspace(0, 1 + comb.rolloff, _OVERLAPS)
-        if comb.rolloff == 0:
-            return np.stack([comb.rate * (1 - d)] * 2)
-        t = (np.arange(8192) + 0.5) / 8192 * (1 + comb.rolloff) - (1 + comb.rolloff) / 2
-        step = (1 + comb.rolloff) / 8192
-        root = root_raised_cosine(t, comb.rolloff)
-        shapes = (root**2, root)
-        return comb.rate * step * np.array([[np.interp(t + by, t, g, 0, 0) @ g for by in d] for g in shapes])
-
     def _received(self, values: Array) -> Array:
         """Sums over the nodes f of each channel; ``values`` (…, F)."""
         weighted = values * self.nodes.weights
         return weighted.reshape(*values.shape[:-1], -1, self.nodes.each).sum(axis=-1)
 
-    def gaussian(self, i: Rows) -> tuple[Array, Array]:
+    def gaussian(self, i: RowKind) -> tuple[Array, Array]:
         """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
         rows = i.compiled(self.comb), self.j.compiled(self.comb)
         values = kernels.interference(
@@ -102,7 +102,7 @@ class Sums:
         whole, slow = self._received(values)
         return whole, slow
 
-    def correlated(self, i: Rows) -> tuple[Array, Array]:
+    def correlated(self, i: RowKind) -> tuple[Array, Array]:
         """∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, and the part of it that is slow phase noise.
 
         f1 in the received channel. The integrals depend on the delay between the two channels, and hardly on
