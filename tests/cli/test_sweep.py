@@ -137,7 +137,7 @@ def test_interrupted_it_says_how_to_go_on(quick, tmp_path, how):
         (["--set", "seed"], '--set: "seed" given; allowed: KEY=VALUES'),
         (["--set", "seed="], '--set: "seed=" given'),
         (["--zip", "seed=1,2; 3"], '--zip: "3" given'),
-        (["--set", "seed=1", "--set", "seed=2"], "--set: seed given twice"),
+        (["--set", "seed=1", "--set", "seed=2"], "seed: two axes given; allowed: one for each key"),
         (
             ["--zip", "seed=1,2; link.spans=1"],
             "seed: varies with others, but seed has 2, link.spans has 1 values",

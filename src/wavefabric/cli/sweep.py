@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError, visible
 
 if TYPE_CHECKING:
-    from wavefabric.collectives import Schedule
     from wavefabric.results.sweeps import SweepResult
 
 #: Most points that get a row each in the table.
@@ -52,9 +52,8 @@ def command(
     The same command again goes on where a killed one stopped.
     """
     if is_hdf5(file):
-        raise InputError(
-            f"FILE: {file} is HDF5; allowed: a run file (TOML), which k-Wave's inputs do not have"
-        )
+        allowed = "a run file (TOML), which k-Wave's inputs do not have"
+        raise InputError(f"FILE: {file} is HDF5; allowed: {allowed}")
     if ranks.count == 1:
         refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
     elif not options.together:
@@ -64,6 +63,7 @@ def command(
 
 
 def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
+    from wavefabric.collectives import direct_all_gather
     from wavefabric.optics.link.build import check_start
     from wavefabric.optics.sweeps.points import make_grid
     from wavefabric.optics.sweeps.run import output_path, points_folder, sweep
@@ -72,13 +72,8 @@ def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
     solver, target = grid.base.solver, options.output or output_path(grid.base)
     ranks, folder = replace(ranks, device=solver.device, threads=solver.threads), points_folder(target)
     ranks.check()
-
-    def traffic() -> Schedule:
-        """What the ranks of one point exchange: every rank its powers with all others."""
-        from wavefabric.collectives import direct_all_gather
-
-        return direct_all_gather([1] * ranks.count)
-
+    # What the ranks of one point exchange: every rank its powers with all others.
+    traffic = partial(direct_all_gather, [1] * ranks.count)
     if must_start(ranks):
         check_start(grid.base, ranks.count if options.together else 1, target, options.force)
         start(ranks, folder, traffic, options.silent)
@@ -93,22 +88,17 @@ def _run(file: Path, options: SweepOptions, ranks: RankOptions) -> None:
         _conclude(result, grid.base.title, grid.base.output.figures, options)
 
 
-def _axes(options: SweepOptions) -> dict[Any, Any]:
-    axes = [_pair(text, "--set") for text in options.axes or []]
-    for text in options.zipped or []:
-        keys, values = zip(*(_pair(part, "--zip") for part in text.split(";")), strict=True)
-        axes.append((keys, values))
-    if twice := [key for number, (key, _) in enumerate(axes) if key in [other for other, _ in axes[:number]]]:
-        raise InputError(f"--set: {twice[0]} given twice; allowed: one axis for each key")
-    return dict(axes)
+def _axes(options: SweepOptions) -> list[Any]:
+    zipped = ((_pair(part, "--zip") for part in text.split(";")) for text in options.zipped or ())
+    single = [_pair(text, "--set") for text in options.axes or ()]
+    return [*single, *(tuple(zip(*pairs, strict=True)) for pairs in zipped)]
 
 
 def _pair(text: str, option: str) -> tuple[Any, Any]:
     key, equals, values = (part.strip() for part in text.partition("="))
     if not (key and equals and values):
-        raise InputError(
-            f'{option}: "{text.strip()}" given; allowed: KEY=VALUES, "signal.launch_power=-4:4:2 dBm"'
-        )
+        allowed = 'KEY=VALUES, "signal.launch_power=-4:4:2 dBm"'
+        raise InputError(f'{option}: "{text.strip()}" given; allowed: {allowed}')
     return key, values
 
 
@@ -118,30 +108,34 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
 
     from wavefabric.results.sweep_plots import plot_sweep
 
-    figures, best, points = plot_sweep(result) if draw else [], result.best(), []
+    figures, best, axes = plot_sweep(result) if draw else [], result.best(), list(result.axes)
     least = np.fmin.reduce(result.at_farthest(result.numbers("q_squared_db")), (-2, -1))
-    numbers = {"mean": result.mean_q_squared_db(), "min": least}
-    numbers |= {name: result.numbers(name) for name in ("steps", "seconds", "local_error")}
-    texts = {name: np.reshape(np.array(result[name], object), result.shape) for name in ("warnings", "fault")}
-    for index in np.ndindex(result.shape):
-        values = {name: result.label(name, i) for name, i in zip(result.axes, index, strict=True)}
-        points.append(values | {name: each[index] for name, each in (numbers | texts).items()})
-    named = None if best is None else points[int(np.ravel_multi_index(best, result.shape))]
+    facts = {"mean": result.mean_q_squared_db(), "min": least}
+    facts |= {name: result.numbers(name) for name in ("steps", "seconds", "local_error")}
+    facts |= {
+        name: np.reshape(np.array(result[name], object), result.shape) for name in ("warnings", "fault")
+    }
+    points = {
+        index: {name: result.label(name, i) for name, i in zip(axes, index, strict=True)}
+        | {name: each[index] for name, each in facts.items()}
+        for index in np.ndindex(result.shape)
+    }
+    named = None if best is None else points[best]
 
     def show() -> None:
-        screen, axes = console(), list(result.axes)
+        screen = console()
         if title:
             screen.print(visible(title), style="bold")
-        heads, rows = [*axes, "mean", "min", "steps", "seconds"], []
-        for each in points:
-            quality = [f"{each[name]:.2f}" for name in ("mean", "min")]
-            rows.append(
-                [*(each[axis] for axis in axes), *quality, f"{each['steps']:g}", f"{each['seconds']:.1f}"]
-            )
-        if len(points) > _MOST_ROWS:
-            heads, rows = ["|axis", "|value", "least mean", "largest mean"], []
+        shown = {"mean": "{:.2f}", "min": "{:.2f}", "steps": "{:g}", "seconds": "{:.1f}"}
+        heads, rows = [*axes, *shown], []
+        if len(points) <= _MOST_ROWS:
+            for each in points.values():
+                numbers = (form.format(each[name]) for name, form in shown.items())
+                rows.append([*(each[axis] for axis in axes), *numbers])
+        else:
+            heads = ["|axis", "|value", "least mean", "largest mean"]
             for number, axis in enumerate(axes):
-                for i, part in enumerate(np.moveaxis(numbers["mean"], number, 0)):
+                for i, part in enumerate(np.moveaxis(facts["mean"], number, 0)):
                     ends = (f"{end(part):.2f}" for end in (np.fmin.reduce, np.fmax.reduce))
                     rows.append([axis, result.label(axis, i), *ends])
         screen.print(table(heads, rows))
@@ -151,5 +145,5 @@ def _conclude(result: SweepResult, title: str, draw: bool, options: SweepOptions
             screen.print(f"best of {len(points)} points: {words} with {named['mean']:.2f} dB", soft_wrap=True)
 
     if options.as_json or not options.quiet:
-        facts = {"axes": result.axes, "points": points, "best": named}
-        conclude(options.as_json, facts, [result.path, *figures], show)
+        said = {"axes": result.axes, "points": list(points.values()), "best": named}
+        conclude(options.as_json, said, [result.path, *figures], show)

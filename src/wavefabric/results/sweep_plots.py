@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,10 +40,7 @@ class SweepFigure:
 
 
 def plot_sweep(
-    result: SweepResult,
-    out_dir: str | Path | None = None,
-    suffix: str = "png",
-    wanted: SweepFigure | None = None,
+    result: SweepResult, out_dir: str | Path | None = None, suffix="png", wanted: SweepFigure | None = None
 ) -> list[Path]:
     """Draw one figure of a sweep, or Q² over the first axis and the penalty over distance; gives their paths.
 
@@ -58,9 +54,8 @@ def plot_sweep(
     for each in figures:
         axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
         name = f"{result.path.stem}-{each.quantity}-over-{axis}.{suffix}".replace("_", "-")
-        figure = draw_sweep(result, each)
+        draw_sweep(result, each).savefig(folder / name, dpi=160)
         written.append(folder / name)
-        figure.savefig(written[-1], dpi=160)
     return written
 
 
@@ -75,24 +70,23 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
     centre, low, high = _reduced(result, wanted, over, values)
     theory = _theory(result) if wanted.quantity == _Q else np.full_like(values, np.nan)
     expected = _reduced(result, wanted, over, theory)[0]
+    shape, names = centre.shape[:-1], [name for name in result.axes if name not in (over, *_SEEDS)]
     with plots.style():
         figure = Figure(figsize=(8.8, 4.6), layout="constrained")
         axes = figure.add_subplot()
         x = _abscissa(result, over, centre.shape, axes)
-        look, lines = _looks(centre.shape[:-1]), list(np.ndindex(centre.shape[:-1]))
-        for line in lines:
+        for line in np.ndindex(shape):
             keep = np.flatnonzero(np.isfinite(centre[line]))
             keep = keep[np.argsort(x[line][keep], kind="stable")]
-            where, (colour, marker) = x[line][keep], look(line)
+            where, (colour, marker) = x[line][keep], _look(line, shape)
             axes.plot(where, centre[line][keep], color=colour, marker=marker, ms=4.5, lw=1.4, zorder=3)
-            band = low[line][keep], high[line][keep]
-            axes.fill_between(where, *band, color=colour, alpha=0.25 / len(lines) ** 0.75, lw=0)
+            alpha = 0.25 / np.prod(shape) ** 0.75
+            axes.fill_between(where, low[line][keep], high[line][keep], color=colour, alpha=alpha, lw=0)
             if np.isfinite(expected[line]).any():
                 axes.plot(where, expected[line][keep], "--", color=colour, lw=1.4, zorder=4)
-        names = [name for name in result.axes if name not in (over, *_SEEDS)]
         for number, name in enumerate(names):
             for i in range(min(_MOST_NAMED, len(result.axes[name]))):
-                colour, marker = look(tuple(i if k == number else 0 for k in range(len(names))))
+                colour, marker = _look(tuple(i if k == number else 0 for k in range(len(names))), shape)
                 style = {"color": plots.GREY, "marker": marker} if number else {"color": colour}
                 label = plots.plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
                 axes.plot([], [], label=label, ms=4.5, lw=1.4, **style)
@@ -109,36 +103,33 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
     return figure
 
 
-def _looks(shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], tuple[Any, str]]:
+def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:
     """Colour and marker of a line by its index: the first axis has colours, all others together markers."""
     import matplotlib as mpl
 
-    count, rest = (shape or (1,))[0], shape[1:] or (1,)
-
-    def look(line: tuple[int, ...]) -> tuple[Any, str]:
-        first, *others = line or (0,)
-        marker = int(np.ravel_multi_index(others or [0], rest)) % len(plots.MARKERS)
-        few = count <= len(plots.COLOURS)
-        colour = plots.COLOURS[first] if few else mpl.colormaps["viridis"](0.92 * first / (count - 1))
-        return colour, plots.MARKERS[marker]
-
-    return look
+    if not line:
+        return plots.COLOURS[0], plots.MARKERS[0]
+    marker = plots.MARKERS[int(np.ravel_multi_index((0, *line[1:]), shape)) % len(plots.MARKERS)]
+    if shape[0] <= len(plots.COLOURS):
+        return plots.COLOURS[line[0]], marker
+    return mpl.colormaps["viridis"](0.92 * line[0] / (shape[0] - 1)), marker
 
 
 def _values(result: SweepResult, quantity: str) -> np.ndarray:
     """A quantity by axes, position, mode and channel; the last two of length 1 where it has none."""
-    if quantity != _PENALTY:
-        values, axis = result.numbers(quantity), len(result.shape)
-        if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
-            values = np.repeat(np.expand_dims(values, axis), len(result["position"]), axis)
-        return values if values.ndim - axis > 1 else values[..., None, None]
-    q, names = result.numbers(_Q), list(result["position"])
-    penalty = np.full(q.shape, np.nan)
-    if "back_to_back" in names:
-        reference = q[..., [names.index("back_to_back")], :, :]
-        penalty = q - np.where(reference > plots.NOISELESS_DB, np.nan, reference)
-        penalty[..., names.index("back_to_back"), :, :] = np.nan
-    return penalty
+    axis, names = len(result.shape), list(result["position"])
+    values = result.numbers(_Q if quantity == _PENALTY else quantity)
+    if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
+        values = np.repeat(np.expand_dims(values, axis), len(names), axis)
+    if quantity == _PENALTY:
+        reference = np.full_like(values, np.nan)
+        if "back_to_back" in names:
+            back = names.index("back_to_back")
+            reference[...] = values[..., [back], :, :]
+            reference[(reference > plots.NOISELESS_DB)] = np.nan
+            reference[..., back, :, :] = np.nan
+        return values - reference
+    return values if values.ndim - axis > 1 else values[..., None, None]
 
 
 def _theory(result: SweepResult) -> np.ndarray:
@@ -151,23 +142,22 @@ def _theory(result: SweepResult) -> np.ndarray:
     return out
 
 
-def _reduced(
-    result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _reduced(result: SweepResult, wanted: SweepFigure, over: str, values: np.ndarray) -> list[np.ndarray]:
     """Mean, least and largest over the selected signals and seeds: axes of the lines, then the abscissa."""
     for name, number, axis in (("mode", wanted.mode, -2), ("channel", wanted.channel, -1)):
-        if number is not None and not 1 <= number <= values.shape[axis]:
-            allowed = f"1 to {values.shape[axis]} for {wanted.quantity}"
-            raise InputError(f"--{name}: {number} given; allowed: {allowed}")
-        values = values if number is None else np.take(values, [number - 1], axis)
+        if number is not None:
+            if not 1 <= number <= values.shape[axis]:
+                allowed = f"1 to {values.shape[axis]} for {wanted.quantity}"
+                raise InputError(f"--{name}: {number} given; allowed: {allowed}")
+            values = np.take(values, [number - 1], axis)
     names = list(result.axes)
     if over != _DISTANCE:
         values = np.moveaxis(result.at_farthest(values), names.index(over), len(names) - 1)
         names.remove(over)
     seeds = (number for number, name in enumerate(names) if name in _SEEDS)
     axis = (*seeds, values.ndim - 2, values.ndim - 1)
-    centre = mean(values, axis, wanted.quantity == _Q)
-    return centre, np.fmin.reduce(values, axis), np.fmax.reduce(values, axis)
+    ends = np.fmin.reduce(values, axis), np.fmax.reduce(values, axis)
+    return [mean(values, axis, wanted.quantity == _Q), *ends]
 
 
 def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes) -> np.ndarray:

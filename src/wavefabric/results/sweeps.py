@@ -41,9 +41,10 @@ class SweepResult(Result):
     def at_farthest(self, values: np.ndarray) -> np.ndarray:
         """From an array (axes, position, …) the farthest receiver position of each point: (axes, …)."""
         far = np.argmax(np.nan_to_num(self.numbers("distance"), nan=-1.0), axis=-1)
-        axis = len(self.shape)
-        index = far.reshape(*self.shape, *[1] * (values.ndim - axis))
-        return np.take_along_axis(values, index, axis).squeeze(axis)
+        axis = far.ndim
+        return np.take_along_axis(values, np.expand_dims(far, tuple(range(axis, values.ndim))), axis).squeeze(
+            axis
+        )
 
     def mean_q_squared_db(self) -> np.ndarray:
         """Q² in dB at the farthest position, mean of modes and channels in linear units, by axes."""

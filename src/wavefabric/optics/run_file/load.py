@@ -15,7 +15,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import parse_toml, read_bytes, read_text
 from wavefabric.optics.run_file import tables
-from wavefabric.optics.signal.carrier import phase_fault
+from wavefabric.optics.signal.carrier import check_phase
 from wavefabric.units import SPEED_OF_LIGHT
 
 #: Wavelength of a fibre that gives none, m.
@@ -48,8 +48,7 @@ class RunFile(tables.RunFileTable):
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
             limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
-        if fault := phase_fault(self.receiver.phase, self.signal.modulation):
-            raise InputError(f"receiver.{fault}")
+        check_phase(self.receiver.phase, self.signal.modulation, "receiver.phase")
         carrier = SPEED_OF_LIGHT / (self.fibre.wavelength or DESIGN_WAVELENGTH)
         # β and γ are expanded at the channels from what holds at the fibre's wavelength: not too far.
         if abs(carrier / self.signal.centre - 1) > 0.05:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
 
 METHODS = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
@@ -11,12 +12,11 @@ METHODS = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
 _TEST_PHASES = {2: 32, 4: 32, 6: 64}
 
 
-def phase_fault(method: str, format_name: str) -> str | None:
-    """What is wrong with a ``method`` for a modulation format, if anything: one line from the key on."""
-    wrong = format_name == "gaussian" if method == "blind-search" else format_name != "qpsk"
-    if method not in ("blind-search", "viterbi-viterbi") or not wrong:
-        return None
-    return f"phase: '{method}' given for {format_name}, auto or data-aided allowed"
+def check_phase(method: str, format_name: str, key: str = "phase") -> None:
+    """Refuse a ``method`` that a modulation format does not allow."""
+    wrong = {"blind-search": format_name == "gaussian", "viterbi-viterbi": format_name != "qpsk"}
+    if wrong.get(method):
+        raise InputError(f"{key}: '{method}' given for {format_name}, auto or data-aided allowed")
 
 
 def carrier_phase(xp, form: Constellation, method: str, size: int | None, symbols, sent, periodic=True):
@@ -73,12 +73,11 @@ def blind_phase(xp, form: Constellation, size: int | None, symbols, periodic: bo
 def sliding_sum(xp, values, size: int | None, own: float | None = None, periodic: bool = True):
     """Sum over the ``size`` neighbours centred on each element of the last axis, about half of itself.
 
-    The angle of the sum estimates the carrier phase of the element in the middle. With all weights equal
-    it follows that element's own noise by 1/n, n = ``size``, and the errors that are left look too small:
-    EVM² by 1/(2n). Without the element itself they look too large by 1/(2(n − 1)), the estimate's noise.
-    With the weight r = m (√(1 + 1/m) − 1) for the element itself, m = n − 1, the two cancel: perpendicular
-    to a symbol of noise e_k the error is e_k − Σ w_j e_j, of (1 − 2w_k + Σ w_j²) times the variance of e_k,
-    and that is 1 for w_k = r/(m + r), other w_j = 1/(m + r). The mean EVM² is then that of noise alone.
+    The angle of the sum estimates the carrier phase of the element in the middle, whose own noise it follows
+    by its weight w_k: perpendicular to a symbol of noise e_k the error left is e_k − Σ w_j e_j, of
+    (1 − 2w_k + Σ w_j²) times the variance of e_k. All weights equal make errors look too small, w_k = 0 too
+    large. With m = n − 1 others, n = ``size``, it is the variance of e_k itself for the weight
+    r = m (√(1 + 1/m) − 1) of the element against 1: the mean EVM² is that of noise alone.
 
     ``own`` is another weight of the element itself. Neighbours are cyclic; with ``periodic`` false there are
     none beyond the ends.

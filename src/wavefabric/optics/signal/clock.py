@@ -20,23 +20,20 @@ def symbol_clock(device, window, known, method: str = "data-aided"):
         line = (window[..., :symbols] * window[..., symbols:].conj()).sum(axis=(0, 2))
         fraction = -xp.angle(line) / (2 * np.pi)
         across = device.ifft(fold(advance(xp, window, fraction)) * known.conj())
-        whole = (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
-        return _wrap(xp, fraction + whole, symbols)
-    ratio = window * xp.concatenate([known, known], axis=-1).conj()
-    delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
-    slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
-    # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
-    for _ in range(5):
-        turned = ratio * xp.exp(slope * delay[:, None])
-        c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
-        first = (c0.conj() * c1).real.sum(axis=0)
-        second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
-        # Dark or hopeless signals have no top: stay.
-        delay = delay - xp.clip(xp.where(second < 0, first / xp.where(second < 0, second, 1), 0), -0.25, 0.25)
-    return _wrap(xp, delay, symbols)
-
-
-def _wrap(xp, delay, symbols):
+        delay = fraction + (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
+    else:
+        ratio = window * xp.concatenate([known, known], axis=-1).conj()
+        delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
+        slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
+        # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
+        for _ in range(5):
+            turned = ratio * xp.exp(slope * delay[:, None])
+            c0, c1, c2 = (term.sum(axis=-1) for term in (turned, turned * slope, turned * slope * slope))
+            first = (c0.conj() * c1).real.sum(axis=0)
+            second = (abs(c1) ** 2 + (c0.conj() * c2).real).sum(axis=0)
+            # Dark or hopeless signals have no top: stay.
+            step = xp.where(second < 0, first / xp.where(second < 0, second, 1), 0)
+            delay = delay - xp.clip(step, -0.25, 0.25)
     return delay - symbols * xp.rint(delay / symbols)
 
 

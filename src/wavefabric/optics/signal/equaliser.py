@@ -39,8 +39,8 @@ class Equaliser:
 
     ``taps`` is its memory in symbols, centred, which must hold the delay spread of the rows that are
     equalised together. The taps minimise the squared error of the first ``training`` symbols of the window,
-    which are known, exactly (not by a stochastic gradient): noise alone then costs about rows × taps × (1 +
-    roll-off) / training of the SNR, 4.3 dB times that. Only the symbols after the training are judged.
+    which are known and not judged: noise alone then costs about rows × taps × (1 + roll-off) / training of
+    the SNR, 4.3 dB times that.
 
     ``decision_directed`` goes on with decisions: frames of some thousand symbols are equalised, decided, and
     then change the taps by a normalised Newton step, whose weight is that of the frame among all symbols so
@@ -81,27 +81,28 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
     Returns the symbols after the training, complex128 (rows, symbols − training), and the delay of the input
     that each row of the taps undoes, the centre of gravity of its energy: symbols, NumPy (rows,).
     """
-    rows, symbols = sent.shape
-    options.check(rows, symbols)
-    xp, known = device.xp, options.training
-    blocks = _Blocks(device, window, options)
-    spectra = blocks.spectra(0, known)
-    density = _Density(blocks, spectra, known)
-    taps, gain = _train(blocks, spectra, sent[:, :known], density, phase)
-    frames = max(1, round((symbols - known) / (blocks.hop * max(_FRAME, rows))))
+    (rows, symbols), known, xp = sent.shape, options.training, device.xp
+    filters = _Filters(device, window, options)
+    taps, gain = filters.train(sent[:, :known], phase)
+    frames = max(1, round((symbols - known) / (filters.hop * max(_FRAME, rows))))
     out = xp.empty((rows, symbols - known), np.complex128)
     for first, last in pairwise(np.linspace(known, symbols, frames + 1).astype(int).tolist()):
-        spectra = blocks.spectra(first, last)
-        z = blocks.filter(spectra, taps, last - first)
+        spectra = filters.spectra(first, last)
+        z = filters.filter(spectra, taps, last - first)
         turn = xp.exp(1j * phase(z, sent[:, first:last], False))
         out[:, first - known : last - known] = z / turn
         if decide is not None and options.decision_directed:
-            density.add(spectra, last)
+            filters.add_density(spectra, last)
             error = decide(z / (turn * gain)) * turn - z
             total = min(last, options.memory or last)
-            few = 8 * max(last - first, rows * options.taps) > total
-            taps = taps + blocks.newton(spectra, error, density.inverse / total, few)
-    return out, density.delay(taps)
+            gradient, step = filters.gradient(spectra, error, total)
+            if 8 * max(last - first, rows * options.taps) > total:
+                # So few symbols that these weigh much, or the coefficients do: no step by which errors grow.
+                moved = (abs(filters.filter(spectra, step, last - first)) ** 2).sum(axis=-1)
+                best = (gradient.conj() * step).real.sum(axis=(0, 2)) / xp.maximum(moved, _TINY)
+                step = step * xp.minimum(best, 1)[:, None]
+            taps = taps + step
+    return out, filters.delay(taps)
 
 
 def products(device, a, b):
@@ -126,8 +127,8 @@ def products(device, a, b):
     return out
 
 
-class _Blocks:
-    """Blocks of the periodic input, and the filter and its adjoint over them."""
+class _Filters:
+    """Blocks of the periodic input, the filter and its adjoint over them, and how taps are found."""
 
     def __init__(self, device, window, options: Equaliser):
         self.device, self.taps, self.size = device, options.taps, options.block
@@ -137,6 +138,8 @@ class _Blocks:
         samples = samples / device.xp.where(scale > 0, scale, 1)
         # Even and odd samples as rows of their own: (2 rows, symbols).
         self.inputs = samples.reshape(len(window), -1, 2).transpose(0, 2, 1).reshape(2 * len(window), -1)
+        #: Spectral density of the input, (bins, 2 rows, 2 rows), of so many blocks; symbols at its inversion.
+        self.density, self.blocks, self.inverted = 0.0, 0, 0
 
     def spectra(self, first: int, last: int):
         """Spectra of the blocks that symbols ``first`` … ``last`` need: (bins, 2 rows, blocks)."""
@@ -158,8 +161,11 @@ class _Blocks:
         valid = self.device.ifft(product, axis=0)[self.taps - 1 :]
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
-    def adjoint(self, spectra, error):
-        """The adjoint of `filter` in the taps: Σ_n error[n] u*[n − k], as (taps, rows, 2 rows)."""
+    def gradient(self, spectra, error, symbols: int):
+        """Adjoint of the filter on ``error`` (rows, …), and that preconditioned: a step of the taps.
+
+        By the inverse spectral density of so many ``symbols``, both within the taps.
+        """
         rows, count = len(error), spectra.shape[2]
         padded = self.device.zeros((rows, count, self.size), np.complex128)
         valid = self.device.zeros((rows, count * self.hop), np.complex128)
@@ -167,51 +173,24 @@ class _Blocks:
         padded[:, :, self.taps - 1 :] = valid.reshape(rows, count, self.hop)
         transformed = self.device.fft(padded).transpose(2, 0, 1)
         cross = products(self.device, transformed, spectra.conj().transpose(0, 2, 1))
-        return self.device.ifft(cross, axis=0)[: self.taps]
+        gradient = self.device.ifft(cross, axis=0)[: self.taps]
+        product = products(self.device, self.transfer(gradient), self.inverse / symbols)
+        return gradient, self.device.ifft(product, axis=0)[: self.taps]
 
-    def precondition(self, gradient, inverse):
-        """``gradient`` by the ``inverse`` spectral density, within the taps."""
-        product = products(self.device, self.transfer(gradient), inverse)
-        return self.device.ifft(product, axis=0)[: self.taps]
-
-    def newton(self, spectra, error, inverse, few: bool):
-        """Step of the taps by the preconditioned gradient, or less where ``error`` would grow by it.
-
-        It cannot, unless there were so ``few`` symbols so far that these weigh much, or the coefficients do.
-        """
-        xp = self.device.xp
-        gradient = self.adjoint(spectra, error)
-        step = self.precondition(gradient, inverse)
-        if not few:
-            return step
-        moved = self.filter(spectra, step, error.shape[1])
-        curve = xp.maximum((abs(moved) ** 2).sum(axis=-1), _TINY)
-        best = (gradient.conj() * step).real.sum(axis=(0, 2)) / curve
-        return step * xp.minimum(best, 1)[:, None]
-
-
-class _Density:
-    """Spectral density of the input, (bins, 2 rows, 2 rows), of so many symbols, and its inverse."""
-
-    def __init__(self, blocks: _Blocks, spectra, symbols: int):
-        self._blocks, self._mean, self._count, self._inverted = blocks, 0.0, 0, 0
-        #: More symbols would change the inverse by no more than a tenth or so.
-        self._enough = 16 * spectra.shape[1] * blocks.taps
-        self.add(spectra, symbols)
-
-    def add(self, spectra, symbols: int) -> None:
-        """Take in more blocks, by which there are ``symbols``, until there are enough."""
-        if self._inverted >= self._enough:
+    def add_density(self, spectra, symbols: int) -> None:
+        """Take blocks into the spectral density, by which there are ``symbols``, until there are enough."""
+        (_, size, count), xp = spectra.shape, self.device.xp
+        # More would change the inverse by no more than a tenth or so.
+        if self.inverted >= 16 * size * self.taps:
             return
-        device, xp, count = self._blocks.device, self._blocks.device.xp, spectra.shape[2]
-        self._count += count
-        new = products(device, spectra, spectra.conj().transpose(0, 2, 1)) / (count * self._blocks.size)
-        self._mean = self._mean + (new - self._mean) * (count / self._count)
-        if symbols >= 2 * self._inverted:
-            self._inverted, size = symbols, spectra.shape[1]
-            ridge = _RIDGE * xp.trace(self._mean, axis1=1, axis2=2).real.mean() / size
+        self.blocks += count
+        new = products(self.device, spectra, spectra.conj().transpose(0, 2, 1)) / (count * self.size)
+        self.density = self.density + (new - self.density) * (count / self.blocks)
+        if symbols >= 2 * self.inverted:
+            self.inverted = symbols
+            ridge = _RIDGE * xp.trace(self.density, axis1=1, axis2=2).real.mean() / size
             # A block of a dark signal is zero.
-            self.inverse = xp.linalg.inv(self._mean + xp.where(ridge > 0, ridge, 1) * xp.eye(size))
+            self.inverse = xp.linalg.inv(self.density + xp.where(ridge > 0, ridge, 1) * xp.eye(size))
 
     def delay(self, taps) -> np.ndarray:
         """Delay of the input that each row of ``taps`` undoes, symbols: NumPy (rows,).
@@ -219,57 +198,50 @@ class _Density:
         The centre of gravity of the energy of ``taps`` times the density, the impulse response of the
         channel: of the taps themselves little is known where there is no signal.
         """
-        blocks = self._blocks
-        response = blocks.device.ifft(products(blocks.device, blocks.transfer(taps), self._mean), axis=0)
-        energy = blocks.device.to_host(abs(response) ** 2)
-        size, centre = blocks.size, blocks.taps // 2
+        response = self.device.ifft(products(self.device, self.transfer(taps), self.density), axis=0)
+        energy = self.device.to_host(abs(response) ** 2)
+        size, centre = self.size, self.taps // 2
         # Lag k takes the input of symbol n − k + taps // 2, of odd samples half a symbol later.
         lead = centre - ((np.arange(size) + size // 2 - centre) % size - size // 2 + centre)
         first = sum((lead + 0.5 * odd) @ energy[:, :, odd::2].sum(axis=2) for odd in (0, 1))
         return first / np.maximum(energy.sum(axis=(0, 2)), _TINY)
 
+    def train(self, sent, phase: Callable):
+        """Taps by least squares on the first symbols, ``sent``, in turn with their carrier phase.
 
-def _train(blocks: _Blocks, spectra, sent, density: _Density, phase: Callable):
-    """Taps by least squares on the known symbols ``sent``, in turn with their carrier phase.
+        Also the gain by which the output is too small, (rows, 1): the smaller, the more noise.
+        """
+        xp, (rows, known) = self.device.xp, sent.shape
+        spectra = self.spectra(0, known)
+        self.add_density(spectra, known)
+        taps = self.device.zeros((self.taps, rows, 2 * rows), np.complex128)
+        target, before = sent, np.inf
+        for _ in range(_MOST_ROUNDS):
+            taps = self.least_squares(spectra, target, taps)
+            z = self.filter(spectra, taps, known)
+            target = sent * xp.exp(1j * phase(z, sent, True))
+            error = float((abs(target - z) ** 2).sum())
+            if error >= before * (1 - _LEAST_ROUND_GAIN):
+                break
+            before = error
+        gain = (z * target.conj()).real.sum(axis=-1) / (abs(target) ** 2).sum(axis=-1)
+        return taps, xp.where(gain > 0, gain, 1)[:, None]
 
-    Also the gain by which the output is too small, (rows, 1): the smaller, the more noise.
-    """
-    xp, (rows, known) = blocks.device.xp, sent.shape
-    taps = blocks.device.zeros((blocks.taps, rows, 2 * rows), np.complex128)
-    target, before = sent, np.inf
-    for _ in range(_MOST_ROUNDS):
-        taps = _least_squares(blocks, spectra, target, density.inverse / known, taps)
-        z = blocks.filter(spectra, taps, known)
-        target = sent * xp.exp(1j * phase(z, sent, True))
-        error = float((abs(target - z) ** 2).sum())
-        if error >= before * (1 - _LEAST_ROUND_GAIN):
-            break
-        before = error
-    gain = (z * target.conj()).real.sum(axis=-1) / (abs(target) ** 2).sum(axis=-1)
-    return taps, xp.where(gain > 0, gain, 1)[:, None]
-
-
-def _least_squares(blocks: _Blocks, spectra, target, inverse, taps):
-    """Taps that minimise ‖target − filter(taps)‖², each row by itself, from ``taps`` on."""
-    xp, symbols = blocks.device.xp, target.shape[1]
-    error = target - blocks.filter(spectra, taps, symbols)
-    direction, slope_before = 0.0, None
-    squared = (abs(error) ** 2).sum(axis=-1)
-    for _ in range(_MOST_STEPS):
-        gradient = blocks.adjoint(spectra, error)
-        step = blocks.precondition(gradient, inverse)
-        slope = (gradient.conj() * step).real.sum(axis=(0, 2))
-        if slope_before is not None:
-            step = step + direction * (slope / xp.where(slope_before > 0, slope_before, 1))[:, None]
-        direction, slope_before = step, slope
-        moved = blocks.filter(spectra, direction, symbols)
-        curve = (abs(moved) ** 2).sum(axis=-1)
-        length = slope / xp.where(curve > 0, curve, 1)
-        taps = taps + direction * length[:, None]
-        error = error - moved * length[:, None]
-        after = (abs(error) ** 2).sum(axis=-1)
-        floor = xp.maximum(_LEAST_GAIN * squared, _LEAST_ERROR * symbols)
-        if not bool((squared - after > floor).any()):
-            break
-        squared = after
-    return taps
+    def least_squares(self, spectra, target, taps):
+        """Taps that minimise ‖target − filter(taps)‖², each row by itself, from ``taps`` on."""
+        xp, symbols = self.device.xp, target.shape[1]
+        error = target - self.filter(spectra, taps, symbols)
+        direction, before, squared = 0.0, np.inf, (abs(error) ** 2).sum(axis=-1)
+        for _ in range(_MOST_STEPS):
+            gradient, step = self.gradient(spectra, error, symbols)
+            slope = (gradient.conj() * step).real.sum(axis=(0, 2))
+            direction = step + direction * (slope / xp.where(before > 0, before, 1))[:, None]
+            before, moved = slope, self.filter(spectra, direction, symbols)
+            curve = (abs(moved) ** 2).sum(axis=-1)
+            length = (slope / xp.where(curve > 0, curve, 1))[:, None]
+            taps, error = taps + direction * length, error - moved * length
+            after = (abs(error) ** 2).sum(axis=-1)
+            if not bool((squared - after > xp.maximum(_LEAST_GAIN * squared, _LEAST_ERROR * symbols)).any()):
+                break
+            squared = after
+        return taps

@@ -42,24 +42,23 @@ def gmi(form: Constellation, snr):
     return _quadrature(form, snr)[1]
 
 
-def _quadrature(form: Constellation, snr) -> tuple[np.ndarray, np.ndarray]:
+def _quadrature(form: Constellation, snr) -> list[np.ndarray]:
     snr = np.asarray(snr, dtype=float)
     if not form.digital:
-        return np.log2(1 + snr), np.full_like(snr, np.nan)
+        return [np.log2(1 + snr), np.full_like(snr, np.nan)]
     amplitude, alike = _pam(form)
     nodes, weights = np.polynomial.hermite.hermgauss(_NODES)
     apart = np.sqrt(snr)[..., None, None, None] * (amplitude[:, None] - amplitude)
     # By sent label, rival label, node: ln q(y|rival) − ln q(y|sent), y = sent + noise.
     rivals = np.exp(np.minimum(-apart * (apart + 2 * nodes[:, None, None]), _LARGEST))
     every = np.log2(rivals.sum(axis=-1))
-    mean = weights / (np.sqrt(np.pi) * len(amplitude))
     same = sum(every - np.log2((rivals * equal).sum(axis=-1)) for equal in alike)
-    losses = [(mean[:, None] * term).sum(axis=(-2, -1)) for term in (every, same)]
-    return form.bits_per_symbol - 2 * losses[0], form.bits_per_symbol - 2 * losses[1]
+    mean = weights[:, None] / (np.sqrt(np.pi) * len(amplitude))
+    return [form.bits_per_symbol - 2 * (mean * loss).sum(axis=(-2, -1)) for loss in (every, same)]
 
 
-def information_rates(device, form: Constellation, sent, received) -> tuple[np.ndarray, np.ndarray]:
-    """MI and GMI of received symbols, bits per symbol: NumPy arrays (channels,).
+def information_rates(device, form: Constellation, sent, received) -> np.ndarray:
+    """MI and GMI of received symbols, bits per symbol: NumPy array (2, channels).
 
     ``sent`` and ``received`` (polarisations, channels, symbols), complex, of mean complex gain 1. The
     auxiliary channel is white Gaussian noise of the variance of ``received − sent`` in each channel (Alvarado
@@ -71,28 +70,20 @@ def information_rates(device, form: Constellation, sent, received) -> tuple[np.n
         energy = (abs(sent) ** 2).mean(axis=(0, 2))
         excess = (abs(received) ** 2).mean(axis=(0, 2)) / (energy + variance) - 1
         rate = device.to_host(xp.log2(1 + energy / variance) + excess / np.log(2))
-        return rate, np.full_like(rate, np.nan)
-    levels = 1 << form.bits_per_symbol // 2
+        return np.stack([rate, np.full_like(rate, np.nan)])
     amplitude, alike = (xp.asarray(np.array(values)) for values in _pam(form))
-    scale = 1 / xp.sqrt(variance)[:, None]
-    symbol_loss, bit_loss = xp.zeros((2, len(variance)))
-    for sent_one, got_one in zip(sent, received, strict=True):
-        label = form.decide(xp, sent_one)
-        for index, value in (
-            (label >> form.bits_per_symbol // 2, got_one.real),
-            (label % levels, got_one.imag),
-        ):
-            noise = (value - amplitude[index]) * scale
-            total, own = 0.0, [0.0] * len(alike)
-            for rival in range(levels):
-                d = (value - amplitude[rival]) * scale
-                metric = xp.exp(xp.minimum(noise * noise - d * d, _LARGEST))
-                total = total + metric
-                own = [s + metric * equal[rival][index] for s, equal in zip(own, alike, strict=True)]
-            every = xp.log2(total).mean(axis=-1)
-            symbol_loss += every
-            bit_loss += sum(every - xp.log2(part).mean(axis=-1) for part in own)
-    pols = sent.shape[0]
-    rates = (form.bits_per_symbol - device.to_host(loss) / pols for loss in (symbol_loss, bit_loss))
-    mutual, bitwise = rates
-    return mutual, bitwise
+    scale, label = 1 / xp.sqrt(variance)[:, None], form.decide(xp, sent)
+    indices = *(label // len(amplitude)), *(label % len(amplitude))
+    losses = xp.zeros((2, len(variance)))
+    for index, value in zip(indices, (*received.real, *received.imag), strict=True):
+        noise = (value - amplitude[index]) * scale
+        total, own = 0.0, [0.0] * len(alike)
+        for level, equal in zip(amplitude, alike.swapaxes(0, 1), strict=True):
+            d = (value - level) * scale
+            metric = xp.exp(xp.minimum(noise * noise - d * d, _LARGEST))
+            total = total + metric
+            own = [part + metric * same[index] for part, same in zip(own, equal, strict=True)]
+        every = xp.log2(total).mean(axis=-1)
+        losses[0] += every
+        losses[1] += sum(every - xp.log2(part).mean(axis=-1) for part in own)
+    return form.bits_per_symbol - device.to_host(losses) / len(sent)

@@ -8,6 +8,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.optics.signal.equaliser import Equaliser
+from wavefabric.optics.signal.wdm import WdmGrid
 
 #: Windows of the channels in memory at a time: at least this many bytes, else a quarter of the field.
 LEAST_BYTES = 1 << 26
@@ -30,12 +31,6 @@ def mode_sets(sizes: Sequence[int] | None, modes: int, mine: range, ranks: int =
     return sets
 
 
-def channels_at_once(nbytes: int, rows: int, symbols: int, ranks: int) -> int:
-    """How many channels of ``rows`` rows of a field of ``nbytes`` are cut out at a time."""
-    most = max(LEAST_BYTES, nbytes // 4) // (32 * symbols * rows)
-    return max(1, most // ranks) * ranks
-
-
 def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) -> int:
     """Memory (bytes, about) that equalising ``rows`` rows together takes beside a field of ``nbytes``."""
     window, matrices = 32 * symbols * rows, 16 * equaliser.block * (2 * rows) ** 2
@@ -44,31 +39,36 @@ def scratch_bytes(equaliser: Equaliser, nbytes: int, rows: int, symbols: int) ->
 
 
 def windows(
-    device, modes: range, channels: int, at_once: int, cut: Callable[[int, slice], Any], control=None
-) -> Iterator[tuple[int, Any]]:
-    """Yield each channel with the windows of all rows of the set: (rows, 2 symbols).
+    device, sets: list[range], mine: range, grid: WdmGrid, cut: Callable, nbytes: int, control
+) -> Iterator[tuple[range, int, Any]]:
+    """Yield each set of modes with each channel, and the windows of all its rows: (rows, 2 symbols).
 
-    ``cut(mode, channels)`` gives the windows (2, channels, 2 symbols) of one of the local ``modes``. With
+    ``cut(mode, channels)`` gives the windows (2, channels, 2 symbols) of one of the modes ``mine``. With
     ``control`` (`Control`) the modes of all its ranks are the set, and ranks take the channels in turn: of
-    ``at_once`` channels they first exchange the windows, then each equalises its own.
+    some, as a field of ``nbytes`` allows, they first exchange the windows, then each equalises its own.
     """
-    for first in range(0, channels, at_once):
-        part = slice(first, min(first + at_once, channels))
-        rows = device.xp.concatenate([cut(mode, part) for mode in modes])
-        if control is None:
-            yield from ((channel, rows[:, channel - first]) for channel in range(part.start, part.stop))
-            continue
-        mine = _exchange(control, device.to_host(rows))
-        del rows
-        while mine:
-            k, whole = mine.popitem()
-            yield first + k, device.asarray(whole)
+    ranks = control.size if control else 1
+    for modes in sets:
+        local = range(max(modes.start, mine.start), min(modes.stop, mine.stop))
+        most = max(LEAST_BYTES, nbytes // 4) // (64 * grid.symbols * len(local))
+        at_once = max(1, most // ranks) * ranks
+        at_once = min(control.all_gather(at_once)) if control else at_once
+        for first in range(0, grid.channels, at_once):
+            part = range(first, min(first + at_once, grid.channels))
+            rows = device.xp.concatenate([cut(mode, slice(part.start, part.stop)) for mode in local])
+            if control is None:
+                yield from ((modes, channel, rows[:, channel - first]) for channel in part)
+                continue
+            own = _exchange(control, device.to_host(rows))
+            del rows
+            while own:
+                k, whole = own.popitem()
+                yield modes, first + k, device.asarray(whole)
 
 
 def _exchange(control, rows: np.ndarray) -> dict[int, np.ndarray]:
     """Windows of the rows of all ranks, in rank order, by channel: of those channels that are this rank's."""
-    counts, mine = control.all_gather(len(rows)), {}
-    ends = np.cumsum([0, *counts])
+    ends, mine = np.cumsum([0, *control.all_gather(len(rows))]), {}
     for k in range(rows.shape[1]):
         owner, window = k % control.size, np.ascontiguousarray(rows[:, k])
         if owner == control.rank:

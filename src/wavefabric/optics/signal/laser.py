@@ -12,10 +12,10 @@ from wavefabric.optics.signal.wdm import WdmGrid
 TRANSMITTER, LOCAL_OSCILLATOR = 0, 1
 
 
-def check_linewidth(linewidth: float, key: str = "linewidth") -> float:
-    """Return ``linewidth`` (Hz) if it is finite and 0 or more, else raise InputError that names ``key``."""
+def check_linewidth(linewidth: float) -> float:
+    """Return ``linewidth`` (Hz) if it is finite and 0 or more, else raise InputError."""
     if not (math.isfinite(linewidth) and linewidth >= 0):
-        raise InputError(f"{key}: {linewidth!r} given; allowed: 0 Hz or more")
+        raise InputError(f"linewidth: {linewidth!r} given; allowed: 0 Hz or more")
     return float(linewidth)
 
 
@@ -36,18 +36,8 @@ def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel:
     return phase - phase[-1] * np.arange(1, n + 1) / n
 
 
-class PhaseNoise:
-    """Phase noise of one laser for each channel, on windows of 2 samples per symbol."""
-
-    def __init__(self, device, grid: WdmGrid, linewidth: float, seed: int, laser: int):
-        self._device, self._factor = device, None
-        if linewidth > 0:
-            phases = [laser_phase(grid, linewidth, seed, laser, c) for c in range(grid.channels)]
-            # The carrier is exp(−iω₀t), and so is the sign of the phase.
-            self._factor = device.xp.asarray(np.exp(-1j * np.array(phases)))
-
-    def apply(self, spectra, channels: slice = slice(None)):
-        """``spectra`` (..., channels, 2 symbols), NumPy's order, with phase noise; as they are without."""
-        if self._factor is None:
-            return spectra
-        return self._device.fft(self._device.ifft(spectra) * self._factor[channels])
+def laser_turn(device, grid: WdmGrid, linewidth: float, seed: int, laser: int):
+    """Factor of each channel's field by the phase noise of its ``laser``: (channels, 2 symbols)."""
+    phases = [laser_phase(grid, linewidth, seed, laser, channel) for channel in range(grid.channels)]
+    # The carrier is exp(−iω₀t), and so is the sign of the phase.
+    return device.xp.asarray(np.exp(-1j * np.array(phases)))

@@ -8,16 +8,15 @@ import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
-from wavefabric.optics.signal.bands import ALL, Bands
+from wavefabric.optics.signal.bands import ALL, Bands, unit_noise
 from wavefabric.optics.signal.carrier import METHODS as PHASES
-from wavefabric.optics.signal.carrier import carrier_phase, phase_fault
+from wavefabric.optics.signal.carrier import carrier_phase, check_phase
 from wavefabric.optics.signal.clock import METHODS as CLOCKS
 from wavefabric.optics.signal.clock import advance, fold, symbol_clock
 from wavefabric.optics.signal.equaliser import Equaliser, equalise
 from wavefabric.optics.signal.information import information_rates
-from wavefabric.optics.signal.joint import channels_at_once, mode_sets, windows
+from wavefabric.optics.signal.joint import mode_sets, windows
 from wavefabric.optics.signal.laser import check_linewidth
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.quantities import choice
@@ -45,13 +44,15 @@ class ReceiverResult:
 
 @dataclass(frozen=True)
 class Reception:
-    """Options of `Receiver.receive`; see there."""
+    """Options of `Receiver.receive`. Modes are counted in the link."""
 
-    power_gain: float = 1.0
-    first_mode: int = 0
-    modes: int | None = None
-    keep: Iterable[tuple[int, int]] = ()
-    progress: Callable[[int, int], None] | None = None
+    power_gain: float = 1.0  # net power gain of the link, linear; 1 where amplifiers undo the whole loss
+    first_mode: int = 0  # that of ``field[:2]``, where a rank holds some of the modes
+    modes: int | None = None  # how many the link has; by default those up to the last of the field
+    keep: Iterable[tuple[int, int]] = ()  # (mode, channel) whose received symbols go into the result
+    progress: Callable[[int, int], None] | None = None  # called with (rows done, rows) after each mode
+    #: For the equaliser, how many modes are equalised together, set after set; by default all. Sets lie on
+    #: one rank each, or one set on all ranks, those of ``control`` (`Control`; collective).
     joint: Sequence[int] | None = None
     control: Any = None
 
@@ -65,8 +66,7 @@ class Receiver:
     """Coherent receiver for every mode and channel of a `Transmitter`'s signal.
 
     White noise is loaded to the OSNR ``osnr_db`` (12.5 GHz, both polarisations; None for no noise). It refers
-    to the nominal received power, launch power × ``power_gain``, so that the noise is one and the same after
-    any distance.
+    to the nominal received power, launch power × ``power_gain``: one and the same noise after any distance.
 
     ``clock``: ``"square-law"`` is blind, the spectral line of |y|² (M. Oerder, H. Meyr 1988, doi
     10.1109/26.1476; here as the correlation of the two band edges, which does not alias), whole symbols then
@@ -81,10 +81,8 @@ class Receiver:
 
     ``equaliser`` (`Equaliser`) takes the place of the inverse coupling and of the clock: it undoes what mixes
     and delays the modes that are equalised together, without knowing it. Only their mean dispersion and delay
-    are compensated before.
-
-    ``linewidth`` (Hz) is that of the local oscillators, each common to all modes of its channel
-    (`laser_phase`); its phase noise meets the field before dispersion is compensated.
+    are compensated before. ``linewidth`` (Hz) is that of the local oscillators, each common to all modes of
+    its channel (`laser_phase`); its phase noise meets the field before dispersion is compensated.
     """
 
     transmitter: Transmitter
@@ -103,102 +101,108 @@ class Receiver:
         choice("clock", self.clock, CLOCKS)
         choice("phase", self.phase, PHASES)
         check_linewidth(self.linewidth)
-        if fault := phase_fault(self.phase, self.transmitter.format.name):
-            raise InputError(fault)
+        check_phase(self.phase, self.transmitter.format.name)
         if self.phase_window is not None and self.phase_window < 2:
             raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
 
     def receive(
-        self,
-        device,
-        field,
-        length: float = 0.0,
-        beta=None,
-        inverse_mixing: ModeMixing | None = None,
-        **options: Any,
+        self, device, field, length: float = 0.0, beta=None, inverse_mixing: Any = None, **options: Any
     ) -> ReceiverResult:
         """Receive every mode and channel of ``field``, (2 modes, N), √W, which is left as it is.
 
         Mode by mode: one transform of the two rows; per channel the window of 2 samples per symbol; the
         inverse exp(−L(ω)z) of the linear phase at absolute ω (loss stays); noise; the matched filter; clock,
-        carrier phase; the complex gain that fits the known symbols best.
-
-        White noise keeps its statistics under the compensation, which only turns phases. Adding it behind
-        makes the very same noise fall on the very same symbols after any distance, so that penalties are free
-        of its scatter.
+        carrier phase; the complex gain that fits the known symbols best. Noise behind the compensation, which
+        only turns phases, falls on the same symbols after any distance: penalties are free of its scatter.
 
         ``length`` is that of the link, m, 0 back-to-back. ``beta`` (modes, 4) holds β1 (s/m) … β4 (s⁴/m) of
         each mode of the link at the grid's centre, in the frame of the field (β1 relative to the frame); None
-        to compensate nothing. ``inverse_mixing``, of the rows of ``field``, undoes the modal coupling of the
-        whole link before noise is loaded. Options:
-
-        - ``power_gain``: net power gain of the link, linear; 1 where amplifiers undo the whole loss.
-        - ``first_mode``, ``modes``: mode of the link that ``field[:2]`` is, where a rank holds some of them,
-          and how many the link has; by default those up to the last of ``field``.
-        - ``keep``: signals, as (mode of the link, channel), whose received symbols go into the result.
-        - ``progress``: called as ``progress(rows_done, rows)`` after each mode.
-        - ``joint``: for the equaliser, how many modes of the link are equalised together, set after set; by
-          default all. Sets lie on one rank each, or one set on all ranks.
-        - ``control``: `Control` of the ranks that hold the modes of a set; collective.
+        to compensate nothing. ``inverse_mixing`` (`ModeMixing`), of the rows of ``field``, undoes the modal
+        coupling of the whole link before noise is loaded. ``options`` are those of `Reception`.
         """
-        grid, xp, powers = self.transmitter.grid, device.xp, self.transmitter.powers
+        grid, request = self.transmitter.grid, Reception(**options)
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
-        here = field.shape[0] // 2
-        request = Reception(**options)
-        mine = range(request.first_mode, request.first_mode + here)
+        mine = range(request.first_mode, request.first_mode + field.shape[0] // 2)
         modes = mine.stop if request.modes is None else request.modes
-        kept = self._checked_signals(request.keep, mine, modes)
+        kept = {(int(mode), int(channel)) for mode, channel in request.keep}
+        if outside := [each for each in kept if each[0] not in mine or not 0 <= each[1] < grid.channels]:
+            raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
         if inverse_mixing is not None:
             inverse_mixing.check_rows(field.shape[0])
-        coefficients = _checked_beta(beta, modes)
+        beta = np.zeros((modes, 4)) if beta is None else np.array(beta, dtype=float)
+        if beta.shape != (modes, 4) or not np.isfinite(beta).all():
+            allowed = f"finite numbers of shape {(modes, 4)} allowed"
+            raise InputError(f"beta: shape {beta.shape} given, {allowed}")
         bands = Bands(device, self.transmitter, self.noise_seed, self.linewidth)
+        powers = self.transmitter.powers(modes)
+        noise: Any = [None] * modes
+        if self.osnr_db is not None:
+            noise = osnr_noise_density(self.osnr_db, request.power_gain) * powers
 
         def cut(mode: int, channels: slice = ALL):
             k = mode - request.first_mode
             pair = field[2 * k : 2 * k + 2]
             if inverse_mixing is not None:
                 pair = inverse_mixing.mode(device, field, k)
-            window = bands.compensated(device.fft(pair), length, coefficients[mode], channels)
-            if self.osnr_db is not None:
-                density = osnr_noise_density(self.osnr_db, request.power_gain) * powers(modes)[mode]
-                bands.add_noise(window, mode, density, channels)
-            window *= bands.matched
-            return window
+            return bands.received(device.fft(pair), mode, channels, length, beta[mode], noise[mode])
 
-        if self.equaliser is not None:
-            ranks = request.control.size if request.control else 1
-            sets = mode_sets(request.joint, modes, mine, ranks)
+        control = None
+        if self.equaliser is None:
+            recovered = self._recovered(device, cut, mine)
+        else:
+            sets = mode_sets(request.joint, modes, mine, request.control.size if request.control else 1)
             for each in sets:
                 self.equaliser.check(2 * len(each), grid.symbols)
-                coefficients[each] = coefficients[each].mean(axis=0)
-            measures, points = self._equalise(device, cut, sets, mine, kept, request, field.nbytes)
-        else:
-            measures, points = np.full((5, here, grid.channels), np.nan), {}
-            for k, mode in enumerate(mine):
-                sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
-                symbols, measures[4, k] = self._recover(device, cut(mode), sent)
-                measures[:4, k] = self._judge(device, symbols, sent)
-                for channel in sorted(c for m, c in kept if m == mode):
-                    points[mode, channel] = np.array(device.to_host(symbols[:, channel]))
-                if request.progress is not None:
-                    request.progress(2 * k + 2, 2 * here)
-        error, wrong, mutual, gmi, delay = measures
-        measures[:4, powers(modes)[mine.start : mine.stop] == 0] = np.nan
+                beta[each] = beta[each].mean(axis=0)
+            control = request.control if sets[0].start < mine.start or sets[-1].stop > mine.stop else None
+            parts = windows(device, sets, mine, grid, cut, field.nbytes, control)
+            recovered = self._equalised(device, parts, self.equaliser)
+        measures, points = self._measured(device, recovered, modes, mine, kept, request.progress, control)
+        measures[:4, powers == 0] = np.nan
+        error, wrong, mutual, gmi, delay = measures[:, mine.start : mine.stop]
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
         return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, mutual, gmi, delay, points)
 
-    def _equalise(self, device, cut, sets: list[range], mine: range, kept, request: Reception, nbytes: int):
-        """Measures (5, modes here, channels) and kept symbols by the equaliser, set by set of modes."""
-        grid, form, xp = self.transmitter.grid, self.transmitter.format, device.xp
-        assert self.equaliser is not None
-        control = request.control if sets[0].start < mine.start or sets[-1].stop > mine.stop else None
-        ranks = control.size if control else 1
+    def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
+        """Measures (5, modes, channels) and ``kept`` symbols of what is ``recovered``, of all ranks."""
+        channels = self.transmitter.grid.channels
+        measures, points, done = np.zeros((5, modes, channels)), {}, 0
+        kept = set().union(*control.all_gather(kept)) if control else kept
+        for part, first, symbols, sent, delay in recovered:
+            here = range(first, first + symbols.shape[1])
+            for k, mode in enumerate(part):
+                pair, where = slice(2 * k, 2 * k + 2), slice(here.start, here.stop)
+                measures[:4, mode, where] = self._judge(device, symbols[pair], sent[pair])
+                measures[4, mode, where] = delay[pair].mean(axis=0)
+                for channel in (c for m, c in kept if m == mode and c in here):
+                    points[mode, channel] = np.array(device.to_host(symbols[pair, channel - first]))
+            done += sum(mode in mine for mode in part) * len(here) * (control.size if control else 1)
+            if progress is not None:
+                progress(min(2 * done // channels, 2 * len(mine)), 2 * len(mine))
         if control:
-            kept = set().union(*control.all_gather(kept))
-        measures, points = np.zeros((5, sets[-1].stop, grid.channels)), {}
+            measures = control.sum(measures)
+            points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in mine}
+        return measures, points
+
+    def _recovered(self, device, cut: Callable, mine: range):
+        """By mode, all channels: see `_equalised`."""
+        xp, form, clock = device.xp, self.transmitter.format, self.clock
+        if clock == "auto":
+            clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
+        for mode in mine:
+            sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
+            window = cut(mode)
+            delay = symbol_clock(device, window, device.fft(sent), clock)
+            symbols = device.ifft(fold(advance(xp, window, delay)))
+            symbols *= xp.exp(-1j * carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent))
+            yield [mode], 0, _unit_gain(xp, symbols, sent), sent, device.to_host(delay)[None]
+
+    def _equalised(self, device, parts: Iterable, options: Equaliser):
+        """Modes, first channel, recovered and sent symbols (rows, channels, symbols), delays; by set."""
+        xp, form = device.xp, self.transmitter.format
 
         def phase(symbols, sent, trained: bool):
             method = "data-aided" if trained and self.phase != "none" else self.phase
@@ -207,33 +211,12 @@ class Receiver:
         def decide(symbols):
             return form.map(xp, form.decide(xp, symbols))
 
-        for modes in sets:
-            local = range(max(modes.start, mine.start), min(modes.stop, mine.stop))
-            at_once = channels_at_once(nbytes, 2 * len(local), grid.symbols, ranks)
-            if control:
-                at_once = min(control.all_gather(at_once))
-            some = windows(device, local, grid.channels, at_once, cut, control)
-            for count, (channel, window) in enumerate(some, 1):
-                rows = range(2 * modes.start, 2 * modes.stop)
-                sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
-                out, delay = equalise(
-                    device, window, sent, self.equaliser, phase, decide if form.digital else None
-                )
-                sent = sent[:, self.equaliser.training :]
-                out = _unit_gain(xp, out, sent)
-                for k, mode in enumerate(modes):
-                    pair = slice(2 * k, 2 * k + 2)
-                    measures[:4, mode, channel] = self._judge(device, out[pair, None], sent[pair, None])[:, 0]
-                    measures[4, mode, channel] = delay[pair].mean()
-                    if (mode, channel) in kept:
-                        points[mode, channel] = np.array(device.to_host(out[pair]))
-                if request.progress is not None:
-                    done = local.start - mine.start + len(local) * ranks * count / grid.channels
-                    request.progress(min(int(2 * done), 2 * len(mine)), 2 * len(mine))
-        if control:
-            measures = control.sum(measures)
-            points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in mine}
-        return measures[:, mine.start : mine.stop], points
+        for modes, channel, window in parts:
+            rows = range(2 * modes.start, 2 * modes.stop)
+            sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
+            out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
+            sent = sent[:, options.training :]
+            yield modes, channel, _unit_gain(xp, out, sent)[:, None], sent[:, None], delay[:, None]
 
     def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
         """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, itself; in place, over the whole band.
@@ -243,48 +226,24 @@ class Receiver:
         """
         if self.osnr_db is None:
             return
-        grid, xp = self.transmitter.grid, device.xp
-        signed = np.fft.fftfreq(grid.samples, 1 / grid.samples)
-        edges = np.argsort(grid.bins), np.sort(grid.bins)
-        nearest = edges[0][np.searchsorted((edges[1][1:] + edges[1][:-1]) / 2, signed)]
+        grid, order = self.transmitter.grid, np.argsort(self.transmitter.grid.bins)
+        middles = (grid.bins[order][1:] + grid.bins[order][:-1]) / 2
+        nearest = order[np.searchsorted(middles, np.fft.fftfreq(grid.samples, 1 / grid.samples))]
         powers = self.transmitter.powers(first_mode + field.shape[0] // 2)
         for k in range(field.shape[0]):
             density = osnr_noise_density(self.osnr_db, 1.0) * power_gain * powers[first_mode + k // 2]
-            scale = np.sqrt(density[nearest] * grid.sample_rate * grid.samples)
-            unit = device.zeros((grid.samples,), np.complex128)
-            stream = philox.stream(philox.RECEIVER, 2 * first_mode + k)
-            device.kernels(philox.KERNELS).add_complex_normal(unit, 1.0, self.noise_seed, stream, 0)
-            field[k] += device.ifft(unit * xp.asarray(scale)).astype(field.dtype)
-
-    def _checked_signals(self, keep, mine: range, modes: int) -> set[tuple[int, int]]:
-        channels, signals = self.transmitter.grid.channels, {(int(m), int(c)) for m, c in keep}
-        for mode, channel in signals:
-            if not (mode in mine and 0 <= channel < channels):
-                raise InputError(f"keep: {(mode, channel)} given, below {(modes, channels)} allowed")
-        return signals
-
-    def _recover(self, device, window, sent):
-        """Symbols (2, channels, symbols) of mean complex gain 1, and the delay of each channel."""
-        xp, known = device.xp, device.fft(sent)
-        clock = self.clock
-        if clock == "auto":
-            clock = "square-law" if self.transmitter.rolloff >= 0.05 else "data-aided"
-        delay = symbol_clock(device, window, known, clock)
-        aligned = device.ifft(fold(advance(xp, window, delay)))
-        form, size = self.transmitter.format, self.phase_window
-        aligned *= xp.exp(-1j * carrier_phase(xp, form, self.phase, size, aligned, sent))
-        return _unit_gain(xp, aligned, sent), device.to_host(delay)
+            scale = device.xp.asarray(np.sqrt(density[nearest] * grid.sample_rate * grid.samples))
+            noise = unit_noise(device, grid, self.noise_seed, 2 * first_mode + k)
+            field[k] += device.ifft(noise * scale).astype(field.dtype)
 
     def _judge(self, device, symbols, sent) -> np.ndarray:
         """Squared EVM, bit error ratio, MI and GMI, (4, channels), both polarisations pooled."""
-        xp, form = device.xp, self.transmitter.format
+        xp, form, wrong = device.xp, self.transmitter.format, np.full(sent.shape[1], np.nan)
         square = (abs(symbols - sent) ** 2).sum(axis=(0, 2)) / (abs(sent) ** 2).sum(axis=(0, 2))
-        rates = information_rates(device, form, sent, symbols)
-        if not form.digital:
-            return np.stack([device.to_host(square), np.full(sent.shape[1], np.nan), *rates])
-        wrong = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
-        bits = 2 * sent.shape[-1] * form.bits_per_symbol
-        return np.stack([device.to_host(square), device.to_host(wrong) / bits, *rates])
+        if form.digital:
+            errors = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
+            wrong = device.to_host(errors) / (2 * sent.shape[-1] * form.bits_per_symbol)
+        return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
 
 
 def _unit_gain(xp, symbols, sent):
@@ -292,11 +251,3 @@ def _unit_gain(xp, symbols, sent):
     gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
     symbols /= xp.where(gain == 0, 1, gain)[..., None]
     return symbols
-
-
-def _checked_beta(beta, modes: int) -> np.ndarray:
-    coefficients = np.zeros((modes, 4)) if beta is None else np.array(beta, dtype=float)
-    if coefficients.shape != (modes, 4) or not np.isfinite(coefficients).all():
-        actual = f"shape {coefficients.shape} given"
-        raise InputError(f"beta: {actual}, finite numbers of shape {(modes, 4)} allowed")
-    return coefficients

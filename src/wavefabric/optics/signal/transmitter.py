@@ -8,7 +8,7 @@ import numpy as np
 from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.signal.constellation import Constellation
-from wavefabric.optics.signal.laser import TRANSMITTER, PhaseNoise, check_linewidth
+from wavefabric.optics.signal.laser import TRANSMITTER, check_linewidth, laser_turn
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.quantities import number, numbers
 
@@ -120,26 +120,26 @@ class Transmitter:
         shape = xp.asarray(root_raised_cosine(around / grid.symbols, self.rolloff) * grid.samples_per_symbol)
         amplitude = np.sqrt(self.powers(modes or (first_row + rows + 1) // 2) / 2)
         spectrum = device.zeros((grid.samples,), field.dtype)
-        noise = PhaseNoise(device, grid, self.linewidth, self.seed, TRANSMITTER) if self.linewidth else None
+        turn = laser_turn(device, grid, self.linewidth, self.seed, TRANSMITTER) if self.linewidth else None
         for k in range(rows):
             row = first_row + k
             sent = device.fft(self.row_symbols(device, row))
             gain = xp.asarray(amplitude[row // 2])[:, None]
-            if noise is None:
+            if turn is None:
                 # Channels never share a bin (WdmGrid.check), and the bins are the same for every row.
                 spectrum[where] = (sent[:, tiled] * (shape * gain)).astype(field.dtype)
             else:
-                self._fill_noisy(device, spectrum, noise, sent[:, tiled] * (shape * gain), around)
+                self._fill_noisy(device, spectrum, turn, sent[:, tiled] * (shape * gain), around)
             field[k][...] = device.ifft(spectrum)
             if progress is not None:
                 progress(k + 1, rows)
 
-    def _fill_noisy(self, device, spectrum, noise: PhaseNoise, shaped, around) -> None:
+    def _fill_noisy(self, device, spectrum, turn, shaped, around) -> None:
         """Write ``shaped`` spectra of the channels into a row's, with phase noise, so that they overlap."""
         grid, wide = self.grid, 2 * self.grid.symbols
         window = device.zeros((grid.channels, wide), np.complex128)
         window[:, device.xp.asarray(around % wide)] = shaped
-        window = noise.apply(window)
+        window = device.fft(device.ifft(window) * turn)
         spectrum[...] = 0
         for c, signed in enumerate(grid.window_bins):
             spectrum[device.xp.asarray(signed % grid.samples)] += window[c].astype(spectrum.dtype)

@@ -1,5 +1,6 @@
 """Axes of a sweep: keys of a run file with their values, as ranges or lists."""
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,6 @@ from wavefabric.errors import InputError, show
 MOST_POINTS = 10_000
 NUMBER = r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"\s*({NUMBER})\s*:\s*({NUMBER})\s*:\s*({NUMBER})\s*([^:]*)")
-_FORMS = 'a range "first:last:step unit", or a list such as "50 m, 100 m"'
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,12 @@ def axis(keys: str | Sequence[str], values: Any) -> Axis:
     names, lists = ((keys,), [values]) if isinstance(keys, str) else (tuple(keys), values)
     if not isinstance(lists, (list, tuple)) or not 0 < len(names) == len(lists):
         raise InputError(f"{', '.join(names) or 'zip'}: zipped keys; allowed: values for each")
-    columns = [values_of(key, each) for key, each in zip(names, lists, strict=True)]
-    if len({len(column) for column in columns}) > 1:
-        counts = ", ".join(f"{key} has {len(column)}" for key, column in zip(names, columns, strict=True))
-        raise InputError(
-            f"{names[0]}: varies with others, but {counts} values; allowed: as many for each key"
-        )
-    return Axis(names, tuple(zip(*columns, strict=True)))
+    columns = {key: values_of(key, each) for key, each in zip(names, lists, strict=True)}
+    if len({len(column) for column in columns.values()}) > 1:
+        counts = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
+        fault = f"{names[0]}: varies with others, but {counts} values"
+        raise InputError(f"{fault}; allowed: as many for each key")
+    return Axis(names, tuple(zip(*columns.values(), strict=True)))
 
 
 def values_of(key: str, values: Any) -> list[Any]:
@@ -64,17 +63,15 @@ def values_of(key: str, values: Any) -> list[Any]:
 
 
 def _range(key: str, text: str, *parts: str) -> list[Any]:
-    first, last, step = map(Decimal, parts[:3])
-    unit = parts[3].strip()
+    (first, last, step), unit = map(Decimal, parts[:3]), parts[3].strip()
     with localcontext(Context(prec=2200)):  # exact, for all numbers that `NUMBER` allows
         count = round((last - first) / step) if step else -1
         if count < 0 or abs(first + count * step - last) > abs(step) * Decimal("1e-9"):
             allowed = "a step that leads from the first value to the last"
             raise InputError(f"{key}: {show(text)} given; allowed: {allowed}")
         if count >= MOST_POINTS:
-            raise InputError(
-                f"{key}: {show(text)} has {Decimal(count + 1):.6g} values; allowed: up to {MOST_POINTS}"
-            )
+            many = f"{Decimal(count + 1):.6g} values"
+            raise InputError(f"{key}: {show(text)} has {many}; allowed: up to {MOST_POINTS}")
         values = [(first + step * i).normalize() for i in range(count + 1)]
     if unit:
         return [f"{value:f} {unit}" for value in values]
@@ -83,14 +80,13 @@ def _range(key: str, text: str, *parts: str) -> list[Any]:
 
 def _entries(key: str, text: str) -> list[Any]:
     words = [word.strip() for word in text.split(",")]
-    try:
-        if text.lstrip().startswith("["):
+    if words[0].startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):
             return tomllib.loads(f"values = {text}")["values"]
-    except (ValueError, RecursionError):
-        words = []
-    if not words or not all(words):
-        raise InputError(f"{key}: {show(text)} given; allowed: {_FORMS}")
-    return [_scalar(word) for word in words]
+    elif all(words):
+        return [_scalar(word) for word in words]
+    allowed = 'a range "first:last:step unit", or a list such as "50 m, 100 m"'
+    raise InputError(f"{key}: {show(text)} given; allowed: {allowed}")
 
 
 def _scalar(word: str) -> Any:
@@ -105,12 +101,12 @@ def axes_of_table(table: Any) -> list[Axis]:
     """Axes of the table [sweep] of a run file; ``zip`` in it holds tables of keys that vary together."""
     if not isinstance(table, dict):
         raise InputError(f"sweep: {show(table)} given; allowed: a table of keys with their values")
-    zipped = table.get("zip", [])
+    single = dict(table)
+    zipped = single.pop("zip", [])
     zipped = [zipped] if isinstance(zipped, dict) else zipped
     if not isinstance(zipped, list) or not all(isinstance(each, dict) for each in zipped):
         raise InputError(f"sweep.zip: {show(zipped)} given; allowed: tables of keys that vary together")
     pairs = [dict(_flat(each)) for each in zipped]
-    single = {key: values for key, values in table.items() if key != "zip"}
     return [axis(*each) for each in _flat(single)] + [axis(list(each), list(each.values())) for each in pairs]
 
 

@@ -1,16 +1,18 @@
 """The points of a sweep: for each one a whole run file, checked before the first of them runs."""
 
+import contextlib
 import difflib
 import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 
 from wavefabric.errors import InputError, cut, show, visible
@@ -75,7 +77,8 @@ class SweepGrid:
 
         InputError where an axis has several units.
         """
-        return {key: self._coordinate(key, values) for key, values in _columns(self.axes)}
+        columns = ((key, each, k) for each in self.axes for k, key in enumerate(each.keys))
+        return {key: self._coordinate(key, [row[k] for row in each.rows]) for key, each, k in columns}
 
     def _coordinate(self, key: str, values: list[Any]) -> tuple[list[Any], str]:
         number = reduce(getattr, key.split("."), self.base)
@@ -87,17 +90,11 @@ class SweepGrid:
         units = [part[2].strip() if part else "" for part in parts]
         if len(set(units)) == 1:
             return [float(part[1]) for part in parts if part], units[0]
-        try:
+        with contextlib.suppress(InputError):
             if not units[0].startswith("dB"):  # a level is no multiple of its unit
                 return [quantity(value, units[0]) for value in values], units[0]
-        except InputError:
-            pass
         actual = ", ".join(dict.fromkeys(map(show, units)))
         raise InputError(f"{key}: values in {actual} given; allowed: one unit for an axis")
-
-
-def _columns(axes: Sequence[Axis]) -> list[tuple[str, list[Any]]]:
-    return [(key, [row[k] for row in each.rows]) for each in axes for k, key in enumerate(each.keys)]
 
 
 def in_words(values: Mapping[str, Any]) -> str:
@@ -106,7 +103,9 @@ def in_words(values: Mapping[str, Any]) -> str:
     return cut(", ".join(shown))
 
 
-def make_grid(run: RunFile | str | Path, axes: Mapping[Any, Any] | None = None, **solver: Any) -> SweepGrid:
+def make_grid(
+    run: RunFile | str | Path, axes: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), **solver: Any
+) -> SweepGrid:
     """The points of the axes of a run file and of ``axes`` (see `sweep`), which win where both have a key.
 
     ``solver`` are keys of [solver] for all points. InputError of one line for an unknown key, a value that no
@@ -117,19 +116,20 @@ def make_grid(run: RunFile | str | Path, axes: Mapping[Any, Any] | None = None, 
     else:
         data, text = read_toml(run)
         origin = Path(run), text, True
-    own, more = axes_of_table(data.pop("sweep", {})), [axis(*each) for each in (axes or {}).items()]
+    more = [axis(*each) for each in (axes.items() if isinstance(axes, Mapping) else axes)]
     replaced = {key for each in more for key in each.keys}
-    chosen = [each for each in own if not replaced.issuperset(each.keys)] + more
-    keys = [key for each in chosen for key in each.keys]
-    _check_keys(keys)
-    count = math.prod(len(each.rows) for each in chosen)
-    if not 0 < count <= MOST_POINTS or not chosen:
-        sizes = " x ".join(str(len(each.rows)) for each in chosen) or "no axis"
-        fault = f"{sizes} makes {count} points" if chosen else "no axis given"
+    own = axes_of_table(data.pop("sweep", {}))
+    chosen = (*(each for each in own if not replaced.issuperset(each.keys)), *more)
+    _check_keys([key for each in chosen for key in each.keys])
+    sizes = [len(each.rows) for each in chosen]
+    if not chosen or math.prod(sizes) > MOST_POINTS:
+        fault = (
+            f"{' x '.join(map(str, sizes))} makes {math.prod(sizes)} points" if chosen else "no axis given"
+        )
         raise InputError(f"sweep: {fault}; allowed: a table [sweep] or --set, up to {MOST_POINTS} points")
     data = _with(data, {f"solver.{key}": value for key, value in solver.items()})
     versions, points = fingerprint("point of a sweep"), []
-    for index in itertools.product(*(range(len(each.rows)) for each in chosen)):
+    for index in np.ndindex(*sizes):
         rows = (zip(each.keys, each.rows[i], strict=True) for each, i in zip(chosen, index, strict=True))
         values = dict(itertools.chain(*rows))
         try:
@@ -137,11 +137,12 @@ def make_grid(run: RunFile | str | Path, axes: Mapping[Any, Any] | None = None, 
             output = point.output.model_dump_json(exclude={"file", "figures", "checkpoint_interval"})
             identity = f"{versions} {output} {point.identity()}"
         except InputError as error:
-            raise InputError(f"{error}; point {len(points) + 1} of {count}: {in_words(values)}") from None
+            count = f"point {len(points) + 1} of {math.prod(sizes)}"
+            raise InputError(f"{error}; {count}: {in_words(values)}") from None
         points.append(Point(index, values, point, hashlib.sha256(identity.encode()).hexdigest()[:20]))
     if points[0].run.output.save_field:
         raise InputError("output.save_field: true given for a sweep; allowed: false, or `wavefabric run`")
-    grid = SweepGrid(tuple(chosen), tuple(points))
+    grid = SweepGrid(chosen, tuple(points))
     grid.coordinates()
     return grid
 
@@ -159,25 +160,22 @@ def _with(data: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _swept_keys(model: type[BaseModel] = RunFile, prefix: str = "") -> Iterator[str]:
+def _keys(model: type[BaseModel] = RunFile, prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
-        if inner := submodel(field.annotation):
-            yield from _swept_keys(inner, f"{prefix}{name}.")
-        elif not _NO_AXES.fullmatch(prefix + name):
-            yield prefix + name
+        inner = submodel(field.annotation)
+        yield from _keys(inner, f"{prefix}{name}.") if inner else [prefix + name]
 
 
 def _check_keys(keys: list[str]) -> None:
     """Refuse keys that no axis can have, with the nearest ones, and keys with two axes."""
-    known = list(_swept_keys())
+    known = [key for key in _keys() if not _NO_AXES.fullmatch(key)]
     for key in keys:
         if keys.count(key) > 1:
             raise InputError(f"{key}: two axes given; allowed: one for each key, zipped keys all together")
         if key not in known:
-            last = key.rpartition(".")[2]
-            near = [each for each in known if each.rpartition(".")[2] == last]
-            near += difflib.get_close_matches(key, known, n=3)
+            near = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
+            near = list(dict.fromkeys([*near, *difflib.get_close_matches(key, known, n=3)]))[:3]
             fault = "no axis of a sweep" if _NO_AXES.fullmatch(key) else "unknown key"
-            hint = f" (near: {', '.join(list(dict.fromkeys(near))[:3])})" if near else ""
+            hint = f" (near: {', '.join(near)})" if near else ""
             allowed = "keys of fibre, link, signal, receiver and solver, and seed"
             raise InputError(f"{visible(cut(key))}: {fault}{hint}; allowed: {allowed}")

@@ -19,9 +19,8 @@ class SweepProgress(Progress):
     """
 
     def __init__(self, shown: Progress, points: Iterable[Point], finished: Callable[[], Collection[str]]):
-        self._shown, self._finished = shown, finished
+        self._shown, self._finished, self._begun, self._looked = shown, finished, False, 0.0
         self._steps = {each.fingerprint: each.steps for each in points}
-        self._begun, self._looked = False, 0.0
         self.begin(None)
 
     def begin(self, point: Point | None) -> None:
@@ -29,10 +28,10 @@ class SweepProgress(Progress):
         self._point, self._inside, self._span = point, 0.0, (0.0, 0.0)
 
     def start(self, total_steps: float | None, label: str) -> None:
-        match, self._span = _SPAN.match(label), (self._inside, 0.0)
-        if match:  # else it neither ends nor begins a span
-            spans = int(match[2])
-            self._span = (int(match[1]) - 1) / spans, 1 / spans / (total_steps or 1)
+        self._span = (self._inside, 0.0)  # what is no span neither ends nor begins one
+        if match := _SPAN.match(label):
+            number, spans = int(match[1]), int(match[2])
+            self._span = (number - 1) / spans, 1 / spans / (total_steps or 1)
         self.update(0)
 
     def update(self, done: float, message: str = "") -> None:

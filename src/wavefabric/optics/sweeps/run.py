@@ -58,14 +58,12 @@ def sweep(
     A point whose field is lost (`FieldLost`) stays NaN, and ``fault`` says why. `InputError` of one line
     before anything is run for axes and values that are not allowed; for other faults it names the point.
     """
-    grid = run if isinstance(run, SweepGrid) else make_grid(run, axes)
-    solver = grid.base.solver
-    comm = comm or solo(get_device(solver.device, solver.threads))
+    grid = run if isinstance(run, SweepGrid) else make_grid(run, axes or {})
+    comm = comm or solo(get_device(grid.base.solver.device, grid.base.solver.threads))
     points = hashlib.sha256(" ".join(point.fingerprint for point in grid.points).encode()).hexdigest()
     check_agreement(comm.control, {"points": points, "together": str(together)})
     inputs = list(dict.fromkeys(path for point in grid.points for path in point.run.input_paths()))
-    target = output or output_path(grid.base)
-    writer = on_first_rank(comm, lambda: ResultWriter(target, force, inputs))
+    writer = on_first_rank(comm, lambda: ResultWriter(output or output_path(grid.base), force, inputs))
     with locked_by_first_rank(comm, writer.path, "output.file"):
         _Sweep(grid, writer, comm, progress or Progress(), together).run(resume)
     return on_first_rank(comm, lambda: read_sweep(writer.path))
@@ -82,16 +80,20 @@ def points_folder(output: str | Path) -> Path:
 
 
 class _Sweep:
-    def __init__(
-        self, grid: SweepGrid, writer: ResultWriter, comm: Communicator, progress: Progress, together: bool
-    ):
+    def __init__(self, grid: SweepGrid, writer: ResultWriter, comm: Communicator, shown: Progress, together):
         self.grid, self.writer, self.comm = grid, writer, comm
         self.folder, self.points = points_folder(writer.path), grid.unique_points()
         self.apart, self.first = comm.size > 1 and not together, comm.rank == 0
         #: The ranks of a point: this one alone, or all.
         self.ranks = solo(comm.device) if self.apart else comm
-        self.shared = SharedParts()
-        self.progress = SweepProgress(progress if self.first else Progress(), self.points, self._finished)
+        self.progress = SweepProgress(shown if self.first else Progress(), self.points, self._finished)
+        #: How a point is run.
+        self.parts = {
+            "progress": self.progress,
+            "comm": self.ranks,
+            "warn": self._tell,
+            "shared": SharedParts(),
+        }
         #: Warnings by their words, so that those that differ in numbers alone are one.
         self.told: dict[str, set[str]] = {}
 
@@ -101,27 +103,21 @@ class _Sweep:
         missing = [point for point in self.points if point.fingerprint not in done]
         # Neighbours cost about the same, and so do the points of each rank.
         for point in missing[self.comm.rank :: self.comm.size] if self.apart else missing:
-            self._run_point(point)
+            self._run_point(point, self._file(point.fingerprint))
         with waiting():
             while self.apart and len(self._finished()) < len(self.points):
                 time.sleep(_LOOK)  # not in MPI, where no Ctrl-C would come through
                 self.progress.update(0)
         on_first_rank(self.comm, self._write)
 
-    def _run_point(self, point: Point) -> None:
-        file = self._file(point.fingerprint)
+    def _run_point(self, point: Point, file: Path) -> None:
         self.progress.begin(point)
-
-        def run(resume: bool = True) -> None:
-            parts = {"progress": self.progress, "comm": self.ranks, "warn": self._tell, "shared": self.shared}
-            run_link(point.run, file, resume=resume, **parts)
-
         try:
             try:
-                run()
+                run_link(point.run, file, **self.parts)
             except UnusableCheckpoint:
                 self._tell(f"{point}: starts anew, its checkpoint is damaged or of other ranks or devices")
-                run(resume=False)
+                run_link(point.run, file, resume=False, **self.parts)
         except FieldLost as error:
             facts = provenance() | {"fault": str(error)}
             on_first_rank(self.ranks, lambda: ResultWriter(file).write({}, attributes=facts))
@@ -145,18 +141,15 @@ class _Sweep:
         for text in told:  # of other ranks, or of before a restart
             self._tell(text)
         if more := sum(len(texts) - 1 for texts in self.told.values()):
-            warn(
-                f"{counted(more, 'warning')} more that differ in numbers: see warnings in {self.writer.path}"
-            )
-        keys = " ".join(self.grid.coordinates())
-        names = {"axes": " ".join(axis.name for axis in self.grid.axes)}
+            others = f"{counted(more, 'warning')} more that differ in numbers"
+            warn(f"{others}: see warnings in {self.writer.path}")
+        facts = provenance(self.comm.device.name) | {"axes": " ".join(axis.name for axis in self.grid.axes)}
         # CF's name for what xarray shall take as coordinates.
-        names["coordinates"] = f"{keys} position mode channel mode_group distance"
-        self.writer.write(content, self.grid.base.text, provenance(self.comm.device.name) | names)
+        keys = " ".join(self.grid.coordinates())
+        facts["coordinates"] = f"{keys} position mode channel mode_group distance"
+        self.writer.write(content, self.grid.base.text, facts)
         self._remove()
         self.progress.finish()
-
-    # --- the folder of points ----------------------------------------------------------------------
 
     def _file(self, fingerprint: str) -> Path:
         return self.folder / f"{fingerprint}.h5"
