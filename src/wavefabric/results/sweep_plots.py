@@ -87,7 +87,7 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
         for number, name in enumerate(names):
             for i in range(min(_MOST_NAMED, len(result.axes[name]))):
                 colour, marker = _look(tuple(i if k == number else 0 for k in range(len(names))), shape)
-                style = {"color": plots.GREY, "marker": marker} if number else {"color": colour}
+                style: Any = {"color": plots.GREY, "marker": marker} if number else {"color": colour}
                 label = plots.plain_text(f"{name.rpartition('.')[2]} {result.label(name, i)}")
                 axes.plot([], [], label=label, ms=4.5, lw=1.4, **style)
         if np.isfinite(expected).any():
