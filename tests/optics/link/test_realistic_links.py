@@ -411,10 +411,7 @@ def test_bad_tables(changes, text):
 
 def test_what_a_link_refuses(cpu):
     fibre = graded_index_62_5(3)
-    for changes, text in (
-        ({"link": {"gain_flattening": True}}, "link.gain_flattening: true given"),
-        ({"fibre": {"random_coupling": {"between_groups": "1 1/km"}}}, "between_groups: given for 2 ranks"),
-    ):
+    for changes, text in (({"link": {"gain_flattening": True}}, "link.gain_flattening: true given"),):
         run = settings(**changes)
         transmitter = Transmitter(run.signal.wdm_grid, "qpsk", 0.1, 1e-3, 4)
         with pytest.raises(InputError, match=text):
@@ -447,4 +444,27 @@ def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
         key = "received/span_2/q_squared_db"
         np.testing.assert_allclose(two[key], one[key], atol=0.3)
         assert one[key].min() > 30
+    comm.control.barrier()
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_groups_of_two_ranks_couple(comm, tmp_path_factory, precision):
+    """Rows travel behind each section; a link and its inverse."""
+    coupling = {"between_groups": "1e-2 1/km", "correlation_length": "5 km"}
+    solver = {"device": comm.device.name, "precision": precision, "step": "5 km"}
+    changes = {
+        "fibre": {"random_coupling": coupling},
+        "link": {"spans": 1, "length": "20 km"},
+        "solver": solver,
+        "output": {"save_field": True},
+    }
+    run, folder = settings(**changes), comm.control.bcast(str(tmp_path_factory.mktemp("ranks")))
+    run_link(run, f"{folder}/two.h5", comm=comm, warn=lambda _: None)
+    if comm.rank == 0:
+        run_link(run, f"{folder}/one.h5", comm=solo(comm.device), warn=lambda _: None)
+        one, two = (read_result(f"{folder}/{name}.h5") for name in ("one", "two"))
+        tolerance = 1e-12 if precision == "double" else 1e-5
+        assert abs(two["field"] - one["field"]).max() < tolerance * abs(one["field"]).max()
+        assert abs(penalty(two, 1)).max() < (1e-6 if precision == "double" else 1e-3)
     comm.control.barrier()

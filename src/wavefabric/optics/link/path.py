@@ -12,6 +12,7 @@ from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.fibre.random_coupling import RandomCoupling
+from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
 from wavefabric.optics.propagation.rank_modes import RankModes
@@ -43,11 +44,10 @@ class LinkPath:
         self.coupling = None
         if table is not None:
             self.coupling = RandomCoupling(**table.model_dump(), seed=run.seed)
-            if self.coupling.between_groups and local_modes.ranks > 1:
-                fault = f"given for {local_modes.ranks} ranks, between which mode groups would couple"
-                raise InputError(f"fibre.random_coupling.between_groups: {fault}; allowed: one rank")
             fibre = self.coupling.fibre(fibre, run.link.length)
         self.fibre = fibre
+        #: What couples rows of several ranks; of several ranks, whoever makes the path sets it.
+        self.ranks: CoupledRanks | None = None
         #: Phase that the rows take up, rad/m, where the field is not expanded about the fibre's centre.
         self.row_phase: Array | None = None
         self.amplifier = Amplifier(self._gain(), run.link.noise_figure)
@@ -251,9 +251,13 @@ class SpanSections:
             turn = np.exp(1j * path.row_phase * (path.link.length / self.count))
             blocks = zip(mixing.matrices, mixing.blocks, strict=True)
             mixing = ModeMixing([u * turn[start:stop] for u, (start, stop) in blocks])
+        mixing = mixing.inverse if self._backward else mixing
+        if path.coupling.between_groups and path.ranks:
+            path.ranks.mix(A, mixing.matrices[0])
+            return
         if path.local_modes.ranks > 1:
             mixing = mixing.within(path.local_modes.first_row, path.local_modes.rows)
-        (mixing.inverse if self._backward else mixing).apply(self._device, A)
+        mixing.apply(self._device, A)
 
     def _filter(self, A, boundary: int) -> None:
         spectral, path = self._path.spectral, self._path

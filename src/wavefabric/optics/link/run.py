@@ -25,6 +25,7 @@ from wavefabric.optics.link.build import (
     result_writer,
 )
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
+from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
@@ -119,6 +120,7 @@ class _Link:
         self.transmitter = build_transmitter(settings, fibre.modes)
         self.back: BackPropagation | None = None
         self.path = LinkPath(settings, fibre, self.transmitter, self.local_modes)
+        self.path.ranks = CoupledRanks(comm, self.local_modes) if self.ranks > 1 else None
         self.fibre = self.path.fibre
         # The object: random coupling makes a fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))

@@ -11,6 +11,7 @@ from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.optics.link.build import build_fibre, build_transmitter
 from wavefabric.optics.link.checks import resonance
+from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
@@ -61,6 +62,7 @@ class _ShortLink:
         self.modes = RankModes(ends, comm.rank)
         self.transmitter = build_transmitter(self.run, fibre.modes)
         self.path = LinkPath(self.run, fibre, self.transmitter, self.modes)
+        self.path.ranks = CoupledRanks(comm, self.modes) if comm.size > 1 else None
         self.spans = min(run.link.spans, SPANS)
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
