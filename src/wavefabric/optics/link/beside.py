@@ -31,6 +31,7 @@ def left_out(run: RunFile) -> str:
         "link.mode_dependent_gain": link.mode_dependent_gain,
         "link.gain_tilt": link.gain_tilt,
         "receiver.back_propagation": receiver.back_propagation,
+        "signal.waveform": run.signal.waveform,
         "signal.linewidth": run.signal.linewidth,
         "receiver.linewidth": receiver.linewidth,
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from wavefabric.device import get_device
 from wavefabric.errors import FieldLost
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank, on_first_rank
+from wavefabric.lifecycle.agreement import (
+    Status,
+    check_memory,
+    combine,
+    locked_by_first_rank,
+    on_all_ranks,
+    on_first_rank,
+)
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
@@ -30,6 +38,7 @@ from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
 from wavefabric.optics.link.step_choice import choose_step
+from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
@@ -160,7 +169,9 @@ class _Link:
 
     def _check(self) -> None:
         """Refuse what the parts cannot see by themselves."""
-        fibre, grid = self.fibre, self.transmitter.grid
+        fibre, grid, waveform = self.fibre, self.transmitter.grid, self.settings.signal.waveform
+        if waveform is not None:
+            on_first_rank(self.comm, lambda: check_waveform(waveform, fibre.rows, grid))
         item = 16 if self.settings.solver.precision == "double" else 8
         # Receiver: two rows and their spectra, one row of noise, a few windows of all channels.
         scratch = (4 * item + 16) * grid.samples + 12 * 16 * 2 * grid.symbols * grid.channels
@@ -245,7 +256,12 @@ class _Link:
         """The field at the transmitter; the link begins with its first span."""
         local_modes = self.local_modes
         self.progress.start(local_modes.rows, "transmitter, rows")
-        self.transmitter.fill(self.device, self.A, local_modes.first_row, self.fibre.modes, self._stoppable)
+        if waveform := self.settings.signal.waveform:
+            read = partial(read_waveform, waveform, self.device, self.A, local_modes, self._stoppable)
+            on_all_ranks(self.comm, read)
+        else:
+            own = local_modes.first_row, self.fibre.modes
+            self.transmitter.fill(self.device, self.A, *own, self._stoppable)
         self._stop_if_requested()
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:

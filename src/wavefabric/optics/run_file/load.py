@@ -72,6 +72,7 @@ class RunFile(tables.RunFileTable):
         fibre = self.fibre
         tables = [fibre.profile and fibre.profile.table_csv, fibre.raman and fibre.raman.gain_csv]
         files = [fibre.modes_csv, fibre.groups_csv, fibre.kappa_csv, fibre.attenuation_csv]
+        files.append(self.signal.waveform)
         return [path for path in (self._path, *files, *tables) if path]
 
     def output_path(self) -> Path:
@@ -100,6 +101,9 @@ class RunFile(tables.RunFileTable):
             for key, path in table.items():
                 if key.endswith("_csv") and path:
                     table[key] = hashlib.sha256(read_bytes(path)).hexdigest()
+        if self.signal.waveform is not None:
+            with open(self.signal.waveform, "rb") as file:  # may be as large as the field
+                values["signal"]["waveform"] = hashlib.file_digest(file, "sha256").hexdigest()
         return json.dumps(values, sort_keys=True)
 
     def sections(self) -> dict[str, str]:

@@ -290,6 +290,7 @@ class SignalTable(RunFileTable):
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
     rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
     launch_power: Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
+    waveform: InputFile | None = None
     channels: Annotated[Count, Field(le=MOST_CHANNELS)] | None = None
     spacing: Frequency | None = None
     linewidth: Annotated[float, in_unit("Hz", least=0, most=1e16)] = 0.0

@@ -1,0 +1,96 @@
+"""A field from a file is what is launched; files that do not fit are refused before anything is written."""
+
+import h5py
+import numpy as np
+import pytest
+
+from wavefabric.errors import InputError
+from wavefabric.exchange import solo
+from wavefabric.optics.link.run import run_link
+from wavefabric.optics.run_file.load import RunFile
+from wavefabric.results import read_result
+
+SAMPLES = 256
+
+
+def settings(**changes):
+    """A linear link of one mode; ``changes`` of [signal]."""
+    signal = {
+        "symbol_rate": 32e9,
+        "symbols": SAMPLES // 4,
+        "samples_per_symbol": 4,
+        "launch_power": 1e-3,
+        "channels": 1,
+        "centre_frequency": 193.4e12,
+    }
+    tables = {
+        "fibre": {"preset": "single-mode", "gamma": 0.0, "attenuation": 0.0},
+        "link": {"length": 10e3},
+        "signal": signal | changes,
+        "solver": {"step": 10e3},
+        "output": {"save_field": True, "figures": False},
+    }
+    return RunFile.model_validate(tables)
+
+
+def write(path, field, name="field", **attrs):
+    with h5py.File(path, "w") as file:
+        file[name] = field
+        file[name].attrs.update(attrs)
+    return path
+
+
+def simulate(run, cpu, path):
+    run_link(run, path, comm=solo(cpu), warn=lambda _: None)
+    return read_result(path)
+
+
+def test_the_field_of_a_file_is_launched(cpu, tmp_path):
+    """Half the transmitter's own amplitude: half of the field at the end, and the same Q²."""
+    from wavefabric.optics import Transmitter
+
+    run = settings()
+    sent = cpu.empty((2, SAMPLES), complex)
+    Transmitter(run.signal.wdm_grid, "qpsk", 0.1, 1e-3).fill(cpu, sent)
+    file = write(tmp_path / "w.h5", sent / 2, sample_rate_Hz=128e9)
+    own = simulate(run, cpu, tmp_path / "own.h5")
+    half = simulate(settings(waveform=file), cpu, tmp_path / "half.h5")
+    np.testing.assert_allclose(half["field"], own["field"] / 2, atol=1e-15)
+    assert half["received/span_1/q_squared_db"].min() > 200
+
+
+def test_the_field_of_another_run(cpu, tmp_path):
+    """A result with save_field is a waveform; another content makes another run."""
+    simulate(settings(), cpu, tmp_path / "first.h5")
+    run = settings(waveform=tmp_path / "first.h5")
+    identity = run.identity()
+    two = simulate(run, cpu, tmp_path / "second.h5")["field"]
+    spectrum = np.fft.fft(read_result(tmp_path / "first.h5")["field"])
+    w = 2 * np.pi * np.fft.fftfreq(SAMPLES, 1 / 128e9)
+    np.testing.assert_allclose(
+        np.fft.fft(two), spectrum * np.exp(-1j * 21.7e-27 / 2 * w**2 * 10e3), atol=1e-13
+    )
+    write(tmp_path / "first.h5", two)
+    assert run.identity() != identity
+
+
+@pytest.mark.parametrize(
+    ("field", "attrs", "text"),
+    [
+        (np.ones((2, SAMPLES)), {}, "has no complex dataset field"),
+        (np.ones((4, SAMPLES), complex), {}, r"has the shape \(4, 256\); allowed: \(2, 256\)"),
+        (np.ones((2, SAMPLES), complex), {"sample_rate_Hz": 1e9}, "has 1e.09 Hz; allowed: 1.28e.11 Hz"),
+        (np.full((2, SAMPLES), np.nan + 0j), {}, "row 0 of field .* is not finite"),
+    ],
+)
+def test_files_that_do_not_fit(cpu, tmp_path, field, attrs, text):
+    file = write(tmp_path / "w.h5", field, **attrs)
+    with pytest.raises(InputError, match=f"signal.waveform: .*{text}"):
+        simulate(settings(waveform=file), cpu, tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_no_hdf5_file(cpu, tmp_path):
+    (tmp_path / "w.h5").write_text("text")
+    with pytest.raises(InputError, match=r"w\.h5"):
+        simulate(settings(waveform=tmp_path / "w.h5"), cpu, tmp_path / "out.h5")
