@@ -8,6 +8,7 @@ import pytest
 from wavefabric.cli import main
 from wavefabric.errors import InputError
 from wavefabric.optics import run_link
+from wavefabric.optics.run_file.load import load
 from wavefabric.results import read_result
 
 RUN = """\
@@ -67,7 +68,7 @@ def stop_after(steps):
 
 
 def test_its_result_is_that_of_the_command(file):
-    result = run_link(file, "python.h5")
+    result = run_link(load(file).with_theory(), "python.h5")
     with pytest.raises(SystemExit) as end:
         main(["run", file, "-o", "command.h5", "--quiet"])
     assert end.value.code == 0

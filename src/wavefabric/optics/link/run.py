@@ -93,8 +93,7 @@ def run_link(
         settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
     writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
     with locked_by_first_rank(comm, writer.path, "output.file"):
-        parts = shared or SharedParts()
-        return _Link(settings, writer, progress or Progress(), comm, warn, resume, parts).run()
+        return _Link(settings, writer, progress or Progress(), comm, warn, resume, shared).run()
 
 
 class _Link:
@@ -106,9 +105,10 @@ class _Link:
         comm: Communicator,
         warn: Callable[[str], None],
         resume: bool,
-        shared: SharedParts,
+        shared: SharedParts | None = None,
     ):
-        self.settings, self._warn, self.shared = settings, warn, shared
+        self.settings, self._warn = settings, warn
+        self.shared = shared = shared or SharedParts()
         self.warnings: list[str] = []
         self.writer, self.output = writer, writer.path
         self.comm = comm
@@ -212,6 +212,7 @@ class _Link:
 
         self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
         self.propagator.renew(options)
+        self.propagator.steps(link.length, self.path.section_count)  # refuses steps that would not end
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
         with DeferredInterrupt() as self.interrupt:
