@@ -122,13 +122,9 @@ def _values(result: SweepResult, quantity: str) -> np.ndarray:
     if values.ndim - axis in (0, 2):  # a number of the solver, or the launch power
         values = np.repeat(np.expand_dims(values, axis), len(names), axis)
     if quantity == _PENALTY:
-        reference = np.full_like(values, np.nan)
-        if "back_to_back" in names:
-            back = names.index("back_to_back")
-            reference[...] = values[..., [back], :, :]
-            reference[(reference > plots.NOISELESS_DB)] = np.nan
-            reference[..., back, :, :] = np.nan
-        return values - reference
+        sent = np.array([name == "back_to_back" for name in names])[:, None, None]
+        reference = np.fmax.reduce(np.where(sent, values, np.nan), axis, keepdims=True)
+        return np.where((reference <= plots.NOISELESS_DB) & ~sent, values - reference, np.nan)
     return values if values.ndim - axis > 1 else values[..., None, None]
 
 
@@ -171,8 +167,7 @@ def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes
         axes.set_xticks(range(len(x)), [plots.plain_text(text) for text in x])
         return np.broadcast_to(np.arange(len(x)), shape)
     ordered = np.unique(x)
-    ratios = ordered[1:] / ordered[:-1] if ordered[0] > 0 else np.zeros(0)
-    if len(ratios) > 1 and np.allclose(ratios, ratios[0], rtol=0.05):  # steps halved, say
+    if len(ordered) > 2 and ordered[0] > 0 and np.ptp(np.diff(np.log(ordered))) < 0.05:  # steps halved, say
         axes.set_xscale("log")
         axes.set_xticks(ordered, [f"{value:g}" for value in ordered])
         axes.minorticks_off()
@@ -181,8 +176,8 @@ def _abscissa(result: SweepResult, over: str, shape: tuple[int, ...], axes: Axes
 
 def _title(result: SweepResult, wanted: SweepFigure, over: str, signals: tuple[int, ...]) -> str:
     """Over what the mean and the band are, and where."""
-    pairs = zip(("mode", "channel"), (wanted.mode, wanted.channel), signals, strict=True)
-    many = [f"{name} {number}" if number else f"{n} {name}s" for name, number, n in pairs if number or n > 1]
+    chosen = ("mode", wanted.mode, signals[0]), ("channel", wanted.channel, signals[1])
+    many = [f"{name} {number}" if number else f"{n} {name}s" for name, number, n in chosen if number or n > 1]
     many += [f"{len(result.axes[name])} seeds" for name in result.axes if name in _SEEDS and name != over]
     where = "" if over == _DISTANCE else " at the farthest receiver position"
     return f"Mean and range of {', '.join(many)}{where}" if many else ""

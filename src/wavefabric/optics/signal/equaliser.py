@@ -95,7 +95,7 @@ def equalise(device, window, sent, options: Equaliser, phase: Callable, decide: 
             filters.add_density(spectra, last)
             error = decide(z / (turn * gain)) * turn - z
             total = min(last, options.memory or last)
-            gradient, step = filters.gradient(spectra, error, total)
+            gradient, step = filters.gradient(spectra, error, filters.inverse / total)
             if 8 * max(last - first, rows * options.taps) > total:
                 # So few symbols that these weigh much, or the coefficients do: no step by which errors grow.
                 moved = (abs(filters.filter(spectra, step, last - first)) ** 2).sum(axis=-1)
@@ -161,11 +161,8 @@ class _Filters:
         valid = self.device.ifft(product, axis=0)[self.taps - 1 :]
         return valid.transpose(1, 2, 0).reshape(taps.shape[1], -1)[:, :symbols]
 
-    def gradient(self, spectra, error, symbols: int):
-        """Adjoint of the filter on ``error`` (rows, …), and that preconditioned: a step of the taps.
-
-        By the inverse spectral density of so many ``symbols``, both within the taps.
-        """
+    def gradient(self, spectra, error, inverse):
+        """Adjoint of the filter on ``error``, and the step that the ``inverse`` density makes of it."""
         rows, count = len(error), spectra.shape[2]
         padded = self.device.zeros((rows, count, self.size), np.complex128)
         valid = self.device.zeros((rows, count * self.hop), np.complex128)
@@ -174,7 +171,7 @@ class _Filters:
         transformed = self.device.fft(padded).transpose(2, 0, 1)
         cross = products(self.device, transformed, spectra.conj().transpose(0, 2, 1))
         gradient = self.device.ifft(cross, axis=0)[: self.taps]
-        product = products(self.device, self.transfer(gradient), self.inverse / symbols)
+        product = products(self.device, self.transfer(gradient), inverse)
         return gradient, self.device.ifft(product, axis=0)[: self.taps]
 
     def add_density(self, spectra, symbols: int) -> None:
@@ -232,8 +229,9 @@ class _Filters:
         xp, symbols = self.device.xp, target.shape[1]
         error = target - self.filter(spectra, taps, symbols)
         direction, before, squared = 0.0, np.inf, (abs(error) ** 2).sum(axis=-1)
+        inverse = self.inverse / symbols
         for _ in range(_MOST_STEPS):
-            gradient, step = self.gradient(spectra, error, symbols)
+            gradient, step = self.gradient(spectra, error, inverse)
             slope = (gradient.conj() * step).real.sum(axis=(0, 2))
             direction = step + direction * (slope / xp.where(before > 0, before, 1))[:, None]
             before, moved = slope, self.filter(spectra, direction, symbols)

@@ -19,7 +19,7 @@ from wavefabric.optics.signal.information import information_rates
 from wavefabric.optics.signal.joint import mode_sets, windows
 from wavefabric.optics.signal.laser import check_linewidth
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.quantities import choice
+from wavefabric.quantities import choice, positive
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Reception:
     control: Any = None
 
     def __post_init__(self):
-        if not (np.isfinite(self.power_gain) and self.power_gain > 0):
-            raise InputError(f"power_gain: {self.power_gain!r} given, a positive power ratio allowed")
+        positive(self.power_gain, "", "power_gain")
 
 
 @dataclass(frozen=True)
@@ -172,6 +171,9 @@ class Receiver:
         measures, points, done = np.zeros((5, modes, channels)), {}, 0
         kept = set().union(*control.all_gather(kept)) if control else kept
         for part, first, symbols, sent, delay in recovered:
+            # The complex gain that fits the known symbols best.
+            gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
+            symbols /= device.xp.where(gain == 0, 1, gain)[..., None]
             here = range(first, first + symbols.shape[1])
             for k, mode in enumerate(part):
                 pair, where = slice(2 * k, 2 * k + 2), slice(here.start, here.stop)
@@ -198,7 +200,7 @@ class Receiver:
             delay = symbol_clock(device, window, device.fft(sent), clock)
             symbols = device.ifft(fold(advance(xp, window, delay)))
             symbols *= xp.exp(-1j * carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent))
-            yield [mode], 0, _unit_gain(xp, symbols, sent), sent, device.to_host(delay)[None]
+            yield [mode], 0, symbols, sent, device.to_host(delay)[None]
 
     def _equalised(self, device, parts: Iterable, options: Equaliser):
         """Modes, first channel, recovered and sent symbols (rows, channels, symbols), delays; by set."""
@@ -215,8 +217,7 @@ class Receiver:
             rows = range(2 * modes.start, 2 * modes.stop)
             sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
             out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
-            sent = sent[:, options.training :]
-            yield modes, channel, _unit_gain(xp, out, sent)[:, None], sent[:, None], delay[:, None]
+            yield modes, channel, out[:, None], sent[:, None, options.training :], delay[:, None]
 
     def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
         """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, itself; in place, over the whole band.
@@ -244,10 +245,3 @@ class Receiver:
             errors = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
             wrong = device.to_host(errors) / (2 * sent.shape[-1] * form.bits_per_symbol)
         return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
-
-
-def _unit_gain(xp, symbols, sent):
-    """``symbols`` over the complex gain that fits the known ones best, row by row; in place."""
-    gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
-    symbols /= xp.where(gain == 0, 1, gain)[..., None]
-    return symbols
