@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,20 +34,12 @@ def command(
     if run.title:
         out.print(visible(run.title), style="bold")
     columns = ("group", "modes", "|received", "Q² mean", "Q² min", "NLI", "ASE", "OSNR noise", "steps")
-    out.print(table(columns, (line for row in rows for line in _lines(row))))
+    lines = []
+    for row in rows:
+        for name, received in row["received"].items():
+            levels = [value for key, value in received.items() if key.endswith("_db")]
+            cells = ("–" if value is None else f"{value:.2f}" for value in levels)
+            lines.append((str(row["group"]), str(row["modes"]), name.replace("_", " "), *cells))
+    out.print(table(columns, lines))
     out.print("Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB")
     out.print("NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add")
-
-
-def _lines(row: dict[str, Any]) -> list[tuple[str, ...]]:
-    parts = (f"snr_{part}_db" for part in ("nli", "ase", "loaded", "numerical"))
-    keys = ("q_squared_mean_db", "q_squared_min_db", *parts)
-    first = str(row["group"]), str(row["modes"])
-    return [
-        (*first, name.replace("_", " "), *(_cell(received[key]) for key in keys))
-        for name, received in row["received"].items()
-    ]
-
-
-def _cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"

@@ -51,10 +51,7 @@ class LossSpectrum:
 
     @classmethod
     def polynomial(cls, coefficients: Any, reference: float | str) -> "LossSpectrum":
-        """α(f) = Σ_n c_n (f − reference)^n, a list of c_n in 1/m/Hz^n, ``reference`` in Hz.
-
-        ``LossSpectrum.polynomial(["0.2 dB/km", "-0.5e-3 dB/km/THz"], "193.4 THz")`` is a slope.
-        """
+        """α(f) = Σ_n c_n (f − reference)^n, a list of c_n in 1/m/Hz^n, ``reference`` in Hz."""
         if not isinstance(coefficients, (list, tuple, np.ndarray)) or not len(coefficients):
             raise InputError(f"coefficients: {show(coefficients)} given; allowed: a list, constant first")
         c = [number(c, "1/m" + f"/Hz^{n}" * (n > 0), "coefficients") for n, c in enumerate(coefficients)]
@@ -68,8 +65,7 @@ class LossSpectrum:
     def of_modes(self, frequencies: ArrayLike, fibre: Fibre) -> Array:
         """Power attenuation of each mode at optical frequencies (F,) in Hz: 1/m, shape (F, M).
 
-        The fibre's own α holds at its wavelength; the spectrum adds its change from there, the same for all
-        modes, as Rayleigh scattering in one glass does. It must not be negative.
+        The fibre's own α holds at its wavelength; the spectrum adds its change from there to all modes.
         """
         change = self._values(np.atleast_1d(numbers(frequencies, "Hz", "frequencies")))
         change -= self._values(np.array(SPEED_OF_LIGHT / fibre.wavelength))

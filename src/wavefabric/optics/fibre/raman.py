@@ -28,31 +28,28 @@ class PowerEvolution:
     Gains are those of stimulated Raman scattering alone, against loss alone; they are the same for all modes
     of a group. Positions ``z`` are in m from 0 to ``length``, by default the end: one number, or an array of
     Z, which is then the last axis of a result.
-
-    - ``frequencies`` (C,), Hz; ``launch_power`` (C, M), W; ``alpha`` (C, M), 1/m; ``length``, m.
-    - ``group`` (M,): index from 0 of the group of each mode; ``overlap`` (G, G) of the groups, 1/m².
     """
 
-    frequencies: Array
-    launch_power: Array
-    alpha: Array
-    length: float
-    group: NDArray[np.int64]
-    overlap: Array
+    frequencies: Array  # (C,), Hz
+    launch_power: Array  # (C, M), W
+    alpha: Array  # (C, M), 1/m
+    length: float  # m
+    group: NDArray[np.int64]  # index from 0 of the group of each mode, (M,)
+    overlap: Array  # of the groups, (G, G), 1/m²
     gain: RamanGain
     _energy: Callable[[Array], Array]  # ∫₀^z P dz' by channel and group, (C·G, Z), W m
 
     def log_gain(self, z: ArrayLike | None = None, frequencies: ArrayLike | None = None) -> Array:
         """Natural logarithm of the power gain of each group at any optical frequencies, (F, G) or (F, G, Z).
 
-        Frequencies (F,) in Hz are by default the channels. Between and beside them it is the gain of a weak
-        probe, exactly, so it is as smooth in frequency as the gain of the glass.
+        Frequencies (F,) in Hz are by default the channels; others have the gain of a weak probe, exactly.
         """
         z = self._positions(z)
         energy = self._energy(z.reshape(-1)).reshape(len(self.frequencies), len(self.overlap), -1)
         wanted = self.frequencies if frequencies is None else _optical(frequencies)
-        gain = np.tensordot(self.gain.coupling(wanted, self.frequencies), energy, axes=1)
-        return np.einsum("fgz,hg->fhz", gain, self.overlap, optimize=True).reshape(*gain.shape[:2], *z.shape)
+        coupling = self.gain.coupling(wanted, self.frequencies)
+        gain = np.einsum("fc,cgz,hg->fhz", coupling, energy, self.overlap, optimize=True)
+        return gain.reshape(*gain.shape[:2], *z.shape)
 
     def gain_db(self, z: ArrayLike | None = None) -> Array:
         """Net Raman gain of each channel and mode in dB, (C, M) or (C, M, Z)."""
@@ -60,15 +57,13 @@ class PowerEvolution:
 
     def power(self, z: ArrayLike | None = None) -> Array:
         """Power of each channel and mode in W, (C, M) or (C, M, Z)."""
-        z = self._positions(z)
-        exponent = self.log_gain(z)[:, self.group] - np.multiply.outer(self.alpha, z)
-        return (self.launch_power.T * np.exp(exponent).T).T
+        loss = np.multiply.outer(self.alpha, self._positions(z))
+        return (self.launch_power.T * np.exp(self.log_gain(z)[:, self.group] - loss).T).T
 
     def amplitude(self, frequencies: ArrayLike, start: float = 0.0, stop: float | None = None) -> Array:
-        """Factor on the field of each group from ``start`` to ``stop`` (m) at each frequency, (G, F).
+        """Factor on the field of each group from ``start`` to ``stop`` (m) at frequencies (F,), (G, F).
 
-        Square root of the power gain of `log_gain`, for a whole band of frequencies (Hz, in any order): a
-        cubic spline through knots at most 50 GHz apart.
+        Square root of the power gain, by a cubic spline through `log_gain` at knots at most 50 GHz apart.
         """
         wanted, ends = _optical(frequencies), np.array([start, self.length if stop is None else stop])
         low, high = wanted.min() - _KNOTS, wanted.max() + _KNOTS
@@ -110,31 +105,38 @@ def power_evolution(
       the numbers. None: a row for each mode, or without ``overlap`` one for all.
     - ``tolerance``: relative local error of ∫P dz a step (Dormand and Prince's method of eighth order).
 
-    The loss is exact, and only ∫P dz of groups is solved for: a sum over modes and two products of matrices
-    for each evaluation. Source for one mode: M. Zirngibl, Electron. Lett. 34, 789 (1998), doi
-    10.1049/el:19980555; f_ab replaces its 1/A_eff.
+    Source for one mode: M. Zirngibl, Electron. Lett. 34, 789 (1998), doi 10.1049/el:19980555.
     """
     f, length = _optical(frequencies), positive(length, "m", "length")
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance: {tolerance!r} given; allowed: between 0 and 1")
     launch = numbers(launch_power, "W", "launch_power")
-    modes = launch.shape[1] if launch.ndim == 2 else 1
-    default = np.zeros(modes, int) if overlap is None else np.arange(modes)
-    numbering = default if groups is None else np.asarray(groups)
+    single = np.arange(launch.shape[1] if launch.ndim == 2 else 1) * (overlap is not None)
+    numbering = single if groups is None else np.asarray(groups)
     if numbering.ndim != 1 or not numbering.size or not np.issubdtype(numbering.dtype, np.integer):
         raise InputError(f"groups: {show(groups)} given; allowed: a whole number for each mode")
-    shape = len(f), len(numbering)
+    shape, group = (len(f), len(numbering)), np.unique(numbering, return_inverse=True)[1]
     launch = _by_channel(launch, "launch_power", "W", shape)
     loss = _by_channel(numbers(alpha, "1/m", "alpha"), "alpha", "1/m", shape)
-    group = np.unique(numbering, return_inverse=True)[1].reshape(-1)
     square = (int(group.max()) + 1,) * 2
     matrix = np.full(square, 1 / gain.area) if overlap is None else numbers(overlap, "1/m^2", "overlap")
-    finite = matrix.shape == square and np.all((matrix >= 0) & (matrix < np.inf))
-    if not (finite and np.allclose(matrix, matrix.T, 1e-6, 0)):
-        fault = f"{show(matrix.tolist())} of shape {matrix.shape} given"
-        raise InputError(f"overlap: {fault}; allowed: shape {square}, symmetric, 0 or more")
-    energy = _solve(gain.coupling(f, f), matrix, (launch, loss, group), length, tolerance)
-    return PowerEvolution(f, launch, loss, length, group, matrix, gain, energy)
+    fits = matrix.shape == square and np.all((matrix >= 0) & (matrix < np.inf))
+    if not (fits and np.allclose(matrix, matrix.T, 1e-6, 0)):
+        actual = f"{show(matrix.tolist())} of shape {matrix.shape}"
+        raise InputError(f"overlap: {actual} given; allowed: shape {square}, symmetric, 0 or more")
+    coupling, members = gain.coupling(f, f), np.equal.outer(group, np.arange(len(matrix))).astype(float)
+
+    def power(z, energy):
+        raman = coupling @ energy.reshape(len(f), -1) @ matrix.T
+        return (launch * np.exp(-loss * z) @ members * np.exp(raman)).reshape(-1)
+
+    start = np.zeros(len(f) * len(matrix))
+    floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
+        result = solve_ivp(power, (0, length), start, "DOP853", dense_output=True, rtol=tolerance, atol=floor)
+    if not result.success:
+        raise InputError(f"launch_power: up to {launch.max():g} W given, not solvable; allowed: less")
+    return PowerEvolution(f, launch, loss, length, group, matrix, gain, result.sol)
 
 
 def _optical(frequencies: ArrayLike) -> Array:
@@ -153,27 +155,6 @@ def _by_channel(values: Array, key: str, unit: str, shape: tuple[int, int]) -> A
     except ValueError:
         allowed = f"one number, {shape[:1]} or {shape} for channels and modes"
         raise InputError(f"{key}: shape {values.shape} given; allowed: {allowed}") from None
-
-
-def _solve(coupling, overlap, modes, length: float, tolerance: float) -> Callable[[Array], Array]:
-    """∫P dz of each channel and group, flat, as a function of z; ``modes``: launch power, α, group."""
-    launch, alpha, group = modes
-    order = np.argsort(group, kind="stable")
-    launch, alpha = launch[:, order], alpha[:, order]
-    starts = np.searchsorted(group[order], np.arange(len(overlap)))
-    shape = len(launch), len(starts)
-
-    def power(z, energy):
-        without_raman = np.add.reduceat(launch * np.exp(-alpha * z), starts, axis=1)
-        return (without_raman * np.exp(coupling @ energy.reshape(shape) @ overlap.T)).reshape(-1)
-
-    start = np.zeros(math.prod(shape))
-    floor = tolerance * length * (float(power(0.0, start).max()) or 1.0)
-    with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is taken again
-        result = solve_ivp(power, (0, length), start, "DOP853", dense_output=True, rtol=tolerance, atol=floor)
-    if not result.success:
-        raise InputError(f"launch_power: up to {launch.max():g} W given, not solvable; allowed: less")
-    return result.sol
 
 
 def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
@@ -202,25 +183,22 @@ def raman_evolution(
     *,
     overlap: ArrayLike | None = None,
 ) -> PowerEvolution:
-    """`power_evolution` in a fibre of M modes, with its loss and its `intensity_overlap`.
+    """`power_evolution` in a fibre of M modes, with its loss; ``loss`` adds the change over frequency.
 
-    ``launch_power`` in W: one number, (C,) for each channel in every mode, or (C, M). ``gain`` is by default
-    silica's. ``loss`` adds the change of the attenuation over frequency. ``overlap`` replaces that of κ and
-    γ: a row for each group, or mode, as κ has.
+    ``gain`` is by default silica's, ``overlap`` the fibre's `intensity_overlap`, a row for each of κ's.
     """
-    index = np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]
-    alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)
+    groups = np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]
     matrix = intensity_overlap(fibre) if overlap is None else overlap
-    gain = gain or RamanGain.silica()
-    return power_evolution(frequencies, launch_power, length, alpha, gain, overlap=matrix, groups=index)
+    alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)
+    powers = frequencies, launch_power, length, alpha, gain or RamanGain.silica()
+    return power_evolution(*powers, overlap=matrix, groups=groups)
 
 
 def raman_tilt(
     fibre: Fibre, frequencies: ArrayLike, launch_power: ArrayLike, length: float | str, **options: Any
 ) -> float:
-    """Largest change of any channel in any mode by Raman scattering over a span, in dB (0 or more).
+    """Largest change of any channel in any mode by Raman scattering over a span, in dB; as `raman_evolution`.
 
-    A run without it is off by so much. Arguments and options are those of `raman_evolution`.
+    A run without it is off by so much.
     """
-    evolution = raman_evolution(fibre, frequencies, launch_power, length, **options)
-    return float(np.abs(evolution.gain_db()).max())
+    return float(np.abs(raman_evolution(fibre, frequencies, launch_power, length, **options).gain_db()).max())

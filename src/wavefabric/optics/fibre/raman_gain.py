@@ -30,8 +30,7 @@ def silica_spectrum(shift: ArrayLike) -> Array:
 
     S(Ω) = Im ∫ h(t) exp(iΩt) dt for h(t) = Σ A_i exp(−γ_i t − Γ_i²t²/4) sin(ω_i t), t > 0: thirteen pairs of
     Voigt lines, by the Faddeeva function w((Ω ∓ ω_i + iγ_i)/Γ_i) in closed form. Source: D. Hollenbeck,
-    C. D. Cantrell, "Multiple-vibrational-mode model for fiber-optic Raman gain spectrum and response
-    function", J. Opt. Soc. Am. B 19, 2886 (2002), doi 10.1364/JOSAB.19.002886.
+    C. D. Cantrell, J. Opt. Soc. Am. B 19, 2886 (2002), doi 10.1364/JOSAB.19.002886.
     """
     omega = 2 * math.pi * np.asarray(shift, dtype=float)[..., None]
     radian = 100 * math.pi * SPEED_OF_LIGHT  # half the angular frequency of 1/cm
@@ -48,19 +47,15 @@ class RamanGain:
     overlap 1/A. The half is the mean over polarisations: g_R acts between parallel ones, and the gain between
     orthogonal ones is neglected. Quantities may be text with a unit; `InputError` if one is out of range.
 
-    - ``shift`` (N,): frequency shifts from pump to signal, Hz, increasing from 0 or above. Monotone cubic
-      (PCHIP) between them; 0 at shift 0 and above the last. Negative shifts: the same, negative.
-    - ``efficiency`` (N,): C_R, 1/(W m), for the effective area A = ``area``, m².
-    - ``pump_frequency``: pump at which it was measured, Hz; C_R grows in proportion to the frequency of the
-      pump. None: the same for all pumps.
-    - ``quantum_defect``: each photon of the pump gives one signal photon, and the rest of its energy to
-      the glass. Without it powers are conserved, as closed forms for narrow bands assume.
+    Between shifts C_R is a monotone cubic (PCHIP); 0 at shift 0 and above the last. The quantum defect: each
+    photon of the pump gives one signal photon, and the rest of its energy to the glass. Without it powers are
+    conserved, as closed forms for narrow bands assume.
     """
 
-    shift: Array
-    efficiency: Array
-    area: float
-    pump_frequency: float | None = None
+    shift: Array  # from pump to signal, Hz, increasing from 0 or above, (N,)
+    efficiency: Array  # C_R for ``area``, 1/(W m), (N,)
+    area: float  # effective area A, m²
+    pump_frequency: float | None = None  # pump of C_R, which grows with it, Hz; None: the same for all
     quantum_defect: bool = True
 
     def __post_init__(self):
@@ -77,24 +72,23 @@ class RamanGain:
             shift, efficiency = np.append(0.0, shift), np.append(0.0, efficiency)
         if efficiency[0] > 0:
             raise InputError(f"efficiency: {efficiency[0]:g} 1/(W m) given at shift 0; allowed: 0 there")
-        for key, array in (("shift", shift), ("efficiency", efficiency)):
-            array.setflags(write=False)
-            object.__setattr__(self, key, array)
-        object.__setattr__(self, "area", positive(self.area, "m^2", "area"))
-        if (pump := self.pump_frequency) is not None:
-            object.__setattr__(self, "pump_frequency", positive(pump, "Hz", "pump_frequency"))
+        area, pump = positive(self.area, "m^2", "area"), self.pump_frequency
+        pump = None if pump is None else positive(pump, "Hz", "pump_frequency")
+        values = {"shift": shift, "efficiency": efficiency, "area": area, "pump_frequency": pump}
+        shift.setflags(write=False)
+        efficiency.setflags(write=False)
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
 
     @classmethod
-    def silica(cls, peak: float | str = 1e-13, pump_wavelength: float | str = 1e-6) -> "RamanGain":
-        """Silica by `silica_spectrum`, with g_R = ``peak`` (m/W, parallel polarisations) at its maximum.
+    def silica(cls) -> "RamanGain":
+        """Silica by `silica_spectrum`, with a maximum of g_R = 1e-13 m/W at a pump of 1 µm, for 80 µm².
 
-        1e-13 m/W at a pump of 1 µm: G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. C_R is tabulated for
-        80 µm²; the gain in a fibre follows from its own overlaps.
+        G. P. Agrawal, Nonlinear Fiber Optics, section 8.1. A fibre's gain follows from its own overlaps.
         """
-        peak, area, spectrum = positive(peak, "m/W", "peak"), 80e-12, silica_spectrum(_SILICA_SHIFT)
-        efficiency = np.maximum(spectrum, 0) * (peak / (2 * area * spectrum.max()))
-        pump = SPEED_OF_LIGHT / positive(pump_wavelength, "m", "pump_wavelength")
-        return cls(_SILICA_SHIFT, efficiency, area, pump)
+        area, spectrum = 80e-12, silica_spectrum(_SILICA_SHIFT)
+        efficiency = np.maximum(spectrum, 0) * (1e-13 / (2 * area * spectrum.max()))
+        return cls(_SILICA_SHIFT, efficiency, area, SPEED_OF_LIGHT / 1e-6)
 
     @classmethod
     def triangular(cls, slope: Any, area: Any = 80e-12, cutoff: Any = 15e12, **options: Any) -> "RamanGain":
@@ -113,10 +107,8 @@ class RamanGain:
 
     def at(self, shift: ArrayLike) -> Array:
         """C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""
-        shift = np.asarray(shift, dtype=float)
-        size = np.abs(shift)
-        curve = PchipInterpolator(self.shift, self.efficiency)(np.minimum(size, self.shift[-1]))
-        return np.where(size <= self.shift[-1], np.sign(shift) * curve, 0.0)
+        curve = PchipInterpolator(self.shift, self.efficiency, extrapolate=False)
+        return np.sign(shift) * np.nan_to_num(curve(np.abs(shift)))
 
     def coupling(self, frequencies: ArrayLike, sources: ArrayLike) -> Array:
         """Gain at each frequency from each source (Hz), negative where it loses, m/W, shape (F, S).

@@ -11,12 +11,10 @@ from wavefabric.optics.link.build import build_fibre, build_transmitter
 from wavefabric.optics.link.checks import resonance
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.receiver import Receiver
-from wavefabric.optics.theory.expected import Expectation, expected_quality
+from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
-
-#: Parts of the noise, as in `Expectation`.
-PARTS = ("nli", "ase", "loaded", "numerical")
+from wavefabric.units import db
 
 
 def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectation]:
@@ -27,22 +25,22 @@ def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectati
     a run would raise it.
     """
     fibre = fibre or build_fibre(run, lambda _: None)
-    transmitter, link = build_transmitter(run, fibre.modes), run.link
+    transmitter, link, solver = build_transmitter(run, fibre.modes), run.link, run.solver
     window = run.receiver.phase_window or None
     receiver = Receiver(transmitter, run.receiver.osnr, run.receiver.noise_seed, phase_window=window)
     gain = None if link.gain is None else 10 ** (link.gain / 10)
     if gain is None and (loss := float(fibre.alpha.mean() * link.length)) > 46:
-        raise InputError(
-            f"link.length: a span loses {10 * math.log10(math.e) * loss:.0f} dB; allowed: up to 200 dB"
-        )
-    grid, solver = transmitter.grid, run.solver
+        raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+    grid = transmitter.grid
     options = Options(symbols=grid.symbols)
     if solver.step is not None and solver.integrator in QUADRATURES:
+        if not solver.step >= 1e-9 * link.length:  # as a run refuses it
+            allowed = f"at least {1e-9 * link.length:g} m"
+            raise InputError(f"solver.step: {solver.step:g} m given; allowed: {allowed}")
         steps = Steps(solver.step, solver.integrator)
         if steps.taken(link.length) > resonance(fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
-    spans = Spans(link.length, link.spans, gain)
-    at = run.receiver.spans(link.spans)
+    spans, at = Spans(link.length, link.spans, gain), run.receiver.spans(link.spans)
     expected = expected_quality(fibre, receiver, spans, link.noise_figure, at, options)
     if not run.receiver.back_to_back:
         del expected["back_to_back"]
@@ -50,35 +48,23 @@ def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectati
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:
-    """Per mode group and position, in dB: mean and least Q², and the signal over each part of the noise
-    alone.
+    """Per mode group and position, in dB: mean and least Q², and the signal over each part of the noise.
 
     Means over modes and channels are those of powers; None where there is no such noise.
     """
     rows = []
-    for number in np.unique(fibre.groups):
-        inside = fibre.groups == number
-        received = {}
-        for name, one in expected.items():
-            lit = one.signal[inside] > 0
-            ratio = {key: _mean_ratio(one.signal[inside], getattr(one, key)[inside], lit) for key in PARTS}
-            q = one.q_squared_db[inside][lit]
-            received[name] = {
-                "distance_m": one.distance,
-                "q_squared_mean_db": _db(float((10 ** (q / 10)).mean())) if q.size else None,
-                "q_squared_min_db": float(q.min()) if q.size else None,
-                **{f"snr_{key}_db": value for key, value in ratio.items()},
-            }
-        rows.append({"group": int(number), "modes": int(inside.sum()), "received": received})
+    for number, modes in zip(*np.unique(fibre.groups, return_counts=True), strict=True):
+        received = {name: _levels(one, fibre.groups == number) for name, one in expected.items()}
+        rows.append({"group": int(number), "modes": int(modes), "received": received})
     return rows
 
 
-def _mean_ratio(signal: np.ndarray, noise: np.ndarray, lit: np.ndarray) -> float | None:
-    if not lit.any() or (noise[lit] == 0).all():
-        return None
-    mean = float((noise[lit] / signal[lit]).mean())
-    return -_db(mean) if mean > 0 else None
-
-
-def _db(ratio: float) -> float:
-    return 10 * math.log10(ratio) if ratio > 0 else -math.inf
+def _levels(one: Expectation, inside: np.ndarray) -> dict[str, float | None]:
+    lit = inside[:, None] & (one.signal > 0)
+    noise = {part: float((getattr(one, part) / np.where(lit, one.signal, 1))[lit].sum()) for part in PARTS}
+    return {
+        "distance_m": one.distance,
+        "q_squared_mean_db": db(float(one.snr[lit].mean())) if lit.any() else None,
+        "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
+        **{f"snr_{part}_db": db(lit.sum() / total) if total > 0 else None for part, total in noise.items()},
+    }

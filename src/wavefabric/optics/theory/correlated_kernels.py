@@ -24,103 +24,82 @@ def amplitude(table, mismatch):
 
 
 @njit()
-def _piece(g, g1, first, final, h, table):
-    """∫ g μ over h Hz between two knots of (mismatch, ∫μ, ∫∫μ)."""
-    step = final[0] - first[0]
-    if abs(step) < 0.5 * table.step:
-        return h / 2 * (g + g1) * amplitude(table, (first[0] + final[0]) / 2)[0]
-    return h * ((g1 * final[1] - g * first[1]) - (g1 - g) * (final[2] - first[2]) / step) / step
+def _product(d, mismatch, inner, comb, table):
+    """∫ √g μ du, g the spectra of two fields of one channel at u ± d/2; ``inner`` knots on the flat part.
 
-
-@njit()
-def _difference(d, middle, slope, comb, table, area):
-    """∫ √g μ df2, f2 and f3 = f2 + d in one channel; the mismatch in their middle, and how it rises, 1/(m
-    Hz).
+    ``mismatch`` holds the coefficients of 1, u, u² and u⁴.
     """
-    width = comb.rate * (1 + comb.rolloff) - abs(d)
-    if abs(slope) * width < 2 * table.step:  # a sixth of the fastest oscillation
-        return area * amplitude(table, middle)[0]
-    edge = min(comb.rolloff * comb.rate, width / 2)
-    total, u, g = 0j, -width / 2, 1.0 if comb.rolloff == 0 else 0.0
-    _, once, twice = amplitude(table, middle + slope * u)
-    before = (middle + slope * u, once, twice)
-    for k in range(1, 2 * EDGE + 2):
-        u1 = knot(k, -width / 2, width / 2, edge, 1)
-        if u1 <= u:
+    c0, c1, c2, c4 = mismatch
+    high = (comb.rate * (1 + comb.rolloff) - abs(d)) / 2
+    edge = min(comb.rolloff * comb.rate, high)
+    total, u, g, at, once, twice = 0j, -high, 0.0, 0.0, 0j, 0j
+    for k in range(2 * EDGE + inner + 1):
+        u1 = knot(k, -high, high, edge, inner)
+        if k > 0 and u1 <= u:
             continue
-        g1 = 1.0
-        if comb.rolloff > 0:
-            g1 = math.sqrt(raised_cosine(u1 - d / 2, comb) * raised_cosine(u1 + d / 2, comb))
-        _, once, twice = amplitude(table, middle + slope * u1)
-        after = (middle + slope * u1, once, twice)
-        total += _piece(g, g1, before, after, u1 - u, table)
-        u, g, before = u1, g1, after
+        g1 = math.sqrt(raised_cosine(u1 - d / 2, comb) * raised_cosine(u1 + d / 2, comb))
+        at1 = c0 + u1 * (c1 + u1 * (c2 + c4 * u1 * u1))
+        _, once1, twice1 = amplitude(table, at1)
+        h, step = u1 - u, at1 - at
+        if k > 0 and abs(step) < 0.5 * table.step:
+            total += h / 2 * (g + g1) * amplitude(table, at + step / 2)[0]
+        elif k > 0:
+            total += h * ((g1 * once1 - g * once) - (g1 - g) * (twice1 - twice) / step) / step
+        u, g, at, once, twice = u1, g1, at1, once1, twice1
     return total
 
 
 @njit()
-def _sum(both, base, centre, comb, beta, table):
-    """∫ √g μ df1, f1 and f2 = ``both`` − f1 in one channel; ``base`` of the mismatch belongs to f3 and f."""
-    wide, d = comb.rate * (1 + comb.rolloff) / 2, both - 2 * centre
-    low, high = max(-wide, d - wide), min(wide, d + wide)
-    if high <= low:
-        return 0j
-    edge = min(comb.rolloff * comb.rate, (high - low) / 2)
-    total, v, g, before = 0j, low, 0.0, (0.0, 0j, 0j)
-    for k in range(2 * EDGE + _BENT + 1):
-        v1 = knot(k, low, high, edge, _BENT)
-        g1 = 1.0
-        if comb.rolloff > 0:
-            g1 = math.sqrt(raised_cosine(v1, comb) * raised_cosine(d - v1, comb))
-        at = base + phase(beta, centre + v1) + phase(beta, both - centre - v1)
-        _, once, twice = amplitude(table, at)
-        if k > 0 and v1 > v:
-            total += _piece(g, g1, before, (at, once, twice), v1 - v, table)
-        v, g, before = v1, g1, (at, once, twice)
-    return total
+def _difference(d, middle, slope, comb, roots, table):
+    """∫ √g μ df2, f2 and f3 = f2 + d in one channel; the mismatch in their middle, and its rise, 1/(m Hz)."""
+    if abs(slope) * (comb.rate * (1 + comb.rolloff) - abs(d)) < 2 * table.step:  # 1/6 of the fastest turn
+        return overlap(d, comb, roots) * amplitude(table, middle)[0]
+    return _product(d, (middle, slope, 0.0, 0.0), 1, comb, table)
 
 
 @njit(parallel=True)
-def correlation(walks, pulse, comb, roots, curvatures, table):
-    """∫ over f and f1 of one channel, |∫ √g μ df2|², f2 and f3 in another that walks off: (2, walks).
+def correlation(walks, nodes, comb, roots, curvatures, table):
+    """∫ over f and f1 of one channel, |∫ √g μ df2|², f2 and f3 in another, less slow phase noise: (walks,).
 
-    ``walks`` (s/m) are delays of the centre of the one less that of the other, ``curvatures`` their β2;
-    ``pulse`` holds f from the centre and its weights (F,), x, weights and slow part (F, X). With β2 alone, as
-    over a channel.
+    ``walks`` (s/m) are delays of the centre of the one less that of the other, ``curvatures`` their β2. With
+    β2 alone, as over a channel.
     """
-    u, weights, x, weight, slow = pulse
-    out = np.zeros((2, len(walks)))
+    out = np.zeros(len(walks))
     for t in numba.prange(len(walks)):
-        for n in range(len(u)):
-            for k in range(x.shape[1]):
-                d, scale = x[n, k], weights[n] * weight[n, k]
-                middle = 2 * math.pi * d * (walks[t] + 2 * math.pi * curvatures[0] * (u[n] + d / 2))
+        for n in range(nodes.each):
+            u = nodes.f[n] - comb.centres[nodes.received[0]]
+            for k in range(nodes.own):
+                d = nodes.x[n, k]
+                middle = 2 * math.pi * d * (walks[t] + 2 * math.pi * curvatures[0] * (u + d / 2))
                 slope = -4 * math.pi**2 * d * curvatures[1]
-                value = _difference(d, middle, slope, comb, table, overlap(d, comb, roots))
-                out[0, t] += scale * abs(value) ** 2
-                out[1, t] += scale * abs(value) ** 2 * slow[n, k]
+                value = abs(_difference(d, middle, slope, comb, roots, table)) ** 2
+                out[t] += nodes.weights[n] * nodes.weight[n, k] * (1 - nodes.slow[n, k]) * value
     return out
 
 
 @njit(parallel=True)
-def own_correlation(nodes, own, comb, roots, row, table):
-    """For one row and channel ``own`` (F,) of f: Σ over f3 of |∫ √g μ df1|² g(f3), and ∬ √g μ: (2, F),
-    complex.
-    """
-    f, x, weight, _, channel = nodes
-    out = np.zeros((2, len(f)), np.complex128)
-    for n in numba.prange(len(f)):
-        here, centre = phase(row.beta, f[n]), comb.centres[own[n]]
-        for k in range(x.shape[1]):
-            if weight[n, k] == 0 or channel[n, k] != own[n]:
+def own_correlation(nodes, comb, roots, row, table):
+    """For one row, in the channel of f: Σ over f3 of |∫ √g μ df1|² g(f3), and ∬ √g μ: (2, F), complex."""
+    out = np.zeros((2, len(nodes.f)), np.complex128)
+    for n in numba.prange(len(nodes.f)):
+        own = nodes.received[n]
+        here, centre = phase(row.beta, nodes.f[n]), comb.centres[own]
+        for k in range(nodes.x.shape[1]):
+            if nodes.weight[n, k] == 0 or nodes.channel[n, k] != own:
                 continue
-            d, f3 = x[n, k], f[n] + x[n, k]
-            value = _sum(f[n] + f3, -phase(row.beta, f3) - here, centre, comb, row.beta, table)
-            out[0, n] += weight[n, k] * abs(value) ** 2
+            d = nodes.x[n, k]
+            f3 = nodes.f[n] + d
+            third = phase(row.beta, f3)
+            # f1 and f2 = f + f3 − f1 lie u on either side of the middle of f and f3.
+            middle = (nodes.f[n] + f3) / 2
+            w = 2 * math.pi * middle
+            bend = 4 * math.pi**2 * (row.beta[1] + w * (row.beta[2] + w * row.beta[3] / 2))
+            even = (2 * phase(row.beta, middle) - third - here, 0.0, bend, 4 * math.pi**4 / 3 * row.beta[3])
+            value = _product(2 * (middle - centre), even, _BENT, comb, table)
+            out[0, n] += nodes.weight[n, k] * abs(value) ** 2
             root = math.sqrt(raised_cosine(f3 - centre, comb))
             if root > 0:
-                middle = phase(row.beta, f3) - here - 2 * math.pi * d * row.delays[own[n]]
-                slope = -4 * math.pi**2 * d * row.curvatures[own[n]]
-                value = _difference(d, middle, slope, comb, table, overlap(d, comb, roots))
-                out[1, n] += weight[n, k] / root * value
+                walk, slope = 2 * math.pi * d * row.delays[own], -4 * math.pi**2 * d * row.curvatures[own]
+                value = _difference(d, third - here - walk, slope, comb, roots, table)
+                out[1, n] += nodes.weight[n, k] / root * value
     return out

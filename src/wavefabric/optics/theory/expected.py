@@ -3,26 +3,25 @@
 Q² is what the simulator's receiver measures, 1/EVM² of symbols of unit energy: the received signal over all
 that the matched filter lets through. Its complex gain by least squares takes away what follows the signal;
 its carrier-phase estimate takes away slow phase noise, and is itself free of bias
-(`wavefabric.optics.signal.receiver`).
-
-Left out: noise that mixes with the signal, what interference takes from the signal, and, with symbols from a
-finite set, what `wavefabric.optics.theory.modulation` leaves out.
+(`wavefabric.optics.signal.receiver`). Left out: noise that mixes with the signal, what interference takes
+from the signal, and what `wavefabric.optics.theory.gaussian_noise` leaves out.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 
-Array = NDArray[np.float64]
-#: Channels of which the numerical part is evaluated, in between it is interpolated: it is nearly white.
+#: Parts of the noise.
+PARTS = ("nli", "ase", "loaded", "numerical")
+#: Channels of which the numerical part is evaluated; between them it is interpolated: it is nearly white.
 SAMPLED = 9
 #: Between these numbers of spans the interference of one span is interpolated.
 EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330, 500, 750, 1100, 1600, 2400)
@@ -30,18 +29,14 @@ EVALUATED = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 37, 50, 70, 100, 150, 220, 330
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """Powers at a receiver, both polarisations, W, each (modes, channels), behind the matched filter.
-
-    ``numerical`` is what a run's steps and sampling add to the interference ``nli`` of the fibre; it may be
-    negative.
-    """
+    """Powers at a receiver, both polarisations, W, each (modes, channels), behind the matched filter."""
 
     distance: float
     signal: Array
     nli: Array
     ase: Array
     loaded: Array
-    numerical: Array
+    numerical: Array  # what a run's steps and sampling add to the fibre's ``nli``; may be negative
 
     @property
     def noise(self) -> Array:
@@ -57,13 +52,11 @@ class Expectation:
     @property
     def q_squared_db(self) -> Array:
         """Q² = 1/EVM² in dB, as ``/received/NAME/q_squared_db`` of a result."""
-        with np.errstate(divide="ignore"):
-            return 10 * np.log10(self.snr)
+        return 10 * np.log10(self.snr)
 
     def arrays(self) -> dict[str, Array]:
         """All as plain arrays by name, also ``snr`` and ``q_squared_db``."""
-        names = ("signal", "nli", "ase", "loaded", "numerical", "snr", "q_squared_db")
-        return {name: np.asarray(getattr(self, name)) for name in names}
+        return {name: getattr(self, name) for name in ("signal", *PARTS, "snr", "q_squared_db")}
 
 
 def expected_quality(
@@ -86,24 +79,22 @@ def expected_quality(
     transmitter = receiver.transmitter
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
     numbers = sorted(set(range(1, spans.count + 1) if at is None else at))
-    nli = interference_after(numbers, fibre, receiver, spans, exact)
-    stepped = nli
-    if options != exact:
-        options = replace(options, channels=options.channels or _some_channels(grid.offsets))
-        stepped = interference_after(numbers, fibre, receiver, spans, options)
-    net = spans.net_gain(fibre)[:, None]
+    zero, net = np.zeros_like(powers), spans.net_gain(fibre)[:, None]
+    link = numbers, fibre, receiver, spans
+    nli = {0: zero} | interference_after(*link, exact)
+    some = replace(options, channels=options.channels or _some_channels(grid.offsets))
+    stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
     amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
-    density = amplifier.noise_density(grid.centre_frequency)
-    zero, out = np.zeros_like(powers), {}
+    added = 2 * grid.symbol_rate * amplifier.noise_density(grid.centre_frequency)
+    out = {}
     for n in [0, *numbers]:
         loaded = zero
         if receiver.osnr_db is not None:
-            nominal = spans.nominal_gain(fibre) ** n
+            nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
-        noise = sum(net**later for later in range(n)) * 2 * grid.symbol_rate * density + zero
-        mixed, numerical = (nli[n], _across(grid.offsets, stepped[n] - nli[n])) if n else (zero, zero)
-        name = f"span_{n}" if n else "back_to_back"
-        out[name] = Expectation(n * spans.length, powers * net**n, mixed, noise, loaded, numerical)
+        ase = zero + added * sum(net**later for later in range(n))
+        noise = nli[n], ase, loaded, _across(grid.offsets, stepped[n] - nli[n])
+        out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, powers * net**n, *noise)
     return out
 
 
@@ -127,19 +118,15 @@ def interference_after(
     numbers: Sequence[int], fibre: Fibre, receiver: Receiver, spans: Spans, options: Options
 ) -> dict[int, Array]:
     """Nonlinear interference by number of spans; of many, between those of `EVALUATED` by interpolation."""
-    nodes = [n for n in numbers if n in EVALUATED]
-    if len(nodes) < len(numbers):
-        least = max([n for n in EVALUATED if n <= numbers[0]], default=1)
-        nodes = [n for n in EVALUATED if least <= n < numbers[-1]] + [numbers[-1]]
-    nodes = list(numbers) if len(nodes) >= len(numbers) else nodes
-    net = spans.net_gain(fibre)[:, None]
-    values = np.stack(
-        [
-            nonlinear_interference(fibre, receiver.transmitter, replace(spans, count=n), options) / net**n
-            for n in nodes
-        ]
-    ) if nodes else np.zeros(0)  # fmt: skip
+    nodes = list(numbers)
+    if nodes:
+        least = max((n for n in EVALUATED if n <= nodes[0]), default=1)
+        between = [*(n for n in EVALUATED if least <= n < nodes[-1]), nodes[-1]]
+        nodes = min(nodes, between, key=len)
+    sent = receiver.transmitter
+    nli = {n: nonlinear_interference(fibre, sent, replace(spans, count=n), options) for n in nodes}
     if nodes == list(numbers):
-        return {n: values[k] * net**n for k, n in enumerate(nodes)}
-    curve = PchipInterpolator(np.log(nodes), values / np.array(nodes)[:, None, None], axis=0)
+        return nli
+    net = spans.net_gain(fibre)[:, None]
+    curve = PchipInterpolator(np.log(nodes), [nli[n] / (n * net**n) for n in nodes], axis=0)
     return {n: curve(np.log(n)) * n * net**n for n in numbers}

@@ -11,25 +11,36 @@ what the matched filter lets through: ∫ S_i times the raised-cosine spectrum o
 (2014), doi 10.1109/JLT.2013.2295208. Many modes: C. Antonelli, O. Golani, M. Shtaif, A. Mecozzi, Opt. Express
 25 (2017), doi 10.1364/OE.25.013055.
 
-Symbols from a finite set interfere less: see `wavefabric.optics.theory.modulation`.
+Enhanced form: symbols b of unit mean energy from a finite set interfere less. Two of the three fields from
+the same symbols add Φ4 = E|b|⁴ − 2 times an integral of correlated pairs, three of them also Φ6 = E|b|⁶ −
+9E|b|⁴ + 12 (−1 and 4 for QPSK, 0 and 0 for Gaussian symbols). With E the integral over pairs (f2, f3) in one
+channel of row j, row i gets Φ4 E from every channel of a row j ≠ i, and 4 Φ4 E from itself, since either of
+its two fields may be f1. From its own channel it also gets Φ4 times the integral over pairs (f1, f2), and Φ6
+times that over all three, less what a receiver takes as the signal's gain: the mean of three fields of one
+symbol, Φ4 times that symbol. R. Dar, M. Feder, A. Mecozzi, M. Shtaif, Opt. Express 21 (2013), doi
+10.1364/OE.21.025685; A. Carena et al., Opt. Express 22 (2014), doi 10.1364/OE.22.016335 (their self-channel
+and cross-channel terms, X1). Left out: pairs (f1, f2) of another channel, and three fields of one other
+channel, which matter next to a channel that nearly touches.
+
+Every row of every channel has symbols of its own. Mixing inside mode groups between spans changes nothing
+where κ is that of groups: the Kerr phase follows from the power of the group, which mixing keeps, and the
+receiver's inverse returns the rows as if they had never mixed.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.constellation import Constellation
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory import kernels
-from wavefabric.optics.theory.modulation import corrections
-from wavefabric.optics.theory.quadrature import Sampling, nodes_of
+from wavefabric.optics.theory.quadrature import nodes_of
 from wavefabric.optics.theory.response import Accumulation, Steps
-from wavefabric.optics.theory.sums import RowKind, Sums, walk_off
+from wavefabric.optics.theory.sums import RowKind, Sums, dispersion, overlap_areas, walk_off
 from wavefabric.quantities import positive, whole
 
 
@@ -37,9 +48,8 @@ from wavefabric.quantities import positive, whole
 class Spans:
     """``count`` equal spans of ``length``, m or text, each followed by a flat power gain.
 
-    ``gain`` is linear, None for the mean loss of a span.
-
-    ``coherent`` adds up the spans' fields, otherwise their powers.
+    ``gain`` is linear, None for the mean loss of a span. ``coherent`` adds up the spans' fields, otherwise
+    their powers.
     """
 
     length: Any
@@ -57,11 +67,7 @@ class Spans:
         """Power gain of an amplifier, linear."""
         return math.exp(fibre.alpha.mean() * self.length) if self.gain is None else self.gain
 
-    def nominal_gain(self, fibre: Fibre) -> float:
-        """Power gain of a span of mean loss with its amplifier, to which an OSNR refers."""
-        return 1.0 if self.gain is None else self.gain * math.exp(-fibre.alpha.mean() * self.length)
-
-    def net_gain(self, fibre: Fibre) -> NDArray[np.float64]:
+    def net_gain(self, fibre: Fibre) -> Array:
         """Power gain of a span with its amplifier by mode, (modes,)."""
         loss = fibre.alpha * self.length
         return np.exp(loss.mean() - loss) if self.gain is None else self.gain * np.exp(-loss)
@@ -69,85 +75,78 @@ class Spans:
 
 @dataclass(frozen=True)
 class Options:
-    """How interference is estimated.
+    """How interference is estimated."""
 
-    - ``modulation``: whether symbols count as what they are (`modulation`) or as Gaussian.
-    - ``phase_window``: symbols of the receiver's carrier-phase estimate, which takes slow phase noise away;
-      None for the mean phase only.
-    - ``symbols``: length of the periodic sequence, None for an endless one.
-    - ``steps``: equal steps of an integrator, whose spurious interference then is in the result.
-    - ``sample_rate``: width of the simulated band, Hz; what is mixed to frequencies beyond it then comes back
-      into it. None for all frequencies.
-    - ``channels``: indices of those to receive, None for all; the others' interference is NaN.
-    """
-
-    modulation: bool = True
-    phase_window: int | None = None
-    symbols: int | None = None
-    steps: Steps | None = None
-    sample_rate: float | None = None
-    channels: tuple[int, ...] | None = None
+    modulation: bool = True  # whether symbols count as what they are or as Gaussian
+    phase_window: int | None = None  # symbols of the carrier-phase estimate; None for the mean phase only
+    symbols: int | None = None  # length of the periodic sequence, None for an endless one
+    steps: Steps | None = None  # equal steps of an integrator, with the spurious interference they add
+    sample_rate: float | None = None  # Hz: what is mixed beyond this band comes back into it; None: no limit
+    channels: tuple[int, ...] | None = None  # indices to receive, None for all; NaN for the others
 
 
 def nonlinear_interference(
     fibre: Fibre, transmitter: Transmitter, spans: Spans, options: Options | None = None
-) -> NDArray[np.float64]:
+) -> Array:
     """Power of nonlinear interference behind the matched filter after the last span, W, (modes, channels).
 
     Both polarisations together; `fibre` expanded at the grid's centre frequency. 0 for a dark channel of a
     row without light at f1. `InputError` for channels that do not exist.
     """
     options = options or Options()
-    grid = transmitter.grid
+    grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
     comb = kernels.Comb(grid.offsets[order], grid.symbol_rate, transmitter.rolloff)
     mine = range(grid.channels) if options.channels is None else options.channels
     if bad := [c for c in mine if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
     received = np.flatnonzero(np.isin(order, mine))
-    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans)
-    spread = walk_off(kinds, comb)
+    kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans, comb)
+    spread, areas = walk_off(kinds, comb), overlap_areas(comb)
     # The phased array resolves mismatches of 1/(n L), which delays turn into frequencies.
-    scale = 1 / (4 * math.pi * spans.count * spans.length * max(spread, 1e-18))
-    rate = options.sample_rate
-    sampling = Sampling(min(scale, comb.rate), options.phase_window, options.symbols)
-    nodes = [
-        nodes_of(comb, received, replace(sampling, alias=alias))
-        for alias in ((0.0, rate, -rate) if rate else (0.0,))
-    ]
+    scale = min(1 / (4 * math.pi * spans.count * spans.length * max(spread, 1e-18)), comb.rate)
+    aliases = (0.0, float(rate), -float(rate)) if rate else (0.0,)
+    window, symbols = options.phase_window, options.symbols
+    nodes = [nodes_of(comb, received, scale, window, symbols, alias) for alias in aliases]
     squares = (fibre.gamma * fibre.kappa_rows()) ** 2
-    form = transmitter.format if options.modulation else Constellation("gaussian")
     by_row = np.full((fibre.rows, grid.channels), np.nan)
     by_row[:, order[received]] = 0.0
     for j in kinds:
         accumulation = Accumulation(j.alpha, spans.length, spans.count, j.gain, spans.coherent, options.steps)
         for part in nodes:
-            sums = Sums(comb, part, j, accumulation, spread)
+            sums = Sums(comb, part, j, accumulation, spread, areas)
+            form = transmitter.format if options.modulation and not part.alias else Constellation("gaussian")
             for i in kinds:
-                mixed = _interference(sums, i, squares, form)
-                by_row[np.array(i.rows)[:, None], order[received]] += i.gain**spans.count * mixed
+                mixed = i.gain**spans.count * _interference(sums, i, squares, form)
+                by_row[np.ix_(i.rows, order[received])] += mixed
     return by_row[0::2] + by_row[1::2]
 
 
 def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
     """What rows j of ``sums`` do to rows i, W before gain, (rows of i, received channels)."""
-    j = sums.j
-    own = np.diagonal(squares)[i.rows] if i is j else np.zeros(len(i.rows))
-    others = squares[np.ix_(i.rows, j.rows)].sum(axis=1) - own
-    whole_sum, slow = sums.gaussian(i)
-    excess = corrections(sums, i, form if not sums.nodes.alias else Constellation("gaussian"))
+    own = np.diagonal(squares)[i.rows] * (i is sums.j)
+    others = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - own
+    mixed, slow = sums.gaussian(i)
     # Slow phase noise that a row gives itself is in both its halves: f1 ≈ f, and f2 ≈ f.
-    return np.multiply.outer(others, whole_sum - slow + excess.cross) + np.multiply.outer(
-        own, 2 * (whole_sum - 2 * slow) + excess.own
-    )
+    cross, itself = mixed - slow, 2 * (mixed - 2 * slow)
+    if form.digital:
+        energy = abs(form.points) ** 2
+        fourth, sixth = (energy**2).mean() - 2, (energy**3).mean() - 9 * (energy**2).mean() + 12
+        excess = fourth * sums.correlated(i)
+        cross += excess
+        if i is sums.j:
+            pairs, triples, mean = sums.self_correlated()
+            itself += 4 * excess + fourth * pairs + sixth * triples - fourth**2 * mean
+    return np.outer(others, cross) + np.outer(own, itself)
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans) -> list[RowKind]:
-    """Rows by what distinguishes their sums; ``density`` (modes, channels)."""
-    kinds: dict[bytes, RowKind] = {}
-    net = spans.net_gain(fibre)
-    for mode in range(fibre.modes):
-        key = np.concatenate([fibre.beta[mode], [fibre.alpha[mode]], density[mode]]).tobytes()
-        one = RowKind(fibre.beta[mode], float(fibre.alpha[mode]), float(net[mode]), density[mode])
-        kinds.setdefault(key, one).rows.extend((2 * mode, 2 * mode + 1))
-    return list(kinds.values())
+def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: kernels.Comb) -> list[RowKind]:
+    """Rows by what distinguishes their sums; ``density`` (modes, channels) is power over symbol rate."""
+    keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
+    _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    kinds = []
+    for k, mode in enumerate(modes):
+        row = kernels.Row(fibre.beta[mode], density[mode], *dispersion(fibre.beta[mode], comb.centres))
+        own = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))
+        kinds.append(RowKind(row, float(fibre.alpha[mode]), float(net[mode]), own))
+    return kinds

@@ -19,24 +19,18 @@ from wavefabric.system.numba_cache import njit
 
 #: Knots on a rounded edge of a spectrum, from its foot to the flat part.
 EDGE = 2
-# Channel pairs whose mismatch is this many times its change over the pair are taken as rectangles.
-_FAR = 1.0
 
 
 class Table(NamedTuple):
-    """A response from Δβ = 0 on in steps of ``step`` (1/m): values, their integral, and its integral.
-
-    ``period`` in Δβ, or 0. Without one |μ|² is ``tail``/Δβ² beyond the table. Beyond ``negligible`` no mixing
-    counts.
-    """
+    """A response from Δβ = 0 on in steps of ``step`` (1/m)."""
 
     values: np.ndarray
-    once: np.ndarray
+    once: np.ndarray  # integral of the values, and its integral
     twice: np.ndarray
     step: float
-    period: float
-    tail: float
-    negligible: float
+    period: float  # in Δβ, or 0
+    tail: float  # without a period |μ|² is tail/Δβ² beyond the table
+    negligible: float  # Δβ beyond which no mixing counts
 
 
 class Row(NamedTuple):
@@ -57,6 +51,21 @@ class Comb(NamedTuple):
     rolloff: float
 
 
+class Nodes(NamedTuple):
+    """Frequencies f (F,), Hz, and for each the offsets x = f1 − f (F, X), with all that belongs to them."""
+
+    f: np.ndarray
+    weights: np.ndarray  # of f, Hz
+    received: np.ndarray  # channel of f
+    x: np.ndarray
+    weight: np.ndarray  # of f1, Hz, with the spectrum there
+    slow: np.ndarray  # the part that is tracked phase
+    channel: np.ndarray  # of f1
+    alias: float  # light at f + alias (Hz), 0 or a sampling rate off, counts as light at f
+    each: int  # nodes f of a channel
+    own: int  # columns of x in the received channel itself
+
+
 @njit(inline="always")
 def phase(beta, f):
     """β1ω + β2ω²/2 + β3ω³/6 + β4ω⁴/24 of the optical offset f in Hz."""
@@ -66,10 +75,8 @@ def phase(beta, f):
 
 @njit()
 def raised_cosine(f, comb):
-    """Spectrum of a channel at f Hz from its centre, 1 in its flat part."""
-    if comb.rolloff == 0:
-        return 1.0 if abs(f) <= comb.rate / 2 else 0.0
-    roll = (abs(f) / comb.rate - (1 - comb.rolloff) / 2) / comb.rolloff
+    """Spectrum of a channel at f Hz from its centre, 1 in its flat part, which has its ends without edges."""
+    roll = (abs(f) / comb.rate - (1 - comb.rolloff) / 2) / max(comb.rolloff, 1e-9)
     return 1.0 if roll <= 0 else (0.0 if roll >= 1 else 0.5 + 0.5 * math.cos(math.pi * roll))
 
 
@@ -84,10 +91,8 @@ def within(table, size):
     bend, end = 3 * rise - 2 * first - final, first + final - 2 * rise
     once = low + step * t * (first + t * (bend + t * end))
     rise = (table.twice[cell + 1] - table.twice[cell]) / step
-    twice = table.twice[cell] + step * t * (
-        low + t * (3 * rise - 2 * low - high + t * (low + high - 2 * rise))
-    )
-    return first + t * (2 * bend + 3 * t * end), once, twice
+    twice = low + t * (3 * rise - 2 * low - high + t * (low + high - 2 * rise))
+    return first + t * (2 * bend + 3 * t * end), once, table.twice[cell] + step * t * twice
 
 
 @njit()
@@ -97,13 +102,9 @@ def power(table, mismatch):
     inner = mismatch - turns * table.period
     size, edge = abs(inner), table.step * (len(table.values) - 1)
     if size > edge and table.period == 0:
-        once, tail = table.once[-1], table.tail
-        far = (once + tail / edge) * (size - edge) - tail * math.log(size / edge)
-        return (
-            tail / size**2,
-            math.copysign(once + tail * (1 / edge - 1 / size), inner),
-            table.twice[-1] + far,
-        )
+        tail, limit = table.tail, table.once[-1] + table.tail / edge
+        twice = table.twice[-1] + limit * (size - edge) - tail * math.log(size / edge)
+        return tail / size**2, math.copysign(limit - tail / size, inner), twice
     value, once, twice = within(table, size)
     # M grows by the integral over a period, N by that of M over the periods between.
     whole = 2 * table.once[-1]
@@ -150,7 +151,7 @@ def _pair(x, base, f2, d, comb, beta, table, area):
         h = v1 - v
         if h <= 0:
             continue
-        g1 = 1.0 if comb.rolloff == 0 else raised_cosine(v1, comb) * raised_cosine(v1 + d, comb)
+        g1 = raised_cosine(v1, comb) * raised_cosine(v1 + d, comb)
         step = slope * h
         _, once1, twice1 = power(table, at + step)
         mass += h * (g + g1) / 2
@@ -194,7 +195,8 @@ def _act(x, base, comb, areas, row, table):
             if both == 0 or (not wraps and abs(middle) - abs(change) > table.negligible):
                 continue
             area = overlap(d, comb, areas)
-            if (not wraps and abs(middle) > _FAR * abs(change)) or (wraps and abs(change) > 8 * table.period):
+            # Pairs whose mismatch is more than its change over the pair are taken as rectangles.
+            if (not wraps and abs(middle) > abs(change)) or (wraps and abs(change) > 8 * table.period):
                 total += both * _rectangle(middle, slope * area, area, table)
             else:
                 total += both * _pair(x, base, comb.centres[c2], d, comb, row.beta, table, area)
@@ -202,21 +204,16 @@ def _act(x, base, comb, areas, row, table):
 
 
 @njit(parallel=True)
-def interference(nodes, alias, comb, areas, row_i, row_j, table):
-    """Σ over x of weight · P_i(f1) ∫ P_j(f2) P_j(f2 + x) |μ|² df2 for each f: (2, F), all, and times
-    ``slow``.
-
-    f1 = f + alias + x: light at f + ``alias`` (Hz), 0 or a sampling rate off, counts as light at f.
-    """
-    f, x, weight, slow, channel = nodes
-    out = np.zeros((2, len(f)))
-    for n in numba.prange(len(f)):
-        here = phase(row_i.beta, f[n])
-        for k in range(x.shape[1]):
-            scale = weight[n, k] * row_i.density[channel[n, k]]
+def interference(nodes, comb, areas, row_i, row_j, table):
+    """Σ over x of weight · P_i(f1) ∫ P_j(f2) P_j(f2 + x) |μ|² df2, all, and times ``slow``: (2, F)."""
+    out = np.zeros((2, len(nodes.f)))
+    for n in numba.prange(len(nodes.f)):
+        here = phase(row_i.beta, nodes.f[n])
+        for k in range(nodes.x.shape[1]):
+            x, scale = nodes.x[n, k], nodes.weight[n, k] * row_i.density[nodes.channel[n, k]]
             if scale > 0:
-                base = phase(row_i.beta, f[n] + alias + x[n, k]) - here
-                value = scale * _act(x[n, k], base, comb, areas, row_j, table)
+                base = phase(row_i.beta, nodes.f[n] + nodes.alias + x) - here
+                value = scale * _act(x, base, comb, areas, row_j, table)
                 out[0, n] += value
-                out[1, n] += value * slow[n, k]
+                out[1, n] += value * nodes.slow[n, k]
     return out

@@ -5,9 +5,8 @@ adds up along n spans of length L to
 
 .. math:: μ(Δβ) = \frac{e^{(iΔβ-α)L}-1}{iΔβ-α} \sum_{s=0}^{n-1} ρ^s e^{isΔβL}
 
-α is the power attenuation of j, Δβ = β_i(f1) − β_i(f) + β_j(f2) − β_j(f3), and ρ the net power gain of a span
-for j. The sum is the phased-array factor of coherent accumulation: P. Poggiolini et al. 2014, doi
-10.1109/JLT.2013.2295208, eqs. (4) and (5).
+with the power attenuation α of j, Δβ = β_i(f1) − β_i(f) + β_j(f2) − β_j(f3), and the net power gain ρ of a
+span for j: P. Poggiolini et al. 2014, doi 10.1109/JLT.2013.2295208, eqs. (4) and (5).
 
 An integrator with equal steps of h sees the integral of z as a sum. Its Kerr operator acts with weights w_k
 at z + c_k h, so that μ has the factor
@@ -33,8 +32,6 @@ QUADRATURES = {
     "ssfm_rk4": ((1.0,), (0.5,), 1),
     "rk4ip": ((1 / 6, 2 / 3, 1 / 6), (0.0, 0.5, 1.0), 2),
 }
-
-
 #: Mismatch beyond which nothing counts, in attenuations (or 1/L): of light, of correlated symbols. |μ|² falls
 #: with the square, and what lies beyond is of the order of the inverse of these.
 MATCHED, CORRELATED = 300.0, 150.0
@@ -68,9 +65,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """n spans of one row's loss: ``alpha`` (1/m), ``length`` (m), ``spans``, net power gain of a span
-    ``gain``.
-    """
+    """n = ``spans`` of ``length`` m with the attenuation ``alpha`` (1/m) and net gain ``gain`` of a row."""
 
     alpha: float
     length: float
@@ -78,6 +73,11 @@ class Accumulation:
     gain: float = 1.0
     coherent: bool = True
     steps: Steps | None = None
+
+    @property
+    def matched(self) -> float:
+        """Mismatch up to which a span mixes in phase, 1/m: the attenuation, or 1/L."""
+        return max(self.alpha, 1 / self.length)
 
     def amplitude(self, mismatch, first: int = 0, spans: int | None = None) -> np.ndarray:
         """μ in m at mismatches Δβ (1/m), of ``spans`` spans from ``first`` on, added up in phase."""
@@ -92,42 +92,32 @@ class Accumulation:
         """|μ|² (m²) and its integrals over Δβ."""
         spans = self.spans if self.coherent else 1
         scale = 1.0 if self.coherent else float(sum(self.gain ** (2 * s) for s in range(self.spans)))
-        decay, loss = math.exp(-self.alpha * self.length), max(self.alpha, 1 / self.length)
+        decay, loss = math.exp(-self.alpha * self.length), self.matched
         period = 0.0 if self.steps is None else self.steps.period(self.length)
-        last = period / 2 if period else 100 * loss
-        cells = max(64, math.ceil(12 * last * spans * self.length / (2 * math.pi)))
-        half = np.linspace(0, last, 2 * cells + 1)
-        values = scale * abs(self.amplitude(half, 0, spans)) ** 2
-        # Far out only the mean over oscillations counts: coefficients of e^{isΔβL} are those of μ's
-        # numerator.
+        # Far out only the mean over oscillations counts, by the coefficients of e^{isΔβL} in μ's numerator.
         gains = self.gain ** np.arange(spans)
-        ends = np.append(gains, 0.0) - decay * np.append(0.0, gains)
-        tail = scale * float((ends**2).sum())
-        return Table(*_integrals(values, last / cells), last / cells, period, tail, MATCHED * loss)
+        tail = scale * float(((np.append(gains, 0.0) - decay * np.append(0.0, gains)) ** 2).sum())
+        limits = period / 2 if period else 100 * loss, spans * self.length, period, tail, MATCHED * loss
+        return _table(lambda d: scale * abs(self.amplitude(d, 0, spans)) ** 2, *limits)
 
     def amplitude_tables(self, largest: float) -> list[Table]:
         """μ and its integrals up to the mismatch ``largest`` (1/m): one table, or incoherently one a span."""
         parts = [(0, self.spans)] if self.coherent else [(s, 1) for s in range(self.spans)]
-        longest = self.spans * self.length
-        cells = max(64, math.ceil(12 * largest * longest / (2 * math.pi)))
-        half = np.linspace(0, largest, 2 * cells + 1)
-        step = largest / cells
-        far = CORRELATED * max(self.alpha, 1 / self.length)
-        return [Table(*_integrals(self.amplitude(half, *part), step), step, 0.0, 0.0, far) for part in parts]
+        length = self.spans * self.length
+        return [_table(lambda d, part=part: self.amplitude(d, *part), largest, length) for part in parts]
 
 
 def _mean_exponential(x):
     """∫₀¹ e^{xt} dt = (eˣ − 1)/x, 1 at 0."""
-    x = np.asarray(x, dtype=complex)
-    small = abs(x) < 1e-4
-    safe = np.where(small, 1.0, x)
-    return np.where(small, 1 + x / 2 + x * x / 6, np.expm1(safe) / safe)
+    safe = np.where(x == 0, 1.0, x)
+    return np.where(x == 0, 1.0, np.expm1(safe) / safe)
 
 
-def _integrals(values: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of values at half steps: those at whole steps, their integral (Simpson) and its integral (Hermite)."""
-    at = values[::2]
-    cell = step / 6 * (at[:-1] + 4 * values[1::2] + at[1:])
-    once = np.concatenate([[0], np.cumsum(cell)])
-    cell = step / 2 * (once[:-1] + once[1:]) + step**2 / 12 * (at[:-1] - at[1:])
-    return at, once, np.concatenate([[0], np.cumsum(cell)])
+def _table(response, largest: float, length: float, period=0.0, tail=0.0, negligible=0.0) -> Table:
+    """A response up to a mismatch, after ``length`` m: integrals by Simpson's rule, then by Hermite's."""
+    cells = max(64, math.ceil(12 * largest * length / (2 * math.pi)))
+    step, values = largest / cells, response(np.linspace(0, largest, 2 * cells + 1))
+    at, (once, twice) = values[::2], np.zeros((2, cells + 1), values.dtype)
+    once[1:] = np.cumsum(step / 6 * (at[:-1] + 4 * values[1::2] + at[1:]))
+    twice[1:] = np.cumsum(step / 2 * (once[:-1] + once[1:]) + step**2 / 12 * (at[:-1] - at[1:]))
+    return Table(at, once, twice, step, period, tail, negligible)
