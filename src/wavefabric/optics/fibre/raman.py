@@ -187,10 +187,10 @@ def raman_evolution(
 
     ``gain`` is by default silica's, ``overlap`` the fibre's `intensity_overlap`, a row for each of κ's.
     """
-    options = {"groups": np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]}
-    options["overlap"] = intensity_overlap(fibre) if overlap is None else overlap
+    groups = np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]
     alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)
-    return power_evolution(frequencies, launch_power, length, alpha, gain or RamanGain.silica(), **options)
+    overlap, gain = intensity_overlap(fibre) if overlap is None else overlap, gain or RamanGain.silica()
+    return power_evolution(frequencies, launch_power, length, alpha, gain, overlap=overlap, groups=groups)
 
 
 def raman_tilt(
