@@ -40,7 +40,7 @@ from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.theory import kernels
 from wavefabric.optics.theory.quadrature import nodes_of
 from wavefabric.optics.theory.response import Accumulation, Steps
-from wavefabric.optics.theory.sums import Rows, Sums, dispersion, overlap_areas, walk_off
+from wavefabric.optics.theory.sums import RowKind, Sums, dispersion, overlap_areas, walk_off
 from wavefabric.quantities import positive, whole
 
 
@@ -122,7 +122,7 @@ def nonlinear_interference(
     return by_row[0::2] + by_row[1::2]
 
 
-def _interference(sums: Sums, i: Rows, squares: np.ndarray, form: Constellation) -> np.ndarray:
+def _interference(sums: Sums, i: RowKind, squares: np.ndarray, form: Constellation) -> np.ndarray:
     """What rows j of ``sums`` do to rows i, W before gain, (rows of i, received channels)."""
     own = np.diagonal(squares)[i.rows] * (i is sums.j)
     others = squares[np.ix_(i.rows, sums.j.rows)].sum(axis=1) - own
@@ -140,7 +140,7 @@ def _interference(sums: Sums, i: Rows, squares: np.ndarray, form: Constellation)
     return np.outer(others, cross) + np.outer(own, itself)
 
 
-def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: kernels.Comb) -> list[Rows]:
+def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: kernels.Comb) -> list[RowKind]:
     """Rows by what distinguishes their sums; ``density`` (modes, channels) is power over symbol rate."""
     keys, net = np.column_stack([fibre.beta, fibre.alpha, density]), spans.net_gain(fibre)
     _, modes, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -148,5 +148,5 @@ def _kinds(fibre: Fibre, density: np.ndarray, spans: Spans, comb: kernels.Comb) 
     for k, mode in enumerate(modes):
         row = kernels.Row(fibre.beta[mode], density[mode], *dispersion(fibre.beta[mode], comb.centres))
         own = np.flatnonzero(np.repeat(kind.reshape(-1) == k, 2))
-        kinds.append(Rows(row, float(fibre.alpha[mode]), float(net[mode]), own))
+        kinds.append(RowKind(row, float(fibre.alpha[mode]), float(net[mode]), own))
     return kinds

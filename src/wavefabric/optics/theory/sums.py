@@ -19,7 +19,7 @@ _WALKS = 121
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowKind:
     """Rows of the field with the same β, power by channel, attenuation (1/m) and net gain of a span."""
 
     row: Row
@@ -34,7 +34,7 @@ def dispersion(beta: Array, f) -> list[Array]:
     return [phase.deriv(order)(2 * math.pi * f) for order in range(3)]
 
 
-def walk_off(kinds: list[Rows], comb: Comb) -> float:
+def walk_off(kinds: list[RowKind], comb: Comb) -> float:
     """Largest difference of group delay between any two frequencies of any two rows, s/m."""
     wide = comb.rate * (1 + comb.rolloff)
     f = np.linspace(comb.centres[0] - wide, comb.centres[-1] + wide, 129)
@@ -59,7 +59,7 @@ class Sums:
 
     comb: Comb
     nodes: Nodes
-    j: Rows
+    j: RowKind
     accumulation: Accumulation
     spread: float
     areas: Array
@@ -79,12 +79,12 @@ class Sums:
     def _power(self) -> Table:
         return self.accumulation.power_table()
 
-    def gaussian(self, i: Rows) -> Array:
+    def gaussian(self, i: RowKind) -> Array:
         """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
         rest = self.areas[0], i.row, self.j.row, self._power
         return self._received(kernels.interference(self.nodes, self.comb, *rest))
 
-    def correlated(self, i: Rows) -> Array:
+    def correlated(self, i: RowKind) -> Array:
         """∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, less slow phase noise.
 
         f1 in the received channel. The integrals depend on the delay between the two channels, and hardly on
