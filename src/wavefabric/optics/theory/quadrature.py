@@ -82,11 +82,11 @@ def nodes_of(
     """
     at, fraction = spectral_nodes(RECEIVED, comb.rolloff)
     beside, far = (spectral_nodes(count, comb.rolloff) for count in (BESIDE, FAR))
+    inside = [(u, _own(u, comb, scale, window, symbols)) for u in at * comb.rate]
     rows = []
     for c in channels:
         offsets = comb.centres - comb.centres[c] - alias
-        for u in at * comb.rate:
-            own = _own(u, comb, scale, window, symbols)
+        for u, own in inside:
             parts = [] if alias else [np.vstack([own, np.full(own.shape[1], c)])]
             for other in np.flatnonzero(offsets):
                 v, part = beside if abs(offsets[other]) < 2.5 * comb.rate else far
