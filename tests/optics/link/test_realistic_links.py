@@ -430,7 +430,7 @@ def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
             "fibre": {"raman": {"gain": "silica"}, "attenuation_slope": "0.001 dB/km/THz"},
             "signal": {"symbols": 64},
             "receiver": {"back_propagation": {"step": "1 km"}, "back_to_back": False},
-            "solver": {"step": "2 km", "device": comm.device.name},
+            "solver": {"step": "2 km"},
             "output": {"save_field": True},
         },
     )
@@ -452,7 +452,7 @@ def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
 def test_groups_of_two_ranks_couple(comm, tmp_path_factory, precision):
     """Rows travel behind each section; a link and its inverse."""
     coupling = {"between_groups": "1e-2 1/km", "correlation_length": "5 km"}
-    solver = {"device": comm.device.name, "precision": precision, "step": "5 km"}
+    solver = {"precision": precision, "step": "5 km"}
     changes = {
         "fibre": {"random_coupling": coupling},
         "link": {"spans": 1, "length": "20 km"},

@@ -228,7 +228,7 @@ class _Filters:
         """Taps that minimise ‖target − filter(taps)‖², each row by itself, from ``taps`` on."""
         xp, symbols = self.device.xp, target.shape[1]
         error = target - self.filter(spectra, taps, symbols)
-        direction, before, squared = 0.0, np.inf, (abs(error) ** 2).sum(axis=-1)
+        direction, before, squared = 0.0, xp.full(len(target), np.inf), (abs(error) ** 2).sum(axis=-1)
         inverse = self.inverse / symbols
         for _ in range(_MOST_STEPS):
             gradient, step = self.gradient(spectra, error, inverse)
