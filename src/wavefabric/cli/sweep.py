@@ -54,6 +54,7 @@ def command(
     if is_hdf5(file):
         allowed = "a run file (TOML), which k-Wave's inputs do not have"
         raise InputError(f"FILE: {file} is HDF5; allowed: {allowed}")
+    refuse(changed(options, "verify_step"), "with a sweep", "with run")
     if ranks.count == 1:
         refuse(changed(options, "exchange", "together"), "for one rank", "with --ranks 2 or more")
     elif not options.together:

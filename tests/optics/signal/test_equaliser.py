@@ -163,8 +163,10 @@ def test_devices_and_threads_agree(device, phase):
     np.testing.assert_allclose(device.to_host(other), field, atol=1e-12 * abs(field).max())
     several = receiver.receive(CPU, far, joint=(2, 1))
     one = receiver.receive(device, device.asarray(far), joint=(2, 1))
+    # Another device rounds otherwise, and may take another number of steps to the least squares.
+    tolerance = 1e-6 if device.name == "cpu" else 1e-4
     for name in ("q_squared_db", "ber_counted", "mutual_information", "gmi", "delay"):
-        np.testing.assert_allclose(getattr(one, name), getattr(several, name), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(getattr(one, name), getattr(several, name), rtol=tolerance, atol=tolerance)
 
 
 def test_dark_modes_and_mean_dispersion():
