@@ -37,16 +37,17 @@ from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
+from wavefabric.optics.link.snapshots import Snapshots, field_rows
 from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
-from wavefabric.optics.propagation.rank_modes import RankModes, RowReader, split_modes
+from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.joint import scratch_bytes
 from wavefabric.optics.signal.spectrum import BINS, power_spectrum
-from wavefabric.results import ResultWriter, Rows, fingerprint, provenance
+from wavefabric.results import ResultWriter, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress, warn
@@ -139,6 +140,7 @@ class _Link:
         identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
         self.checkpoint = RunCheckpoint(comm, policy, identity, self._layout())
+        self.snapshots = Snapshots(comm, settings, writer, self.checkpoint.fingerprint)
         #: Distance (m) and `arrays_of` the result by place; the arrays are on rank 0 alone.
         self.received: dict[str, tuple[float, dict[str, np.ndarray]]] = {}
         self.limit = resonance(self.fibre, self.transmitter)
@@ -285,6 +287,7 @@ class _Link:
             self.progress.update(done if steps else z, f"z = {(span * link.length + z) / 1e3:.1f} km")
 
         def on_check(state: dict) -> None:
+            self.snapshots.take(self.A, self.local_modes, span * link.length + state["z"], self.facts)
             self._checkpoint(span, state)
 
         def on_energy(z: float, energy: np.ndarray) -> None:
@@ -378,13 +381,11 @@ class _Link:
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
-        shape, reader, content = (self.fibre.rows, self.A.shape[1]), None, {}
+        field, reader, content = None, None, {}
         if self.settings.output.save_field:
-            to_host, A = self.device.to_host, self.A
-            reader = RowReader(self.comm, self.local_modes, lambda i: to_host(A[i]), shape[1], A.dtype)
+            field, reader = field_rows(self.comm, self.local_modes, self.A)
 
         def write() -> None:
-            field = Rows(shape, self.A.dtype, reader.read) if reader else None
             solver = solver_attributes(self.propagator, self.limit)
             try:
                 along = np.array(self.powers)

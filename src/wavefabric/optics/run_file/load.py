@@ -41,6 +41,9 @@ class RunFile(tables.RunFileTable):
         if self.solver.step is not None and self.solver.step > self.link.length * (1 + 1e-12):
             limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
             raise InputError(f"solver.step: {self.solver.step:g} m given, {limit}")
+        whole = self.link.length * self.link.spans
+        if beyond := [at for at in self.output.snapshots if at > whole * (1 + 1e-12)]:
+            raise InputError(f"output.snapshots: {beyond[0]:g} m given, the link ends at {whole:g} m")
         back = self.receiver.back_propagation
         if back is not None and back.step > self.link.length * (1 + 1e-12):
             limit = f"must not exceed the span (link.length = {self.link.length:g} m)"

@@ -487,12 +487,13 @@ class SolverTable(RunFileTable):
 class OutputTable(RunFileTable):
     """[output]: the result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s.
 
-    power_every in m.
+    power_every and snapshots in m.
     """
 
     file: Annotated[Path, BeforeValidator(output_file)] | None = None
     save_field: StrictBool = False
     power_every: Length | None = None
+    snapshots: list[Length] = []
     checkpoint_every: Count = 100
     checkpoint_interval: Annotated[float, in_unit("s", least=0)] = 60.0
     figures: StrictBool = True
