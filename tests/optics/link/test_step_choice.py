@@ -49,7 +49,7 @@ def test_what_half_a_step_changes(cpu, tmp_path):
         result = simulated(settings(step=step, integrator="strang"), cpu, tmp_path / "out.h5")
         q.append(result["received/span_2/q_squared_db"])
     assert 0.6 < check.change_db / abs(q[0] - q[1]).mean() < 1.7
-    assert "2000 m against 1000 m" in check.text
+    assert "2 km against 1 km" in check.text
 
 
 @pytest.mark.parametrize("penalty", [0.1, 0.01])

@@ -15,6 +15,7 @@ from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
+from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
 from wavefabric.optics.signal.receiver import Receiver
@@ -44,7 +45,7 @@ class StepCheck:
         """One line for a user."""
         part = f"{self.symbols} symbols, {self.spans} span{'s' * (self.spans > 1)}"
         return (
-            f"step {self.step:.4g} m against {self.step / 2:.4g} m ({part}): Q² behind the link changes by "
+            f"step {metres(self.step)} against {metres(self.step / 2)} ({part}): Q² behind the link changes by "
             f"{self.change_db:.2g} dB at most"
         )
 
