@@ -44,10 +44,8 @@ class StepCheck:
     def text(self) -> str:
         """One line for a user."""
         part = f"{self.symbols} symbols, {self.spans} span{'s' * (self.spans > 1)}"
-        return (
-            f"step {metres(self.step)} against {metres(self.step / 2)} ({part}): Q² behind the link changes by "
-            f"{self.change_db:.2g} dB at most"
-        )
+        steps = f"step {metres(self.step)} against {metres(self.step / 2)} ({part})"
+        return f"{steps}: Q² behind the link changes by {self.change_db:.2g} dB at most"
 
 
 class _ShortLink:
