@@ -42,3 +42,11 @@ def test_an_example_runs(tmp_path, monkeypatch, capsys, name, last):
 def test_collectives_between_ranks(capsys):
     ran = runpy.run_path(str(EXAMPLES / "collectives.py"), run_name="__main__")
     assert ("2 ranks by" in capsys.readouterr().out) == (ran["comm"].rank == 0)
+
+
+def test_back_propagation_gains(tmp_path):
+    """The example with few symbols and one power: the band gains more than a channel by itself."""
+    example = runpy.run_path(str(EXAMPLES / "back_propagation.py"))
+    best = list(example["main"](tmp_path, symbols=128, powers=[3]).values())
+    assert best[0] < best[1] < best[2] - 3
+    assert [path.name for path in tmp_path.iterdir()] == ["back-propagation.png"]
