@@ -188,7 +188,7 @@ class ErrorStep:
 _CONTROLS = {"step": FixedStep, "max_phase": PhaseStep, "tolerance": ErrorStep}
 
 
-def make_control(integrator: Integrator, backward: bool = False, **controls: float | None):
+def make_control(integrator: Integrator, backward: bool = False, /, **controls: float | None):
     """The one control that is asked for by ``step``, ``max_phase`` or ``tolerance``; InputError otherwise.
 
     ``backward``: the steps lead back along the fibre.
