@@ -57,8 +57,10 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
     check = None
     with guarded(progress, checkpoint, command=command):
         if options.verify_step:
+            from wavefabric.optics.link.build import result_writer
             from wavefabric.optics.link.step_choice import choose_step, verify_step
 
+            result_writer(settings, target, options.force)  # refuses what the run would refuse
             if settings.solver.step_penalty is not None:
                 settings = choose_step(settings, comm, progress)
             check = verify_step(settings, comm, progress)

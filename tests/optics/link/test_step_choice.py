@@ -7,6 +7,7 @@ import pytest
 
 from wavefabric.errors import InputError
 from wavefabric.exchange import solo
+from wavefabric.optics.link import run as links
 from wavefabric.optics.link.run import run_link
 from wavefabric.optics.link.step_choice import choose_step, verify_step
 from wavefabric.optics.run_file.load import RunFile
@@ -83,3 +84,10 @@ def test_bad_steps():
             SolverTable.model_validate({"step": text}, context={"text": True})
     with pytest.raises(InputError, match="no fixed step"):
         verify_step(settings(max_phase=0.1), solo())
+
+
+def test_an_output_that_exists_is_refused_before_any_trial(cpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(links, "choose_step", lambda *_: pytest.fail("a trial was run"))
+    (tmp_path / "out.h5").touch()
+    with pytest.raises(InputError, match=r"out\.h5 exists"):
+        run_link(settings(step="auto"), tmp_path / "out.h5", comm=solo(cpu))

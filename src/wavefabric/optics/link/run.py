@@ -90,9 +90,9 @@ def run_link(
     settings = run if isinstance(run, RunFile) else load(run)
     comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
     check_agreement(comm.control, settings.sections())
+    writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
     if settings.solver.step_penalty is not None:
         settings = choose_step(settings, comm, progress if comm.rank == 0 else None)
-    writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
     with locked_by_first_rank(comm, writer.path, "output.file"):
         return _Link(settings, writer, progress or Progress(), comm, warn, resume, shared).run()
 
