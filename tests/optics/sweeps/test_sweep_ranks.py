@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
+from wavefabric.exchange import solo
 from wavefabric.optics import sweep
 from wavefabric.optics.link import run as links
 from wavefabric.results import read_result
@@ -20,7 +21,7 @@ def test_each_rank_runs_points_of_its_own(comm, shared_run_file, monkeypatch):
     assert [len(each) for each in everybody] == [3, 3]
     assert len(set(everybody[0] + everybody[1])) == 6
     if comm.rank == 0:
-        one = sweep(shared_run_file, axes, folder / "one.h5")
+        one = sweep(shared_run_file, axes, folder / "one.h5", comm=solo(comm.device))
         for name in ("q_squared_db", "evm", "delay", "local_error", "energy_drift", "steps"):
             assert np.array_equal(one[name], result[name], equal_nan=True), name
         assert sorted(path.name for path in folder.iterdir()) == ["apart.h5", "link.toml", "one.h5"]
@@ -32,7 +33,7 @@ def test_all_ranks_run_each_point(comm, shared_run_file):
     folder, axes = shared_run_file.parent, {"signal.launch_power": "0:4:4 dBm"}
     result = sweep(shared_run_file, axes, folder / "together.h5", comm=comm, together=True)
     if comm.rank == 0:
-        one = sweep(shared_run_file, axes, folder / "one.h5")
+        one = sweep(shared_run_file, axes, folder / "one.h5", comm=solo(comm.device))
         np.testing.assert_allclose(result["q_squared_db"], one["q_squared_db"], rtol=1e-9)
         assert read_result(result.path).attrs()["axes"] == "signal.launch_power"
         assert sorted(path.name for path in folder.iterdir()) == ["link.toml", "one.h5", "together.h5"]
