@@ -32,6 +32,7 @@ class BackPropagation:
             step=table.step,
             split=tuple(np.diff(path.local_modes.ends).tolist()),
             backward=True,
+            measure_error=False,
         )
         self._of, grid = table.of, path.grid
         samples = table.samples_per_symbol or CHANNEL_SAMPLES

@@ -51,10 +51,10 @@ def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
     }
 
 
-def numerical_penalty_db(expected: dict[str, Expectation]) -> float:
-    """Largest loss of Q² by steps and sampling at the farthest receiver position, dB; 0 without theory."""
+def numerical_penalty_db(expected: dict[str, Expectation]) -> float | None:
+    """Largest loss of Q² by steps and sampling at the farthest receiver position, dB; None without theory."""
     if not expected:
-        return 0.0
+        return None
     last = max(expected.values(), key=lambda one: one.distance)
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = 10 * np.log10(last.noise / (last.noise - last.numerical))

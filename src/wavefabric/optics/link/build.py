@@ -17,7 +17,8 @@ from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
-from wavefabric.optics.run_file.tables import POWER_FORMS, ProfileTable
+from wavefabric.optics.run_file.tables import ProfileTable
+from wavefabric.optics.run_file.values import POWER_FORMS
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.results import ResultWriter

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
-from wavefabric.optics.fibre.raman import intensity_overlap, raman_tilt
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.raman import raman_tilt
+from wavefabric.optics.link.spectral_gain import overlap_of
 from wavefabric.optics.propagation.resonance import StepLimit, delay_spread, metres, step_limit
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.transmitter import Transmitter
@@ -24,19 +25,20 @@ def resonance(fibre: Fibre, transmitter: Transmitter) -> StepLimit:
 
 
 def warnings_before(
-    settings: RunFile, fibre: Fibre, transmitter: Transmitter, numerical_db: float | None = None
+    settings: RunFile,
+    fibre: Fibre,
+    transmitter: Transmitter,
+    steps: int | None,
+    numerical_db: float | None = None,
 ) -> list[str]:
     """What can be said before the run: of steps, of delays beyond the window, of Raman scattering.
 
-    ``numerical_db``: what theory expects that step to cost of Q², if it knows.
+    ``steps`` of a span, if they are known; ``numerical_db``: what theory expects them to cost of Q².
     """
     warnings = []
-    limit, step = resonance(fibre, transmitter), settings.solver.step
-    if step is not None and step > limit.step:
-        # The steps are equal, and at most as long as asked for.
-        taken = settings.link.length / math.ceil(settings.link.length / step - 1e-9)
-        if taken > limit.step:
-            warnings.append(f"solver.step: {_above(taken, limit)}; {_numerical(numerical_db)}")
+    limit = resonance(fibre, transmitter)
+    if steps is not None and (taken := settings.link.length / steps) > limit.step:
+        warnings.append(f"solver.step: {_above(taken, limit)}; {_numerical(numerical_db)}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
     length = settings.link.length * settings.link.spans
@@ -68,10 +70,10 @@ def _numerical(penalty: float | None) -> str:
 
 def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
     """What to say where stimulated Raman scattering would be seen, but the run does without; else ""."""
-    grid, n2 = transmitter.grid, settings.fibre.n2
-    if settings.fibre.raman is not None or grid.channels > _MOST_CHANNELS or n2 == 0 or fibre.gamma == 0:
+    grid, table = transmitter.grid, settings.fibre
+    if table.raman is not None or grid.channels > _MOST_CHANNELS or table.n2 == 0 or fibre.gamma == 0:
         return ""
-    overlap = intensity_overlap(fibre, N2_SILICA if n2 is None else n2)
+    overlap = overlap_of(table, fibre)
     powers = transmitter.powers(fibre.modes).T
     tilt = raman_tilt(fibre, grid.frequencies, powers, settings.link.length, overlap=overlap)
     if tilt <= RAMAN_DB:

@@ -1,16 +1,14 @@
 """What theory expects of a run file, before or beside its run."""
 
-import math
 from typing import Any
 
 import numpy as np
 
-from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.link.build import build_fibre, build_transmitter
+from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.link.checks import resonance
+from wavefabric.optics.link.path import amplifier_gain, section_count
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
@@ -26,21 +24,14 @@ def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectati
     """
     fibre = fibre or build_fibre(run, lambda _: None)
     transmitter, link, solver = build_transmitter(run, fibre.modes), run.link, run.solver
-    window = run.receiver.phase_window or None
-    receiver = Receiver(transmitter, run.receiver.osnr, run.receiver.noise_seed, phase_window=window)
-    gain = None if link.gain is None else 10 ** (link.gain / 10)
-    if gain is None and (loss := float(fibre.alpha.mean() * link.length)) > 46:
-        raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
-    grid = transmitter.grid
+    receiver, grid = build_receiver(run, transmitter, fibre), transmitter.grid
     options = Options(symbols=grid.symbols)
     if solver.step is not None and solver.integrator in QUADRATURES:
-        if not solver.step >= 1e-9 * link.length:  # as a run refuses it
-            allowed = f"at least {1e-9 * link.length:g} m"
-            raise InputError(f"solver.step: {solver.step:g} m given; allowed: {allowed}")
-        steps = Steps(solver.step, solver.integrator)
+        steps = Steps(solver.step, solver.integrator, section_count(run))
         if steps.taken(link.length) > resonance(fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
-    spans, at = Spans(link.length, link.spans, gain), run.receiver.spans(link.spans)
+    spans = Spans(link.length, link.spans, amplifier_gain(link, fibre))
+    at = run.receiver.spans(link.spans)
     expected = expected_quality(fibre, receiver, spans, link.noise_figure, at, options)
     if not run.receiver.back_to_back:
         del expected["back_to_back"]

@@ -9,21 +9,48 @@ import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.optics.fibre.fibre import Array, Fibre, shift_expansion
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, total
 from wavefabric.optics.fibre.random_coupling import RandomCoupling
 from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.spectral_gain import SpectralGain, filter_band
 from wavefabric.optics.propagation.operators import FibreOperators
-from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.tables import LinkTable
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
 from wavefabric.units import db
 
+#: Keys of [fibre] by which gain or loss depends on frequency.
+_SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
 #: Longest stretch of fibre for which one filter stands, m: a tenth of an effective length.
 FILTER_SPACING = 2e3
+
+
+def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
+    """Power gain of an amplifier: exactly the mean loss of a span, unless it is in the run file."""
+    if link.gain is not None:
+        return 10 ** (link.gain / 10)
+    loss = float(fibre.alpha.mean() * link.length)
+    if loss > 46:
+        raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+    return math.exp(loss)
+
+
+def random_coupling(run: RunFile) -> RandomCoupling | None:
+    """The random coupling of [fibre.random_coupling]."""
+    table = run.fibre.random_coupling
+    return None if table is None else RandomCoupling(**table.model_dump(), seed=run.seed)
+
+
+def section_count(run: RunFile) -> int:
+    """Sections of a span, in each of which a run takes a whole number of steps."""
+    if (coupling := random_coupling(run)) is not None:
+        return coupling.sections(run.link.length)
+    return math.ceil(run.link.length / FILTER_SPACING) if run.fibre.present(*_SPECTRAL) else 1
 
 
 class LinkPath:
@@ -32,25 +59,32 @@ class LinkPath:
     `InputError` for what the parts cannot see by themselves.
     """
 
+    @classmethod
+    def over(cls, comm: Communicator, run: RunFile, fibre: Fibre, transmitter: Transmitter) -> "LinkPath":
+        """The path of the modes that this rank of ``comm`` holds."""
+        ends = split_modes(fibre.modes, comm.size, cls.boundaries(run, fibre))
+        path = cls(run, fibre, transmitter, RankModes(ends, comm.rank))
+        path.ranks = CoupledRanks(comm, path.local_modes) if comm.size > 1 else None
+        return path
+
     def __init__(self, run: RunFile, fibre: Fibre, transmitter: Transmitter, local_modes: RankModes):
         self.link, self.grid, self.seed, self.local_modes = run.link, transmitter.grid, run.seed, local_modes
-        table, self.spectral = run.fibre.random_coupling, None
-        spectral = run.fibre.present("raman", "attenuation_csv", "attenuation_slope")
-        if spectral:
+        self.spectral, self.coupling = None, random_coupling(run)
+        if run.fibre.present(*_SPECTRAL):
             flat = run.link.gain_flattening
             self.spectral = SpectralGain(run.fibre, fibre, transmitter, run.link.length, flat)
         elif run.link.gain_flattening:
             raise InputError("link.gain_flattening: true given; allowed if gain or loss depends on frequency")
-        self.coupling = None
-        if table is not None:
-            self.coupling = RandomCoupling(**table.model_dump(), seed=run.seed)
+        if self.coupling is not None:
             fibre = self.coupling.fibre(fibre, run.link.length)
         self.fibre = fibre
-        #: What couples rows of several ranks; of several ranks, whoever makes the path sets it.
+        #: What couples rows of several ranks.
         self.ranks: CoupledRanks | None = None
         #: Phase that the rows take up, rad/m, where the field is not expanded about the fibre's centre.
         self.row_phase: Array | None = None
-        self.amplifier = Amplifier(self._gain(), run.link.noise_figure)
+        self.amplifier = Amplifier(amplifier_gain(run.link, self.fibre), run.link.noise_figure)
+        #: Sections of a span.
+        self.section_count = section_count(run)
         #: Whether the receiver knows the inverse of the link; an equaliser does not need it.
         self.known = run.receiver.equaliser == "ideal"
         self.back_propagated = run.receiver.back_propagation is not None
@@ -87,15 +121,6 @@ class LinkPath:
         even = bool((self.fibre.alpha == self.fibre.alpha[0]).all())
         return self.plain or (even and not self.link.mode_dependent_gain and self.spectral is None)
 
-    def _gain(self) -> float:
-        """Power gain of an amplifier: exactly the mean loss of a span, unless it is in the run file."""
-        if self.link.gain is not None:
-            return 10 ** (self.link.gain / 10)
-        loss = float(self.fibre.alpha.mean() * self.link.length)
-        if loss > 46:
-            raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
-        return math.exp(loss)
-
     def _check_mixing(self) -> None:
         linear = np.column_stack([self.fibre.alpha, self.fibre.beta])
         inside = np.diff(self.fibre.groups) == 0
@@ -130,12 +155,6 @@ class LinkPath:
         if delays is not None:
             own.row_phase += delays * shift
         return own
-
-    @property
-    def section_count(self) -> int:
-        """Sections of a span."""
-        filters = math.ceil(self.link.length / FILTER_SPACING) if self.spectral else 1
-        return self.coupling.sections(self.link.length) if self.coupling else filters
 
     def mixing(self, span: int) -> ModeMixing:
         """Of ``link.mix_groups``, the unitary behind a span, of the rows of this rank."""

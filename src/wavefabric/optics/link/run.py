@@ -33,7 +33,6 @@ from wavefabric.optics.link.build import (
     result_writer,
 )
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
-from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
@@ -42,7 +41,6 @@ from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
-from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.run_file.load import RunFile, load
 from wavefabric.optics.run_file.tables import BackPropagationTable
 from wavefabric.optics.signal.joint import scratch_bytes
@@ -125,13 +123,10 @@ class _Link:
             return on_first_rank(comm, lambda: build_fibre(settings, notes.append)), notes
 
         fibre, self.notes = shared.get("fibre", fibre_key(settings), solve)
-        ends = split_modes(fibre.modes, self.ranks, LinkPath.boundaries(settings, fibre))
-        self.local_modes = RankModes(ends, self.comm.rank)
         self.transmitter = build_transmitter(settings, fibre.modes)
         self.back: BackPropagation | None = None
-        self.path = LinkPath(settings, fibre, self.transmitter, self.local_modes)
-        self.path.ranks = CoupledRanks(comm, self.local_modes) if self.ranks > 1 else None
-        self.fibre = self.path.fibre
+        self.path = LinkPath.over(comm, settings, fibre, self.transmitter)
+        self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
         # The object: random coupling makes a fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))
         self.receiver = build_receiver(settings, self.transmitter, fibre)
@@ -241,8 +236,9 @@ class _Link:
         if self.settings.output.theory:
             self.progress.start(1, "theory")
         self.expected = on_first_rank(self.comm, lambda: expected_beside(self.settings, self.fibre))
-        penalty = numerical_penalty_db(self.expected) if self.expected else None
-        return warnings_before(self.settings, self.fibre, self.transmitter, penalty)
+        steps = self.propagator.steps(self.settings.link.length, self.path.section_count)
+        told = steps, numerical_penalty_db(self.expected)
+        return warnings_before(self.settings, self.fibre, self.transmitter, *told)
 
     def _stoppable(self, done: int, _total: int) -> None:
         """Progress of a part that starts anew when it is resumed: nothing of it needs saving."""

@@ -37,6 +37,11 @@ def loss_spectrum(table: FibreTable, fibre: Fibre) -> LossSpectrum | None:
     return None
 
 
+def overlap_of(table: FibreTable, fibre: Fibre) -> Array:
+    """`intensity_overlap` of the fibre of [fibre], for its own n2."""
+    return intensity_overlap(fibre, N2_SILICA if table.n2 is None else table.n2)
+
+
 class SpectralGain:
     """How the power of each channel and mode changes along the spans of a link beside the mean loss.
 
@@ -52,19 +57,19 @@ class SpectralGain:
             try:
                 self._loss.at(self._frequencies)
             except InputError as error:
-                raise InputError(f"fibre.attenuation_csv: {str(error).partition(': ')[2]}") from None
+                (key,) = table.present("attenuation_csv", "attenuation_slope")
+                raise InputError(f"fibre.{key}: {str(error).partition(': ')[2]}") from None
         self.evolution = lru_cache(maxsize=4)(self._evolution)
 
     def _evolution(self, span: int) -> PowerEvolution | None:
         table = self._table.raman
         if table is None:
             return None
-        n2 = N2_SILICA if self._table.n2 is None else self._table.n2
         powers = self._transmitter.powers(self._fibre.modes).T
         if not self._flat:
             for before in range(span):
                 powers = powers * np.exp(self.log_gain(before, 0, self._length, self._frequencies))
-        options = {"gain": raman_gain(table), "overlap": intensity_overlap(self._fibre, n2)}
+        options = {"gain": raman_gain(table), "overlap": overlap_of(self._table, self._fibre)}
         loss = self._loss
         return raman_evolution(self._fibre, self._frequencies, powers, self._length, loss=loss, **options)
 

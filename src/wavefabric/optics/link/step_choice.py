@@ -11,10 +11,8 @@ from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.optics.link.build import build_fibre, build_transmitter
 from wavefabric.optics.link.checks import resonance
-from wavefabric.optics.link.coupled_ranks import CoupledRanks
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
-from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.optics.propagation.resonance import metres
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
@@ -57,22 +55,24 @@ class _ShortLink:
         symbols = min(run.signal.symbols, SYMBOLS)
         self.run = run.model_copy(update={"signal": run.signal.model_copy(update={"symbols": symbols})})
         fibre = on_first_rank(comm, lambda: build_fibre(run, lambda _: None))
-        ends = split_modes(fibre.modes, comm.size, LinkPath.boundaries(run, fibre))
-        self.modes = RankModes(ends, comm.rank)
         self.transmitter = build_transmitter(self.run, fibre.modes)
-        self.path = LinkPath(self.run, fibre, self.transmitter, self.modes)
-        self.path.ranks = CoupledRanks(comm, self.modes) if comm.size > 1 else None
+        self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
+        shape = self.path.fibre, self.transmitter.grid.samples, self.transmitter.grid.sample_rate
+        self.propagator = Propagator(*shape, self.device, self._options(run.link.length), comm)
+        self.field = self.propagator.operators.empty()
+
+    def _options(self, step: float) -> PropagationOptions:
+        solver = self.run.solver.model_dump(exclude={"device", "threads", "step", "step_penalty"})
+        split = tuple(np.diff(self.path.local_modes.ends).tolist())
+        return PropagationOptions(**solver, step=step, split=split, measure_error=False)
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
         """Squared error vector magnitude of each mode and channel, of all ranks."""
-        run, grid, path = self.run, self.transmitter.grid, self.path
-        solver = run.solver.model_dump(exclude={"device", "threads", "step", "step_penalty"})
-        options = PropagationOptions(**solver, step=step, split=tuple(np.diff(self.modes.ends).tolist()))
-        shape = path.fibre, grid.samples, grid.sample_rate, self.device
-        propagator = Propagator(*shape, options, self.comm)
-        field = propagator.operators.empty()
-        self.transmitter.fill(self.device, field, self.modes.first_row, path.fibre.modes)
+        run, path, modes = self.run, self.path, self.path.local_modes
+        propagator, field = self.propagator, self.field
+        propagator.renew(self._options(step))
+        self.transmitter.fill(self.device, field, modes.first_row, path.fibre.modes)
         count = propagator.steps(run.link.length, path.section_count) or 1
         progress.start(self.spans * count, f"trial, step {step:.4g} m, steps")
         for span in range(self.spans):
@@ -85,8 +85,8 @@ class _ShortLink:
             path.without_noise().amplify(self.device, field, span)
         path.undo_linear(propagator.operators, field, self.spans)
         receiver = Receiver(self.transmitter, phase_window=run.receiver.phase_window or None)
-        first, modes = self.modes.first_mode, path.fibre.modes
-        evm = receiver.receive(self.device, field, first_mode=first, modes=modes).evm
+        held = {"first_mode": modes.first_mode, "modes": path.fibre.modes}
+        evm = receiver.receive(self.device, field, **held).evm
         return np.concatenate(self.comm.control.all_gather(evm**2))
 
     def noise(self) -> np.ndarray:

@@ -152,18 +152,22 @@ class Strang(Integrator):
     def lengths(h: float) -> tuple[float, ...]:
         return (h / 2, h, -h / 2)
 
+    def rotate(self, A, h: float) -> None:
+        """The nonlinear sub-step."""
+        self.operators.kerr_rotate(A, h)
+
     def begin(self, A, h: float) -> None:
         self.operators.linear(A, h / 2)
 
     def step(self, A, h: float) -> None:
-        self.operators.kerr_rotate(A, h)
+        self.rotate(A, h)
         self.operators.linear(A, h)
 
     def end(self, A, h: float) -> None:
         self.operators.linear(A, -h / 2)
 
     def last(self, A, h: float) -> None:
-        self.operators.kerr_rotate(A, h)
+        self.rotate(A, h)
         self.operators.linear(A, h / 2)
 
 
@@ -175,13 +179,8 @@ class SSFMRK4(Strang):
 
     name = "ssfm_rk4"
 
-    def step(self, A, h: float) -> None:
+    def rotate(self, A, h: float) -> None:
         self.operators.kerr_rotate_rk4(A, h)
-        self.operators.linear(A, h)
-
-    def last(self, A, h: float) -> None:
-        self.operators.kerr_rotate_rk4(A, h)
-        self.operators.linear(A, h / 2)
 
 
 class SSFMAgrawal(Integrator):

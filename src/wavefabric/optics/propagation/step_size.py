@@ -24,6 +24,16 @@ def on_grid(h: float) -> float:
     return _GRID ** math.floor(math.log(h) / math.log(_GRID) + 1e-9)
 
 
+def step_count(length: float, step: float, sections: int = 1) -> int:
+    """Equal steps of at most ``step`` m over ``length`` m, as many in each of so many equal sections.
+
+    `InputError` for a step so short that it would not end.
+    """
+    if not step >= _SHORTEST * length:
+        raise InputError(f"step: {step:g} m given; allowed: at least {_SHORTEST * length:g} m here")
+    return sections * max(1, math.ceil(length / sections / step - 1e-9))
+
+
 def section_end(length: float, sections: int, index: int) -> float:
     """Where section ``index`` (from 0) of so many equal ones of ``length`` m ends, m."""
     return length if index + 1 == sections else length * (index + 1) / sections
@@ -45,9 +55,7 @@ class FixedStep:
 
     def total(self, length: float, sections: int = 1) -> int:
         """Number of steps over ``length``, the same in each of so many sections."""
-        if not self.step >= _SHORTEST * length:
-            raise InputError(f"step: {self.step:g} m given; allowed: at least {_SHORTEST * length:g} m here")
-        return sections * max(1, math.ceil(length / sections / self.step - 1e-9))
+        return step_count(length, self.step, sections)
 
     def advance(self, A, length: float, state: dict, most: int, sections: int = 1) -> Iterator[int]:
         """Take at most ``most`` steps, none beyond the end of the section.

@@ -14,7 +14,7 @@ from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
 from wavefabric.errors import InputError
 from wavefabric.files.faults import one_line
 from wavefabric.files.input import parse_toml, read_bytes, read_text
-from wavefabric.optics.run_file import tables
+from wavefabric.optics.run_file import tables, values
 from wavefabric.optics.signal.carrier import check_phase
 from wavefabric.units import SPEED_OF_LIGHT
 
@@ -22,11 +22,11 @@ from wavefabric.units import SPEED_OF_LIGHT
 DESIGN_WAVELENGTH = 1550e-9
 
 
-class RunFile(tables.RunFileTable):
+class RunFile(values.RunFileTable):
     """A whole run file. From Python, `RunFile(link=LinkTable(length=80e3), ...)` takes SI floats."""
 
     title: StrictStr = ""
-    seed: tables.Seed = 1
+    seed: values.Seed = 1
     fibre: tables.FibreTable
     link: tables.LinkTable
     signal: tables.SignalTable

@@ -5,120 +5,42 @@ A rule that is broken raises InputError, whose text begins with the key of the t
 
 import itertools
 import re
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pydantic
-from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, StrictInt, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
+from wavefabric.optics.run_file.values import (
+    MOST_CHANNELS,
+    MOST_SPANS,
+    MOST_SYMBOLS,
+    MOST_TAPS,
+    MOST_THREADS,
+    POWER_FORMS,
+    STEP_PENALTY,
+    Count,
+    Frequency,
+    Groups,
+    InputFile,
+    Length,
+    Offset,
+    Powers,
+    RunFileTable,
+    Seed,
+    Spans,
+    in_unit,
+    output_file,
+)
 from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_between
-from wavefabric.units import EXAMPLES, quantity, show
-
-
-def _read(
-    value: Any, info: pydantic.ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf
-) -> float:
-    context = info.context or {}
-    if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
-        raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
-    try:
-        number = quantity(value, unit, "")
-    except InputError as error:
-        raise ValueError(str(error).removeprefix(": ")) from None
-    if above is not None and number <= above:
-        raise ValueError(f"{show(value)} given; allowed: above {above:g} {unit}")
-    if not (least <= number <= most):
-        limit = f"from {least:g}" if number < least else f"up to {most:g}"
-        raise ValueError(f"{show(value)} given; allowed: {limit} {unit}")
-    return number
-
-
-def in_unit(unit: str, **limits: float) -> BeforeValidator:
-    """A quantity: text with a unit in a run file, then an SI float; limits ``above``, ``least``, ``most``."""
-    return BeforeValidator(partial(_read, unit=unit, **limits))
-
-
-def _file(value: Any, info: pydantic.ValidationInfo) -> Path:
-    """Path of an input file, relative to the run file; it must exist."""
-    path = Path((info.context or {}).get("folder", "."), output_file(value))
-    if not path.is_file():
-        fault = "is a folder" if path.is_dir() else "does not exist (paths are relative to the run file)"
-        raise ValueError(f"{show(str(value))} {fault}")
-    return path
-
-
-def output_file(value: Any) -> Path:
-    """Path of a file to be written, as given."""
-    if not isinstance(value, (str, Path)) or not str(value):
-        raise ValueError(f"{show(value)} given; allowed: the path of a file as text")
-    return Path(value)
-
-
-def _counts(value: Any, words: tuple[str, ...]) -> Any:
-    """A count, a list of counts from 1, or one of some words; keeps Pydantic's unions out of the errors."""
-    if isinstance(value, str) and value in words:
-        return value
-    single = not words and isinstance(value, int)
-    items = [value] if single else list(value) if isinstance(value, (list, tuple)) else []
-    if not items or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in items):
-        allowed = [f'"{word}"' for word in words] or ["a whole number >= 1"]
-        raise ValueError(f"{show(value)} given; allowed: {', '.join(allowed)}, or a list such as [1, 3]")
-    return value if single else items
-
-
-def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
-    """A power; a list of them, one a channel; or a list for each mode, of one power or one a channel."""
-
-    def read(item: Any, depth: int) -> float | tuple:
-        if isinstance(item, (list, tuple)) and depth:
-            return tuple(read(part, depth - 1) for part in item)
-        return _read(item, info, "W", above=0.0)
-
-    powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
-    if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):
-        raise ValueError(f"{show(value)} given; {POWER_FORMS}")
-    return powers
-
-
-POWER_FORMS = (
-    'allowed: one power such as "-1 dBm", a list with one for each channel, or a list for each mode such as '
-    '[["-1 dBm"], ["0 dBm"]], which holds one power or one for each channel'
-)
-
-#: Bounds are far beyond any use: they keep absurd input out of the arithmetic.
-Length = Annotated[float, in_unit("m", above=0, most=1e9)]
-Offset = Annotated[float, in_unit("m", least=0, most=1)]
-Frequency = Annotated[float, in_unit("Hz", above=0, most=1e16)]
-Count = Annotated[StrictInt, Field(ge=1, lt=2**63)]
-#: Most spans of a link, most channels, most symbols and samples a symbol, most CPU threads.
-MOST_SPANS, MOST_CHANNELS, MOST_SYMBOLS, MOST_THREADS = 10_000, 10_000, 2**40, 4096
-#: Of step = "auto".
-STEP_PENALTY = "0.01 dB"
-#: Longest memory of an equaliser, symbols.
-MOST_TAPS = 2**20
-Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
-InputFile = Annotated[Path, BeforeValidator(_file)]
-Powers = Annotated[Any, PlainValidator(_powers)]
-Groups = Annotated[int | list[int], PlainValidator(partial(_counts, words=()))]
-Spans = Annotated[str | list[int], PlainValidator(partial(_counts, words=("each", "end")))]
-
-
-class RunFileTable(pydantic.BaseModel):
-    """A table of the run file: no unknown keys, no infinities, never changed."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    def present(self, *keys: str) -> list[str]:
-        """Those keys that have a value."""
-        return [key for key in keys if getattr(self, key) is not None]
+from wavefabric.units import show
 
 
 class ProfileTable(RunFileTable):
@@ -493,7 +415,7 @@ class OutputTable(RunFileTable):
     file: Annotated[Path, BeforeValidator(output_file)] | None = None
     save_field: StrictBool = False
     power_every: Length | None = None
-    snapshots: list[Length] = []
+    snapshots: list[Length] = Field(default_factory=list)
     checkpoint_every: Count = 100
     checkpoint_interval: Annotated[float, in_unit("s", least=0)] = 60.0
     figures: StrictBool = True

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.optics.theory.kernels import Table
 from wavefabric.quantities import choice
 
@@ -39,10 +40,14 @@ MATCHED, CORRELATED = 300.0, 150.0
 
 @dataclass(frozen=True)
 class Steps:
-    """Equal steps of a span: ``step`` in m, ``integrator`` one of `QUADRATURES`; InputError for others."""
+    """Equal steps of a span: ``step`` in m, ``integrator`` one of `QUADRATURES`; InputError for others.
+
+    ``sections``: of a span, in each of which a run takes a whole number of steps.
+    """
 
     step: float
     integrator: str = "strang"
+    sections: int = 1
 
     def __post_init__(self):
         choice("integrator", self.integrator, tuple(QUADRATURES))
@@ -53,7 +58,7 @@ class Steps:
 
     def taken(self, length: float) -> float:
         """Length of the equal steps that a run takes in a span, m."""
-        return length / math.ceil(length / self.step - 1e-9)
+        return length / step_count(length, self.step, self.sections)
 
     def factor(self, rate, length: float):
         """What μ is multiplied by, complex; ``rate`` is iΔβ − α, 1/m."""
