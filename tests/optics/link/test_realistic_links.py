@@ -104,22 +104,22 @@ def test_a_linear_link_has_no_penalty(simulate, between):
     assert solver["energy_drift"] < 1e-10
 
 
+def launched(run, fibre, device, step):
+    """Transmitter, path, propagator in steps of ``step`` m, and the field at the transmitter."""
+    grid = run.signal.wdm_grid
+    transmitter = Transmitter(grid, "qpsk", 0.1, 1e-3, 4)
+    path = LinkPath(run, fibre, transmitter, RankModes((0, fibre.modes)))
+    options = PropagationOptions("strang", step=step)
+    propagator = Propagator(path.fibre, grid.samples, grid.sample_rate, device, options, solo(device))
+    field = propagator.operators.empty()
+    transmitter.fill(device, field)
+    return transmitter, path, propagator, field
+
+
 def test_without_the_inverse_nothing_is_left(device):
     """The same link with its inverse of another seed: the coupling is not a small thing."""
     run, fibre = settings(), graded_index_62_5(3, n2=0.0)
-    grid = run.signal.wdm_grid
-    transmitter = Transmitter(grid, "qpsk", 0.1, 1e-3, 4)
-    path = LinkPath(run, fibre, transmitter, RankModes((0, 6)))
-    propagator = Propagator(
-        path.fibre,
-        grid.samples,
-        grid.sample_rate,
-        device,
-        PropagationOptions("strang", step=10e3),
-        solo(device),
-    )
-    field = propagator.operators.empty()
-    transmitter.fill(device, field)
+    transmitter, path, propagator, field = launched(run, fibre, device, 10e3)
     sent = field.copy()
     propagator.run(field, 80e3, sections=path.sections(device, 0))
     path.amplify(device, field, 0)
@@ -135,18 +135,7 @@ def test_a_section_is_what_the_matrices_say(device):
     """Delays of the rows, then the unitary: in the frequency domain, by hand."""
     run = settings(link={"length": "20 km", "spans": 1})
     fibre, grid = graded_index_62_5(3, n2=0.0), run.signal.wdm_grid
-    transmitter = Transmitter(grid, "qpsk", 0.1, 1e-3, 4)
-    path = LinkPath(run, fibre, transmitter, RankModes((0, 6)))
-    propagator = Propagator(
-        path.fibre,
-        grid.samples,
-        grid.sample_rate,
-        device,
-        PropagationOptions("strang", step=5e3),
-        solo(device),
-    )
-    field = propagator.operators.empty()
-    transmitter.fill(device, field)
+    _, path, propagator, field = launched(run, fibre, device, 5e3)
     spectrum = np.fft.fft(device.to_host(field))
     propagator.run(field, 20e3, sections=path.sections(device, 0))
     w = 2 * np.pi * np.fft.fftfreq(grid.samples, 1 / grid.sample_rate)
@@ -159,6 +148,16 @@ def test_a_section_is_what_the_matrices_say(device):
             spectrum[start : start + len(u)] = u @ spectrum[start : start + len(u)]
             start += len(u)
     assert abs(np.fft.fft(device.to_host(field)) - spectrum).max() < 1e-10 * abs(spectrum).max()
+
+
+def test_the_step_that_a_warning_names_is_that_of_the_sections(cpu, tmp_path):
+    """Steps of 10 km in sections of 2 km are of 2 km."""
+    warnings = []
+    coupling = {"correlation_length": "2 km"}
+    run = settings(fibre={"random_coupling": coupling}, link={"spans": 1}, signal={"symbols": 64})
+    run_link(run, tmp_path / "out.h5", comm=solo(cpu), warn=warnings.append)
+    (text,) = (line for line in warnings if line.startswith("solver.step"))
+    assert text.startswith("solver.step: 2 km is above the resonance limit")
 
 
 def test_a_resumed_run_has_the_same_bits(device, tmp_path):

@@ -206,7 +206,7 @@ _FREQUENCY_RULE = (
 class SignalTable(RunFileTable):
     """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
 
-    modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]
+    modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]  # names of a registry
     symbol_rate: Annotated[float, in_unit("Hz", least=1, most=1e16)]
     symbols: Annotated[StrictInt, Field(ge=16, le=MOST_SYMBOLS)]
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
@@ -299,7 +299,7 @@ class BackPropagationTable(RunFileTable):
 
     step: Length
     of: Literal["band", "channel"] = "band"
-    integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
+    integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=1024)] | None = None
 
     @model_validator(mode="after")
@@ -318,7 +318,7 @@ class ReceiverTable(RunFileTable):
     osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
     noise_seed: Seed = 1
     linewidth: Annotated[float, in_unit("Hz", least=0, most=1e16)] = 0.0
-    phase: Literal[PHASES] = "auto"  # type: ignore[valid-type]
+    phase: Literal[PHASES] = "auto"  # type: ignore[valid-type]  # names of a registry
     phase_window: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 64
     equaliser: Literal["ideal", "mimo"] = "ideal"
     joint: Literal["groups", "all"] = "groups"
@@ -364,15 +364,15 @@ class SolverTable(RunFileTable):
     ``step = "auto:0.01 dB"`` becomes a ``step_penalty`` in dB: the step is chosen by it.
     """
 
-    integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]
+    integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
     step: Length | None = None
     step_penalty: Annotated[float, in_unit("dB", above=0, most=10)] | None = None
     max_phase: Annotated[float, in_unit("rad", above=0)] | None = None
     tolerance: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     precision: Literal["double", "single"] = "double"
-    kerr: Literal[KERR_FORMS] = "auto"  # type: ignore[valid-type]
+    kerr: Literal[KERR_FORMS] = "auto"  # type: ignore[valid-type]  # names of a registry
     svd_tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 1e-12
-    exchange: Literal[EXCHANGE_FORMS] = "auto"  # type: ignore[valid-type]
+    exchange: Literal[EXCHANGE_FORMS] = "auto"  # type: ignore[valid-type]  # names of a registry
     device: Annotated[pydantic.StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     threads: Annotated[Count, Field(le=MOST_THREADS)] | None = None
 
