@@ -10,7 +10,7 @@ from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
-from wavefabric.cli.collective.setting import CircuitOptions, FabricSetting, Order, make_setting
+from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
@@ -190,11 +190,16 @@ def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: Cos
     facts: dict[str, Any] = {}
     if isinstance(fabric, PhotonicFabric):
         check_sizes(schedule, fabric, 1.0)
-        plan = setting.plan_circuits(schedule)
-        facts = circuit_facts(plan)
-        options = {"plan": plan, "incremental": setting.options.incremental}
-        if setting.options.budget:
-            options["budget"] = fabric.budget or LinkBudget()
+        if (mode := setting.options.reconfigure) != "always":
+            others = changed(setting.options, "circuits", "incremental", "budget")
+            refuse(others, f"with --reconfigure {mode}", "with --reconfigure always")
+            options = {name: getattr(setting.options, name) for name in ("reconfigure", *PLANNING)}
+        else:
+            plan = setting.plan_circuits(schedule)
+            facts = circuit_facts(plan)
+            options = {"plan": plan, "incremental": setting.options.incremental}
+            if setting.options.budget:
+                options["budget"] = fabric.budget or LinkBudget()
     elif request.engines is not None:
         options["engines"] = request.engines
     elif request.model == "kernel":

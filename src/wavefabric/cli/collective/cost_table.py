@@ -6,7 +6,13 @@ from typing import Any
 
 from rich.table import Table
 
-from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, circuit_notes, msccl_facts, msccl_notes
+from wavefabric.cli.collective.facts import (
+    MSCCL_NOT_COUNTED,
+    circuit_notes,
+    msccl_facts,
+    msccl_notes,
+    reconfiguration_notes,
+)
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
@@ -59,8 +65,12 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
             }
             if "msccl" in row:
                 row["not_counted"] = MSCCL_NOT_COUNTED
+            if plan := cost.reconfiguration:
+                row |= {"choice": {k: v for k, v in plan._asdict().items() if isinstance(v, float | str)}}
             if rounds:
                 row["rounds"] = [vars(r) for r in cost.rounds]
+                if plan:
+                    row["circuits"] = [vars(b) | {"from": up, "to": down} for b, up, down in plan.circuits]
             rows.append(row)
     any_cost = next(iter(costed.values())).costs[0]
     return {"fabric": any_cost.fabric, "model": any_cost.model, "costs": rows}
@@ -85,7 +95,8 @@ def show(
             out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {largest.fabric}")
         if each.order is not None:
             out.print(f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}", soft_wrap=True)
-        for line in [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]:
+        chosen = reconfiguration_notes(each.costs[-1].reconfiguration)
+        for line in [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes), *chosen]:
             out.print(f"{name}: {line}" if many else line, soft_wrap=True)
     if may_reorder and all(each.order is None for each in costed.values()):
         out.print(ORDER_NOTE)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from wavefabric.collectives.schedule import Schedule
     from wavefabric.fabric.bounds.bound import LowerBound
+    from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan
 
 AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
@@ -48,6 +49,7 @@ class Cost:
     #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""  # the resource that was used longest, in words
+    reconfiguration: ReconfigurationPlan | None = field(default=None, repr=False, compare=False)
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:

@@ -12,11 +12,16 @@ from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
 from wavefabric.fabric.photonic.budget import rates
-from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.check import check_plan, check_reconfiguration
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.fabric.photonic.reconfiguration.plan import (
+    RECONFIGURE,
+    ReconfigurationPlan,
+    plan_reconfiguration,
+)
 from wavefabric.units import counted
 
 
@@ -28,6 +33,7 @@ def photonic(
     plan: CircuitPlan | None = None,
     incremental: bool = False,
     budget: LinkBudget | None = None,
+    reconfigure: str = "always",
     **planning: Any,
 ) -> Cost:
     """Time of a schedule over circuits; rank r is tile r.
@@ -46,7 +52,8 @@ def photonic(
     again and again. With `incremental` a part pays nothing if all its circuits are among those of the last
     part that paid. Else all wait for the switches: whether circuits that stay could send on meanwhile is not
     modelled. Circuits of parts before the last are not counted as up. So the time is achievable, not the
-    least.
+    least. With `reconfigure` ``"best"`` it is chosen when circuits change, with ``"never"`` they stay: see
+    `plan_reconfiguration`. A round then costs alpha for each hop.
 
     Examples
     --------
@@ -58,6 +65,12 @@ def photonic(
     '245.82 us, 10 rounds'
     """
     check_sizes(schedule, fabric, element_bytes)
+    if reconfigure not in RECONFIGURE or (reconfigure != "always" and (plan or incremental or budget)):
+        allowed = f"{', '.join(RECONFIGURE)}; without plan, incremental and budget unless always"
+        raise InputError(f"reconfigure: {reconfigure!r} given; allowed: {allowed}")
+    if reconfigure != "always" and schedule.communication_rounds:
+        chosen = plan_reconfiguration(schedule, fabric, element_bytes, reconfigure == "best", **planning)
+        return _reconfigured(schedule, chosen, element_bytes)
     if plan is None:
         plan = plan_circuits(schedule, fabric, **planning)
     else:
@@ -84,6 +97,26 @@ def photonic(
         times=clock.times,
         busiest=f"tile {int(amount.argmax())} {verb}" if clock.rounds else "nothing",
     )
+
+
+def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: float) -> Cost:
+    """Time over circuits that outlive rounds; `times` are those of rounds."""
+    check_reconfiguration(plan, schedule, element_bytes)
+    t, rounds, fabric = schedule.transfers, [], plan.fabric
+    size, times = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"]), np.zeros((t.size, 2))
+    for number, group in groupby(plan.rounds, key=lambda part: part[0]):
+        _, _, steps, topologies, paths = zip(*group, strict=True)
+        begin, end, wait = steps[0].begin, steps[-1].end, sum(step.wait for step in steps)
+        latency = fabric.alpha * sum(max(map(len, each)) - 1 for each in paths)
+        costs = end - begin, latency, wait, end - begin - latency - wait
+        limit = "; ".join(f"{s.choice}: {name}" for s, name in zip(steps, topologies, strict=True))
+        rounds.append(RoundCost(number, len(steps), *costs, float(size[t["round"] == number].sum()), limit))
+        times[t["round"] >= number] = end
+        times[t["round"] == number, 0] = begin
+    bound = schedule_bound(schedule, fabric, element_bytes, incremental=True)
+    names, slowest = (schedule.name, fabric.name, "photonic"), max(rounds, key=lambda each: each.seconds)
+    more = {"times": times, "busiest": slowest.limit, "reconfiguration": plan}
+    return Cost(*names, plan.seconds, tuple(rounds), bound, **more)
 
 
 class _Clock:
