@@ -188,18 +188,16 @@ def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: Cos
     fabric, order = setting.in_order(schedule, max(sizes) / elements, request.model)
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}
-    if isinstance(fabric, PhotonicFabric):
+    if setting.options.reconfigure != "always":
+        refuse(changed(setting.options, "circuits", "incremental", "budget"), "with --reconfigure", "without")
+        options = {name: getattr(setting.options, name) for name in ("reconfigure", *PLANNING)}
+    elif isinstance(fabric, PhotonicFabric):
         check_sizes(schedule, fabric, 1.0)
-        if (mode := setting.options.reconfigure) != "always":
-            others = changed(setting.options, "circuits", "incremental", "budget")
-            refuse(others, f"with --reconfigure {mode}", "with --reconfigure always")
-            options = {name: getattr(setting.options, name) for name in ("reconfigure", *PLANNING)}
-        else:
-            plan = setting.plan_circuits(schedule)
-            facts = circuit_facts(plan)
-            options = {"plan": plan, "incremental": setting.options.incremental}
-            if setting.options.budget:
-                options["budget"] = fabric.budget or LinkBudget()
+        plan = setting.plan_circuits(schedule)
+        facts = circuit_facts(plan)
+        options = {"plan": plan, "incremental": setting.options.incremental}
+        if setting.options.budget:
+            options["budget"] = fabric.budget or LinkBudget()
     elif request.engines is not None:
         options["engines"] = request.engines
     elif request.model == "kernel":

@@ -1,6 +1,5 @@
 """What is worth knowing about a schedule, as plain values and in words."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from wavefabric.execution.report import size_words
 from wavefabric.fabric.photonic.budget import slowest_circuit
 from wavefabric.fabric.photonic.check import needs_wavelength_switches
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
-from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan
-from wavefabric.units import time_words
 
 #: What of an MSCCL file no cost model counts.
 MSCCL_NOT_COUNTED = ("protocol", "channels")
@@ -131,14 +128,3 @@ def circuit_notes(facts: dict[str, Any], bandwidth: float) -> list[str]:
         part = "wavelengths of a waveguide part, so they need switches for single wavelengths"
         notes.append(f"switches: {part}")
     return notes
-
-
-def reconfiguration_notes(plan: ReconfigurationPlan | None) -> list[str]:
-    """What was chosen, and what it would have taken otherwise, in words; nothing without a plan."""
-    if plan is None:
-        return []
-    choices = Counter(step.choice for _, _, step, *_ in plan.rounds)
-    made = "; ".join(f"{choice} {count}" for choice, count in choices.items())
-    always, never, least, bound = map(time_words, (plan.always, plan.never, plan.least, plan.bound))
-    extremes = f"always {always}, never {never} ({plan.static})"
-    return [f"circuits: {made}; {extremes}; at least {least} with these topologies, {bound} with any"]

@@ -148,8 +148,8 @@ def _total(
         rounds, reached = rounds + 1, reached * (1 + at_once)
     latency = rounds * fabric.alpha
     if light:
-        set_up = fabric.synchronisation + fabric.reconfiguration
-        latency += (min(rounds, 1) if incremental else rounds) * set_up
+        latency += rounds * fabric.synchronisation
+        latency += (min(rounds, 1) if incremental else rounds) * fabric.reconfiguration
     words = f"{rounds} {'round' if rounds == 1 else 'rounds'} at least; {why}"
     return LowerBound(latency, transfer, latency + transfer, words)
 

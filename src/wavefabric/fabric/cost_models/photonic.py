@@ -1,5 +1,6 @@
 """Time of a schedule over circuits that are set up round by round."""
 
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -17,12 +18,11 @@ from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, Circuit
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.fabric.photonic.reconfiguration.plan import (
-    RECONFIGURE,
-    ReconfigurationPlan,
-    plan_reconfiguration,
-)
+from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
 from wavefabric.units import counted
+
+#: Whether circuits are set up for each part, stay, or change as is best.
+RECONFIGURE = ("always", "never", "best")
 
 
 def photonic(
@@ -51,9 +51,7 @@ def photonic(
     By default every part pays for reconfiguration, as in the paper, so that a ring sets up the same circuits
     again and again. With `incremental` a part pays nothing if all its circuits are among those of the last
     part that paid. Else all wait for the switches: whether circuits that stay could send on meanwhile is not
-    modelled. Circuits of parts before the last are not counted as up. So the time is achievable, not the
-    least. With `reconfigure` ``"best"`` it is chosen when circuits change, with ``"never"`` they stay: see
-    `plan_reconfiguration`. A round then costs alpha for each hop.
+    modelled. For a `reconfigure` other than ``"always"``, of `RECONFIGURE`, see `plan_reconfiguration`.
 
     Examples
     --------
@@ -100,23 +98,21 @@ def photonic(
 
 
 def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: float) -> Cost:
-    """Time over circuits that outlive rounds; `times` are those of rounds."""
+    """Time over circuits that outlive rounds, without the times of transfers."""
     check_reconfiguration(plan, schedule, element_bytes)
-    t, rounds, fabric = schedule.transfers, [], plan.fabric
-    size, times = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"]), np.zeros((t.size, 2))
+    t, rounds, hop = schedule.transfers, [], plan.fabric.alpha
+    size = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"])
     for number, group in groupby(plan.rounds, key=lambda part: part[0]):
         _, _, steps, topologies, paths = zip(*group, strict=True)
-        begin, end, wait = steps[0].begin, steps[-1].end, sum(step.wait for step in steps)
-        latency = fabric.alpha * sum(max(map(len, each)) - 1 for each in paths)
-        costs = end - begin, latency, wait, end - begin - latency - wait
+        seconds, wait = steps[-1].end - steps[0].begin, sum(step.wait for step in steps)
+        latency = hop * sum(max(map(len, each)) - 1 for each in paths)
+        costs = seconds, latency, wait, seconds - latency - wait, float(size[t["round"] == number].sum())
         limit = "; ".join(f"{s.choice}: {name}" for s, name in zip(steps, topologies, strict=True))
-        rounds.append(RoundCost(number, len(steps), *costs, float(size[t["round"] == number].sum()), limit))
-        times[t["round"] >= number] = end
-        times[t["round"] == number, 0] = begin
+        rounds.append(RoundCost(number, len(steps), *costs, limit))
+    fabric = replace(plan.fabric, synchronisation=0.0)  # it is paid with set-ups, not with rounds
     bound = schedule_bound(schedule, fabric, element_bytes, incremental=True)
-    names, slowest = (schedule.name, fabric.name, "photonic"), max(rounds, key=lambda each: each.seconds)
-    more = {"times": times, "busiest": slowest.limit, "reconfiguration": plan}
-    return Cost(*names, plan.seconds, tuple(rounds), bound, **more)
+    results = "photonic", plan.seconds, tuple(rounds), bound, None, None
+    return Cost(schedule.name, fabric.name, *results, max(rounds, key=lambda r: r.seconds).limit, plan)
 
 
 class _Clock:

@@ -82,19 +82,18 @@ def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element
     """Refuse circuits that outlive rounds, if they cannot be up together or do not carry the schedule.
 
     `PlanError` in one line. Whenever a set-up begins, all circuits not yet down pass what `check_plan` checks
-    of a part. Rounds follow one another. Every pair has a route in one part of its round, and what goes over
-    each hop fits through the circuits that are up, in time.
+    of a part. Rounds follow one another. Every pair has one route, and what its hops carry fits.
     """
     fabric, t, now = plan.fabric, schedule.transfers, 0.0
     set_up = fabric.reconfiguration + fabric.synchronisation
     for at in sorted({start for _, start, _ in plan.circuits}):
         up = tuple(bundle for bundle, start, end in plan.circuits if start <= at < end)
         _check_part(fabric, CircuitRound(sum(step.end <= at for _, _, step, *_ in plan.rounds), 0, up, 0, 0))
-    wanted: Counter[tuple[int, ...]] = Counter()
+    wanted = defaultdict(float)  # B of each round and pair
     for *pair, size in zip(t["round"], t["src"], t["dst"], transfer_elements(schedule), strict=True):
         wanted[tuple(pair)] += size * element_bytes * (pair[1] != pair[2])
     for number, part, step, _, paths in plan.rounds:
-        load, fits, where = Counter(), Counter(), f"round {number}, part {part}"
+        load, fits, where = Counter(), defaultdict(float), f"round {number}, part {part}"
         for path in paths:
             load.update(dict.fromkeys(pairwise(path), wanted.pop((number, path[0], path[-1]), np.nan)))
         done = step.end - fabric.alpha * (max(map(len, paths)) - 1)

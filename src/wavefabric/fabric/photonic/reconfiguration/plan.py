@@ -1,6 +1,5 @@
 """Circuits of a schedule that outlive rounds: which are set up when, and which routes the data take."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, groupby, pairwise
@@ -12,17 +11,15 @@ import numpy as np
 from wavefabric.collectives.builders.messages import point_to_point
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.structure import transfer_elements
+from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.search import Demand, Problem, Step, Topology, shortest
 
-RECONFIGURE = ("always", "never", "best")
 #: Into how many planes the wavelengths may be divided.
 PLANES = (1, 2, 4)
-#: Of more different rounds than this only all together are a topology, not every run of them.
-_RUNS = 8
 _ends = attrgetter("src", "dst")
 
 
@@ -46,10 +43,9 @@ def plan_reconfiguration(
 ) -> ReconfigurationPlan:
     """Choose when circuits are set up, so that set-up and transfers take least in all; else one topology.
 
-    Topologies: those of rounds, those of runs of different rounds together, a ring one way and both ways, and
-    the grid, where ports and waveguides allow. Wavelengths are switched together, or in `PLANES`. A set-up
-    takes the fabric's `reconfiguration` and `synchronisation`, a hop `alpha`. For `planning` see
-    `plan_circuits`. An element has `element_bytes` B; something has to be sent.
+    Topologies: those of rounds, of runs of different rounds together, a ring one way and both ways, and the
+    grid, where ports and waveguides allow. Wavelengths are switched together, or in `PLANES`. A set-up takes
+    `reconfiguration` and `synchronisation` of the fabric, a hop `alpha`. `planning`: see `plan_circuits`.
     """
     problems = []
     for problem, numbers, plane in _problems(schedule, fabric, tuple(sorted(planning.items()))):
@@ -66,10 +62,12 @@ def plan_reconfiguration(
         least = min(least, result[2])
         if result[0] < np.inf:
             choice, (problem, numbers, plane) = result, each
+    if choice[0] == np.inf:
+        raise InputError(f"reconfigure: never given; allowed: best, no one topology fits {fabric.name}")
     rounds = []
     for number, step in enumerate(choice[1]):
-        topology, carried = problem.topologies[step.topology], problem.carried(number, step.topology)
-        paths = [(*topology.ends[route, 0].tolist(), topology.ends[route[-1], 1]) for route in carried.routes]
+        topology, (routes, *_) = problem.topologies[step.topology], problem.carried(number, step.topology)
+        paths = [(*topology.ends[route, 0].tolist(), topology.ends[route[-1], 1]) for route in routes]
         rounds.append((*numbers[number], step, topology.name, paths))
     circuits = list(_circuits(problem, choice[1], fabric, plane))
     always = sum(first.set_up + first.time(r, t) for r, t in enumerate(own))
@@ -78,9 +76,7 @@ def plan_reconfiguration(
 
 
 @lru_cache(maxsize=4)
-def _problems(
-    schedule: Schedule, fabric: PhotonicFabric, planning: tuple[tuple[str, Any], ...]
-) -> list[tuple[Problem, list[tuple[int, int]], PhotonicFabric]]:
+def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> list[tuple]:
     """For each number of planes: the problem for elements of 1 B; round and part of its rounds; a plane."""
     t, problems, limits = schedule.transfers, [], ("lasers", "ports", "waveguides", "fibres")
     key = t["src"].astype(np.int64) * fabric.ranks + t["dst"]
@@ -95,7 +91,7 @@ def _problems(
             topology = own.setdefault(id(part.bundles), _topology(f"round {part.round}", part.bundles, plane))
             elements = transfer_elements(schedule) * (t["round"] == part.round)
             amount = np.bincount(key, elements, fabric.ranks**2)[topology.ends @ (fabric.ranks, 1)]
-            demands.append(Demand(topology.ends, amount / amount.max(), amount.max()))
+            demands.append(Demand(topology.ends, amount / (amount.max() or 1.0), amount.max()))
         topologies = (*own.values(), *_more(schedule.ranks, plane, list(own.values()), dict(planning)))
         speeds = fabric.bandwidth, fabric.reconfiguration + fabric.synchronisation, fabric.alpha
         problem = Problem(topologies, tuple(demands), *speeds, planes)
@@ -113,7 +109,7 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
     """Topologies that are no round's own, if all their circuits fit at once."""
     pairs, ring = {}, [(i, (i + 1) % ranks) for i in range(ranks)]
     for i, j in combinations(range(len(own)), 2):
-        if len(own) <= _RUNS or j - i == len(own) - 1:
+        if len(own) <= 8 or j - i == len(own) - 1:  # of many rounds only all together
             pairs[f"{own[i].name} to {own[j].name}"] = [e for o in own[i : j + 1] for e in o.ends.tolist()]
     pairs |= {"ring": ring, "ring both ways": ring + [(b, a) for a, b in ring]}
     pairs["grid"] = [e for e in plane.edges() if max(e) < ranks] or ring
@@ -126,9 +122,7 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
     return made
 
 
-def _circuits(
-    problem: Problem, steps: tuple[Step, ...], fabric: PhotonicFabric, plane: PhotonicFabric
-) -> Iterator[tuple[Bundle, float, float]]:
+def _circuits(problem: Problem, steps: tuple[Step, ...], fabric: PhotonicFabric, plane: PhotonicFabric):
     """Circuits of all planes, with their wavelengths and waveguides on the whole fabric."""
     for j in range(problem.planes):
         up, end = {}, 0.0
@@ -137,8 +131,11 @@ def _circuits(
             circuits = problem.topologies[step.topology].circuits if step else ()
             wanted, start = {b for link in circuits for b in link}, max(end, ready - problem.set_up)
             for b in up.keys() - wanted:
-                first = [j * plane.capacity(*edge) for edge in pairwise(b.route)]
-                guides = tuple(np.add(b.waveguides, first).tolist())
-                moved = replace(b, wavelengths=b.wavelengths << j * plane.lasers, waveguides=guides)
-                yield moved, up[b], start
+                edges = zip(b.waveguides, pairwise(b.route), strict=True)
+                guides = tuple(guide + j * plane.capacity(*edge) for guide, edge in edges)
+                yield (
+                    replace(b, wavelengths=b.wavelengths << j * plane.lasers, waveguides=guides),
+                    up[b],
+                    start,
+                )
             up, end = {b: up.get(b, start) for b in wanted}, step.end if step else end

@@ -29,21 +29,16 @@ class Demand(NamedTuple):
     scale: float = 1.0
 
 
-class Carried(NamedTuple):
-    """A round over a topology: the links of each pair's route, and s that each is busy for a `scale` of 1."""
+def carry(topology: Topology, demand: Demand) -> tuple[list[list[int]], int, np.ndarray]:
+    """The links of each pair's route, most hops, and s that each link is busy for a `scale` of 1.
 
-    routes: list[list[int]]
-    hops: int
-    seconds: np.ndarray
-
-
-def carry(topology: Topology, demand: Demand) -> Carried:
-    """Over shortest routes, each over links that are least busy so far; infinite without a route."""
+    Routes are shortest, each over links that are least busy so far; without one it takes for ever.
+    """
     (src, dst), ends = demand.pairs.T, topology.ends.tolist()
     graph = csr_array((np.ones(len(ends)), tuple(topology.ends.T)), shape=(topology.nodes,) * 2)
     apart = shortest_path(graph, unweighted=True)
     if not np.isfinite(apart[src, dst]).all():
-        return Carried([], 0, np.array([np.inf]))
+        return [], 0, np.array([np.inf])
     onward = [np.flatnonzero(topology.ends[:, 0] == node).tolist() for node in range(topology.nodes)]
     load, routes = np.zeros(len(ends)), [[] for _ in src]
     for i in np.argsort(-demand.amount * apart[src, dst], kind="stable").tolist():
@@ -53,16 +48,15 @@ def carry(topology: Topology, demand: Demand) -> Carried:
             routes[i].append(nearer[int((load[nearer] + seconds[nearer]).argmin())])
             at = ends[routes[i][-1]][1]
         load[routes[i]] += seconds[routes[i]]
-    return Carried(routes, int(apart[src, dst].max()), load)
+    return routes, int(apart[src, dst].max()), load
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Rounds in order, and topologies that may carry them; at first nothing is up.
 
-    The wavelengths are divided into equal `planes`, with waveguides of their own: each holds one topology at
-    a time and is switched by itself; new links are up `set_up` s later. A round takes its data and the `hop`
-    of each hop (s).
+    The wavelengths are divided into equal `planes` with waveguides of their own. Each holds one topology and
+    is switched by itself; new links are up `set_up` s later. A round takes its data and `hop` s for each hop.
     """
 
     topologies: tuple[Topology, ...]
@@ -73,8 +67,8 @@ class Problem:
     planes: int = 1
     known: dict = field(default_factory=dict, repr=False)
 
-    def carried(self, number: int, topology: int) -> Carried:
-        """Round `number` over a topology."""
+    def carried(self, number: int, topology: int) -> tuple[list[list[int]], int, np.ndarray]:
+        """Round `number` over a topology: see `carry`."""
         demand = self.demands[number]
         key = demand.pairs.tobytes(), demand.amount.tobytes(), topology
         if key not in self.known:
@@ -90,15 +84,13 @@ class Problem:
 
     def time(self, number: int, topology: int) -> float:
         """s of a round over a topology that all planes hold; infinite where it has no route."""
-        carried = self.carried(number, topology)
-        return self.hop * carried.hops + carried.seconds.max() * self.demands[number].scale / self.planes
+        _, hops, seconds = self.carried(number, topology)
+        return self.hop * hops + seconds.max() * self.demands[number].scale / self.planes
 
     def lower_bound(self) -> float:
-        """s that no choice of any topologies and routes beats: a set-up, and for each round a hop and what
-        its busiest node sends or receives."""
-        amounts = [(demand, demand.amount * demand.scale / self.node_speed) for demand in self.demands]
-        data = [max(np.bincount(end, amount).max() for end in d.pairs.T) for d, amount in amounts]
-        return self.set_up + self.hop * len(data) + float(sum(data))
+        """s that no choice of any topologies beats: a set-up, a hop a round, the data of the busiest node."""
+        data = (max(np.bincount(e, d.amount).max() for e in d.pairs.T) * d.scale for d in self.demands)
+        return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
 
 
 class Step(NamedTuple):
@@ -120,9 +112,9 @@ _State = tuple[float, tuple[tuple[int, float], ...], tuple[Step, ...]]
 def shortest(problem: Problem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple[Step, ...], float]:
     """The least time below `most` s (else infinite), its steps, and what no choice of these beats (s).
 
-    Rounds follow one another. Each picks a topology and some of the planes. Those that hold another topology
-    are switched, from when they were last used. The data of each link are divided over the planes so that all
-    end together; links that stay in all of these planes work meanwhile, if nothing is forwarded.
+    Rounds follow one another. Each picks a topology and some planes, which are switched to it from when they
+    were last used. The data of a link are divided over them so that all end together. Links that stay in all
+    of them work meanwhile, if nothing is forwarded.
 
     After each round a choice is dropped if another holds the same and is as early in all, or ends a set-up
     before it: that one can then hold the same. With several planes up to `keep` of the rest are kept.
@@ -160,18 +152,16 @@ def _after(problem: Problem, number: int, state: _State, most: float) -> Iterato
                 yield step.end, tuple(after), (*steps, step)
 
 
-def _step(
-    problem: Problem, number: int, state: _State, topology: int, chosen: tuple[int, ...]
-) -> Step | None:
+def _step(problem: Problem, number: int, state: _State, topology: int, chosen: tuple) -> Step | None:
     """A round over a topology in the chosen planes; None if one of them would be up too late to be used."""
-    carried, now, planes = problem.carried(number, topology), state[0], [state[1][j] for j in chosen]
-    seconds = carried.seconds * problem.demands[number].scale
+    _, hops, seconds = problem.carried(number, topology)
+    now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
     news = [problem.new_links(held, topology) for held, _ in planes]
     ready = [max(now, p[1] + problem.set_up) if n.any() else now for p, n in zip(planes, news, strict=True)]
     end = ideal = now + float(seconds.max()) / len(chosen)
-    label = "keep" if carried.hops == 1 else "forward"
+    label = "keep" if hops == 1 else "forward"
     if (new := np.any(news, axis=0)).any():
-        new = new | (carried.hops > 1)
+        new = new | (hops > 1)
         # Planes join one after the other until the work is done: of such ends the soonest is the true one.
         joined = float(seconds[new].max()) + np.cumsum(np.sort(ready))
         kept = now + float(seconds[~new].max(initial=0.0)) / len(chosen)
@@ -179,5 +169,5 @@ def _step(
         if max(ready) >= end:
             return None
         early = all(p[1] < now for p, n in zip(planes, news, strict=True) if n.any())
-        label = ("ahead" if early else "change") + (", forward" if carried.hops > 1 else "")
-    return Step(topology, chosen, tuple(ready), now, end + problem.hop * carried.hops, label, end - ideal)
+        label = ("ahead" if early else "change") + (", forward" if hops > 1 else "")
+    return Step(topology, chosen, tuple(ready), now, end + problem.hop * hops, label, end - ideal)
