@@ -99,7 +99,7 @@ static int start(size_t ranks, size_t nodes, Logger log, void **context) {
   *context = calloc(COUNT(OPERATIONS), sizeof(Table));
   while (file && *context && (!line || !fault) && fgets(text, sizeof text, file)) {
     line++;
-    fault = strchr("#\n", *text) ? NULL : read_row(*context, text, ranks, nodes);
+    fault = *text == '#' || *text == '\n' ? NULL : read_row(*context, text, ranks, nodes);
   }
   if (file) fclose(file);
   if (!fault) return SUCCESS;
