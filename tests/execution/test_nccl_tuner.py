@@ -164,9 +164,9 @@ def test_only_what_is_clearly_faster_replaces_nccls_own_choice():
 
     ring, tree, few = NCCLChoice("ring", "ll"), NCCLChoice("tree", "simple"), NCCLChoice("ring", "ll", 2)
     for us, choice, fast in [
-        (10.0, None, {ring: (9.0, 8.0, 9.6)}),  # its slowest sample is not below 9.5
+        (9.8, ring, {ring: (9.8, 9.0, 9.4), tree: (9.0, 8.0, 9.6)}),  # a sample not below 9.5
         (10.0, None, {ring: (9.81, 9.0, 9.4)}),  # 1.9 %
-        (9.8, ring, {ring: (9.8, 9.0, 9.4), tree: (9.79, 9.0, 9.6), few: (9.7, 9.0, 9.4)}),
+        (9.8, ring, {ring: (9.8, 9.0, 9.4), few: (9.7, 9.0, 9.4)}),
         (8.0, few, {ring: (9.0, 8.9, 9.1), few: (8.0, 7.0, 8.5)}),
     ]:
         assert searched(fast) == [("reduce", size, 10.0, us, choice, 0) for size in (64, 256)]
