@@ -111,7 +111,7 @@ def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: 
         rounds.append(RoundCost(number, len(steps), *costs, limit))
     fabric = replace(plan.fabric, synchronisation=0.0)  # it is paid with set-ups, not with rounds
     bound = schedule_bound(schedule, fabric, element_bytes, incremental=True)
-    results = "photonic", plan.seconds, tuple(rounds), bound, None, None
+    results = "photonic", plan.seconds, tuple(rounds), bound, None
     return Cost(schedule.name, fabric.name, *results, max(rounds, key=lambda r: r.seconds).limit, plan)
 
 
