@@ -47,8 +47,8 @@ class Cost:
     #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""  # the resource that was used longest, in words
-    reconfiguration: ReconfigurationPlan | None = field(default=None, repr=False, compare=False)
     unaided: LowerBound | None = None  # where switches multicast and reduce, the bound without their help
+    reconfiguration: ReconfigurationPlan | None = field(default=None, repr=False, compare=False)
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:

@@ -112,7 +112,7 @@ def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: 
     fabric = replace(plan.fabric, synchronisation=0.0)  # it is paid with set-ups, not with rounds
     bound = schedule_bound(schedule, fabric, element_bytes, incremental=True)
     results = "photonic", plan.seconds, tuple(rounds), bound, None
-    return Cost(schedule.name, fabric.name, *results, max(rounds, key=lambda r: r.seconds).limit, plan)
+    return Cost(schedule.name, fabric.name, *results, max(rounds, key=lambda r: r.seconds).limit, None, plan)
 
 
 class _Clock:
