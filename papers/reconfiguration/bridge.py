@@ -25,7 +25,9 @@ def problem(collective: str, ranks: int, array: float, hop: float, set_up: float
     """With links of 1 B/s; a `hop` in s."""
     levels, rank = round(log2(ranks)), np.arange(ranks)
     topologies = tuple(
-        Topology(f"+{1 << k}", ranks, np.stack([rank, (rank + (1 << k)) % ranks], 1), np.ones(ranks), (k,) * ranks)
+        Topology(
+            f"+{1 << k}", ranks, np.stack([rank, (rank + (1 << k)) % ranks], 1), np.ones(ranks), (k,) * ranks
+        )
         for k in range(levels)
     )
     messages = MESSAGES[collective](levels)
@@ -33,12 +35,16 @@ def problem(collective: str, ranks: int, array: float, hop: float, set_up: float
     return Problem(topologies, demands, 1.0, set_up, hop)
 
 
-def groups(collective: str, ranks: int, array: float, hop: float, changes: int) -> tuple[float, tuple[int, ...]]:
+def groups(
+    collective: str, ranks: int, array: float, hop: float, changes: int
+) -> tuple[float, tuple[int, ...]]:
     """The best of Bridge's divisions with so many changes, without set-up: s, and the steps that change."""
     levels, best = round(log2(ranks)), (np.inf, ())
     messages = MESSAGES[collective](levels)
     for cuts in combinations(range(1, levels), changes):
         starts = [max(c for c in (0, *cuts) if c <= k) for k in range(levels)]
-        seconds = sum((hop + array * m) * 2.0 ** (k - a) for k, (m, a) in enumerate(zip(messages, starts, strict=True)))
+        seconds = sum(
+            (hop + array * m) * 2.0 ** (k - a) for k, (m, a) in enumerate(zip(messages, starts, strict=True))
+        )
         best = min(best, (seconds, cuts))
     return best

@@ -21,8 +21,7 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
 from wavefabric.units import counted
 
-#: Whether circuits are set up for each part, stay, or change as is best.
-RECONFIGURE = ("always", "never", "best")
+RECONFIGURE = ("always", "never", "best")  # for every part, once, or as takes least
 
 
 def photonic(

@@ -43,9 +43,9 @@ def plan_reconfiguration(
 ) -> ReconfigurationPlan:
     """Choose when circuits are set up, so that set-up and transfers take least in all; else one topology.
 
-    Topologies: those of rounds, of runs of different rounds together, a ring one way and both ways, and the
-    grid, where ports and waveguides allow. Wavelengths are switched together, or in `PLANES`. A set-up takes
-    `reconfiguration` and `synchronisation` of the fabric, a hop `alpha`. `planning`: see `plan_circuits`.
+    Topologies: those of rounds, of runs of different rounds together, a ring one way and both ways, the grid,
+    and r to r + 2^k, where ports and waveguides allow. Wavelengths are switched together, or in `PLANES`. A
+    set-up takes `reconfiguration` and `synchronisation`, a hop `alpha`. For `planning` see `plan_circuits`.
     """
     problems = []
     for problem, numbers, plane in _problems(schedule, fabric, tuple(sorted(planning.items()))):
@@ -112,6 +112,8 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
         if len(own) <= 8 or j - i == len(own) - 1:  # of many rounds only all together
             pairs[f"{own[i].name} to {own[j].name}"] = [e for o in own[i : j + 1] for e in o.ends.tolist()]
     pairs |= {"ring": ring, "ring both ways": ring + [(b, a) for a, b in ring]}
+    steps = [1 << k for k in range((ranks - 1).bit_length())]
+    pairs["powers of two"] = [(i, (i + step) % ranks) for i in range(ranks) for step in steps]
     pairs["grid"] = [e for e in plane.edges() if max(e) < ranks] or ring
     made = []
     for name, ends in pairs.items():
