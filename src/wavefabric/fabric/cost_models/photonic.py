@@ -103,7 +103,7 @@ def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: 
     size = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"])
     for number, group in groupby(plan.rounds, key=lambda part: part[0]):
         _, _, steps, topologies, paths = zip(*group, strict=True)
-        seconds, wait = steps[-1].end - steps[0].begin, sum(step.wait for step in steps)
+        seconds, wait = steps[-1].end - steps[0].begin, sum(s.wait for s in steps if s.wait > 1e-9 * s.end)
         latency = hop * sum(max(map(len, each)) - 1 for each in paths)
         costs = seconds, latency, wait, seconds - latency - wait, float(size[t["round"] == number].sum())
         limit = "; ".join(f"{s.choice}: {name}" for s, name in zip(steps, topologies, strict=True))
