@@ -11,7 +11,7 @@ from math import log2
 
 import numpy as np
 
-from wavefabric.fabric.photonic.reconfiguration.search import Demand, Problem, Topology
+from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology
 
 #: Messages of each step over the array, for log2(ranks) steps.
 MESSAGES = {
@@ -21,7 +21,7 @@ MESSAGES = {
 }
 
 
-def problem(collective: str, ranks: int, array: float, hop: float, set_up: float) -> Problem:
+def problem(collective: str, ranks: int, array: float, hop: float, set_up: float) -> CircuitProblem:
     """With links of 1 B/s; a `hop` in s."""
     levels, rank = round(log2(ranks)), np.arange(ranks)
     topologies = tuple(
@@ -31,8 +31,10 @@ def problem(collective: str, ranks: int, array: float, hop: float, set_up: float
         for k in range(levels)
     )
     messages = MESSAGES[collective](levels)
-    demands = tuple(Demand(topologies[k].ends, np.ones(ranks), array * m) for k, m in enumerate(messages))
-    return Problem(topologies, demands, 1.0, set_up, hop)
+    demands = tuple(
+        RoundDemand(topologies[k].ends, np.ones(ranks), array * m) for k, m in enumerate(messages)
+    )
+    return CircuitProblem(topologies, demands, 1.0, set_up, hop)
 
 
 def groups(

@@ -12,7 +12,7 @@ from math import log2
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from wavefabric.fabric.photonic.reconfiguration.search import Demand, Problem, Topology
+from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology
 
 BANDWIDTH, LATENCY = 25.0, 0.02
 
@@ -26,7 +26,7 @@ def steps(algorithm: str, ranks: int) -> tuple[list[float], list[int]]:
     return [0.5 ** (i + 1) for i in there], there
 
 
-def problem(algorithm: str, ranks: int, switches: int, array: float, set_up: float) -> Problem:
+def problem(algorithm: str, ranks: int, switches: int, array: float, set_up: float) -> CircuitProblem:
     """The same as a problem of ours."""
     fractions, kinds = steps(algorithm, ranks)
     rank, topologies = np.arange(ranks), []
@@ -36,10 +36,10 @@ def problem(algorithm: str, ranks: int, switches: int, array: float, set_up: flo
         ends = np.stack([rank, to], axis=1)
         topologies.append(Topology(f"step {kind}", ranks, ends, np.full(ranks, BANDWIDTH), links))
     demands = tuple(
-        Demand(topologies[kind].ends, np.ones(ranks), array * fraction)
+        RoundDemand(topologies[kind].ends, np.ones(ranks), array * fraction)
         for fraction, kind in zip(fractions, kinds, strict=True)
     )
-    return Problem(tuple(topologies), demands, BANDWIDTH * switches, set_up, LATENCY, switches)
+    return CircuitProblem(tuple(topologies), demands, BANDWIDTH * switches, set_up, LATENCY, switches)
 
 
 def program(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.fabric.photonic.reconfiguration.search import Demand, Problem, Topology, shortest
+from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology, shortest
 
 
 def topology(nodes, ends, speed=1.0):
@@ -24,14 +24,14 @@ def random_problem(seed, rounds, planes=1, nodes=4, more=1):
     for _ in range(rounds):
         pairs = [(a, b) for a, b in enumerate(rng.permutation(nodes).tolist()) if a != b] or [(0, 1)]
         own.append(topology(nodes, pairs))
-        demands.append(Demand(own[-1].ends, rng.uniform(0.1, 1.0, len(pairs)), rng.choice([0.3, 3.0])))
+        demands.append(RoundDemand(own[-1].ends, rng.uniform(0.1, 1.0, len(pairs)), rng.choice([0.3, 3.0])))
     for _ in range(more):
         own.append(
             topology(nodes, [(a, b) for a in range(nodes) for b in rng.permutation(nodes)[:2] if a != b], 0.5)
         )
     set_up, hop = rng.choice([0.01, 0.3, 1.0, 5.0]), rng.choice([0.0, 0.05])
     ring = topology(nodes, [(a, (a + 1) % nodes) for a in range(nodes)])
-    return Problem((*own, ring), tuple(demands), planes, set_up, hop, planes)
+    return CircuitProblem((*own, ring), tuple(demands), planes, set_up, hop, planes)
 
 
 def end_of(problem, number, now, planes, chosen):

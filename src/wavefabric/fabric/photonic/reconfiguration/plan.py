@@ -16,7 +16,7 @@ from wavefabric.fabric.photonic.circuit_plan import Bundle
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
-from wavefabric.fabric.photonic.reconfiguration.search import Demand, Problem, Step, Topology, shortest
+from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology, shortest
 
 #: Into how many planes the wavelengths may be divided.
 PLANES = (1, 2, 4)
@@ -27,8 +27,8 @@ class ReconfigurationPlan(NamedTuple):
     """When circuits are set up for a schedule, and what no choice beats (s)."""
 
     fabric: PhotonicFabric
-    #: Round and part, its step, its topology, and the tiles on the route of each of its pairs.
-    rounds: list[tuple[int, int, Step, str, list[tuple[int, ...]]]]
+    #: Round, part, `search.CircuitStep`, name of the topology, and tiles on the route of each of its pairs.
+    rounds: list[tuple]
     circuits: list[tuple[Bundle, float, float]]  # their set-up begins, they are taken down (s)
     seconds: float
     least: float  # of the same topologies, routes and planes: `seconds` if the search was complete
@@ -91,10 +91,10 @@ def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> li
             topology = own.setdefault(id(part.bundles), _topology(f"round {part.round}", part.bundles, plane))
             elements = transfer_elements(schedule) * (t["round"] == part.round)
             amount = np.bincount(key, elements, fabric.ranks**2)[topology.ends @ (fabric.ranks, 1)]
-            demands.append(Demand(topology.ends, amount / (amount.max() or 1.0), amount.max()))
+            demands.append(RoundDemand(topology.ends, amount / (amount.max() or 1.0), amount.max()))
         topologies = (*own.values(), *_more(schedule.ranks, plane, list(own.values()), dict(planning)))
         speeds = fabric.bandwidth, fabric.reconfiguration + fabric.synchronisation, fabric.alpha
-        problem = Problem(topologies, tuple(demands), *speeds, planes)
+        problem = CircuitProblem(topologies, tuple(demands), *speeds, planes)
         problems.append((problem, [(part.round, part.part) for part in parts], plane))
     return problems
 
@@ -124,7 +124,7 @@ def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict
     return made
 
 
-def _circuits(problem: Problem, steps: tuple[Step, ...], fabric: PhotonicFabric, plane: PhotonicFabric):
+def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, plane: PhotonicFabric):
     """Circuits of all planes, with their wavelengths and waveguides on the whole fabric."""
     for j in range(problem.planes):
         up, end = {}, 0.0

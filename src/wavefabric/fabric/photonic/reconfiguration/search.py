@@ -21,7 +21,7 @@ class Topology(NamedTuple):
     circuits: tuple[Hashable, ...]  # what makes each link: equal ones of two topologies stay in a change
 
 
-class Demand(NamedTuple):
+class RoundDemand(NamedTuple):
     """What one round moves: `amount` × `scale` B for each of its pairs, of shape (pairs, 2)."""
 
     pairs: np.ndarray
@@ -29,7 +29,7 @@ class Demand(NamedTuple):
     scale: float = 1.0
 
 
-def carry(topology: Topology, demand: Demand) -> tuple[list[list[int]], int, np.ndarray]:
+def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int, np.ndarray]:
     """The links of each pair's route, most hops, and s that each link is busy for a `scale` of 1.
 
     Routes are shortest, each over links that are least busy so far; without one it takes for ever.
@@ -52,7 +52,7 @@ def carry(topology: Topology, demand: Demand) -> tuple[list[list[int]], int, np.
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class CircuitProblem:
     """Rounds in order, and topologies that may carry them; at first nothing is up.
 
     The wavelengths are divided into equal `planes` with waveguides of their own. Each holds one topology and
@@ -60,7 +60,7 @@ class Problem:
     """
 
     topologies: tuple[Topology, ...]
-    demands: tuple[Demand, ...]
+    demands: tuple[RoundDemand, ...]
     node_speed: float  # B/s that a node sends, and receives, over all planes
     set_up: float
     hop: float
@@ -93,7 +93,7 @@ class Problem:
         return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
 
 
-class Step(NamedTuple):
+class CircuitStep(NamedTuple):
     """One round as it was chosen."""
 
     topology: int
@@ -106,10 +106,10 @@ class Step(NamedTuple):
 
 
 #: Now (s); what each plane holds (-1: nothing) and from when it can be switched (s); steps so far.
-_State = tuple[float, tuple[tuple[int, float], ...], tuple[Step, ...]]
+_State = tuple[float, tuple[tuple[int, float], ...], tuple[CircuitStep, ...]]
 
 
-def shortest(problem: Problem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple[Step, ...], float]:
+def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple, float]:
     """The least time below `most` s (else infinite), its steps, and what no choice of these beats (s).
 
     Rounds follow one another. Each picks a topology and some planes, which are switched to it from when they
@@ -137,7 +137,7 @@ def shortest(problem: Problem, most: float = np.inf, keep: int = 64) -> tuple[fl
     return now, steps, min(now, dropped)
 
 
-def _after(problem: Problem, number: int, state: _State, most: float) -> Iterator[_State]:
+def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> Iterator[_State]:
     """States after a round that ends before `most` s: every topology over every set of planes."""
     now, planes, steps = state
     sets = [c for size in range(problem.planes) for c in combinations(range(problem.planes), size + 1)]
@@ -152,7 +152,7 @@ def _after(problem: Problem, number: int, state: _State, most: float) -> Iterato
                 yield step.end, tuple(after), (*steps, step)
 
 
-def _step(problem: Problem, number: int, state: _State, topology: int, chosen: tuple) -> Step | None:
+def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
     """A round over a topology in the chosen planes; None if one of them would be up too late to be used."""
     _, hops, seconds = problem.carried(number, topology)
     now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
@@ -170,4 +170,4 @@ def _step(problem: Problem, number: int, state: _State, topology: int, chosen: t
             return None
         early = all(p[1] < now for p, n in zip(planes, news, strict=True) if n.any())
         label = ("ahead" if early else "change") + (", forward" if hops > 1 else "")
-    return Step(topology, chosen, tuple(ready), now, end + problem.hop * hops, label, end - ideal)
+    return CircuitStep(topology, chosen, tuple(ready), now, end + problem.hop * hops, label, end - ideal)
