@@ -73,7 +73,7 @@ def _seconds(
     algorithm: str, radix: int | None, collective: str, delay: float, size: float
 ) -> dict[str, float]:
     fabric = replace(load(TILES), reconfiguration=delay)
-    options = {"radix": radix} if radix else {}
+    options: dict[str, Any] = {"radix": radix} if radix else {}
     schedule = _schedules.setdefault((algorithm, radix), build(algorithm, collective, 32, 32, **options))
     plan: ReconfigurationPlan = plan_reconfiguration(schedule, fabric, size / whole_elements(schedule))
     return {name: getattr(plan, "seconds" if name == "best" else name) for name in SERIES}

@@ -8,6 +8,7 @@ permutation, and its message may be divided over the switches that hold it. MB, 
 from __future__ import annotations
 
 from math import log2
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -55,7 +56,8 @@ def program(
     names = ("data", "used", "set", "start", "end", "set_start", "set_end", "free")
     total = len(names) * size + len(fractions)
     large = 2 * sum(array * f / BANDWIDTH + set_up + LATENCY for f in fractions)
-    rows, low = [], []
+    rows: Any = []
+    low: Any = []
 
     def at_least(bound: float, *terms: tuple[float, int]) -> None:
         row = np.zeros(total)
@@ -90,9 +92,10 @@ def program(
                 at_least(0, (1, start), (-1, done - 1))
         if i:
             at_least(0, (1, done), (-1, done - 1))
-    whole, most, cost = np.zeros(total), np.full(total, np.inf), np.zeros(total)
+    most: Any = np.full(total, np.inf)
+    whole, cost = np.zeros(total), np.zeros(total)
     whole[size : 3 * size] = most[size : 3 * size] = 1
     cost[-1] = 1
-    limits, options = LinearConstraint(np.array(rows), np.array(low)), {"time_limit": seconds}
+    limits, options = LinearConstraint(np.array(rows), low), {"time_limit": seconds}
     result = milp(cost, constraints=limits, integrality=whole, bounds=Bounds(0, most), options=options)
     return (np.inf if result.x is None else float(result.fun)), float(result.mip_dual_bound)
