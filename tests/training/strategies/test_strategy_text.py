@@ -31,7 +31,7 @@ def test_all_degrees_at_once():
         pipeline=2,
         microbatches=16,
         bucket=25 * 2**20,
-        sharded=True,
+        zero=3,
         recompute=True,
     )
     assert parse_strategy(text, MODEL, 8) == wanted
@@ -67,7 +67,7 @@ def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharde
     items += ["sharded"] * sharded
     random.shuffle(items)
     assert parse_strategy(",".join(items), MODEL, 16) == uniform(
-        MODEL, 16, tensor=tensor, pipeline=pipeline, microbatches=microbatches, bucket=bucket, sharded=sharded
+        MODEL, 16, tensor=tensor, pipeline=pipeline, microbatches=microbatches, bucket=bucket, zero=3 * sharded
     )
 
 

@@ -67,6 +67,10 @@ class DeviceModel:
         Times that go before the roofline; the arithmetic of operators that are no matrix products is fp32.
     source : str
         Where the numbers are from.
+    overlap_slowdown : float
+        How many times as long computation takes while the GPU communicates, from 1, which presets have: no
+        value was measured here. Published: 1.19 on average and up to 1.40 over several GPUs and workloads
+        (arXiv:2507.03114).
 
     Raises
     ------
@@ -83,6 +87,7 @@ class DeviceModel:
     half_flops: float = 0.0
     measured: tuple[MeasuredTime, ...] = field(default=(), hash=False)
     source: str = ""
+    overlap_slowdown: float = 1.0
 
     def __post_init__(self):
         for key in ARITHMETIC:
@@ -91,6 +96,7 @@ class DeviceModel:
             _check(key, getattr(self, key), positive=True)
         for key in ("launch", "half_flops"):
             _check(key, getattr(self, key))
+        _check("overlap_slowdown", self.overlap_slowdown, least=1.0)
         for operator in OPERATORS:
             for fraction in self.efficiency.get(operator, (None,)):
                 _check(f"efficiency.{operator}", fraction, positive=True, most=1.0)
@@ -190,11 +196,11 @@ def _effective(operator: str, arithmetic: str) -> str:
     return arithmetic if operator in MATRIX_OPERATORS else "fp32"
 
 
-def _check(key: str, value: object, positive: bool = False, most: float = inf) -> None:
-    number = isinstance(value, int | float) and 0 <= value <= most and value != inf
+def _check(key: str, value: object, positive: bool = False, most: float = inf, least: float = 0.0) -> None:
+    number = isinstance(value, int | float) and least <= value <= most and value != inf
     if not number or (positive and value == 0):
-        least, upto = "above 0" if positive else "from 0", "" if most == inf else f", up to {most:g}"
-        raise InputError(f"{key}: {show(value)} given; allowed: a number {least}{upto}")
+        words, upto = "above 0" if positive else f"from {least:g}", "" if most == inf else f", up to {most:g}"
+        raise InputError(f"{key}: {show(value)} given; allowed: a number {words}{upto}")
 
 
 def _check_row(where: str, row: MeasuredTime) -> None:

@@ -104,6 +104,10 @@ class Assembly:
                 ports = tuple(sorted({self.worker[file] for file, _ in self.members[root]}))
                 number[root] = graph.communicate(node.name, call, ports, waits, microbatch)
         graph.program = [[number[root] for root in program] for program in programs]
+        ranks = enumerate(file.rank for file in self.files)
+        graph.gpus = [() for _ in programs]
+        for file, rank in ranks:
+            graph.gpus[self.worker[file]] += (rank,)
         return graph
 
     def _node(self, root: Position) -> TraceNode:
