@@ -24,7 +24,9 @@ def parse_stragglers(text: str) -> dict[int, float]:
 
 def parse_slow_links(text: str) -> dict[str, float]:
     """``A-B:FACTOR`` with commas between, such as ``GPU0-switch:4``: that link is 4 times as slow."""
-    return {link: factor for _, link, factor in _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")}
+    return {
+        link: factor for _, link, factor in _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")
+    }
 
 
 def _parts(text: str, key: str, allowed: str) -> list[tuple[str, str, float]]:
@@ -71,7 +73,9 @@ def with_stragglers(
     factor = [max((stragglers.get(gpu, 1.0) for gpu in members), default=1.0) for members in gpus]
     factor += [1.0] * (graph.workers - len(factor))
     own = zip(graph.seconds, graph.worker, strict=True)
-    return replace(graph, seconds=[seconds * factor[worker] if worker >= 0 else 0.0 for seconds, worker in own])
+    return replace(
+        graph, seconds=[seconds * factor[worker] if worker >= 0 else 0.0 for seconds, worker in own]
+    )
 
 
 def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
@@ -86,7 +90,9 @@ def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
         there = [n for n, link in enumerate(links) if name in _names(link.source, link.target)]
         if not there:
             known = f"{fabric.links[0].source}-{fabric.links[0].target}"
-            raise InputError(f"--slow-link: {show(name)} given; allowed: links of {fabric.name}, such as {known}")
+            raise InputError(
+                f"--slow-link: {show(name)} given; allowed: links of {fabric.name}, such as {known}"
+            )
         for n in there:
             links[n] = replace(links[n], bandwidth=links[n].bandwidth / factor)
     return replace(fabric, name=f"{fabric.name} with slow links", links=tuple(links))

@@ -67,7 +67,13 @@ def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharde
     items += ["sharded"] * sharded
     random.shuffle(items)
     assert parse_strategy(",".join(items), MODEL, 16) == uniform(
-        MODEL, 16, tensor=tensor, pipeline=pipeline, microbatches=microbatches, bucket=bucket, zero=3 * sharded
+        MODEL,
+        16,
+        tensor=tensor,
+        pipeline=pipeline,
+        microbatches=microbatches,
+        bucket=bucket,
+        zero=3 * sharded,
     )
 
 

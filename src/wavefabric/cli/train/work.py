@@ -49,8 +49,8 @@ class WorkOptions:
 
     strategy: str = option(
         "Words with commas between: data, sharded, tables, recompute, selective, sequence, tensor:4, "
-        "pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); or search: the best that Markov chains find; chain: of one stage, "
-        "by a dynamic program.",
+        "pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); or search: the best that "
+        "Markov chains find; chain: of one stage, by a dynamic program.",
         default="data",
     )
     batch: int | None = option(
@@ -67,7 +67,9 @@ class WorkOptions:
     )
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
-    straggler: str | None = option("GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long).")
+    straggler: str | None = option(
+        "GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long)."
+    )
 
 
 @options("Search")
@@ -239,10 +241,13 @@ def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy:
 
 
 def trace_prefix(text: str) -> str:
-    """NAME of the files NAME.RANK.et, if there are such; else nothing."""
-    match = re.fullmatch(r"(.+)\.[0-9]+\.et", text)
+    """NAME of the files NAME.RANK.et or .json, if there are such, or an archive; else nothing."""
+    if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
+        return text
+    match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)
     prefix = match[1] if match else text
-    return prefix if match or glob.glob(f"{glob.escape(prefix)}.[0-9]*.et") else ""
+    found = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
+    return prefix if match or any(found) else ""
 
 
 def largest_need(workload: Workload) -> MemoryNeed:

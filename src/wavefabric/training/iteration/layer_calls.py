@@ -188,7 +188,9 @@ class ModelCalls:
         if source.along and self._model.layers[number].split == "row":
             # Its backward pass takes the gradients of all positions.
             whole = self._tensor("all-gather", number, nbytes / source.data)
-        return Transfer(consumers, routed, self._same(combine, there), self._same(total, back, combine, whole))
+        return Transfer(
+            consumers, routed, self._same(combine, there), self._same(total, back, combine, whole)
+        )
 
     def _same(self, *calls: Call | None) -> tuple[Call, ...]:
         """Those that there are, equal ones the same."""

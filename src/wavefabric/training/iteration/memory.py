@@ -36,8 +36,8 @@ class MemoryNeed:
 class LayerMemory(NamedTuple):
     """One layer on one GPU: elements that it keeps, by what they are; `strategy_needs` makes bytes of them.
 
-    ``parameters``, ``gradients``: kept at all times, the GPU's part of those that are sharded. ``whole``: what
-    is gathered besides while the layer is used; ``unreduced``: gradients, until they are reduced.
+    ``parameters``, ``gradients``: kept at all times, the GPU's part of those that are sharded. ``whole``:
+    what is gathered besides while the layer is used; ``unreduced``: gradients, until they are reduced.
     ``states``: B of optimizer states, and the copy in fp32. ``saved``: of activations, of one microbatch;
     ``again``: those that selective recomputation makes once more.
     """
@@ -65,7 +65,9 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
     share = [own / workload.sharing(number, stage) for stage in (3, 2, 1)]
     states = 4 * optimizer_states(workload.model.optimizer) + workload.precision.master
     along = strategy.sequence and (layer.along or layer.split == "column")
-    per_element = strategy.samples(number) / (layout.tensor if along or layer.split in ("row", "local") else 1)
+    per_element = strategy.samples(number) / (
+        layout.tensor if along or layer.split in ("row", "local") else 1
+    )
     again = layer.again or 0.0 if strategy.selective else 0.0
     return LayerMemory(*share[:2], own - share[0], own - share[1], share[2] * states,
                        (layer.saved - again) * per_element, again * per_element)  # fmt: skip

@@ -75,10 +75,10 @@ class Strategy:
     layouts : tuple of LayerLayout
         Of each layer; those of a stage have as many GPUs.
     zero : int
-        Stage of ZeRO (arXiv:1910.02054): GPUs with the same share of a layer keep 1/data each of its optimizer
-        states (1), gradients too (2), parameters too (3, gathered before each use). From 1 on gradients are
-        reduced and scattered; parameters are gathered after the update (1, 2). 0: every GPU has all, and
-        gradients are all-reduced.
+        Stage of ZeRO (arXiv:1910.02054): GPUs with the same share of a layer keep 1/data each of its
+        optimizer states (1), gradients too (2), parameters too (3, gathered before each use). From 1 on
+        gradients are reduced and scattered; parameters are gathered after the update (1, 2). 0: every GPU has
+        all, and gradients are all-reduced.
     bucket : float
         B of gradients that are reduced together; 0: a call for each layer.
     recompute : bool
@@ -159,9 +159,10 @@ def uniform(
 ) -> Strategy:
     """The same layout for all layers, but for those named in ``layers``.
 
-    ``data`` follows from the others. ``options``: the other fields of the `Strategy`. The batch is by default the model's own for each data-parallel GPU, microbatches are 1 without
-    a pipeline, else 4 times its stages or as many as there are samples. Stages are cut between blocks, with
-    as equal FLOPs as that allows.
+    ``data`` follows from the others. ``options``: the other fields of the `Strategy`. The batch is
+    by default the model's own for each data-parallel GPU, microbatches are 1 without a pipeline, else 4 times
+    its stages or as many as there are samples. Stages are cut between blocks, with as equal FLOPs as that
+    allows.
 
     Raises
     ------
@@ -233,7 +234,9 @@ def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
             raise InputError(f"{actual}; allowed: the same or the next, from 0")
     stages, interleave = strategy.stages, strategy.interleave
     if interleave > 1 and (strategy.chunks % interleave or stages == 1 or strategy.microbatches % stages):
-        actual = f"interleave: {interleave} given, {strategy.chunks} chunks, {strategy.microbatches} microbatches"
+        actual = (
+            f"interleave: {interleave} given, {strategy.chunks} chunks, {strategy.microbatches} microbatches"
+        )
         raise InputError(f"{actual}; allowed: with a pipeline whose stages divide the microbatches")
     if strategy.gpus % strategy.stages:
         actual = f"gpus: {strategy.gpus} given"

@@ -10,6 +10,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from wavefabric.errors import show
 from wavefabric.training.iteration.calls import PURPOSES, Call
 from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
+from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, fault, whole
 from wavefabric.training.traces.order import in_order
@@ -86,7 +87,9 @@ class Assembly:
         """The tasks, numbered so that each waits for earlier ones."""
         order = in_order(self.waits, self._priority)
         if len(order) < len(self.members):
-            raise fault(self.files[0].file, "nodes wait in a circle", "none that do")
+            file, position = min(self.members.keys() - set(order))
+            name = show(self.files[file].nodes[position].name)
+            raise fault(self.files[file].file, f"nodes wait in a circle, {name} among them", "none that do")
         programs = self._programs(order)
         graph = TaskGraph(len(programs))
         number: dict[Position, int] = {}
@@ -160,7 +163,7 @@ class Assembly:
 
     def _call(self, root: Position, hidden: set[Position]) -> Call:
         node, instances = self._node(root), self.instances[root]
-        collective = node.collective or "messages"
+        collective = messages.STAND_FOR.get(node.collective, node.collective or "messages")
         gpus = [gpu for instance in instances for gpu in instance.gpus]
         named = node.own.get("purpose")
         fallback = "gradients" if root in hidden and collective != "messages" else _BLOCKING[collective]
@@ -172,7 +175,8 @@ class Assembly:
         if len(set(gpus)) < len(gpus) or len(set(map(len, groups))) > 1 or len(nodes) > 1:
             actual = f"{show(node.name)} is not the same in its groups"
             raise fault(self.files[root[0]].file, actual, "disjoint groups of one size")
-        whole = node.size * (len(groups[0]) if collective == "all-gather" else 1)
+        each = node.collective in ("all-gather", "gather")
+        whole = node.size * (len(groups[0]) if each else 1)
         return Call(collective, groups, _own_size(node, "call_bytes", whole), purpose)
 
     def _messages(self, root: Position, purpose: str) -> Call:
@@ -184,9 +188,9 @@ class Assembly:
                 raise fault(self.files[root[0]].file, actual, "one of both")
             size = _own_size(node, "message_size", node.size)
             sent.append((whole(node.own.get("message")), (*instance.gpus, size)))
-        messages = tuple(message for _, message in sorted(sent))
-        ends = tuple(sorted({end for source, target, _ in messages for end in (source, target)}))
-        return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, messages)
+        pairs = tuple(message for _, message in sorted(sent))
+        ends = tuple(sorted({end for source, target, _ in pairs for end in (source, target)}))
+        return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, pairs)
 
     def _gradients(self, order: Sequence[Position]) -> set[Position]:
         """Calls that no computation waits for, not even by way of others."""
