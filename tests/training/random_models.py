@@ -104,5 +104,6 @@ def workloads(draw):
         zero=draw(st.sampled_from([0, 1, 2, 3])),
         bucket=draw(st.sampled_from((0.0, 200.0, 1e9))),
         recompute=draw(st.booleans()),
+        sequence=draw(st.booleans()),
     )
     return workload(model, strategy, update=float(draw(st.integers(0, 2))))

@@ -29,7 +29,7 @@ def any_strategy(draw):
     return Strategy(
         8, 64 * draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4])),
         tuple(sum(n >= begin for begin in begins) for n in range(5)), tuple(layouts),
-        draw(st.booleans()), draw(st.floats(0, 1e14)), draw(st.booleans()),
+        draw(st.integers(0, 3)), draw(st.floats(0, 1e14)), draw(st.booleans()),
     )  # fmt: skip
 
 

@@ -310,11 +310,10 @@ A = node(1, "a", COMP, micros=1)
         ([file_of(node(1, "a", 8))], r"node 1 has type 8; allowed: 1 \(METADATA\), 2 "),
         ([file_of(node(1, "a", 0))], "node 1 has type 0"),
         ([file_of(A, A)], "node 1 is there twice"),
-        ([file_of(node(1, "a", COMP, [5]))], "node 1 waits for node 5; allowed: nodes of the file"),
         ([file_of(node(1, "a", COMP, [2]), node(2, "b", COMP, [1]))], r"x\.0\.et: nodes wait in a circle"),
         ([file_of(node(1, "a", COMP, duration_seconds=float("nan")))], "duration_seconds nan; allowed"),
         ([file_of(node(1, "a", COLL, comm_size=8))], "node 1 has no comm_type"),
-        ([file_of(node(1, "a", COLL, comm_type=5, comm_size=8))], "has comm_type BROADCAST; allowed: ALL_"),
+        ([file_of(node(1, "a", COLL, comm_type=12, comm_size=8))], "has comm_type 12; allowed: ALL_"),
         ([file_of(node(1, "a", COLL, comm_type=0))], "node 1 has no comm_size"),
         ([file_of(node(1, "a", SEND, comm_size=8))], "node 1 has no comm_dst"),
         ([file_of(node(1, "a", SEND, comm_src=4, comm_dst=1, comm_size=8))], "comm_src 4; allowed: 0, whose"),
@@ -356,7 +355,7 @@ def test_files_that_cannot_be(tmp_path):
     for files, words in (
         (tmp_path / "y", "allowed: NAME of files"),
         ([], "no files given"),
-        ([tmp_path / "a.et"], "allowed: files called NAME.RANK.et"),
+        ([tmp_path / "a.eg"], "allowed: files called NAME.RANK.et"),
         ([tmp_path / "x.3.et"], "No such file"),
         ([path, path], "one file for each GPU"),
     ):
@@ -377,6 +376,7 @@ def sound(tmp_path_factory):
 
 @given(st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 255), st.booleans())
 @settings(max_examples=100, deadline=None)
+@pytest.mark.filterwarnings("ignore:.*nodes wait")
 def test_damaged_files_are_refused_or_read(sound, tmp_path_factory, own, fraction, byte, cut):
     first, *others = sound[own]
     position = int(fraction * len(first))

@@ -14,11 +14,11 @@ from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 #: Arithmetic that a device has a peak for.
 ARITHMETIC = ("fp32", "tf32", "bf16")
 
-#: Shares of the peak FLOP/s and of the memory bandwidth that a large operator reaches; of all presets.
+#: Shares of the peak FLOP/s and of the memory bandwidth that a large operator reaches.
 #:
 #: Products: cuBLAS reaches 70 to 85 % of the peak of an A100 or V100, 60 to 75 % of an H100's, and models as
 #: a whole 52 % (Megatron-LM, arXiv:2104.04473). Convolutions: cuDNN reaches about half. Attention: 50 to 73 %
-#: forward on an A100, 35 to 40 % on an H100 (FlashAttention-2, arXiv:2307.08691). Streaming: copies reach
+#: forward on an A100 (FlashAttention-2, arXiv:2307.08691). Streaming: copies reach
 #: about 90 % of the bandwidth (BabelStream), kernels of frameworks 80 %, those that reduce less, gathers of
 #: rows half.
 EFFICIENCY = {
@@ -31,6 +31,10 @@ EFFICIENCY = {
     "pooling": (0.25, 0.65),
     "softmax": (0.25, 0.65),
 }
+#: The same of an H100 and H200 where it differs. Products: the best of many shapes reaches 86.9 % of the peak
+#: of an A100, 80.3 % of an H100 (github.com/stas00/ml-engineering, compute/accelerator): 0.75 · 80.3/86.9.
+#: Attention: 35 to 40 % (FlashAttention-2).
+HOPPER = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70)}
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,7 @@ DEVICES = {
         bandwidth=bandwidth * 1e9,
         memory=capacity * 1e9,
         launch=5e-6,
+        efficiency=EFFICIENCY | (HOPPER if name in ("h100", "h200") else {}),
         half_flops=2 * (128 * sqrt(multiprocessors / 2)) ** 3,
         source=source,
     )

@@ -21,7 +21,7 @@ from wavefabric.training.strategies.strategy import Strategy
 
 FORWARD, BACKWARD = 0, 1
 #: Tasks of all microbatches at most: a bound on time and memory.
-MOST_TASKS = 10**6
+MOST_TASKS = 2 * 10**6
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,8 @@ def uniform(
     if values["microbatches"] is None:
         most = max(1, values["batch"] // across)
         numbers = range(1, 4 * pipeline + 1) if pipeline > 1 else (1,)
-        values["microbatches"] = max(m for m in numbers if most % m == 0)
+        turns = numbers if interleave == 1 else range(pipeline, 4 * pipeline + 1, pipeline)
+        values["microbatches"] = max((m for m in turns if most % m == 0), default=pipeline)
     layouts = mixed_layouts(model, LayerLayout(across, tensor, expert), layers or {})
     stage = cut_stages(model, pipeline * interleave)
     strategy = Strategy(gpus, stage=stage, layouts=layouts, interleave=interleave, **values)

@@ -44,10 +44,10 @@ def parse_strategy(
 
     Words and degrees stand in any order, each once: ``data``, ``sharded``, ``recompute``, ``tables``,
     ``selective``, ``sequence``, ``data:8``, ``tensor:4``, ``pipeline:2``, ``interleave:2``, ``expert:8``,
-    ``microbatches:16``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M`` (bytes; K, M, G: 2^10, …). GPUs
-    that no degree names share the samples, so ``data`` alone is data parallelism. With ``tables`` the GPUs of
-    a stage divide the features of embedding tables among them, as many GPUs as that allows, while other layers
-    stay as they are: the hybrid of DLRM (arXiv:1906.00091).
+    ``microbatches:16``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M`` (bytes; K, M, G: 2^10, …).
+    GPUs that no degree names share the samples, so ``data`` alone is data parallelism. With ``tables`` the
+    GPUs of a stage divide the features of embedding tables among them, as many as that allows, while other
+    layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
 
     A file says for how many ``gpus`` it is; else they must be given. ``batch``: samples of an iteration, by
     default the file's, or the model's for each data-parallel GPU. `InputError`: words that are unknown or

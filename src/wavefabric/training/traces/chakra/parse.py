@@ -93,10 +93,12 @@ class _Reader:
         real = [(message, values) for message, values in result if message.type != NodeType.METADATA]
         absent: list[str] = []
         waits = [self._waits(message, position, passed, absent) for message, _ in real]
-        if len(in_order(dict(enumerate(waits)), int)) < len(real):
+        if _circular(waits):
             # Callers, which PyTorch's traces have among control dependencies, may end after what they call.
-            waits = [self._waits(message, position, passed, absent, control=False) for message, _ in real]
-            self._warn("nodes wait in a circle; without their control dependencies")
+            data = [self._waits(message, position, passed, [], control=False) for message, _ in real]
+            if not _circular(data):
+                self._warn("nodes wait in a circle; without their control dependencies")
+                waits = data
         if absent:
             words = f"{len(absent)} times, such as node {absent[0]}"
             self._warn(f"nodes wait for others that are not there ({words}); as if they did not")
@@ -206,6 +208,10 @@ class _Reader:
 
     def _fault(self, message: Any, what: str, allowed: str) -> InputError:
         return fault(self.file, f"node {message.id} {what}", allowed)
+
+
+def _circular(waits: list[tuple[int, ...]]) -> bool:
+    return len(in_order(dict(enumerate(waits)), int)) < len(waits)
 
 
 def fault(file: str, what: str, allowed: str) -> InputError:
