@@ -1,6 +1,7 @@
 """Interleaved pipelines, sequence parallelism, ZeRO, recomputation: closed forms of their papers."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from random_models import chain, workload
@@ -8,15 +9,15 @@ from random_models import chain, workload
 from papers.training.published_models import gpt
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.training.faults import parse_slow_links, parse_stragglers, with_slow_links
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import FreeCommunication
+from wavefabric.training.iteration.faults import parse_slow_links, parse_stragglers, with_slow_links
 from wavefabric.training.iteration.memory import strategy_needs
 from wavefabric.training.iteration.simulate import simulate
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.strategies.strategy import uniform
-from wavefabric.training.strategies.strategy_text import from_json, parse_strategy, to_json
+from wavefabric.training.strategies.strategy_text import from_json, to_json
 
 TOKENS, WIDTH, HEADS = 64, 128, 4
 
@@ -40,15 +41,14 @@ def of_blocks(blocks, tensor, **how):
     return Workload(model, strategy, DEVICES["a100"], PRECISIONS["bf16"])
 
 
-@pytest.mark.parametrize(("how", "linear", "shared", "squares"), [
-    ({}, 10, 24, 5), ({"sequence": True}, 0, 34, 5), ({"selective": True}, 10, 24, 0),
-    ({"sequence": True, "selective": True}, 0, 34, 0), ({"recompute": True}, 2, 0, 0),
-])  # fmt: skip
-def test_activations_of_a_block(how, linear, shared, squares):
+def test_activations_of_a_block():
     """arXiv:2205.05198, table 2: bytes of a block, s b h (linear + shared/t + squares a s/(h t))."""
-    more, fewer = (strategy_needs(of_blocks(blocks, 4, **how))[0].activations for blocks in (5, 3))
-    forms = linear + shared / 4 + squares * HEADS * TOKENS / (WIDTH * 4)
-    assert (more - fewer) / 2 == pytest.approx(TOKENS * WIDTH * forms)
+    forms = {"": (10, 24, 5), "sequence": (0, 34, 5), "selective": (10, 24, 0), "recompute": (2, 0, 0)}
+    for words, (linear, shared, squares) in (forms | {"sequence,selective": (0, 34, 0)}).items():
+        how = dict.fromkeys(filter(None, words.split(",")), True)
+        more, fewer = (strategy_needs(of_blocks(blocks, 4, **how))[0].activations for blocks in (5, 3))
+        form = linear + shared / 4 + squares * HEADS * TOKENS / (WIDTH * 4)
+        assert (more - fewer) / 2 == pytest.approx(TOKENS * WIDTH * form)
 
 
 def test_sequence_parallelism_moves_what_tensor_parallelism_does():
@@ -81,33 +81,19 @@ def test_memory_and_volume_of_zero(zero, whole):
 
 def test_stragglers_and_slow_links():
     model = chain([1.0] * 4, 1000)
-    strategy = uniform(model, 4, pipeline=2, batch=4, microbatches=2)
-    healthy = simulate(workload(model, strategy), FreeCommunication())
-    slow = Workload(model, strategy, workload(model, strategy).device, PRECISIONS["bf16"], ((3, 2.0),))
-    assert simulate(slow, FreeCommunication()).compute_seconds == pytest.approx(
-        healthy.compute_seconds * [1, 2]
-    )
-    everywhere = {gpu: 2.0 for gpu in range(4)}.items()
-    all_slow = Workload(model, strategy, slow.device, slow.precision, tuple(everywhere))
-    assert simulate(all_slow, FreeCommunication()).seconds == pytest.approx(2 * healthy.seconds)
-    with pytest.raises(InputError, match="straggler: GPU 4 given; allowed: 0 to 3"):
-        build_tasks(Workload(model, strategy, slow.device, slow.precision, ((4, 2.0),)))
+    plain = workload(model, uniform(model, 4, pipeline=2, batch=4, microbatches=2))
+    healthy, free = simulate(plain, FreeCommunication()), FreeCommunication()
+    one, every = (replace(plain, stragglers=tuple((n, 2.0) for n in gpus)) for gpus in ((3,), range(4)))
+    assert simulate(one, free).compute_seconds == pytest.approx(healthy.compute_seconds * [1, 2])
+    assert simulate(every, free).seconds == pytest.approx(2 * healthy.seconds)
     assert (parse_stragglers("5:1.5, 9:2"), parse_slow_links("a-b-1:4")) == ({5: 1.5, 9: 2.0}, {"a-b-1": 4.0})
     fabric = load("switch:4")
     slower = with_slow_links(fabric, {"GPU0-switch": 4.0})
     rates = Counter(a.bandwidth / b.bandwidth for a, b in zip(fabric.links, slower.links, strict=True))
     assert rates == {4.0: 2, 1.0: 6}
-    for text in ("5", "5:0.5", "x:2", "1:2,1:3", ":2"):
+    for words in ("5", "5:0.5", "x:2", "1:2,1:3", ":2"):
         with pytest.raises(InputError, match=r"--straggler: "):
-            parse_stragglers(text)
-    for given_fabric, link in ((fabric, "GPU0-GPU1"), (load("lightpath:2x2"), "GPU0-switch")):
+            parse_stragglers(words)
+    for wrong, link in ((fabric, "GPU0-GPU1"), (load("lightpath:2x2"), "GPU0-switch")):
         with pytest.raises(InputError, match=r"--slow-link: "):
-            with_slow_links(given_fabric, {link: 2.0})
-
-
-@pytest.mark.parametrize(
-    "words", ["interleave:2", "pipeline:2,interleave:2,microbatches:3", "sharded,zero:1", "zero:4"]
-)
-def test_strategies_that_cannot_be(words):
-    with pytest.raises(InputError, match=r"(interleave|zero): "):
-        parse_strategy(words, chain([1.0] * 4), 4, batch=24)
+            with_slow_links(wrong, {link: 2.0})

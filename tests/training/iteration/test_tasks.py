@@ -65,10 +65,8 @@ def test_every_stage_runs_each_pass_once(stages, parts, interleave):
         # Activations of p - s microbatches are kept; interleaved, of the first stage 1 + (p - 1)/(p v) times
         # those of all its layers (arXiv:2205.05198, section 4.2.3).
         kept = np.cumsum([1 if variant == 0 else -1 for variant, *_ in order]).max()
-        if interleave == 1:
-            assert kept == min(parts, stages - stage)
-        elif stage == 0:
-            assert kept / interleave == stages * (1 + (stages - 1) / (stages * interleave))
+        first = stages * interleave + stages - 1
+        assert kept == (min(parts, stages - stage) if interleave == 1 else first - 2 * stage)
 
 
 def test_the_order_of_interleaved_1f1b():

@@ -67,14 +67,9 @@ def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharde
     items += ["sharded"] * sharded
     random.shuffle(items)
     assert parse_strategy(",".join(items), MODEL, 16) == uniform(
-        MODEL,
-        16,
-        tensor=tensor,
-        pipeline=pipeline,
-        microbatches=microbatches,
-        bucket=bucket,
+        MODEL, 16, tensor=tensor, pipeline=pipeline, microbatches=microbatches, bucket=bucket,
         zero=3 * sharded,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -85,6 +80,10 @@ def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharde
         ("data,", "strategy: \"\" given"),
         ("tensor", "strategy: \"tensor\" given"),
         ("sharded:2", "strategy: \"sharded:2\" given"),
+        ("sharded,zero:1", "strategy.zero: 1 given with sharded; allowed: one"),
+        ("zero:4", "zero: 4 given; allowed: 0 to 3"),
+        ("interleave:2", "interleave: 2 given"),
+        ("pipeline:2,interleave:2,microbatches:3", "interleave: 2 given"),
         ("tensor:2,tensor:2", "strategy: tensor given twice in \"tensor:2,tensor:2\"; allowed: each once"),
         ("data,data:8", "strategy: data given twice"),
         ("tensor:0", "strategy.tensor: \"0\" given; allowed: whole numbers from 1"),

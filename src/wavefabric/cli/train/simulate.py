@@ -24,8 +24,8 @@ from wavefabric.fabric.electrical.families import FAMILIES
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
 from wavefabric.training.fabrics import fabric_for
-from wavefabric.training.faults import parse_slow_links, with_slow_links
 from wavefabric.training.iteration.engine import POLICIES
+from wavefabric.training.iteration.faults import parse_slow_links, with_slow_links
 from wavefabric.training.strategies.strategy_text import save_strategy
 
 Fabrics = Sequence[str | AnyFabric]

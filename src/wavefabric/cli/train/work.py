@@ -21,11 +21,11 @@ from wavefabric.cli.common.options import (
 )
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.errors import InputError
-from wavefabric.training.faults import parse_stragglers, with_stragglers
 from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import CallTimes
+from wavefabric.training.iteration.faults import parse_stragglers, with_stragglers
 from wavefabric.training.iteration.memory import MemoryNeed, check_memory, strategy_needs
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
@@ -246,8 +246,8 @@ def trace_prefix(text: str) -> str:
         return text
     match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)
     prefix = match[1] if match else text
-    found = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
-    return prefix if match or any(found) else ""
+    matches = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
+    return prefix if match or any(matches) else ""
 
 
 def largest_need(workload: Workload) -> MemoryNeed:

@@ -62,15 +62,18 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
     strategy, layer = workload.strategy, workload.model.layers[number]
     layout = strategy.layouts[number]
     own = parameters_held(layer, layout.tensor, layout.expert)
-    share = [own / workload.sharing(number, stage) for stage in (3, 2, 1)]
+    parameters, gradients, shard = (own / workload.sharing(number, stage) for stage in (3, 2, 1))
     states = 4 * optimizer_states(workload.model.optimizer) + workload.precision.master
     along = strategy.sequence and (layer.along or layer.split == "column")
     per_element = strategy.samples(number) / (
         layout.tensor if along or layer.split in ("row", "local") else 1
     )
     again = layer.again or 0.0 if strategy.selective else 0.0
-    return LayerMemory(*share[:2], own - share[0], own - share[1], share[2] * states,
-                       (layer.saved - again) * per_element, again * per_element)  # fmt: skip
+    kept = (layer.saved - again) * per_element
+    unreduced = own - gradients
+    return LayerMemory(
+        parameters, gradients, own - parameters, unreduced, shard * states, kept, again * per_element
+    )
 
 
 def saved_elements(
@@ -110,10 +113,10 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
             sum(getattr(own, kind) for own in each) + sum(sorted(getattr(own, more) for own in each)[-2:])
             for kind, more in (("parameters", "whole"), ("gradients", "unreduced"))
         ]
-        under_way = most = 0.0
+        in_flight = most = 0.0
         for direction, _, chunk in pipeline_order(stage, strategy):
-            under_way += kept[chunk] if direction == FORWARD else -kept[chunk]
-            most = max(most, under_way)
+            in_flight += kept[chunk] if direction == FORWARD else -kept[chunk]
+            most = max(most, in_flight)
         sizes = held[0] * precision.parameter, held[1] * precision.gradient, sum(own.states for own in each)
         needs.append(MemoryNeed(*sizes, (most + again) * precision.activation))
     return tuple(needs)

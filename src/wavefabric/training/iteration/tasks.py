@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wavefabric.errors import InputError
-from wavefabric.training.faults import with_stragglers
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.faults import with_stragglers
 from wavefabric.training.iteration.layer_calls import ModelCalls, Transfer
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.models.graph import ModelGraph, blocks_of
@@ -32,7 +32,7 @@ class Workload:
     strategy: Strategy
     device: DeviceModel
     precision: Precision
-    #: GPUs that compute slower, and how many times as long they take (`wavefabric.training.faults`).
+    #: GPUs that compute slower, and how many times as long they take; see `faults`.
     stragglers: tuple[tuple[int, float], ...] = ()
 
     @property

@@ -153,7 +153,6 @@ def uniform(
     tensor: int = 1,
     pipeline: int = 1,
     expert: int = 1,
-    interleave: int = 1,
     layers: Mapping[str, LayerLayout] | None = None,
     **options: Any,
 ) -> Strategy:
@@ -170,7 +169,7 @@ def uniform(
         If the degrees do not multiply to ``gpus``, or `check_strategy` refuses.
     """
     for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert),
-                       ("interleave", interleave)):  # fmt: skip
+                       ("interleave", options.get("interleave", 1))):  # fmt: skip
         whole(key, value, 1)
     if gpus % (tensor * pipeline):
         actual = f"tensor: {tensor} with pipeline {pipeline} given"
@@ -179,7 +178,8 @@ def uniform(
     if data not in (None, across):
         allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
         raise InputError(f"data: {data} given; allowed: {allowed}")
-    values: dict[str, Any] = {"batch": None, "microbatches": None, **options}
+    values: dict[str, Any] = {"batch": None, "microbatches": None, "interleave": 1, **options}
+    interleave = values["interleave"]
     if values["batch"] is None:
         values["batch"] = model.batch * across
     if values["microbatches"] is None:
@@ -189,7 +189,7 @@ def uniform(
         values["microbatches"] = max((m for m in turns if most % m == 0), default=pipeline)
     layouts = mixed_layouts(model, LayerLayout(across, tensor, expert), layers or {})
     stage = cut_stages(model, pipeline * interleave)
-    strategy = Strategy(gpus, stage=stage, layouts=layouts, interleave=interleave, **values)
+    strategy = Strategy(gpus, stage=stage, layouts=layouts, **values)
     check_strategy(model, strategy)
     return strategy
 

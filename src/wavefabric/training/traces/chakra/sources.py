@@ -93,7 +93,7 @@ def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
         raise InputError(f"trace: {path} ({words}); allowed: {_ALLOWED}") from None
 
 
-def _bounded(file: str, opened: IO[bytes]) -> bytes:
+def _bounded(file: str, opened: IO[bytes] | gzip.GzipFile) -> bytes:
     """All bytes; no more than a trace may have, whatever the archive says."""
     try:
         content = opened.read(MOST_TRACE + 1)

@@ -53,18 +53,7 @@ def with_stragglers(
     exactly, but for calls of the other replicas that would be over earlier on links of both. Stragglers of
     several stages are taken to be in one replica: of more than one the time is an upper bound.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-    gpus : sequence of sequences of int
-        GPUs of each worker.
-    stragglers : mapping of int to float
-        By GPU how many times as long it computes.
-
-    Raises
-    ------
-    InputError
-        For a GPU that no worker has.
+    ``gpus``: those of each worker. `InputError`: for a GPU that no worker has.
     """
     everyone = {gpu for members in gpus for gpu in members}
     for gpu in stragglers:
