@@ -200,7 +200,11 @@ def plot(result: dict[str, Any], path: Path) -> None:
         )
         axes.set_yticks(range(len(runs)), names, fontsize=7)
         axes.set_ylim(-1, len(runs))
-        axes.set_xlim(0.5, 2.5)
+        axes.set_xscale("log")
+        axes.set_xlim(0.6, 5)
+        ticks = (0.7, 0.85, 1, 1.15, 1.5, 2, 3, 4)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
         axes.set_xlabel("simulated speed over published")
         axes.legend(loc="lower right", fontsize=7)
 
