@@ -109,11 +109,12 @@ def test_batches_may_be_given_for_a_gpu_or_for_all(command):
 
 
 def test_stragglers_and_slow_links_beside_what_is_healthy(command):
-    words = ("bert-base", "--gpus", "4", "--straggler", "1:2")
-    slow = told(command, *words)
-    assert slow["healthy_seconds"] == told(command, *words[:3])["seconds"]
-    assert 1.5 < slow["seconds"] / slow["healthy_seconds"] <= 2
-    assert "slow parts" in command("train", *words[:3], "--slow-link", "GPU0-switch:9")[1]
+    words = ("bert-base", "--gpus", "4")
+    slow = told(command, *words, "--straggler", "1:2")
+    assert (
+        1.5 < slow["seconds"] / told(command, *words)["seconds"] == slow["seconds"] / slow["healthy_seconds"]
+    )
+    assert "slow parts" in command("train", *words, "--slow-link", "GPU0-switch:9")[1]
 
 
 def test_a_pipeline_has_a_bubble(command):

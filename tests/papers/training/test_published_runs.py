@@ -17,9 +17,7 @@ def test_the_kept_results_have_every_row():
     assert [(one["name"], one["gpus"], one["published"], one["source"]) for one in kept] == [
         (one.name, one.gpus, one.published, one.source) for one in RUNS
     ]
-    unchecked = {one.name.split(",")[0] for one in RUNS if UNCHECKED in one.source}
-    assert unchecked == {"Llama 3 405B"}
-    assert not any("from memory" in one.source for one in RUNS)
+    assert {one.name.split(",")[0] for one in RUNS if UNCHECKED in one.source} == {"Llama 3 405B"}
     assert [one["name"] for one in kept if one["refusal"]] == ["Llama 3 405B, 131072 tokens"]
     for one in kept:  # what is off by more than 15 % has a reason
         assert one["refusal"] or abs(one["ratio"] - 1) <= 0.15 or not one["reason"].startswith("agrees"), one

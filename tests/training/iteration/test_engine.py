@@ -187,7 +187,6 @@ def test_computation_goes_on_slower_during_calls():
     first = tasks.compute(0, 1.0)
     tasks.call([0], 2.0, [first])
     work = tasks.compute(0, 4.0)
-    inside = tasks.compute(1, 1.0)
-    tasks.call([1], 9.0)
+    inside, _ = tasks.compute(1, 1.0), tasks.call([1], 9.0)
     ends = run(tasks.graph, PlainFabric(byte=1.0), "batched").end
     assert (ends[work], ends[inside]) == (1 + 2 + 3, 2.0)

@@ -61,6 +61,9 @@ def test_sequence_parallelism_moves_what_tensor_parallelism_does():
     assert calls(3) - calls(2) == Counter({"all-reduce": 4})
     both = {"sequence": True}
     assert calls(3, **both) - calls(2, **both) == Counter({"all-gather": 6, "reduce-scatter": 4})
+    whole, parts = (build_tasks(of_blocks(2, 4, sequence=True, overlap=on)).call for on in (False, True))
+    assert sum(c.bytes for c in parts if c) == sum(c.bytes for c in whole if c)
+    assert min(c.bytes for c in parts if c) == min(c.bytes for c in whole if c) / 4
 
 
 @pytest.mark.parametrize(("zero", "whole"), [(1, 4), (2, 2), (3, 0)])
@@ -89,8 +92,8 @@ def test_stragglers_and_slow_links():
     assert (parse_stragglers("5:1.5, 9:2"), parse_slow_links("a-b-1:4")) == ({5: 1.5, 9: 2.0}, {"a-b-1": 4.0})
     fabric = load("switch:4")
     slower = with_slow_links(fabric, {"GPU0-switch": 4.0})
-    rates = Counter(a.bandwidth / b.bandwidth for a, b in zip(fabric.links, slower.links, strict=True))
-    assert rates == {4.0: 2, 1.0: 6}
+    pairs = zip(fabric.links, slower.links, strict=True)
+    assert Counter(a.bandwidth / b.bandwidth for a, b in pairs) == {4.0: 2, 1.0: 6}
     for words in ("5", "5:0.5", "x:2", "1:2,1:3", ":2"):
         with pytest.raises(InputError, match=r"--straggler: "):
             parse_stragglers(words)

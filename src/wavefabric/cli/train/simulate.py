@@ -134,9 +134,8 @@ def command(
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
     healthy: Fabrics = fabrics
     if where.slow_link is not None:
-        refuse(
-            {"slow_link": where.slow_link} if result.compare else {}, "with --compare", "with one simulation"
-        )
+        if result.compare:
+            refuse(changed(where, "slow_link"), "with --compare", "with one simulation")
         healthy = [fabric_for(word, gpus[0]) if isinstance(word, str) else word for word in fabrics]
         fabrics = [with_slow_links(fabric, parse_slow_links(where.slow_link)) for fabric in healthy]
     inputs = (model, work.strategy, work.device, *options.files)

@@ -16,7 +16,8 @@ from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import amount, three_digits, time_words
 
 #: Fields of a strategy that are true or false, and what is said of each.
-_OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selective": "attention recomputed"}
+_OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selective": "attention recomputed",
+            "overlap": "TP overlap"}  # fmt: skip
 #: What is told of the sizes of calls.
 _OF_SIZES = {
     "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,

@@ -48,9 +48,9 @@ class WorkOptions:
     """How the model is shared, and on which GPUs."""
 
     strategy: str = option(
-        "Words with commas between: data, sharded, tables, recompute, selective, sequence, tensor:4, "
-        "pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); or search: the best that "
-        "Markov chains find; chain: of one stage, by a dynamic program.",
+        "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "
+        "tensor:4, pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); search: the best "
+        "that Markov chains find; chain: of one stage, by a dynamic program.",
         default="data",
     )
     batch: int | None = option(

@@ -8,9 +8,6 @@ from wavefabric.errors import InputError, show
 from wavefabric.fabric import AnyFabric, Fabric
 from wavefabric.training.iteration.task_graph import TaskGraph
 
-#: How many times as slow a GPU or link may be.
-_MOST = 1e6
-
 
 def parse_stragglers(text: str) -> dict[int, float]:
     """``GPU:FACTOR`` with commas between, such as ``5:1.5,9:2``: GPU 5 takes 1.5 times as long to compute."""
@@ -24,9 +21,8 @@ def parse_stragglers(text: str) -> dict[int, float]:
 
 def parse_slow_links(text: str) -> dict[str, float]:
     """``A-B:FACTOR`` with commas between, such as ``GPU0-switch:4``: that link is 4 times as slow."""
-    return {
-        link: factor for _, link, factor in _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")
-    }
+    parts = _parts(text, "--slow-link", "A-B:FACTOR, such as GPU0-switch:4")
+    return {link: factor for _, link, factor in parts}
 
 
 def _parts(text: str, key: str, allowed: str) -> list[tuple[str, str, float]]:
@@ -37,7 +33,7 @@ def _parts(text: str, key: str, allowed: str) -> list[tuple[str, str, float]]:
             factor = float(number)
         except ValueError:
             factor = math.nan
-        if not name or not 1 <= factor <= _MOST:
+        if not name or not 1 <= factor < math.inf:
             raise InputError(f"{key}: {word.strip()} given; allowed: {allowed}; factors from 1")
         parts.append((word.strip(), name, factor))
     return parts
@@ -61,10 +57,9 @@ def with_stragglers(
             raise InputError(f"straggler: GPU {gpu} given; allowed: 0 to {max(everyone)}, those that work")
     factor = [max((stragglers.get(gpu, 1.0) for gpu in members), default=1.0) for members in gpus]
     factor += [1.0] * (graph.workers - len(factor))
-    own = zip(graph.seconds, graph.worker, strict=True)
-    return replace(
-        graph, seconds=[seconds * factor[worker] if worker >= 0 else 0.0 for seconds, worker in own]
-    )
+    tasks = zip(graph.seconds, graph.worker, strict=True)
+    slower = [seconds * (factor[worker] if worker >= 0 else 1.0) for seconds, worker in tasks]
+    return replace(graph, seconds=slower)
 
 
 def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
@@ -76,16 +71,11 @@ def with_slow_links(fabric: AnyFabric, slow: Mapping[str, float]) -> Fabric:
         raise InputError(f"--slow-link: {next(iter(slow))} given; allowed: with electrical fabrics")
     links = list(fabric.links)
     for name, factor in slow.items():
-        there = [n for n, link in enumerate(links) if name in _names(link.source, link.target)]
+        ends = ((f"{link.source}-{link.target}", f"{link.target}-{link.source}") for link in links)
+        there = [n for n, names in enumerate(ends) if name in names]
         if not there:
-            known = f"{fabric.links[0].source}-{fabric.links[0].target}"
-            raise InputError(
-                f"--slow-link: {show(name)} given; allowed: links of {fabric.name}, such as {known}"
-            )
+            allowed = f"links of {fabric.name}, such as {links[0].source}-{links[0].target}"
+            raise InputError(f"--slow-link: {show(name)} given; allowed: {allowed}")
         for n in there:
             links[n] = replace(links[n], bandwidth=links[n].bandwidth / factor)
     return replace(fabric, name=f"{fabric.name} with slow links", links=tuple(links))
-
-
-def _names(a: str, b: str) -> tuple[str, str]:
-    return f"{a}-{b}", f"{b}-{a}"

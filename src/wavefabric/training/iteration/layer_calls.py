@@ -1,6 +1,6 @@
 """Calls that layers need to hand activations and gradients to one another, and to have their parameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -138,6 +138,14 @@ class ModelCalls:
             return None
         kind = "reduce-scatter" if self._strategy.sequence else "all-reduce"
         return self._tensor(kind, number, self._activation_bytes(number) / layout.data)
+
+    def parted(self, call: Call) -> list[Call]:
+        """A call, or with overlap the first of as many parts as GPUs split a layer, and the others."""
+        layers = call.purpose == "layer-to-layer" and call.collective in ("all-gather", "reduce-scatter")
+        if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
+            return [call]
+        first = call.bytes / len(call.groups[0])
+        return [self._calls.same(replace(call, bytes=size)) for size in (first, call.bytes - first)]
 
     def _tensor(self, kind: str, number: int, nbytes: float) -> Call:
         return self._calls.make(kind, self._groups(number, "tensor"), nbytes, "tensor")

@@ -65,9 +65,8 @@ def layer_memory(workload: Workload, number: int) -> LayerMemory:
     parameters, gradients, shard = (own / workload.sharing(number, stage) for stage in (3, 2, 1))
     states = 4 * optimizer_states(workload.model.optimizer) + workload.precision.master
     along = strategy.sequence and (layer.along or layer.split == "column")
-    per_element = strategy.samples(number) / (
-        layout.tensor if along or layer.split in ("row", "local") else 1
-    )
+    divided = layout.tensor if along or layer.split in ("row", "local") else 1
+    per_element = strategy.samples(number) / divided
     again = layer.again or 0.0 if strategy.selective else 0.0
     kept = (layer.saved - again) * per_element
     unreduced = own - gradients

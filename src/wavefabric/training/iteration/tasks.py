@@ -343,7 +343,12 @@ class _Microbatch:
         return done
 
     def _call(self, name: str, call: Call, waits: Sequence[int]) -> int:
-        return self.graph.communicate(name, call, self._common.strategy.stages_of(call.gpus), waits)
+        ports = self._common.strategy.stages_of(call.gpus)
+        first, *others = self._common.calls.parted(call)
+        done = self.graph.communicate(name, first, ports, waits)
+        for other in others:  # behind what follows: GPUs are in one call at a time
+            self.graph.communicate(name, other, ports, [done])
+        return done
 
     def _is_call(self, task: int) -> bool:
         return self.graph.worker[task] < 0

@@ -88,6 +88,9 @@ class Strategy:
     sequence : bool
         GPUs that split layers divide the positions of those between (`Layer.along`): all-gather and
         reduce-scatter replace the all-reduce (sequence parallelism, arXiv:2205.05198).
+    overlap : bool
+        Calls of GPUs that split layers are made in as many parts: layers begin after the first, the others go
+        on behind them (as ``--tp-comm-overlap`` of Megatron-LM).
     selective : bool
         Layers with `Layer.again`, attention's, alone are computed again (the same, section 5).
     """
@@ -103,6 +106,7 @@ class Strategy:
     interleave: int = 1
     sequence: bool = False
     selective: bool = False
+    overlap: bool = False
 
     @property
     def sharded(self) -> bool:

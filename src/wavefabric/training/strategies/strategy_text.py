@@ -28,7 +28,7 @@ from wavefabric.training.strategies.strategy import (
 )
 
 #: Words without a number, and keys with one, of what `parse_strategy` reads.
-WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence")
+WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")
 KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "microbatches", "zero", "bucket")
 #: What an error says is allowed.
 ALLOWED = f"{', '.join(WORDS)}, {', '.join(f'{key}:N' for key in KEYS)} with commas between, or a JSON file"
@@ -42,12 +42,11 @@ def parse_strategy(
 ) -> Strategy:
     """The strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
 
-    Words and degrees stand in any order, each once: ``data``, ``sharded``, ``recompute``, ``tables``,
-    ``selective``, ``sequence``, ``data:8``, ``tensor:4``, ``pipeline:2``, ``interleave:2``, ``expert:8``,
-    ``microbatches:16``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M`` (bytes; K, M, G: 2^10, …).
-    GPUs that no degree names share the samples, so ``data`` alone is data parallelism. With ``tables`` the
-    GPUs of a stage divide the features of embedding tables among them, as many as that allows, while other
-    layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
+    Words and degrees stand in any order, each once: `WORDS`, ``data:8``, ``tensor:4``, ``pipeline:2``,
+    ``interleave:2``, ``expert:8``, ``microbatches:8``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M``
+    (bytes; K, M, G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data
+    parallelism. With ``tables`` the GPUs of a stage divide the features of embedding tables among them, as
+    many as that allows, while other layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
 
     A file says for how many ``gpus`` it is; else they must be given. ``batch``: samples of an iteration, by
     default the file's, or the model's for each data-parallel GPU. `InputError`: words that are unknown or
@@ -127,6 +126,8 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
     return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}
 
 
+#: Fields of a strategy that its file has as they are.
+_OPTIONS = ("zero", "bucket", "recompute", "selective", "sequence", "overlap", "interleave")
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
 
@@ -159,6 +160,7 @@ class StrategyTable(LayoutTable):
     recompute: StrictBool = False
     selective: StrictBool = False
     sequence: StrictBool = False
+    overlap: StrictBool = False
     interleave: _Whole = 1
     layers: dict[StrictStr, LayoutTable] = Field(default_factory=dict)
 
@@ -170,7 +172,8 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
 
         {"format": "wavefabric strategy", "version": 1, "model": "ncf", "gpus": 8, "batch": 8192,
          "data": 8, "tensor": 1, "expert": 1, "microbatches": 1, "stages": [],
-         "zero": 0, "bucket": 0.0, "recompute": false, "selective": false, "sequence": false, "interleave": 1,
+         "zero": 0, "bucket": 0.0, "recompute": false, "selective": false, "sequence": false,
+         "overlap": false, "interleave": 1,
          "layers": {
           "user factors": {"data": 1, "tensor": 8, "expert": 1}}}
 
@@ -183,8 +186,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     stage = strategy.stage
     begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
     values |= {"microbatches": strategy.microbatches, "stages": begins}
-    values |= {"zero": strategy.zero, "bucket": float(strategy.bucket)}
-    values |= {key: getattr(strategy, key) for key in ("recompute", "selective", "sequence", "interleave")}
+    values |= {key: getattr(strategy, key) for key in _OPTIONS} | {"bucket": float(strategy.bucket)}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
     others = ",\n".join(
         f"    {_dump(layer.name)}: {_dump(vars(layout))}"
@@ -223,8 +225,7 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     if table.gpus % ((stage[-1] + 1) // table.interleave or 1):
         allowed = f"numbers of stages that divide {table.gpus}, the GPUs"
         raise InputError(f"stages: {stage[-1]} given, of {stage[-1] + 1} stages in all; allowed: {allowed}")
-    same = {"gpus", "microbatches", "zero", "bucket", "recompute", "selective", "sequence", "interleave"}
-    values = table.model_dump(include=same)
+    values = table.model_dump(include={"gpus", "microbatches", *_OPTIONS})
     strategy = Strategy(batch=table.batch if batch is None else batch, stage=stage, layouts=layouts, **values)
     check_strategy(model, strategy)
     return strategy

@@ -26,8 +26,7 @@ def decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, Any
     if isinstance(first, dict) and isinstance(first.get("workload_graph"), list):
         yield None, {}
         for node in first["workload_graph"]:
-            values = {key: value for key, value in node.items() if key not in _FEEDER}
-            yield _message({_FEEDER[key]: node[key] for key in node if key in _FEEDER}, file), values
+            yield _message(node, file, names=_FEEDER), {k: node[k] for k in node if k not in _FEEDER}
         return
     if isinstance(first, dict) and "nodes" in first:
         actual = "is an execution trace of PyTorch, without times of its GPU"
@@ -57,14 +56,14 @@ def _objects(content: bytes, file: str) -> list[Any]:
     return result
 
 
-def _message(value: Any, file: str, metadata: bool = False) -> Any:
+def _message(value: Any, file: str, metadata: bool = False, names: dict[str, str] | None = None) -> Any:
     from google.protobuf import json_format
 
     kinds = schema()
     try:
-        named = value.get("type")
-        if isinstance(named, str):
-            value = value | {"type": int(NodeType[named.removesuffix("_NODE")])}
+        value = {(names or {}).get(key, key): entry for key, entry in value.items()}
+        if isinstance(named := value.get("type"), str):
+            value["type"] = int(NodeType[named.removesuffix("_NODE")])
         made = kinds.metadata() if metadata else kinds.node()
         return json_format.ParseDict(value, made, ignore_unknown_fields=True)
     except (json_format.ParseError, AttributeError, KeyError, TypeError) as error:

@@ -176,7 +176,9 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
             if not number:
                 metadata = _metadata(body)
                 yield metadata, attributes(metadata)
-            if number or _begins_with_node(body, metadata):
+            if number or (
+                body and not metadata.version and not metadata.attr
+            ):  # early files begin with a node
                 message = kinds.node()
                 try:
                     message.ParseFromString(body)
@@ -193,17 +195,11 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
 
 
 def _metadata(body: bytes) -> Any:
-    """The first message as metadata; empty if it is none, as in files of early converters."""
-    kinds, metadata = schema(), schema().metadata()
+    """The first message as metadata; empty if it is none."""
     try:
-        metadata.ParseFromString(body)
-    except kinds.decode_error:
-        return kinds.metadata()
-    return metadata
-
-
-def _begins_with_node(body: bytes, metadata: Any) -> bool:
-    return bool(body) and not metadata.version and not metadata.attr
+        return schema().metadata.FromString(body)
+    except schema().decode_error:
+        return schema().metadata()
 
 
 def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:

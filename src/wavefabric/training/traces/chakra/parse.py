@@ -165,13 +165,10 @@ class _Reader:
         return self.device.seconds("matmul" if flops else "elementwise", flops, nbytes, self.arithmetic)
 
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
-        named = values.get("comm_type")
-        if isinstance(named, str):
-            words = named.upper().replace("_", "").replace("-", "")
-            named = next(
-                (n for n, name in enumerate(messages.COMM_TYPES) if name.replace("_", "") == words), None
-            )
-            values = values | ({} if named is None else {"comm_type": named})
+        if isinstance(named := values.get("comm_type"), str):
+            words = named.lower().replace("_", "").replace("-", "")
+            numbers = {name.replace("-", ""): number for number, name in _BY_NUMBER.items() if number != 8}
+            values = values | {"comm_type": numbers.get(words)}
         number = int(self._number(message, values, "comm_type"))
         if number not in _BY_NUMBER:
             raise self._fault(message, f"has comm_type {number}", ", ".join(messages.COMM_TYPES))
