@@ -71,6 +71,7 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--strategy", "search", "--microbatches", "2"), "--microbatches: 2 given"),
         ((*GOOD, "--strategy", "search", "--memory", "1 MB"), "memory: 0.001 GB given"),
         ((*GOOD, "--strategy", "chain", "--seed", "3"), "--seed: 3 given with --strategy chain"),
+        ((*GOOD, "--groups", "g.json"), "--groups: g.json given with ncf; allowed: with a Chakra trace"),
         ((*GOOD, "--straggler", "4:2"), "straggler: GPU 4 given; allowed: 0 to 3"),
         (
             (*GOOD, "--slow-link", "GPU0-switch:2", "--compare"),

@@ -21,8 +21,7 @@ def test_the_kept_results_have_every_row():
     assert [one["name"] for one in kept if one["refusal"]] == ["Llama 3 405B, 131072 tokens"]
     for one in kept:  # what is off by more than 15 % has a reason
         assert one["refusal"] or abs(one["ratio"] - 1) <= 0.15 or not one["reason"].startswith("agrees"), one
-    ratios = [one["ratio"] for one in kept if one["name"].startswith(("Megatron 1", "Korthikanti"))]
-    assert 0.85 < min(ratios) <= max(ratios) < 1.15
+    assert all(0.85 < one["ratio"] < 1.15 for one in kept if one["name"][:10] in ("Megatron 1", "Korthikant"))
 
 
 def test_models_have_their_parameters():

@@ -67,6 +67,7 @@ class WorkOptions:
     )
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
+    groups: Path | None = option("Groups of GPUs of a Chakra trace by name, as ASTRA-sim has them (JSON).")
     straggler: str | None = option(
         "GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long)."
     )
@@ -209,7 +210,7 @@ def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> Simul
     from wavefabric.training.traces.chakra.read import read_chakra, trace_files
 
     files = trace_files(prefix)
-    graph = _on_gpus(read_chakra(files, device, options.precision), device, options)
+    graph = _on_gpus(read_chakra(files, device, options.precision, options.groups), device, options)
     count = sum(map(len, gpus_of_workers(graph)))
 
     def check(gpus: int) -> None:
@@ -234,8 +235,10 @@ def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy:
         raise InputError(f"--memory: {options.memory} given; allowed: above 0")
     trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
     if not (trace or step):
+        refuse(changed(options, "groups"), f"with {text}", "with a Chakra trace")
         return _model_work(text, options, device, memory, find, policy)
-    others = ["strategy", "batch", "global_batch", "microbatches", "memory"] + ["precision"] * (not trace)
+    others = ["strategy", "batch", "global_batch", "microbatches", "memory"]
+    others += [] if trace else ["precision", "groups"]
     refuse(changed(options, *others) | changed(find), f"with {text}", "with a model")
     return (_trace_work if trace else _step_work)(trace or text, device, options)
 

@@ -33,6 +33,8 @@ def decoded_json(content: bytes, file: str) -> Iterator[tuple[Any, dict[str, Any
         allowed = "what chakra_trace_link and chakra_converter make of it and a Kineto trace"
         raise InputError(f"trace: {file} {actual}; allowed: {allowed}")
     has_metadata = isinstance(first, dict) and "type" not in first
+    if has_metadata and first and not first.keys() & {"version", "attr"}:
+        raise InputError(f"trace: {file} is JSON of something else; allowed: a Chakra execution trace")
     yield None, attributes(_message(first, file, metadata=True)) if has_metadata else {}
     for node in objects[has_metadata:]:
         message = _message(node, file)

@@ -250,7 +250,11 @@ def _of_group(
             actual = f"group {show(name)} has GPU {gpu}, of which there is no file"
             raise fault(files[first].file, actual, "GPUs with files")
         if (count := len(by_gpu.get(gpu, ()))) != wanted:
-            raise fault(files[gpu].file, f"{count} collectives of group {show(name)}", f"{wanted}, {like}")
+            raise fault(
+                files[gpu].file,
+                f"{count} collectives of group {show(name)}",
+                f"{wanted}, {like}, or its GPUs described",
+            )
     for gpu in by_gpu:
         if gpu not in gpus:
             actual = f"a collective of group {show(name)}"
