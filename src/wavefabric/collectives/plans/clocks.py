@@ -21,7 +21,7 @@ class Access(NamedTuple):
 class Accesses:
     """Of an address: the last write, and reads since."""
 
-    write: Access = Access(0, 0, 0)
+    write: Access = field(default_factory=lambda: Access(0, 0, 0))
     reads: list[Access] = field(default_factory=list)
     #: Of a packet: the call that it belongs to, what its writer knew when that began, and the reads of
     #: which it is made, which are done when it is there.
