@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
-from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, trees
+from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -19,6 +19,7 @@ class Algorithm:
 
     ``options``: those of ``pieces``, ``radix``, ``root``, ``grid`` that `build` may be given. ``builder`` is
     called with collective, ranks, elements, and the options as keywords; it returns a `Schedule`.
+    ``switched``: its transfers are multicasts and reductions by a switch.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Algorithm:
     summary: str
     options: tuple[str, ...]
     builder: Callable[..., Schedule] = field(repr=False)
+    switched: bool = False
 
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
@@ -43,12 +45,16 @@ _SUMMARIES = {
     "direct": "all pairs at once: one round of communication",
     "pairwise": "one pair after the other: N - 1 rounds",
     "squares": "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
+    "nvls": "a switch multicasts and reduces: each rank reads the sum of its share, and writes it to all",
+    "nvls-one-shot": "a switch reduces: each rank reads the sum of the whole array",
     "torus": "each rank to its neighbours on a periodic grid",
     "mesh": "each rank to its neighbours on a grid with ends",
 }
 
 ALGORITHMS: dict[str, Algorithm] = {
-    name: Algorithm(name, collectives, _SUMMARIES[name], options, builder)
+    name: Algorithm(
+        name, collectives, _SUMMARIES[name], options, builder, switched=name in ("nvls", "nvls-one-shot")
+    )
     for name, collectives, options, builder in (
         ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), ring.ring),
         ("bidirectional-ring", _SUMS, ("pieces",), ring.bidirectional_ring),
@@ -61,6 +67,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
+        ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
+        ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),
         ("torus", ("halo",), ("grid",), partial(messages.halo, "torus")),
         ("mesh", ("halo",), ("grid",), partial(messages.halo, "mesh")),
     )
@@ -157,7 +165,7 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
     """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes."""
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
-    shared = algorithm in ("ring", "bidirectional-ring", "recursive") and collective == "all-reduce"
+    shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"
     chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
     data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
     if collective == "all-to-all":
@@ -170,6 +178,8 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
         groups = groups or recursive.factors(ranks, radix) or ()
         scratch = ranks * (max(groups, default=1) - 1) * chunks
         moves = 2 * ranks * sum(f - 1 for f in groups) * chunks
+    elif algorithm == "nvls-one-shot":
+        scratch, moves = ranks * chunks, (ranks + 1) * ranks * chunks
     elif algorithm != "ring" and collective != "broadcast":
         scratch = ranks * chunks
     if algorithm == "binomial" and collective in CUT_BY_RANK:

@@ -6,6 +6,7 @@ import numpy as np
 
 from wavefabric.collectives.conditions import CUT_BY_RANK, ROOTED, layout
 from wavefabric.collectives.schedule import Holdings, Schedule
+from wavefabric.collectives.structure import units
 from wavefabric.errors import InputError
 
 #: GPU, buffer and chunk.
@@ -136,16 +137,19 @@ def _performed(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdi
             parent.append(len(parent))
         return value.get(at)
 
-    for _, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, n, reduce in schedule.transfers.tolist():
-        for i in range(n):
-            moved = read((src, src_buffer, src_chunk + i))
-            target = dst, dst_buffer, dst_chunk + i
-            there = read(target) if reduce and moved is not None else None
-            if moved is not None and there is not None:
-                parent[find(moved[0])] = find(there[0])
-                value[target] = moved[0], moved[1] | there[1]
-            elif moved is not None and not reduce:
-                value[target] = moved
+    rows, u = schedule.transfers.tolist(), units(schedule)
+    for begin, end, sums in zip(u.first[:-1].tolist(), u.first[1:].tolist(), u.sums.tolist(), strict=True):
+        # What an operation of a switch reads was there before it.
+        held = [[read((t[1], t[3], t[4] + i)) for i in range(t[7])] for t in rows[begin:end]]
+        for number, (row, sources) in enumerate(zip(rows[begin:end], held, strict=True)):
+            for i, moved in enumerate(sources):
+                target, reduce = (row[2], row[5], row[6] + i), row[8] or (sums and number > 0)
+                there = read(target) if reduce and moved is not None else None
+                if moved is not None and there is not None:
+                    parent[find(moved[0])] = find(there[0])
+                    value[target] = moved[0], moved[1] | there[1]
+                elif moved is not None and not reduce:
+                    value[target] = moved
     written = {at for at in value if at[1] == outputs and value[at] != (first.get(at), 1 << at[0])}
     pre = {at: (find(item), 1 << at[0]) for at, item in first.items()}
     return pre, {at: (find(value[at][0]), value[at][1]) for at in sorted(written)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.buffers import CollectiveArrays, conditions
 from wavefabric.collectives.schedule import Schedule, in_rounds
-from wavefabric.collectives.structure import check_structure, chunk_numbers
+from wavefabric.collectives.structure import check_structure, chunk_numbers, units
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
@@ -36,29 +37,42 @@ def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, boo
 
 
 def proved(arrays: CollectiveArrays, schedule: Schedule) -> Schedule:
-    """A schedule that was read, each of its transfers in a round of its own: in rounds, with conditions."""
+    """A schedule that was read, in an order that it may run in: in rounds, with conditions, proved.
+
+    Until then each transfer, or operation of a switch, is in a round of its own.
+    """
     check_structure(schedule)
     pre, post = conditions(arrays, schedule)
     schedule = replace(in_rounds(schedule, _rounds(schedule)), pre=pre, post=post)
+    if schedule.transfers["switch"].any():  # numbered in each round
+        of, transfers = units(schedule).of, schedule.transfers.copy()
+        first = of[np.searchsorted(transfers["round"], transfers["round"])]
+        transfers["switch"] = np.where(transfers["switch"] > 0, of - first + 1, 0)
+        schedule = replace(schedule, transfers=transfers)
     verify(schedule)
     return schedule
 
 
 def _rounds(schedule: Schedule) -> np.ndarray:
     """A round for each transfer: as few of communication as data allow; those within GPUs follow at once."""
-    t = schedule.transfers
+    t, unit = schedule.transfers, units(schedule)
     src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"]).tolist()
     dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"]).tolist()
     counts, local = t["count"].tolist(), (t["src"] == t["dst"]).tolist()
     # A round is a number of rounds of communication before it, and of rounds since: high and low bits.
     read, written = np.full((2, sum(table.size for table in schedule.sizes)), -_LOCAL, np.int64)
     rounds = np.zeros(t.size, np.int64)
-    for n, count in enumerate(counts):
-        s, d = slice(src[n], src[n] + count), slice(dst[n], dst[n] + count)
-        last = max(int(written[s].max()), int(written[d].max()), int(read[d].max()))
-        rounds[n] = last + 1 if local[n] else (last // _LOCAL + 1) * _LOCAL
-        written[d] = rounds[n]
-        np.maximum(read[s], rounds[n], out=read[s])
+    first = unit.first.tolist()
+    for begin, end in pairwise(first):
+        spans = [
+            (slice(src[n], src[n] + counts[n]), slice(dst[n], dst[n] + counts[n])) for n in range(begin, end)
+        ]
+        last = max(int(max(written[s].max(), written[d].max(), read[d].max())) for s, d in spans)
+        here = all(local[begin:end])
+        rounds[begin:end] = last + 1 if here else (last // _LOCAL + 1) * _LOCAL
+        for s, d in spans:
+            written[d] = rounds[begin]
+            np.maximum(read[s], rounds[begin], out=read[s])
     return np.unique(rounds, return_inverse=True)[1].ravel()
 
 

@@ -133,6 +133,11 @@ def _electrical(table: ElectricalTable) -> Fabric:
     values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family", "kernels"})
     if table.kernels is not None:
         values["kernels"] = KernelTimes(**table.kernels.model_dump())
+    values["multicast_switches"] = tuple(table.multicast_switches)
+    for name in table.multicast_switches:
+        if name not in switches:
+            allowed = ", ".join(switches) or "none, there are no switches"
+            raise InputError(f"multicast_switches: {name} given; allowed: {allowed}")
     fabric = Fabric(gpus=gpus, switches=switches, links=links, **values)
     if table.family is None:
         check_connected(fabric)

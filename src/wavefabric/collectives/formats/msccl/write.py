@@ -11,6 +11,7 @@ from wavefabric.collectives.formats.msccl import format as fmt
 from wavefabric.collectives.formats.msccl.blocks import MscclLimitExceeded, build_blocks
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
+from wavefabric.collectives.structure import refuse_switches
 from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
 
@@ -57,6 +58,7 @@ def to_msccl(
     if not re.fullmatch(f"[{_LETTERS}]{{1,63}}", title):
         allowed = "1 to 63 letters, digits, spaces and . , : ; = ( ) _ + / -"
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
+    refuse_switches(schedule, "MSCCL")
     arrays, moves = written(schedule, instances, "MSCCL")
     blocks, steps = _build(_cut(moves), schedule.ranks, shared)
     collective = arrays.collective
