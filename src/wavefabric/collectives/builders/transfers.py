@@ -46,8 +46,9 @@ def assemble(
     if scratch is not None and scratch.any():
         buffers, sizes = (*buffers, "scratch"), (*sizes, scratch.astype(np.int64))
     single = _single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
-    joined = _joined(single, layout.ranks)
-    return Schedule(name, layout.ranks, buffers, sizes, joined, layout.pre, layout.post)
+    return Schedule(
+        name, layout.ranks, buffers, sizes, joined(single, layout.ranks), layout.pre, layout.post
+    )
 
 
 def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -64,7 +65,7 @@ def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
     return single[elements > 0]
 
 
-def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
+def joined(t: np.ndarray, ranks: int) -> np.ndarray:
     """Transfers of one chunk each, put in order and joined."""
     if not t.size:
         return t
@@ -84,10 +85,10 @@ def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + 1
     first = np.flatnonzero(np.concatenate(([True], ~follows)))
-    joined = t[first]
-    joined["count"] = np.diff(np.append(first, t.size))
-    joined["round"] = np.unique(joined["round"], return_inverse=True)[1]
-    return _operations_apart(joined) if joined["switch"].any() else joined
+    t["count"][first] = np.diff(np.append(first, t.size))
+    t = t[first]
+    t["round"] = np.unique(t["round"], return_inverse=True)[1]
+    return _operations_apart(t) if t["switch"].any() else t
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:

@@ -44,11 +44,6 @@ def proved(arrays: CollectiveArrays, schedule: Schedule) -> Schedule:
     check_structure(schedule)
     pre, post = conditions(arrays, schedule)
     schedule = replace(in_rounds(schedule, _rounds(schedule)), pre=pre, post=post)
-    if schedule.transfers["switch"].any():  # numbered in each round
-        of, transfers = units(schedule).of, schedule.transfers.copy()
-        first = of[np.searchsorted(transfers["round"], transfers["round"])]
-        transfers["switch"] = np.where(transfers["switch"] > 0, of - first + 1, 0)
-        schedule = replace(schedule, transfers=transfers)
     verify(schedule)
     return schedule
 

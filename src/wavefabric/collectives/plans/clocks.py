@@ -6,7 +6,7 @@ Every access is compared with the last ones of all other actors (the rule of Fas
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Access(NamedTuple):
@@ -37,7 +37,8 @@ class Clock:
     """
 
     def __init__(self, actor: int, actors: int):
-        self.actor, self.move = actor, 0
+        self.actor = actor
+        self.move: Any = 0
         self.times = [int(other == actor) for other in range(actors)]
 
     def barrier(self) -> None:
