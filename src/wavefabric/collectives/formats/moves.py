@@ -17,8 +17,8 @@ from wavefabric.errors import InputError
 
 #: A transfer between a file's buffers (input, output, scratch), in the order in which all of a GPU are done.
 MOVE = np.dtype(
-    [(name, np.int64) for name in ("round", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt")]
-    + [("reduce", np.bool_), ("instance", np.int64)]
+    [(name, np.int64) for name in ("round", "switch", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff")]
+    + [("cnt", np.int64), ("reduce", np.bool_), ("instance", np.int64)]
 )
 #: Arrays (touches,): which row reads or writes which chunk, and whether it writes.
 Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -133,13 +133,13 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     """Transfers by round, neighbouring chunks joined, cut into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
-    for key in ("round", "src", "dst", "reduce"):
+    for key in ("round", "switch", "src", "dst", "reduce"):
         moves[key] = t[key]
     moves["cnt"] = t["count"]
     for side in ("src", "dst"):
         moves[f"{side}buf"] = letters[t[f"{side}_buffer"]]
         moves[f"{side}off"] = shifts[t[f"{side}_buffer"]] + t[f"{side}_chunk"]
-    keys = ("round", "src", "dst", "srcbuf", "dstbuf", "reduce")
+    keys = ("round", "switch", "src", "dst", "srcbuf", "dstbuf", "reduce")
     moves = moves[np.lexsort((moves["srcoff"], *(moves[k] for k in reversed(keys))))]
     a, b = moves[:-1], moves[1:]
     same = [a[k] == b[k] for k in keys] + [a[k] + a["cnt"] == b[k] for k in ("srcoff", "dstoff")]

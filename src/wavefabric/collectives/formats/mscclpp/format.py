@@ -23,7 +23,28 @@ MOVES = {
     name: (reads, writes)
     for name, reads, writes in (
         word.split(":")
-        for word in ["copy:l:l", "cpkt:l:L", "upkt:L:l", "put:l*:r*", "pws:l*:r*", "pwsf:l*:r*", "get:r*:l*", "ppkt:l*:R*", "rppkt:L:R*", "re:ll*:l", "res:ll*:lr*", "rre:lr*:l", "rres:lr*:lr*", "repkt:lL*:l", "respkt:lL*:lR*", "recpkt:lL*:lL", "recspkt:lL*:lLR*", "glres:m:m", "gstore:l:m", "gstorepkt:L:M"]
+        for word in [
+            "copy:l:l",
+            "cpkt:l:L",
+            "upkt:L:l",
+            "put:l*:r*",
+            "pws:l*:r*",
+            "pwsf:l*:r*",
+            "get:r*:l*",
+            "ppkt:l*:R*",
+            "rppkt:L:R*",
+            "re:ll*:l",
+            "res:ll*:lr*",
+            "rre:lr*:l",
+            "rres:lr*:lr*",
+            "repkt:lL*:l",
+            "respkt:lL*:lR*",
+            "recpkt:lL*:lL",
+            "recspkt:lL*:lLR*",
+            "glres:m:m",
+            "gstore:l:m",
+            "gstorepkt:L:M",
+        ]
     )
 }
 #: Those that go to each destination from a source of its own, and those that a port can do.
