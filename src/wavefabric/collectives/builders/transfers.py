@@ -46,9 +46,7 @@ def assemble(
     if scratch is not None and scratch.any():
         buffers, sizes = (*buffers, "scratch"), (*sizes, scratch.astype(np.int64))
     single = _single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
-    return Schedule(
-        name, layout.ranks, buffers, sizes, joined(single, layout.ranks), layout.pre, layout.post
-    )
+    return Schedule(name, layout.ranks, buffers, sizes, joined(single, layout.ranks), layout.pre, layout.post)
 
 
 def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -2,11 +2,12 @@
 
 Operations are replayed over several calls, and accesses compared by vector clocks (`plans/clocks.py`); actors
 are thread blocks, the proxies that do what blocks ask of ports, and each rank's caller between calls. Threads
-of a block meet at ``nop`` and ``barrier`` alone. A relaxed signal orders no memory: who waits for it knows only
-that the other rank's call has begun (docs/tutorials/01-basic-concepts.md of MSCCL++).
+of a block meet at ``nop`` and ``barrier`` alone. A relaxed signal orders no memory: who waits for it knows
+only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md of MSCCL++).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Set
 
 from wavefabric.collectives.formats.mscclpp.operations import Operation, Program, Span
 from wavefabric.collectives.plans.check import CALLS
@@ -20,7 +21,7 @@ def run_order(program: Program) -> list[Operation]:
 
 
 class _Block:
-    """A thread block's way through a call. ``pending``: what some of its threads know, and the others not yet."""
+    """A thread block's way through a call; ``pending``: what some of its threads know, the others not yet."""
 
     def __init__(self, code: list[Operation], clock: Clock):
         self.code, self.clock, self.at, self.arrived = code, clock, len(code), -1
@@ -53,6 +54,9 @@ class _Replay:
         self.blocks = [[_Block(code, next(clocks)) for code in blocks] for blocks in program.code]
         self.call, self.begun, self.order = [-1] * ranks, [[0] * actors] * ranks, []
         self.memory: dict[tuple, Accesses] = defaultdict(Accesses)
+        #: Of what packets were made, and which chunks are kept, if that can be, until their packets are read:
+        #: packets can then go straight from their source.
+        self.origins, self.kept, self.forced = {}, Counter(), False
         #: What came with each signal to an end, release of a semaphore, or block at a barrier: under
         #: release, and relaxed; and how many were taken.
         self.sent: dict[tuple, list[tuple[list[int], list[int]]]] = defaultdict(list)
@@ -71,21 +75,19 @@ class _Replay:
         users: dict[tuple, set[int]] = defaultdict(set)
         for op in operations:
             for end in op.ends:
-                self._need(end in self.program.peers, f"{op}: {end[1]} channel {end[2]} has no other end")
+                self._need(end in self.program.peers, "{}: {} channel {} has no other end", op, *end[1:])
             for key in (*op.ends, *((op.rank, "semaphore", n) for n in op.numbers)):
                 users[(*key, op.name.removeprefix("rlx"))].add(op.block)
         for op in operations:
             if op.name == "barrier":
                 come = len(users[op.rank, "semaphore", op.numbers[0], op.name])
-                self._need(op.blocks == come, f"{op} waits for {op.blocks} thread blocks, and {come} come")
+                self._need(
+                    op.blocks == come, "{} waits for {} thread blocks, and {} come", op, op.blocks, come
+                )
         for (rank, kind, number, name), blocks in users.items():
             if kind != "port" and name in ("wait", "signal", "sem_acquire", "sem_release"):
-                which = f"rank {rank}, {name} of {kind} {number}"
-                self._need(len(blocks) == 1, f"{which}: by thread blocks {sorted(blocks)}, of which one may")
-
-    def _need(self, right: bool, text: str) -> None:
-        if not right:
-            raise ScheduleError(f"{self.program.plan.name}: {text}")
+                text = "rank {}, {} of {} {}: by thread blocks {}; one may"
+                self._need(len(blocks) == 1, text, rank, name, kind, number, sorted(blocks))
 
     def run(self) -> list[Operation]:
         while min(self.call) < CALLS:
@@ -97,7 +99,8 @@ class _Replay:
                     while block.at < len(block.code) and self._do(block, block.code[block.at]):
                         block.at, self.moved = block.at + 1, True
             stuck = [b.code[b.at] for blocks in self.blocks for b in blocks if b.at < len(b.code)]
-            self._need(self.moved or min(self.call) == CALLS, f"{(stuck or [''])[0]} waits for ever")
+            self._need(self.moved or not stuck or not self.forced, "{} waits for ever", *stuck[:1])
+            self.forced = not self.moved
         return self.order
 
     def _between(self, rank: int) -> None:
@@ -131,12 +134,7 @@ class _Replay:
                 self.taken[key] += 1
         elif op.name in ("signal", "rlxsignal", "sem_release"):
             for thread, key in enumerate(keys):
-                told = (
-                    self.begun[op.rank]
-                    if op.name == "rlxsignal" and key[1] == "memory"
-                    else block.told(thread)
-                )
-                self._signal(op.rank, key, told)
+                self._signal(op.rank, key, block.told(thread), op.name == "rlxsignal")
         elif op.name == "barrier":
             sent = self.sent[op.rank, "barrier", op.numbers[0]]
             if block.arrived < 0:
@@ -157,71 +155,80 @@ class _Replay:
             return self._move(block, op)
         return True
 
-    def _signal(self, rank: int, key: tuple, told: list[int]) -> None:
-        if key[1] == "port":  # what it asked for before comes first
+    def _signal(self, rank: int, key: tuple, told: list[int], relaxed: bool = False) -> None:
+        if key[1] == "port":  # what it was asked for before comes first
             self.proxies[key].learn(told)
             self.proxies[key].barrier()
             told = self.proxies[key].told()
+        told = self.begun[rank] if relaxed and key[1] == "memory" else told
         self.sent[self.program.peers.get(key, key)].append((told, self.begun[rank]))
 
     def _move(self, block: _Block, op: Operation) -> bool:
         """Read and write, when all packets have come."""
-        call = self.call[op.rank]
+        call, port = self.call[op.rank], bool(op.ends)
 
         def at(span: Span, n: int) -> tuple:
             return span.rank, span.buffer, span.first + n, call % 2 if span.half else 0
 
-        raw = op.name == "ppkt"  # a port sends packets as they are
-        awaited = {
-            at(s, n) for part in op.parts for s in part[0] if s.packets and not raw for n in range(s.count)
-        }
-        if any(self.memory[each].call != call for each in awaited):
+        # A port sends packets as they are.
+        sources = [s for part in op.parts for s in part[0] if s.packets and op.name != "ppkt"]
+        packets = {at(s, n) for s in sources for n in range(s.count)}
+        if any(self.memory[each].call != call for each in packets):
             return False
-        if op.name == "rppkt" and op.ends:
+        goals = [at(target, n) for part in op.parts for target in part[1] for n in range(target.count)]
+        if not self.forced and any(self.kept[goal] for goal in goals):
+            return False
+        if op.name == "rppkt" and port:
             block.meet()
         for number, (sources, targets) in enumerate(op.parts):
-            for n, turn in (
-                (n, turn) for n in range(sources[0].count) for turn in range(len(targets) if op.ends else 1)
-            ):
-                actor, goals = block.clock, targets
-                if op.ends:  # by the proxy of each port
-                    end = op.ends[number + turn]
-                    actor, goals = self.proxies[end], targets[turn : turn + 1]
-                    actor.learn(block.told(number + turn))
-                    actor.barrier()
+            actor = self.proxies[op.ends[number]] if port else block.clock
+            if port:
+                actor.learn(block.told(number))
+                actor.barrier()
+            for n in range(sources[0].count):
                 actor.move = (op, call, number, n)
-                known, reads = set(block.done[0]), set()
-                for source in sources:
-                    memory = self.memory[at(source, n)]
-                    if at(source, n) in awaited:
-                        block.tell(-1, memory.begun)
-                        known |= memory.made_of
-                        reads.add(actor.access(memory, False))
-                    else:
-                        reads.add(self._access(actor, at(source, n), False, known))
-                for target in goals:
+                known, reads = set(), set()
+                for place in (at(source, n) for source in sources):
+                    if place in packets:
+                        self.kept.subtract(self.origins.pop(place, ()))
+                        known |= self.memory[place].made_of
+                        block.tell(-1, self.memory[place].begun)
+                    reads.add(self._access(actor, place, False, None if place in packets else block.done[0]))
+                for target in targets:
                     memory = self.memory[at(target, n)]
                     twice = target.packets and memory.call == call
-                    self._need(not twice, f"{op} writes {self._name(at(target, n))} a second time in a call")
-                    self._access(actor, at(target, n), True, known)
+                    self._need(not twice, "{} writes {} twice in a call", op, at(target, n))
+                    self._access(actor, at(target, n), True, known | block.done[0])
                     if target.packets:
-                        memory.call, memory.begun = call, self.begun[op.rank]
-                        memory.made_of = frozenset(known | reads)
+                        self.origins[at(target, n)] = [at(source, n) for source in sources]
+                        self.kept.update(self.origins[at(target, n)])
+                    if target.packets:
+                        memory.call, memory.begun, memory.made_of = (
+                            call,
+                            self.begun[op.rank],
+                            frozenset(known | reads),
+                        )
                 block.done[1].update(known)
+            if port:
+                actor.barrier()
             if op.name in ("pws", "pwsf"):
-                self._signal(op.rank, op.ends[number], self.proxies[op.ends[number]].told())
+                self._signal(op.rank, op.ends[number], actor.told())
             if op.name == "pwsf":
-                block.tell(number, self.proxies[op.ends[number]].told())
+                block.tell(number, actor.told())
         if not call:
             self.order.append(op)
         return True
 
-    def _name(self, at: tuple) -> str:
-        return self.program.chunk_name(*at[:3])
-
-    def _access(self, actor: Clock, at: tuple, write: bool, known: set[Access]) -> Access:
-        for other, done in actor.unordered(self.memory[at], write):
-            does, who = "writes" if write else "reads", actor.move[0]
-            text = f"{who} {does} {self._name(at)}, {done} by {other.move[0]}, and nothing orders them"
-            self._need(other in known, text)
+    def _access(self, actor: Clock, at: tuple, write: bool, known: Set[Access] | None) -> Access:
+        """Note an access, after all that it must come after; `known`: what is done; None: it waits itself."""
+        for other, done in () if known is None else actor.unordered(self.memory[at], write):
+            text = (
+                "{} " + ("writes" if write else "reads") + " {}, " + done + " by {}, and nothing orders them"
+            )
+            self._need(other in known, text, actor.move[0], at, other.move[0])
         return actor.access(self.memory[at], write)
+
+    def _need(self, right: bool, text: str, *of: object) -> None:
+        if not right:
+            words = (self.program.chunk_name(*each[:3]) if isinstance(each, tuple) else each for each in of)
+            raise ScheduleError(f"{self.program.plan.name}: {text.format(*words)}")

@@ -1,5 +1,6 @@
 """MSCCL++'s execution plans (JSON) as schedules."""
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.builders.transfers import joined
 from wavefabric.collectives.formats.moves import proved
 from wavefabric.collectives.formats.mscclpp.check import run_order
-from wavefabric.collectives.formats.mscclpp.format import MscclppPlan
-from wavefabric.collectives.formats.mscclpp.operations import Operation, program
+from wavefabric.collectives.formats.mscclpp.format import PLAN
+from wavefabric.collectives.formats.mscclpp.operations import Operation, Program
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.files.faults import checked
 from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_text
@@ -29,11 +30,11 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
     `InputError` for what the executor would refuse, with the key; `ScheduleError` for a race, a deadlock, or
     data that are not what the collective states: rank, thread block and operation in one line.
     """
-    plan = checked(MscclppPlan, parse_json(text, "execution plan"))
+    plan = checked(PLAN, parse_json(text, "execution plan"))
     elements = whole("elements", elements, 1)
     if any(op.name == "pipeline" for gpu in plan.gpus for block in gpu.threadblocks for op in block.ops):
-        run_order(program(plan, many=True))
-    made = program(plan)
+        run_order(Program(plan, many=True))
+    made = Program(plan)
     pieces, names = made.chunk[0], made.buffers.names
     rows = _without_packets(_rows(run_order(made)), len(names))
     tables = [np.repeat(table, pieces, axis=1) for table in made.buffers.present]
@@ -51,6 +52,11 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
     arrays = replace(made.arrays, chunks=made.arrays.chunks * pieces, sizes=made.arrays.sizes * pieces)
     schedule = proved(arrays, schedule)
     return replace(schedule, transfers=joined(schedule.transfers, schedule.ranks))
+
+
+def is_mscclpp(text: str) -> bool:
+    """Whether a JSON text is an execution plan, and not a schedule of ours."""
+    return re.search(r'"threadblocks"\s*:', text) is not None
 
 
 def load_mscclpp(path: str | Path, **options) -> Schedule:

@@ -1,9 +1,8 @@
 """Schedules as MSCCL++'s execution plans (JSON)."""
 
 import json
+from itertools import product
 from pathlib import Path
-
-import numpy as np
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.formats.moves import written
@@ -16,16 +15,15 @@ from wavefabric.files.output import write_text
 
 #: Protocols of an execution plan: signals, or flags in each packet.
 PLAN_PROTOCOLS = ("Simple", "LL")
-_NAMES = {ours: name for name, ours in fmt.COLLECTIVE_NAMES.items()}
 
 
-def to_mscclpp(schedule: Schedule, *, protocol: str = "Simple", instances: int = 1) -> str:
+def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1) -> str:
     """A schedule, which is proved here, as an execution plan (JSON) for MSCCL++ 0.8.0 or later.
 
     Chunks that take part must be of one size. Buffers are in place as of `to_msccl`. Each GPU has a thread
     block for each peer, or fewer where the executor's limits want it, on memory channels: copies are put by
     the sender, sums are read by the receiver (``rre``), and signals and semaphores order what data alone do
-    not. With protocol ``"LL"`` all data go in packets, through scratch of which calls use two halves in turn.
+    not. With `proto` ``"LL"`` all data go in packets, through scratch of which calls use two halves in turn.
     ``instances`` cuts every chunk in so many parts, moved by thread blocks of their own. A multicast of a
     switch becomes ``gstore``, which is younger than 0.9.0, and a reduction with the multicast of its sum
     ``glres``. What is written was read back, and checked like any plan.
@@ -42,39 +40,33 @@ def to_mscclpp(schedule: Schedule, *, protocol: str = "Simple", instances: int =
     >>> [op["name"] for op in plan["gpus"][0]["threadblocks"][0]["ops"]]
     ['rlxsignal', 'rlxwait', 'nop', 'put', 'nop', 'signal', 'wait']
     """
-    if protocol not in PLAN_PROTOCOLS:
-        raise InputError(f"protocol: {protocol!r}; allowed: {', '.join(PLAN_PROTOCOLS)}")
+    if proto not in PLAN_PROTOCOLS:
+        raise InputError(f"proto: {proto!r}; allowed: {', '.join(PLAN_PROTOCOLS)}")
     instances = whole("instances", instances, 1, fmt.BLOCKS)
     arrays, moves = written(schedule, instances, "MSCCL++")
+    groups = [n for n in (schedule.ranks, 4, 2, 1) if n <= schedule.ranks]
     why = ""
-    for groups in dict.fromkeys((schedule.ranks, *(n for n in (4, 2, 1) if n < schedule.ranks))):
-        for longest in (fmt.OPERATIONS, 16, 8, 4):
-            try:
-                gpus = PlanWriter(arrays, moves, protocol == "LL", groups, longest).gpus()
-            except PlanLimitExceeded as error:
-                why = str(error)
-                continue
-            named = _NAMES.get(arrays.collective or "", "custom")
-            new = any(
-                op["name"] == "gstore" for gpu in gpus for tb in gpu["threadblocks"] for op in tb["ops"]
-            )
-            content = {
-                "name": schedule.name,
-                "collective": named,
-                "requires": f"MSCCL++ {'after 0.9.0' if new else '0.8.0'}",
-                "protocol": protocol,
-                "inplace": arrays.inplace,
-                "reuse_resources": False,
-                "num_threads_per_block": 1024,
-                "use_double_scratch_buffer": protocol == "LL",
-                "buffer_alignment": 16,
-                "min_message_size": 0,
-                "max_message_size": (1 << 64) - 1,
-            }
-            root = {} if arrays.root is None else {"root": arrays.root}
-            text = json.dumps(content | root | {"gpus": gpus}, indent=2) + "\n"
-            from_mscclpp(text)
-            return text
+    for number, longest in product(groups, (fmt.OPERATIONS, 16, 8, 4)):
+        try:
+            gpus = PlanWriter(arrays, moves, proto == "LL", number, longest).gpus()
+        except PlanLimitExceeded as error:
+            why = str(error)
+            continue
+        new = any(
+            op["name"] == "gstore" for gpu in gpus for block in gpu["threadblocks"] for op in block["ops"]
+        )
+        head = {
+            "name": schedule.name,
+            "collective": "custom" if arrays.collective is None else arrays.collective.replace("-", ""),
+            "requires": f"MSCCL++ {'after 0.9.0' if new else '0.8.0'}",
+            "protocol": proto,
+            "inplace": arrays.inplace,
+            "use_double_scratch_buffer": proto == "LL",
+        }
+        root = {} if arrays.root is None else {"root": arrays.root}
+        text = json.dumps(head | root | {"gpus": gpus}, indent=1) + "\n"
+        from_mscclpp(text)
+        return text
     raise InputError(f"MSCCL++: {why}; allowed: what its executor takes")
 
 
