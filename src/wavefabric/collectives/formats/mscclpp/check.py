@@ -7,7 +7,6 @@ only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md o
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Set
 
 from wavefabric.collectives.formats.mscclpp.operations import Operation, Program, Span
 from wavefabric.collectives.plans.check import CALLS
@@ -81,9 +80,7 @@ class _Replay:
         for op in operations:
             if op.name == "barrier":
                 come = len(users[op.rank, "semaphore", op.numbers[0], op.name])
-                self._need(
-                    op.blocks == come, "{} waits for {} thread blocks, and {} come", op, op.blocks, come
-                )
+                self._need(op.blocks == come, "{} waits for {} blocks, and {} come", op, op.blocks, come)
         for (rank, kind, number, name), blocks in users.items():
             if kind != "port" and name in ("wait", "signal", "sem_acquire", "sem_release"):
                 text = "rank {}, {} of {} {}: by thread blocks {}; one may"
@@ -114,7 +111,7 @@ class _Replay:
         caller.move = (f"the caller of rank {rank}", self.call[rank])
         for at in self.arrays:
             if at[0] == rank:
-                self._access(caller, (*at, 0), True, set())
+                self._access(caller, (*at, 0), True)
         caller.barrier()
         self.begun[rank] = caller.told()
         for block in self.blocks[rank]:
@@ -126,7 +123,7 @@ class _Replay:
         """Do an operation, if it need not wait."""
         keys: list[tuple] = [(op.rank, "semaphore", n) for n in op.numbers] or list(op.ends)
         if op.name in ("wait", "rlxwait", "sem_acquire"):
-            if any(self.taken[key] >= len(self.sent[key]) for key in keys):
+            if any(self.taken[key] + keys.count(key) > len(self.sent[key]) for key in keys):
                 return False
             for thread, key in enumerate(keys):
                 told = self.sent[key][self.taken[key]]
@@ -187,27 +184,26 @@ class _Replay:
                 actor.barrier()
             for n in range(sources[0].count):
                 actor.move = (op, call, number, n)
-                known, reads = set(), set()
-                for place in (at(source, n) for source in sources):
+                places, known, reads = [at(source, n) for source in sources], set(), set()
+                for place in places:
+                    memory = self.memory[place]
                     if place in packets:
                         self.kept.subtract(self.origins.pop(place, ()))
-                        known |= self.memory[place].made_of
-                        block.tell(-1, self.memory[place].begun)
-                    reads.add(self._access(actor, place, False, None if place in packets else block.done[0]))
+                        known |= memory.made_of
+                        block.tell(-1, memory.begun)
+                        reads.add(actor.access(memory, False))
+                    else:
+                        reads.add(self._access(actor, place, False, block.done[0]))
                 for target in targets:
-                    memory = self.memory[at(target, n)]
+                    place, memory = at(target, n), self.memory[at(target, n)]
                     twice = target.packets and memory.call == call
-                    self._need(not twice, "{} writes {} twice in a call", op, at(target, n))
-                    self._access(actor, at(target, n), True, known | block.done[0])
+                    self._need(not twice, "{} writes {} twice in a call", op, place)
+                    self._access(actor, place, True, block.done[0], known)
                     if target.packets:
-                        self.origins[at(target, n)] = [at(source, n) for source in sources]
-                        self.kept.update(self.origins[at(target, n)])
-                    if target.packets:
-                        memory.call, memory.begun, memory.made_of = (
-                            call,
-                            self.begun[op.rank],
-                            frozenset(known | reads),
-                        )
+                        self.origins[place] = places
+                        self.kept.update(places)
+                        memory.call, memory.begun = call, self.begun[op.rank]
+                        memory.made_of = frozenset(known | reads)
                 block.done[1].update(known)
             if port:
                 actor.barrier()
@@ -219,13 +215,11 @@ class _Replay:
             self.order.append(op)
         return True
 
-    def _access(self, actor: Clock, at: tuple, write: bool, known: Set[Access] | None) -> Access:
-        """Note an access, after all that it must come after; `known`: what is done; None: it waits itself."""
-        for other, done in () if known is None else actor.unordered(self.memory[at], write):
-            text = (
-                "{} " + ("writes" if write else "reads") + " {}, " + done + " by {}, and nothing orders them"
-            )
-            self._need(other in known, text, actor.move[0], at, other.move[0])
+    def _access(self, actor: Clock, at: tuple, write: bool, *known: set[Access]) -> Access:
+        """Note an access, after all that it must come after; ``known``: reads that are done."""
+        for other, done in actor.unordered(self.memory[at], write):
+            text = f"{{}} {'writes' if write else 'reads'} {{}}, {done} by {{}}, and nothing orders them"
+            self._need(any(other in each for each in known), text, actor.move[0], at, other.move[0])
         return actor.access(self.memory[at], write)
 
     def _need(self, right: bool, text: str, *of: object) -> None:

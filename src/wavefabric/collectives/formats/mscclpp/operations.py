@@ -60,9 +60,7 @@ def _need(right: bool, key: str, actual: object, allowed: str) -> None:
 
 
 def _at(values: list, number: int | None, key: str) -> Any:
-    _need(
-        number is not None and number < len(values), key, number, f"below {len(values)}, as many as there are"
-    )
+    _need(number is not None and number < len(values), key, number, f"below {len(values)}, which there are")
     return values[number or 0]
 
 
@@ -81,21 +79,15 @@ class Program:
         self.arrays = CollectiveArrays(does, does, plan.inplace, chunks, sizes, plan.root, keys)
         self.plan, self.buffers = plan, buffer_map(self.arrays)
         ops = [each for g in plan.gpus for b in g.threadblocks for op in b.ops for each in (op, *op.ops)]
-        shared = [
-            (op.tbg_info.tbg_size, c.size) for op in ops if op.tbg_info for c in op.src_buff + op.dst_buff
-        ]
-        self._pieces = lcm(*(of // gcd(of, size) for of, size in shared))
+        shared = [(op.tbg_info.tbg_size, op.src_buff + op.dst_buff) for op in ops if op.tbg_info]
+        self._pieces = lcm(*(of // gcd(of, each.size) for of, buffers in shared for each in buffers))
         self.chunk = self._pieces, self._pieces
         units = [op.iter_context.unit_size for op in ops if op.iter_context]
         self._unit = gcd(*units) if many and units else 0
         if self._unit:
             self._repeat(max(units), len(ops))
-        _need(
-            self.chunk[0] * sizes.sum() <= MOST_CHUNKS,
-            "tbg_info",
-            f"{self.chunk[0]} pieces of a chunk",
-            f"{MOST_CHUNKS} in all",
-        )
+        pieces = self.chunk[0] * int(sizes.sum())
+        _need(pieces <= MOST_CHUNKS, "gpus", f"{pieces} pieces of chunks", f"up to {MOST_CHUNKS}")
         #: By rank and type: peers of channels, or GPUs and buffer of switches.
         self._links: list[dict[str, list]] = [{kind: [] for kind in _KINDS} for _ in plan.gpus]
         ends: dict[tuple, End] = {}
@@ -111,9 +103,8 @@ class Program:
         self.peers = {end: ends[p, r, k, n] for (r, p, k, n), end in ends.items() if (p, r, k, n) in ends}
         #: Scratch, by rank and chunk without flags, that holds plain data, and packets.
         self._used: tuple[set, set] = set(), set()
-        self.code = [
-            [list(self._block(r, b)) for b in range(len(g.threadblocks))] for r, g in enumerate(plan.gpus)
-        ]
+        blocks = [range(len(gpu.threadblocks)) for gpu in plan.gpus]
+        self.code = [[list(self._block(rank, b)) for b in numbers] for rank, numbers in enumerate(blocks)]
         both = sorted(self._used[0] & self._used[1])
         _need(not both, "scratch", f"(rank, chunk) {both[:1]} for packets and plain data", "for one of them")
 
@@ -123,19 +114,14 @@ class Program:
         if plan.reuse_resources and most:
             size = fmt.SCRATCH_BYTES // (1 + plan.use_double_scratch_buffer) // most
             _need(
-                not size % longest,
-                "unit_size",
-                longest,
-                f"a divisor of {size}, the bytes of a chunk of scratch",
+                not size % longest, "unit_size", longest, f"a divisor of {size}, bytes of a chunk of scratch"
             )
             scratch = size // self._unit * self._pieces
             data = max(data, scratch + 2 * step)
         largest = plan.max_message_size // (self._unit * max(1, self.arrays.chunks)) * self._pieces
         self.chunk = max(min(data, largest), step), scratch
         count = self.chunk[0] // self._pieces * ops
-        _need(
-            count <= _MOST, "unit_size", self._unit, f"larger, so that up to {_MOST} operations are checked"
-        )
+        _need(count <= _MOST, "unit_size", f"{self._unit}, {count} operations to check", f"up to {_MOST}")
 
     def _block(self, rank: int, block: int) -> Iterator[Operation]:
         gpu, key = self.plan.gpus[rank], f"gpus[{rank}].threadblocks[{block}]"
@@ -180,12 +166,7 @@ class Program:
         if op.name not in fmt.MOVES:
             return made
         right = op.name in fmt.BY_PORT if port else not op.name.startswith("pws")
-        _need(
-            right,
-            f"{key}.channel_type",
-            op.channel_type,
-            f"port for {', '.join(fmt.BY_PORT)}, not for others",
-        )
+        _need(right, f"{key}.channel_type", op.channel_type, f"port, and only for {', '.join(fmt.BY_PORT)}")
         sides: list[list[list[Span]]] = []
         for side, kinds in zip(("src_buff", "dst_buff"), fmt.MOVES[op.name], strict=True):
             letters, buffers = kinds.rstrip("*"), getattr(op, side)
@@ -194,30 +175,27 @@ class Program:
             _need(len(letters) == len(buffers), f"{key}.{side}", f"{len(buffers)} buffers", f"{len(letters)}")
             if port and op.name == "ppkt":  # a port sends packets as they are
                 letters = letters.upper()
-            keys = (f"{key}.{side}[{i}]" for i in range(len(buffers)))
-            spans = zip(keys, buffers, letters, strict=True)
+            spans = zip((f"{key}.{side}[{i}]" for i in range(len(buffers))), buffers, letters, strict=True)
             sides.append([self._spans(made.rank, *each, op, window) for each in spans])
         made.parts = (tuple([span for spans in side for span in spans] for side in sides),)
         if op.name in fmt.PAIRED:
             _need(
-                len(sides[0]) == len(sides[1]),
-                f"{key}.src_buff",
-                f"{len(sides[0])} buffers",
-                f"{len(sides[1])}",
+                len(sides[0]) == len(sides[1]), f"{key}.src_buff", len(sides[0]), f"{len(sides[1])} buffers"
             )
             made.parts = tuple(zip(*sides, strict=True))
         elif port:
             made.parts = tuple((made.parts[0][0], target) for target in sides[1])
-        if port:
-            _need(
-                len(made.ends) == len(sides[1]),
-                f"{key}.channel_ids",
-                len(made.ends),
-                "one for each of dst_buff",
-            )
+        _need(
+            not port or len(made.ends) == len(sides[1]),
+            f"{key}.channel_ids",
+            len(made.ends),
+            "as of dst_buff",
+        )
         if op.name == "get":  # the executor takes each index for the other
-            one, other = ([each.index for each in side] for side in (op.src_buff, op.dst_buff))
-            _need(one == other, f"{key}.src_buff", f"index {one}", f"{other}, as in dst_buff")
+            for one, other in zip(op.src_buff, op.dst_buff, strict=True):
+                _need(
+                    one.index == other.index, f"{key}.src_buff", one.index, f"{other.index}, as in dst_buff"
+                )
         alike = all(len({span.count for side in part for span in side}) == 1 for part in made.parts)
         _need(alike, f"{key}.src_buff", "size unlike that of dst_buff", "one size for all")
         return made
@@ -236,12 +214,8 @@ class Program:
         _need(kind == "s" or bool(kind and not packets), f"{key}.type", kind, "s, or of plain data i or o")
         column, scratch = "ios".index(kind), kind == "s"
         half = scratch and self.plan.use_double_scratch_buffer
-        _need(
-            place == "l" or packets or not half,
-            "use_double_scratch_buffer",
-            f"true with {key}",
-            "its own or packets",
-        )
+        right = place == "l" or packets or not half  # the executor moves only those to the second half
+        _need(right, "use_double_scratch_buffer", f"true with {key}", "its own scratch, or packets")
         turn, of = (op.tbg_info.tb_id, op.tbg_info.tbg_size) if op.tbg_info else (0, 1)
         _need(turn < of, f"{key} tb_id", turn, f"below tbg_size, {of}")
         chunk, count = self.chunk[scratch], chunks.size * self.chunk[0] // of
@@ -251,19 +225,15 @@ class Program:
             first, count = first + (begin % chunk if scratch else begin), min(unit, whole - begin)
         made = []
         for each in ranks:
-            sizes = _at(self.arrays.sizes.tolist(), each, f"{key} rank")
-            has = sizes[column]
-            if self.plan.inplace and not scratch:  # one buffer, whose size may stand at the other
-                has = has or sizes[1 - column]
+            sizes = _at(list(self.arrays.sizes), each, f"{key} rank").tolist()
+            # In place the size of the one buffer may stand at the other array.
+            has = sizes[column] or (sizes[1 - column] if self.plan.inplace and not scratch else 0)
             actual = f"{chunks.index}, size {chunks.size}"
             _need(first + count <= has * chunk, f"{key}.index", actual, f"within {has} of rank {each}")
-            wide, buffer = (
-                1 + packets,
-                len(self.buffers.names) if packets else int(self.buffers.buffer[column]),
-            )
+            buffer = len(self.buffers.names) if packets else int(self.buffers.buffer[column])
             if scratch:
-                units = range(wide * chunks.index, wide * (chunks.index + chunks.size))
-                self._used[packets].update((each, n) for n in units)
+                begin, end = ((1 + packets) * n for n in (chunks.index, chunks.index + chunks.size))
+                self._used[packets].update((each, n) for n in range(begin, end))
             base = int(self.buffers.shift[each, column]) * chunk
             made.append(Span(each, buffer, base + first, count, packets, half))
         return made

@@ -38,10 +38,9 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
     pieces, names = made.chunk[0], made.buffers.names
     rows = _without_packets(_rows(run_order(made)), len(names))
     tables = [np.repeat(table, pieces, axis=1) for table in made.buffers.present]
-    if packets := max(
-        (at[2] + count for *ends, count, _, _ in rows for at in ends if at[1] == len(names)), default=0
-    ):
-        names, tables = (*names, "packets"), [*tables, np.ones((len(plan.gpus), packets), bool)]
+    lasts = [at[2] + row[2] for row in rows for at in row[:2] if at[1] == len(names)]
+    if lasts:
+        names, tables = (*names, "packets"), [*tables, np.ones((len(plan.gpus), max(lasts)), bool)]
     columns = [(i, src[0], dst[0], *src[1:], *dst[1:], *more) for i, (src, dst, *more) in enumerate(rows)]
     transfers = np.array(columns, TRANSFER)
     # An operation of a switch is in one round.
@@ -79,25 +78,23 @@ def _rows(order: list[Operation]) -> list[tuple]:
                 rows += [(source[:3], each[:3], count, False, 2 * number + 2) for each in targets]
                 continue
             for n in range(sources[0].count):
-                reads, (first, *others) = (
+                reads, writes = (
                     [(s.rank, s.buffer, s.first + n) for s in side] for side in (sources, targets)
                 )
-                if len(reads) > 1 and first in reads:  # is added to
-                    reads.remove(first)
-                else:
-                    rows.append((reads[0], first, 1, False, 0))
-                    reads = reads[1:] or [reads[0]]
-                    first = first if len(sources) > 1 else reads[0]
-                rows += [(each, first, 1, True, 0) for each in reads if len(sources) > 1]
-                rows += [(first, each, 1, False, 0) for each in others]
+                if len(reads) > 1:  # the sum stands in the first target, to which the others are added
+                    into = writes.pop(0)
+                    base = into if into in reads else reads[0]
+                    reads.remove(base)
+                    rows += [(base, into, 1, False, 0)] * (base != into)
+                    rows += [(each, into, 1, True, 0) for each in reads]
+                    reads = [into]
+                rows += [(reads[0], each, 1, False, 0) for each in writes]
     return rows
 
 
 def _without_packets(rows: list[tuple], packets: int) -> list[tuple]:
     """Data that come in packets and are read once go from their source, if it is not overwritten before."""
-    uses: dict[tuple, tuple[list[int], list[int]]] = defaultdict(
-        lambda: ([], [])
-    )  # rows that read, and write
+    uses: dict[tuple, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # who reads, and writes
     for number, (src, dst, count, *_) in enumerate(rows):
         for at, which in ((src, 0), (dst, 1)):
             for n in range(count):

@@ -1,0 +1,168 @@
+"""Public plans of MSCCL++, plans by hand, and what is refused: with the key, or rank, block and operation."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from mscclpp_machine import wrong
+
+from wavefabric.collectives import kind
+from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, load_mscclpp
+from wavefabric.errors import InputError
+
+PLANS = Path(__file__).parents[3] / "data" / "mscclpp"
+#: Collective, rounds, transfers.
+PUBLIC = {
+    "allreduce": ("all-reduce", 2, 4),
+    "allreduce_packet": ("all-reduce", 2, 4),
+    "allreduce_pipeline": ("all-reduce", 4, 40),
+    "reduce": ("all-reduce", 4, 9),
+    "reduce_pack": ("all-reduce", 3, 5),
+    "reduce_pack_tbg": ("all-reduce", 3, 5),
+    "transfer_pack": ("all-gather", 1, 2),
+    "transfer_pack_tbg": ("all-gather", 1, 2),
+}
+LATE = "the caller of rank 0 writes data[1] of rank 0, written by rank 1, thread block 0, operation"
+FLAWED = {
+    "reduce_nvls": f"{LATE} 5 (glres), and nothing orders them",
+    "reduce_nvls_pipeline": f"{LATE} 5.0 (glres), and nothing orders them",
+    "reduce_tbg": "rank 0, thread block 0, operation 7 (get) reads scratch[1] of rank 1, written by rank 1, thread "
+    "block 1, operation 0 (copy), and nothing orders them",
+}
+
+
+def plan(name):
+    return json.loads((PLANS / f"{name}.json").read_text())
+
+
+def read(content):
+    return from_mscclpp(json.dumps(content))
+
+
+def refused(content):
+    with pytest.raises(InputError) as caught:
+        read(content)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_plans(name):
+    schedule = load_mscclpp(PLANS / f"{name}.json")  # which proves it
+    assert (kind(schedule)[0], schedule.rounds, schedule.transfers.size) == PUBLIC[name]
+    assert wrong(plan(name), 6) is None
+
+
+@pytest.mark.parametrize("name", FLAWED)
+def test_public_plans_with_races(name):
+    with pytest.raises(InputError, match="^/.*json: ") as caught:
+        load_mscclpp(PLANS / f"{name}.json")
+    assert str(caught.value).endswith(FLAWED[name])
+    assert wrong(plan(name), 60)  # and so it happens
+
+
+def test_relaxed_signals_made_strict():
+    text = (PLANS / "reduce_nvls.json").read_text().replace("rlx", "")
+    schedule = from_mscclpp(text)
+    # Each GPU adds up its chunk, and multicasts it.
+    columns = ["round", "src", "dst", "src_chunk", "switch"]
+    rows = [[0, 0, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 2], [0, 1, 1, 1, 2]]
+    rows += [[1, 0, 0, 0, 1], [1, 0, 1, 0, 1], [1, 1, 0, 1, 2], [1, 1, 1, 1, 2]]
+    assert [list(map(int, row)) for row in schedule.transfers[columns].tolist()] == rows
+
+
+def test_pipelines_repeat_beyond_their_scratch():
+    slow = plan("allreduce_pipeline")
+    for gpu in slow["gpus"]:
+        gpu["semaphores"][2]["init_value"] = 33  # units of scratch: 32
+    assert "(copy) writes scratch[0] of rank" in refused(slow)
+    for gpu in slow["gpus"]:
+        gpu["semaphores"][2]["init_value"] = 1
+    read(slow)
+    slow["gpus"][1]["threadblocks"][2]["ops"][0]["ops"].pop()  # its release
+    assert refused(slow).endswith("waits for ever")
+
+
+def _by_port(*ops):
+    """An all-gather of two GPUs whose blocks put their chunk through a port."""
+    gpus = []
+    for rank in range(2):
+        put = {"name": ops[0], "channel_type": "port", "channel_ids": [0]}
+        put["src_buff"] = [{"type": "o", "index": rank, "size": 1}]
+        put["dst_buff"] = [{"buffer_id": 0, "index": rank, "size": 1}]
+        sync = [{"name": name, "channel_type": "port", "channel_ids": [0]} for name in ops[1:]]
+        ready = [{"name": name, "channel_type": "port", "channel_ids": [0]} for name in ("signal", "wait")]
+        block = {"id": 0, "ops": [*ready, {"name": "nop"}, put, *sync]}
+        block["channels"] = [{"channel_type": "port", "channel_ids": [0]}]
+        block["remote_buffer_refs"] = [{"access_channel_type": "port", "remote_buffer_ids": [0]}]
+        gpu = {
+            "id": rank,
+            "input_chunks": 1,
+            "output_chunks": 2,
+            "scratch_chunks": 0,
+            "threadblocks": [block],
+        }
+        gpu["channels"] = [{"channel_type": "port", "connected_to": [1 - rank]}]
+        gpus.append(gpu | {"remote_buffers": [{"rank": 1 - rank, "type": "o"}]})
+    head = {"name": "ports", "collective": "allgather", "protocol": "Simple", "inplace": True}
+    return head | {"gpus": gpus}
+
+
+def test_ports_read_until_they_are_flushed():
+    for ops in (("pwsf", "wait"), ("pws", "flush", "wait"), ("put", "signal", "flush", "wait")):
+        assert kind(read(_by_port(*ops)))[0] == "all-gather"
+    early = (
+        "ports: the caller of rank 0 writes data[0] of rank 0, read by rank 0, thread block 0, operation 3"
+    )
+    assert refused(_by_port("pws", "wait")).startswith(early)
+    assert "nothing orders them" in refused(_by_port("put", "flush", "signal"))
+
+
+def test_thread_blocks_meet_at_barriers():
+    pair = plan("allreduce_packet")
+    for gpu in pair["gpus"]:
+        for block in gpu["threadblocks"]:
+            block["ops"].append({"name": "barrier", "barrier_id": 0, "num_threadblocks": 2})
+    read(pair)
+    pair["gpus"][0]["threadblocks"][1]["ops"].pop()
+    assert refused(pair).endswith("operation 3 (barrier) waits for 2 thread blocks, and 1 come")
+
+
+OP = "gpus[0].threadblocks[0].ops[3]"
+BAD = {
+    ("gpus", 0, "threadblocks", 0, "ops", 3, "name"): ("hug", f'{OP}.name: "hug" given; allowed: '),
+    ("protocol",): ("LL128", 'protocol: "LL128" given; allowed: '),
+    ("gpus", 1, "input_chunks"): (-1, "gpus[1].input_chunks: -1 given; allowed: from 0"),
+    ("gpus", 0, "threadblocks", 0, "ops", 3, "src_buff", 0, "index"): (
+        16,
+        f"{OP}.src_buff[0].index: 16, size 1; ",
+    ),
+    ("gpus", 0, "threadblocks", 0, "ops", 3, "src_buff", 1, "buffer_id"): (
+        7,
+        f"{OP}.src_buff[1].buffer_id: 7; ",
+    ),
+    ("gpus", 0, "threadblocks", 0, "ops", 0, "channel_ids", 0): (
+        1,
+        "gpus[0].threadblocks[0].ops[0].channel_ids: 1",
+    ),
+    ("gpus", 0, "threadblocks", 0, "ops", 3, "dst_buff", 0, "size"): (
+        2,
+        f"{OP}.src_buff: size unlike that of",
+    ),
+    ("gpus", 0, "threadblocks", 0, "id"): (
+        3,
+        "gpus[0].threadblocks[0].id: (0, 3); allowed: as they are listed",
+    ),
+    ("gpus", 0, "threadblocks", 0, "ops", 3, "reduce_op"): ("min", f'{OP}.reduce_op: "min" given; '),
+}
+
+
+@pytest.mark.parametrize("path", BAD)
+def test_bad_files_name_the_key(path):
+    content = copy.deepcopy(plan("allreduce"))
+    place = content
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]], message = BAD[path]
+    assert refused(content).startswith(message)
