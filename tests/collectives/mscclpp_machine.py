@@ -1,8 +1,8 @@
 """A plain interpreter of MSCCL++'s execution plans, which takes every liberty that the hardware has.
 
 It knows nothing of clocks. Blocks, and what their threads do between two ``nop``, go on in a random order; a
-remote write may be late until its block releases a signal. Calls follow one another, each with data of its own,
-and their answers are compared with what the collective means. Written from execution_kernel.hpp. Also faults.
+remote write may be late until its block releases a signal. Calls follow one another, each with data of its
+own; their answers are compared with what the collective means. From execution_kernel.hpp. Also faults.
 """
 
 import copy

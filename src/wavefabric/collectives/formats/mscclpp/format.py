@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, create_model
 
-from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.plans.plan import MOST_RANKS
 
 #: Limits: operations and channels of a thread block, channels of an operation, barriers and semaphores of a
 #: GPU, bytes of scratch with ``reuse_resources``; thread blocks, all of which run at once, one on each of the

@@ -9,6 +9,7 @@ from wavefabric.collectives.formats.moves import written
 from wavefabric.collectives.formats.mscclpp import format as fmt
 from wavefabric.collectives.formats.mscclpp.blocks import PlanLimitExceeded, PlanWriter
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp
+from wavefabric.collectives.plans.plan import MOST_RANKS
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
@@ -42,6 +43,7 @@ def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1)
     """
     if proto not in PLAN_PROTOCOLS:
         raise InputError(f"proto: {proto!r}; allowed: {', '.join(PLAN_PROTOCOLS)}")
+    whole("ranks", schedule.ranks, 1, MOST_RANKS)
     instances = whole("instances", instances, 1, fmt.BLOCKS)
     arrays, moves = written(schedule, instances, "MSCCL++")
     groups = [n for n in (schedule.ranks, 4, 2, 1) if n <= schedule.ranks]
