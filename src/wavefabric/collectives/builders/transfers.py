@@ -64,7 +64,7 @@ def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def joined(t: np.ndarray, ranks: int) -> np.ndarray:
-    """Transfers of one chunk each, put in order and joined."""
+    """Transfers put in order, those of consecutive chunks joined."""
     if not t.size:
         return t
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
@@ -81,9 +81,9 @@ def joined(t: np.ndarray, ranks: int) -> np.ndarray:
     ]
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
-        follows &= t[name][1:] == t[name][:-1] + 1
+        follows &= t[name][1:] == t[name][:-1] + t["count"][:-1]
     first = np.flatnonzero(np.concatenate(([True], ~follows)))
-    t["count"][first] = np.diff(np.append(first, t.size))
+    t["count"][first] = np.add.reduceat(t["count"], first)
     t = t[first]
     t["round"] = np.unique(t["round"], return_inverse=True)[1]
     return _operations_apart(t) if t["switch"].any() else t
