@@ -80,16 +80,16 @@ class Machine:
             block.at = 0
         self.call[rank] += 1
         now, gather = self.call[rank], self.plan["collective"] == "allgather"
-        share = max(1, self.gpus[rank]["input_chunks"]) * self.parts
+        part = max(1, self.gpus[rank]["input_chunks"]) * self.parts
         for piece in range(self.chunks * self.parts):
             at = rank, "data", piece
             if now > 0:
                 before = self.inputs[now - 1]
                 whole = sum(before[r, piece] for r in range(len(self.gpus)))
-                if self.memory.get(at) != (before[piece // share, piece] if gather else whole):
+                if self.memory.get(at) != (before[piece // part, piece] if gather else whole):
                     raise Wrong(f"rank {rank}, call {now - 1}, piece {piece}")
             if now < self.calls:
-                own = not gather or piece // share == rank
+                own = not gather or piece // part == rank
                 self.memory[at] = self.inputs[now][rank, piece] if own else 0
 
     def _something(self, block):

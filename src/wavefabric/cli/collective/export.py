@@ -18,7 +18,6 @@ from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.files.input import naming
 
-
 #: Formats, and the options of each.
 _FORMATS = {
     "json": (),

@@ -17,12 +17,12 @@ ChunkAt = tuple[int, int, int]
 class CollectiveArrays:
     """Arrays of a collective operation, as a file declares them.
 
-    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``places``: the
+    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``layout_as``: the
     collective, of `COLLECTIVES`, that says where input and output lie; ``collective``: what is performed,
     None: whatever the transfers do. ``keys``: what the file calls `chunks`, and those of input and output.
     """
 
-    places: str | None
+    layout_as: str | None
     collective: str | None
     inplace: bool
     chunks: int
@@ -59,12 +59,12 @@ def buffer_map(a: CollectiveArrays) -> BufferMap:
     shift = np.zeros((a.gpus, 3), np.int64)
     input_, output, scratch = (np.arange(int(n.max(initial=0))) < n[:, None] for n in a.sizes.T)
     if a.inplace:
-        column = {"all-gather": 0, "reduce-scatter": 1}.get(a.places or "")
+        column = {"all-gather": 0, "reduce-scatter": 1}.get(a.layout_as or "")
         if column is not None:
             shift[:, column] = np.arange(a.gpus) * (a.chunks // a.gpus)
         names, buffer, present = ("data",), np.array([0, 0, 1]), (np.ones((a.gpus, a.chunks), bool),)
     else:
-        names = ("send", "recv") if a.places == "all-to-all" else ("input", "output")
+        names = ("send", "recv") if a.layout_as == "all-to-all" else ("input", "output")
         buffer, present = np.array([0, 1, 2]), (input_, output)
     if scratch.size:
         names, present = (*names, "scratch"), (*present, scratch)

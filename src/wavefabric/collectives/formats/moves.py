@@ -78,7 +78,7 @@ def written(schedule: Schedule, instances: int, runtime: str) -> tuple[Collectiv
     """
     verify(schedule)
     performed = operation(schedule)
-    # Words for collectives mean places of the data; in others it is written as what it does.
+    # Words for collectives mean layout_as of the data; in others it is written as what it does.
     collective, root = (performed.collective, performed.root) if performed.in_place else ("custom", None)
     _check_sizes(schedule, collective, runtime)
     letters, shifts, sizes, inplace = _buffers(schedule, collective)

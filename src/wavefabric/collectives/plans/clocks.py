@@ -4,7 +4,7 @@ Every access is compared with the last ones of all other actors (the rule of Fas
 10.1145/1543135.1542490). An actor is what does things in an order of its own: a rank, or a thread block.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ class Access(NamedTuple):
 
     actor: int
     time: int
-    move: Hashable
+    move: Any
 
 
 @dataclass

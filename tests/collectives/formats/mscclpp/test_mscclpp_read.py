@@ -161,8 +161,8 @@ BAD = {
 @pytest.mark.parametrize("path", BAD)
 def test_bad_files_name_the_key(path):
     content = copy.deepcopy(plan("allreduce"))
-    place = content
+    table = content
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]], message = BAD[path]
+        table = table[key]
+    table[path[-1]], message = BAD[path]
     assert refused(content).startswith(message)

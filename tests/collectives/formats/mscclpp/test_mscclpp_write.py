@@ -74,7 +74,7 @@ def test_what_cannot_be_written(tmp_path):
         (build("ring", "all-reduce", 2, 2), {"proto": "LL128"}, "proto: 'LL128'; allowed: Simple, LL"),
         (build("ring", "all-reduce", 2, 2), {"instances": 0}, "instances: 0; allowed: whole numbers from 1"),
         (build("nvls", "reduce", 3, 3), {}, "MSCCL++: what a switch does; allowed: multicasts"),
-        (build("ring", "all-reduce", 65, 65), {}, "ranks: 65; allowed: whole numbers from 1 to 64"),
+        (build("ring", "all-reduce", 73, 73), {}, "ranks: 73; allowed: whole numbers from 1 to 72"),
     ):
         with pytest.raises(InputError) as caught:
             save_mscclpp(tmp_path / "plan.json", schedule, **options)

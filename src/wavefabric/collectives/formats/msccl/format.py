@@ -95,12 +95,12 @@ class MscclAlgorithm:
     @cached_property
     def arrays(self) -> CollectiveArrays:
         """Its input, output and scratch; `InputError` if it performs a collective that is not known."""
-        places = COLLS[self.coll]
-        collective = places or self.collective
+        layout_as = COLLS[self.coll]
+        collective = layout_as or self.collective
         if collective is not None and collective not in COLLECTIVES:
             raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
         keys = "algo nchunksperloop", "i_chunks", "o_chunks"
-        return CollectiveArrays(places, collective, self.inplace, self.chunks, self.sizes, self.root, keys)
+        return CollectiveArrays(layout_as, collective, self.inplace, self.chunks, self.sizes, self.root, keys)
 
     @cached_property
     def gpu(self) -> np.ndarray:

@@ -33,7 +33,7 @@ class _Block:
 
     def sync(self, name: str, key: str, number: int, at: int = -1) -> None:
         """Add a signal or wait, to the operation at this end if it is alike."""
-        there = self.ops[at] if self.ops else {"name": ""}
+        there: dict[str, Any] = self.ops[at] if self.ops else {"name": ""}
         if there["name"] == name and len(there[key]) < fmt.PER_OPERATION and number not in there[key]:
             there[key].append(number)
         else:
@@ -70,12 +70,13 @@ class PlanWriter:
         ]
         self.links: dict[tuple, dict[int, int]] = {}
         self.memory: dict[ChunkAt, Accesses] = {}
-        self.sums: dict[tuple, list[ChunkAt]] = {}
+        #: Sums of switches that wait for their multicast, by what they write: chunks, rows.
+        self.sums: dict[tuple, tuple[set[ChunkAt], list[dict[str, int]]]] = {}
         #: Packets lie behind plain scratch; each is as long as two of its chunks.
         self.slots = (-(-arrays.sizes[:, 2] // 2)).tolist()
         self.pairs = set(zip(moves["src"].tolist(), moves["dst"].tolist(), strict=True))
         apart = (moves["switch"][1:] == 0) | (np.diff(moves["switch"]) != 0) | (np.diff(moves["round"]) != 0)
-        for begin, end in pairwise(np.unique([0, *(np.flatnonzero(apart) + 1), moves.size]).tolist()):
+        for begin, end in pairwise(sorted({0, *(np.flatnonzero(apart) + 1).tolist(), moves.size})):
             unit = [dict(zip(moves.dtype.names or (), row, strict=True)) for row in moves[begin:end].tolist()]
             (self._switch if unit[0]["switch"] else self._transfer)(unit)
         self._switchable(not self.sums)
@@ -136,9 +137,9 @@ class PlanWriter:
             ranks = sorted(m[side] for m in rows)
             buffer = _buffer((rows or unit)[0], side)
             if rows:
-                one_place = len({(m[f"{side}buf"], m[f"{side}off"]) for m in rows}) == 1
+                alike = len({(m[f"{side}buf"], m[f"{side}off"]) for m in rows}) == 1
                 same = ranks == sorted(m["dst"] for m in unit) and block.rank in ranks
-                self._switchable(one_place and same and (not summed or key[:3] in into))
+                self._switchable(alike and same and (not summed or key[:3] in into))
                 group = ranks, buffer.pop("type")
                 for rank in ranks:
                     _number(self.tables[rank]["switch"], group)
@@ -172,12 +173,16 @@ class PlanWriter:
             block.meet()
         for memory, write in accesses:
             block.clock.access(memory, write)
-        places = "".join(fmt.MOVES[name]).lower()
-        kind = "switch" if "m" in places else "memory" if "r" in places else "none"
+        letters = "".join(fmt.MOVES[name]).lower()
+        kind = "switch" if "m" in letters else "memory" if "r" in letters else "none"
         more = {"reduce_op": "sum"} if "re" in name else {}
         op = {"name": name, "src_buff": sources, "dst_buff": targets, "channel_type": kind}
         block.ops.append(op | more)
         block.unmet, block.moves = True, block.moves + 1
+        if len(block.ops) > fmt.OPERATIONS:
+            raise PlanLimitExceeded(
+                f"GPU {block.rank}: more than {fmt.OPERATIONS} operations of a thread block"
+            )
 
     def _at(self, at: ChunkAt) -> Accesses:
         return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller

@@ -8,13 +8,13 @@ only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md o
 
 from collections import Counter, defaultdict
 
-from wavefabric.collectives.formats.mscclpp.operations import Operation, Program, Span
+from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, PlanProgram, PieceSpan
 from wavefabric.collectives.plans.check import CALLS
 from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
 from wavefabric.collectives.structure import ScheduleError
 
 
-def run_order(program: Program) -> list[Operation]:
+def run_order(program: PlanProgram) -> list[PlanOperation]:
     """Operations of one call in an order that they may run in; `ScheduleError` in one line for a fault."""
     return _Replay(program).run()
 
@@ -22,7 +22,7 @@ def run_order(program: Program) -> list[Operation]:
 class _Block:
     """A thread block's way through a call; ``pending``: what some of its threads know, the others not yet."""
 
-    def __init__(self, code: list[Operation], clock: Clock):
+    def __init__(self, code: list[PlanOperation], clock: Clock):
         self.code, self.clock, self.at, self.arrived = code, clock, len(code), -1
         self.pending: dict[int, list[int]] = {}
         #: Reads that are done, as packets that are made of them tell: to all threads, and to some.
@@ -43,7 +43,7 @@ class _Block:
 
 
 class _Replay:
-    def __init__(self, program: Program):
+    def __init__(self, program: PlanProgram):
         self.program, ranks = program, len(program.code)
         ports = [end for end in program.peers if end[1] == "port"]
         actors = ranks + sum(map(len, program.code)) + len(ports)
@@ -69,7 +69,7 @@ class _Replay:
         self.arrays = sorted(at for at in arrays if at[1] < program.buffers.buffer[2])
         self._check_users(operations)
 
-    def _check_users(self, operations: list[Operation]) -> None:
+    def _check_users(self, operations: list[PlanOperation]) -> None:
         """Refuse channels without another end, and what several thread blocks count."""
         users: dict[tuple, set[int]] = defaultdict(set)
         for op in operations:
@@ -86,7 +86,7 @@ class _Replay:
                 text = "rank {}, {} of {} {}: by thread blocks {}; one may"
                 self._need(len(blocks) == 1, text, rank, name, kind, number, sorted(blocks))
 
-    def run(self) -> list[Operation]:
+    def run(self) -> list[PlanOperation]:
         while min(self.call) < CALLS:
             self.moved = False
             for rank, blocks in enumerate(self.blocks):
@@ -119,7 +119,7 @@ class _Replay:
             block.clock.learn(self.begun[rank])
             block.clock.barrier()
 
-    def _do(self, block: _Block, op: Operation) -> bool:
+    def _do(self, block: _Block, op: PlanOperation) -> bool:
         """Do an operation, if it need not wait."""
         keys: list[tuple] = [(op.rank, "semaphore", n) for n in op.numbers] or list(op.ends)
         if op.name in ("wait", "rlxwait", "sem_acquire"):
@@ -160,11 +160,11 @@ class _Replay:
         told = self.begun[rank] if relaxed and key[1] == "memory" else told
         self.sent[self.program.peers.get(key, key)].append((told, self.begun[rank]))
 
-    def _move(self, block: _Block, op: Operation) -> bool:
+    def _move(self, block: _Block, op: PlanOperation) -> bool:
         """Read and write, when all packets have come."""
         call, port = self.call[op.rank], bool(op.ends)
 
-        def at(span: Span, n: int) -> tuple:
+        def at(span: PieceSpan, n: int) -> tuple:
             return span.rank, span.buffer, span.first + n, call % 2 if span.half else 0
 
         # A port sends packets as they are.
@@ -184,24 +184,24 @@ class _Replay:
                 actor.barrier()
             for n in range(sources[0].count):
                 actor.move = (op, call, number, n)
-                places, known, reads = [at(source, n) for source in sources], set(), set()
-                for place in places:
-                    memory = self.memory[place]
-                    if place in packets:
-                        self.kept.subtract(self.origins.pop(place, ()))
+                chunks, known, reads = [at(source, n) for source in sources], set(), set()
+                for chunk in chunks:
+                    memory = self.memory[chunk]
+                    if chunk in packets:
+                        self.kept.subtract(self.origins.pop(chunk, ()))
                         known |= memory.made_of
                         block.tell(-1, memory.begun)
                         reads.add(actor.access(memory, False))
                     else:
-                        reads.add(self._access(actor, place, False, block.done[0]))
+                        reads.add(self._access(actor, chunk, False, block.done[0]))
                 for target in targets:
-                    place, memory = at(target, n), self.memory[at(target, n)]
+                    chunk, memory = at(target, n), self.memory[at(target, n)]
                     twice = target.packets and memory.call == call
-                    self._need(not twice, "{} writes {} twice in a call", op, place)
-                    self._access(actor, place, True, block.done[0], known)
+                    self._need(not twice, "{} writes {} twice in a call", op, chunk)
+                    self._access(actor, chunk, True, block.done[0], known)
                     if target.packets:
-                        self.origins[place] = places
-                        self.kept.update(places)
+                        self.origins[chunk] = chunks
+                        self.kept.update(chunks)
                         memory.call, memory.begun = call, self.begun[op.rank]
                         memory.made_of = frozenset(known | reads)
                 block.done[1].update(known)

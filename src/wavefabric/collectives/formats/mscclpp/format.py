@@ -38,7 +38,7 @@ _KIND = Annotated[str, Field(pattern="^(memory|port|switch|none)$")]
 
 def _table(**fields: Any) -> Any:
     """A table of these keys; one with a default may be missing."""
-    keys = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
+    keys: Any = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
     return create_model("Table", __config__=ConfigDict(strict=True), **keys)
 
 

@@ -23,7 +23,7 @@ _KINDS = "memory", "port", "switch", "none"
 End = tuple[int, str, int]
 
 
-class Span(NamedTuple):
+class PieceSpan(NamedTuple):
     """Pieces of a buffer; ``half``: of scratch of which calls use two halves in turn."""
 
     rank: int
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 @dataclass(eq=False)
-class Operation:
+class PlanOperation:
     """One operation; the targets of each of its ``parts`` become the sum of the sources, piece by piece.
 
     ``ends`` of channels, ``numbers`` of semaphores or of a barrier, where so many ``blocks`` meet.
@@ -45,7 +45,7 @@ class Operation:
     block: int
     number: str
     name: str
-    parts: tuple[tuple[list[Span], list[Span]], ...] = ()
+    parts: tuple[tuple[list[PieceSpan], list[PieceSpan]], ...] = ()
     ends: tuple[End, ...] = ()
     numbers: tuple[int, ...] = ()
     blocks: int = 1
@@ -64,7 +64,7 @@ def _at(values: list, number: int | None, key: str) -> Any:
     return values[number or 0]
 
 
-class Program:
+class PlanProgram:
     """A plan (`PLAN`) as operations of each rank's blocks, each chunk of the array one unit of its pipelines.
 
     ``many``: with chunks so large that pipelines come around scratch again, and through all semaphores.
@@ -123,7 +123,7 @@ class Program:
         count = self.chunk[0] // self._pieces * ops
         _need(count <= _MOST, "unit_size", f"{self._unit}, {count} operations to check", f"up to {_MOST}")
 
-    def _block(self, rank: int, block: int) -> Iterator[Operation]:
+    def _block(self, rank: int, block: int) -> Iterator[PlanOperation]:
         gpu, key = self.plan.gpus[rank], f"gpus[{rank}].threadblocks[{block}]"
         own, self._remote = gpu.threadblocks[block], {kind: [] for kind in _KINDS}
         self._own: dict[str, list[int]] = {kind: [] for kind in _KINDS}
@@ -142,17 +142,19 @@ class Program:
         for n, op in enumerate(own.ops):
             here, window = f"{key}.ops[{n}]", (0, 0, 0)
             if op.name != "pipeline":
-                yield self._operation(here, op, Operation(rank, block, f"{n}", op.name), window)
+                yield self._operation(here, op, PlanOperation(rank, block, f"{n}", op.name), window)
                 continue
             _need(op.iter_context is not None, f"{here}.iter_context", "missing", "that of a pipeline")
             whole = op.iter_context.num_chunks * self.chunk[0]
             unit = op.iter_context.unit_size // self._unit * self._pieces if self._unit else whole
             for window in ((begin, unit, whole) for begin in range(0, whole, unit)):
                 for m, each in enumerate(op.ops):
-                    made = Operation(rank, block, f"{n}.{m}", each.name)
+                    made = PlanOperation(rank, block, f"{n}.{m}", each.name)
                     yield self._operation(f"{here}.ops[{m}]", each, made, window)
 
-    def _operation(self, key: str, op: Any, made: Operation, window: tuple[int, int, int]) -> Operation:
+    def _operation(
+        self, key: str, op: Any, made: PlanOperation, window: tuple[int, int, int]
+    ) -> PlanOperation:
         port, made.blocks = op.channel_type == "port", op.num_threadblocks
         if op.name == "barrier":
             made.numbers = (op.barrier_id,)
@@ -167,7 +169,7 @@ class Program:
             return made
         right = op.name in fmt.BY_PORT if port else not op.name.startswith("pws")
         _need(right, f"{key}.channel_type", op.channel_type, f"port, and only for {', '.join(fmt.BY_PORT)}")
-        sides: list[list[list[Span]]] = []
+        sides: list[list[list[PieceSpan]]] = []
         for side, kinds in zip(("src_buff", "dst_buff"), fmt.MOVES[op.name], strict=True):
             letters, buffers = kinds.rstrip("*"), getattr(op, side)
             if letters != kinds:
@@ -177,14 +179,15 @@ class Program:
                 letters = letters.upper()
             spans = zip((f"{key}.{side}[{i}]" for i in range(len(buffers))), buffers, letters, strict=True)
             sides.append([self._spans(made.rank, *each, op, window) for each in spans])
-        made.parts = (tuple([span for spans in side for span in spans] for side in sides),)
+        one, other = ([span for spans in side for span in spans] for side in sides)
+        made.parts = ((one, other),)
         if op.name in fmt.PAIRED:
             _need(
                 len(sides[0]) == len(sides[1]), f"{key}.src_buff", len(sides[0]), f"{len(sides[1])} buffers"
             )
-            made.parts = tuple(zip(*sides, strict=True))
+            made.parts = tuple(zip(sides[0], sides[1], strict=True))
         elif port:
-            made.parts = tuple((made.parts[0][0], target) for target in sides[1])
+            made.parts = tuple((one, target) for target in sides[1])
         _need(
             not port or len(made.ends) == len(sides[1]),
             f"{key}.channel_ids",
@@ -200,13 +203,15 @@ class Program:
         _need(alike, f"{key}.src_buff", "size unlike that of dst_buff", "one size for all")
         return made
 
-    def _spans(self, rank: int, key: str, chunks: Any, letter: str, op: Any, window: tuple) -> list[Span]:
+    def _spans(
+        self, rank: int, key: str, chunks: Any, letter: str, op: Any, window: tuple
+    ) -> list[PieceSpan]:
         """Pieces of a buffer, or for a switch of one on each of its ranks."""
-        kind, packets, ranks, place = chunks.type, letter.isupper(), [rank], letter.lower()
-        if place == "r":
+        kind, packets, ranks, where = chunks.type, letter.isupper(), [rank], letter.lower()
+        if where == "r":
             there = _at(self._remote[op.channel_type], chunks.buffer_id, f"{key}.buffer_id")
             kind, ranks = there.type, [there.rank]
-        elif place == "m":
+        elif where == "m":
             number = _at(self._own["switch"], chunks.switch_channel_id, f"{key}.switch_channel_id")
             ranks, kind = _at(self._links[rank]["switch"], number, f"{key}.switch_channel_id")
             right = rank in ranks and len(set(ranks)) == len(ranks)
@@ -214,7 +219,7 @@ class Program:
         _need(kind == "s" or bool(kind and not packets), f"{key}.type", kind, "s, or of plain data i or o")
         column, scratch = "ios".index(kind), kind == "s"
         half = scratch and self.plan.use_double_scratch_buffer
-        right = place == "l" or packets or not half  # the executor moves only those to the second half
+        right = where == "l" or packets or not half  # the executor moves only those to the second half
         _need(right, "use_double_scratch_buffer", f"true with {key}", "its own scratch, or packets")
         turn, of = (op.tbg_info.tb_id, op.tbg_info.tbg_size) if op.tbg_info else (0, 1)
         _need(turn < of, f"{key} tb_id", turn, f"below tbg_size, {of}")
@@ -235,7 +240,7 @@ class Program:
                 begin, end = ((1 + packets) * n for n in (chunks.index, chunks.index + chunks.size))
                 self._used[packets].update((each, n) for n in range(begin, end))
             base = int(self.buffers.shift[each, column]) * chunk
-            made.append(Span(each, buffer, base + first, count, packets, half))
+            made.append(PieceSpan(each, buffer, base + first, count, packets, half))
         return made
 
     def chunk_name(self, rank: int, buffer: int, piece: int) -> str:

@@ -12,7 +12,7 @@ from wavefabric.collectives.builders.transfers import joined
 from wavefabric.collectives.formats.moves import proved
 from wavefabric.collectives.formats.mscclpp.check import run_order
 from wavefabric.collectives.formats.mscclpp.format import PLAN
-from wavefabric.collectives.formats.mscclpp.operations import Operation, Program
+from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, PlanProgram
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.files.faults import checked
 from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_text
@@ -33,8 +33,8 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
     plan = checked(PLAN, parse_json(text, "execution plan"))
     elements = whole("elements", elements, 1)
     if any(op.name == "pipeline" for gpu in plan.gpus for block in gpu.threadblocks for op in block.ops):
-        run_order(Program(plan, many=True))
-    made = Program(plan)
+        run_order(PlanProgram(plan, many=True))
+    made = PlanProgram(plan)
     pieces, names = made.chunk[0], made.buffers.names
     rows = _without_packets(_rows(run_order(made)), len(names))
     tables = [np.repeat(table, pieces, axis=1) for table in made.buffers.present]
@@ -65,7 +65,7 @@ def load_mscclpp(path: str | Path, **options) -> Schedule:
         return from_mscclpp(text, **options)
 
 
-def _rows(order: list[Operation]) -> list[tuple]:
+def _rows(order: list[PlanOperation]) -> list[tuple]:
     """Source, target, chunks, whether they are added, and the number of the operation if a switch does it."""
     rows: list[tuple] = []
     for number, op in enumerate(order):
