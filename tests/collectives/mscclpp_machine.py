@@ -12,7 +12,7 @@ import random
 from collections import Counter
 
 #: Places of sources and targets: local, remote, all of a switch; capital: packets.
-_PLACES = {
+_KINDS = {
     "copy": "l l", "cpkt": "l L", "upkt": "L l", "put": "l r", "get": "r l", "ppkt": "l R", "rppkt": "L R",
     "re": "ll l", "res": "ll lr", "rre": "lr l", "rres": "lr lr", "repkt": "lL l", "respkt": "lL lR",
     "recspkt": "lL lLR", "glres": "m m", "gstore": "l m",
@@ -157,7 +157,7 @@ class Machine:
     def _moves(self, block, op):
         """(sources, targets) of each piece, each with places and whether they are packets."""
         sides = []
-        for side, letters in zip(("src_buff", "dst_buff"), _PLACES[op["name"]].split(), strict=True):
+        for side, letters in zip(("src_buff", "dst_buff"), _KINDS[op["name"]].split(), strict=True):
             letters += letters[-1] * (len(op[side]) - len(letters))
             sides.append([self._pieces(block, op, *each) for each in zip(letters, op[side], strict=False)])
         alone = op["name"] in ("put", "get", "ppkt")

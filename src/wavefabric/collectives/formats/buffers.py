@@ -17,8 +17,8 @@ ChunkAt = tuple[int, int, int]
 class CollectiveArrays:
     """Arrays of a collective operation, as a file declares them.
 
-    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``layout_as``: the
-    collective, of `COLLECTIVES`, that says where input and output lie; ``collective``: what is performed,
+    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``layout_as``:
+    the collective, of `COLLECTIVES`, that says where input and output lie; ``collective``: what is performed,
     None: whatever the transfers do. ``keys``: what the file calls `chunks`, and those of input and output.
     """
 

@@ -8,7 +8,7 @@ only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md o
 
 from collections import Counter, defaultdict
 
-from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, PlanProgram, PieceSpan
+from wavefabric.collectives.formats.mscclpp.operations import PieceSpan, PlanOperation, PlanProgram
 from wavefabric.collectives.plans.check import CALLS
 from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
 from wavefabric.collectives.structure import ScheduleError
