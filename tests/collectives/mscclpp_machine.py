@@ -1,197 +1,133 @@
-"""A plain interpreter of MSCCL++'s execution plans, which takes every liberty that the hardware has.
+"""Runs of MSCCL++'s execution plans in random orders, with every liberty that the hardware has; and faults.
 
-It knows nothing of clocks. Blocks, and what their threads do between two ``nop``, go on in a random order; a
-remote write may be late until its block releases a signal. Calls follow one another, each with data of its
-own; their answers are compared with what the collective means. From execution_kernel.hpp. Also faults.
+It knows nothing of clocks: blocks, and what their threads do between two ``nop``, go on in any order, and a
+remote write may be late until its block releases a signal. Calls follow one another with data of their own.
 """
 
 import copy
 import itertools
-import math
+import json
 import random
 from collections import Counter
 
-#: Places of sources and targets: local, remote, all of a switch; capital: packets.
-_KINDS = {
-    "copy": "l l", "cpkt": "l L", "upkt": "L l", "put": "l r", "get": "r l", "ppkt": "l R", "rppkt": "L R",
-    "re": "ll l", "res": "ll lr", "rre": "lr l", "rres": "lr lr", "repkt": "lL l", "respkt": "lL lR",
-    "recspkt": "lL lLR", "glres": "m m", "gstore": "l m",
-}  # fmt: skip
+from wavefabric.collectives.formats.mscclpp.format import PLAN
+from wavefabric.collectives.formats.mscclpp.operations import PlanProgram
+from wavefabric.files.faults import checked
 
-
-class Wrong(Exception):
-    """An interleaving that hangs, or gives a wrong answer."""
+CALLS = 3
 
 
 class _Block:
-    def __init__(self, rank, block):
-        self.rank, self.at, self.pending, self.late = rank, math.inf, [], []
-        self.ops = [each for op in block["ops"] for each in op.get("ops", [op])]
-        self.links, self.remote = {"memory": [], "switch": []}, []
-        for each in block["channels"]:
-            self.links[each["channel_type"]] += each["channel_ids"]
-        for each in block.get("remote_buffer_refs", ()):
-            self.remote += each["remote_buffer_ids"]
-
-    @property
-    def done(self):
-        return self.at >= len(self.ops) and not self.pending
+    def __init__(self, code):
+        self.code, self.at, self.pending, self.late = code, len(code), [], []
 
 
 class Machine:
-    """Runs calls of a plan in one random order of all that happens."""
+    """Runs calls of a plan, in place, in one order of all that happens."""
 
-    def __init__(self, plan, seed, calls=3):
-        self.plan, self.gpus, self.random, self.calls = plan, plan["gpus"], random.Random(seed), calls
-        self.blocks = [[_Block(r, each) for each in gpu["threadblocks"]] for r, gpu in enumerate(self.gpus)]
-        ops = [op for blocks in self.blocks for block in blocks for op in block.ops]
-        self.parts = math.lcm(*(op["tbg_info"]["tbg_size"] for op in ops if "tbg_info" in op))
-        self.memory, self.counts = {}, Counter()
-        for rank, gpu in enumerate(self.gpus):
-            for n, each in enumerate(gpu.get("semaphores", ())):
-                self.counts["semaphore", rank, n] = each["init_value"]
-        self.chunks = max(max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in self.gpus)
-        shape = range(len(self.gpus)), range(self.chunks * self.parts)
-        self.inputs = [
-            {at: self.random.getrandbits(60) for at in itertools.product(*shape)} for _ in range(calls)
-        ]
-        self.call = [-1] * len(self.gpus)
+    def __init__(self, program, seed):
+        self.program, self.random, self.memory, self.counts = program, random.Random(seed), {}, Counter()
+        self.blocks = [[_Block(code) for code in blocks] for blocks in program.code]
+        for rank, gpu in enumerate(program.plan.gpus):
+            self.counts.update({(rank, "sem", n): each.init_value for n, each in enumerate(gpu.semaphores)})
+        size = program.arrays.chunks * program.chunk[0]
+        draw = self.random.getrandbits
+        self.inputs = [[[draw(60) for _ in range(size)] for _ in self.blocks] for _ in range(CALLS)]
+        self.call = [-1] * len(self.blocks)
 
     def run(self):
-        """Raise `Wrong` if it hangs, or at the first wrong answer."""
-        every = [block for blocks in self.blocks for block in blocks]
-        slow = {block: self.random.choice((1, 1, 50)) for block in every}
-        while min(self.call) < self.calls:
-            moved = False
-            for rank, blocks in enumerate(self.blocks):
-                if self.call[rank] < self.calls and all(block.done for block in blocks):
-                    moved = True
-                    self._between(rank)
-            for block in sorted(every, key=lambda block: self.random.random() * slow[block]):
-                if self.call[block.rank] < self.calls and self._something(block):
-                    moved = True
-                    break
-            if not moved:
-                raise Wrong("hangs")
+        """Raise LookupError if it hangs, or at the first wrong answer."""
+        every = [(rank, block) for rank, blocks in enumerate(self.blocks) for block in blocks]
+        slow = {block: self.random.choice((1, 1, 50)) for _, block in every}
+        while min(self.call) < CALLS:
+            done = [all(b.at == len(b.code) and not b.pending for b in blocks) for blocks in self.blocks]
+            ended = [rank for rank, call in enumerate(self.call) if call < CALLS and done[rank]]
+            for rank in ended:
+                self._between(rank)
+            every.sort(key=lambda each: self.random.random() * slow[each[1]])
+            if (
+                not any(self.call[rank] < CALLS and self._something(block) for rank, block in every)
+                and not ended
+            ):
+                raise LookupError("hangs")
 
     def _between(self, rank):
+        gather, ranks = self.program.arrays.collective == "all-gather", len(self.blocks)
+        self.call[rank] += 1
         for block in self.blocks[rank]:
             self._flush(block)
-            block.at = 0
-        self.call[rank] += 1
-        now, gather = self.call[rank], self.plan["collective"] == "allgather"
-        part = max(1, self.gpus[rank]["input_chunks"]) * self.parts
-        for piece in range(self.chunks * self.parts):
-            at = rank, "data", piece
-            if now > 0:
-                before = self.inputs[now - 1]
-                whole = sum(before[r, piece] for r in range(len(self.gpus)))
-                if self.memory.get(at) != (before[piece // part, piece] if gather else whole):
-                    raise Wrong(f"rank {rank}, call {now - 1}, piece {piece}")
-            if now < self.calls:
-                own = not gather or piece // part == rank
-                self.memory[at] = self.inputs[now][rank, piece] if own else 0
+            block.at = 0 if self.call[rank] < CALLS else block.at
+        for piece in range(size := len(self.inputs[0][0])):
+            owner, at = piece * ranks // size, (rank, 0, piece, 0)
+            if self.call[rank] > 0:
+                before = [own[piece] for own in self.inputs[self.call[rank] - 1]]
+                if self.memory.get(at) != (before[owner] if gather else sum(before)):
+                    raise LookupError(f"rank {rank}, call {self.call[rank] - 1}, piece {piece}")
+            if self.call[rank] < CALLS:
+                self.memory[at] = 0 if gather and owner != rank else self.inputs[self.call[rank]][rank][piece]
 
     def _something(self, block):
         """Do something that the block may do now, chosen at random; whether there was anything."""
-        choices = [self._late] if block.late else []
-        choices += [self._step] * (block.at < len(block.ops)) + [self._job] * bool(block.pending)
+        choices = [self._step] * (block.at < len(block.code)) + [self._job] * bool(block.pending)
+        choices += [lambda block: self._flush(block, 1)] * bool(block.late)
         self.random.shuffle(choices)
         return any(choice(block) for choice in choices)
 
-    def _late(self, block):
-        self.memory.update([block.late.pop(0)])
+    def _flush(self, block, most=None):
+        self.memory.update(block.late[:most])
+        del block.late[:most]
         return True
 
-    def _flush(self, block):
-        self.memory.update(block.late)
-        block.late = []
-
     def _step(self, block):
-        op, rank = block.ops[block.at], block.rank
-        ids = op["channel_ids"] if op["name"].endswith(("signal", "wait")) else ()
-        name, channels = op["name"], [self._channel(block, n) for n in ids]
-        waits = any(kind == "wait" for kind, *_ in block.pending)
-        if (name == "nop" and block.pending) or (waits and name in ("signal", "rlxsignal", "sem_release")):
+        op = block.code[block.at]
+        keys = list(op.ends) or [(op.rank, "sem", n) for n in op.numbers]
+        waits = any(sources is None for sources, _ in block.pending)
+        if (op.name == "nop" and block.pending) or (waits and op.name.endswith(("signal", "release"))):
             return False
-        if name in ("signal", "sem_release"):
+        if op.name in ("signal", "sem_release"):
             self._flush(block)
-        if name in ("signal", "rlxsignal"):
-            self.counts.update((peer, rank, turn) for peer, turn in channels)
-        elif name == "sem_release":
-            self.counts.update(("semaphore", rank, n) for n in op["semaphore_ids"])
-        elif name in ("wait", "rlxwait"):
-            block.pending += [("wait", (rank, peer, turn)) for peer, turn in channels]
-        elif name == "sem_acquire":
-            block.pending += [("wait", ("semaphore", rank, n)) for n in op["semaphore_ids"]]
-        elif name != "nop":
-            block.pending += [("move", *each) for each in self._moves(block, op)]
+        if op.name.endswith(("signal", "release")):
+            self.counts.update(self.program.peers.get(key, key) for key in keys)
+        elif op.name.endswith(("wait", "acquire")):
+            block.pending += [(None, key) for key in keys]
+        half = self.call[op.rank] % 2
+        for part in op.parts:
+            for n in range(part[0][0].count):
+                ends = ([(*s[:2], s.first + n, half * s.half, s.packets) for s in side] for side in part)
+                block.pending.append(tuple(ends))
         block.at += 1
         return True
 
-    def _channel(self, block, number):
-        """The peer, and which of the channels to it."""
-        peers = [p for each in self.gpus[block.rank]["channels"] for p in each.get("connected_to", ())]
-        index = block.links["memory"][number]
-        return peers[index], peers[:index].count(peers[index])
-
     def _job(self, block):
-        for kind, *what in self.random.sample(block.pending, len(block.pending)):
-            if kind == "wait" and self.counts[what[0]] > 0:
-                self.counts[what[0]] -= 1
-                break
-            if kind == "move" and all(
-                not p or self.memory.get(at, (-1,))[0] == self.call[block.rank] for at, p in what[0]
-            ):
-                held = [self.memory.get(at, (0, 0) if p else 0) for at, p in what[0]]
-                total = sum(value[1] if p else value for value, (_, p) in zip(held, what[0], strict=True))
-                block.late += [(at, (self.call[block.rank], total) if p else total) for at, p in what[1]]
-                if self.random.random() < 0.5 or all(at[0] == block.rank for at, _ in what[1]):
-                    self._flush(block)
-                break
-        else:
+        for job in self.random.sample(block.pending, len(block.pending)):
+            sources, targets = job
+            if sources is None and self.counts[targets] > 0:
+                self.counts[targets] -= 1
+            elif sources is None or not self._move(block, sources, targets):
+                continue
+            block.pending.remove(job)
+            return True
+        return False
+
+    def _move(self, block, sources, targets):
+        call = self.call[block.code[0].rank]
+        held = [self.memory.get(at[:4], (-1, 0) if at[4] else 0) for at in sources]
+        if any(at[4] and value[0] != call for at, value in zip(sources, held, strict=True)):
             return False
-        block.pending.remove((kind, *what))
+        total = sum(value[1] if at[4] else value for at, value in zip(sources, held, strict=True))
+        block.late += [(at[:4], (call, total) if at[4] else total) for at in targets]
+        if self.random.random() < 0.5 or all(at[0] == block.code[0].rank for at in targets):
+            self._flush(block)
         return True
-
-    def _moves(self, block, op):
-        """(sources, targets) of each piece, each with places and whether they are packets."""
-        sides = []
-        for side, letters in zip(("src_buff", "dst_buff"), _KINDS[op["name"]].split(), strict=True):
-            letters += letters[-1] * (len(op[side]) - len(letters))
-            sides.append([self._pieces(block, op, *each) for each in zip(letters, op[side], strict=False)])
-        alone = op["name"] in ("put", "get", "ppkt")
-        pairs = [([one], [other]) for one, other in zip(*sides, strict=True)] if alone else [sides]
-        for sources, targets in pairs:
-            for n in range(len(sources[0])):
-                yield tuple([at for each in side for at in each[n]] for side in (sources, targets))
-
-    def _pieces(self, block, op, letter, chunks):
-        gpu, kind, ranks = self.gpus[block.rank], chunks.get("type"), [block.rank]
-        if letter in "rR":
-            there = gpu["remote_buffers"][block.remote[chunks["buffer_id"]]]
-            kind, ranks = there["type"], [there["rank"]]
-        if letter == "m":
-            switches = [each for each in gpu["channels"] if each["channel_type"] == "switch"]
-            there = switches[block.links["switch"][chunks["switch_channel_id"]]]
-            kind, ranks = there.get("buffer_type", there.get("buff")), there["rank_groups"][0]["ranks"]
-        half = self.call[block.rank] % 2 if kind == "s" and self.plan.get("use_double_scratch_buffer") else 0
-        group = op.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
-        count = chunks["size"] * self.parts // group["tbg_size"]
-        first = chunks["index"] * self.parts + group["tb_id"] * count
-        kind = kind if letter.islower() or kind != "s" else "packets"
-        return [
-            [((r, "data" if kind in "io" else (kind, half), n), letter.isupper()) for r in ranks]
-            for n in range(first, first + count)
-        ]
 
 
 def wrong(plan, runs):
-    """What goes wrong in one of so many interleavings, or None."""
+    """What goes wrong in one of so many orders, or None."""
+    program = PlanProgram(checked(PLAN, json.loads(json.dumps(plan))))
     for seed in range(runs):
         try:
-            Machine(plan, seed).run()
-        except (Wrong, LookupError) as fault:
+            Machine(program, seed).run()
+        except LookupError as fault:
             return str(fault)
     return None
 

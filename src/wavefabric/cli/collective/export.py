@@ -19,20 +19,14 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.files.input import naming
 
 #: Formats, and the options of each.
-_FORMATS = {
-    "json": (),
-    "msccl": ("proto", "instances", "slots", "shared"),
-    "mscclpp": ("proto", "instances"),
-}
+_FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "mscclpp": ("proto", "instances")}
 
 
 @options()
 class MscclOptions:
     """How a file of MSCCL or MSCCL++ carries a schedule out."""
 
-    proto: str = option(
-        "{wavefabric.collectives.schedule:PROTOCOLS}; not LL128 of MSCCL++.", default="Simple"
-    )
+    proto: str = option("{wavefabric.collectives.schedule:PROTOCOLS} (not MSCCL++).", default="Simple")
     instances: int = option("Parts of each chunk, on channels of their own.", default=1)
     slots: int = option("MSCCL: of a connection's buffer; no deadlock with so many.", default=8)
     shared: bool | None = option(
@@ -66,7 +60,7 @@ def command(
     wavefabric collective export ring.json --format mscclpp -o plan.json
     """
     if format_ is not None:
-        check_choice("--format", format_, dict.fromkeys(_FORMATS))
+        check_choice("--format", format_, _FORMATS)
     endings = (".xml", ".json") if format_ is None else (".xml",) if format_ == "msccl" else (".json",)
     check_target(output, options.force, endings, inputs=[file])
     format_ = format_ or ("msccl" if output.suffix.lower() == ".xml" else "json")

@@ -24,6 +24,7 @@ def _moved(schedule, names):
             yield *at, bool(row["reduce"]), bool(row["switch"])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(case=builds(ranks=st.integers(2, 8), pieces=2), proto=st.sampled_from(("Simple", "LL")))
 def test_round_trip(case, proto):

@@ -1,5 +1,6 @@
 """From transfers in rounds to operations of thread blocks, and what orders them."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -65,9 +66,8 @@ class PlanWriter:
         for caller in self.callers:
             caller.barrier()
         #: Of each rank: peers of channels, GPUs and buffer of switches, others' buffers, pairs of blocks.
-        self.tables: list[dict[str, list]] = [
-            {kind: [] for kind in ("memory", "switch", "buffers", "semaphores")} for _ in ranks
-        ]
+        kinds = "memory", "switch", "buffers", "semaphores"
+        self.tables: list[dict[str, list]] = [{kind: [] for kind in kinds} for _ in ranks]
         self.links: dict[tuple, dict[int, int]] = {}
         self.memory: dict[ChunkAt, Accesses] = {}
         #: Sums of switches that wait for their multicast, by what they write: chunks, rows.
@@ -89,10 +89,9 @@ class PlanWriter:
             if number == fmt.BLOCKS:
                 raise PlanLimitExceeded(f"GPU {rank}: more than {fmt.BLOCKS} thread blocks")
             actor = self.arrays.gpus + rank * fmt.BLOCKS + number
-            self.current[key] = self.blocks[actor] = _Block(
-                rank, instance, Clock(actor, len(self.callers[0].times))
-            )
-            self.current[key].clock.learn(self.callers[rank].told())
+            clock = Clock(actor, len(self.callers[0].times))
+            clock.learn(self.callers[rank].told())
+            self.current[key] = self.blocks[actor] = _Block(rank, instance, clock)
         return self.current[key]
 
     def _transfer(self, unit: list[dict[str, int]]) -> None:
@@ -126,8 +125,7 @@ class PlanWriter:
         into = {(m["dst"], m["dstbuf"], m["dstoff"]) for m in unit}
         if len(into) == 1 < len(unit):  # it waits for the multicast
             used = {at for m in unit for at in _chunks(m, "src") + _chunks(m, "dst")}
-            early = used & {at for held, *_ in self.sums.values() for at in held}
-            self._switchable(not early and not first["reduce"])
+            self._switchable(not first["reduce"] and self._free(used))
             self.sums[*into.pop(), first["cnt"]] = used, unit
             return
         key = first["src"], first["srcbuf"], first["srcoff"], first["cnt"]
@@ -150,11 +148,13 @@ class PlanWriter:
         writes = [at for m in unit for at in _chunks(m, "dst")]
         self._do(block, reads, writes, "glres" if summed else "gstore", *sides)
 
+    def _free(self, chunks: Iterable[ChunkAt]) -> bool:
+        """Whether no sum that waits for its multicast reads or writes these."""
+        return not any(at in held for held, _ in self.sums.values() for at in chunks)
+
     def _switchable(self, right: bool) -> None:
         if not right:
-            allowed = (
-                "multicasts to one place of GPUs and itself, and sums over them with that of the sum next"
-            )
+            allowed = "multicasts to one place of GPUs and itself, sums over them with that of the sum next"
             raise InputError(f"MSCCL++: what a switch does; allowed: {allowed}")
 
     def _remote(self, block: _Block, rank: int, buffer: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +163,7 @@ class PlanWriter:
 
     def _do(self, block: _Block, reads: list, writes: list, name: str, sources: list, targets: list) -> None:
         """Add an operation, after all that it must come after."""
+        self._switchable(self._free(reads + writes))
         block.clock.move = object()
         accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
         for memory, write in accesses:

@@ -41,6 +41,8 @@ def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
     lasts = [at[2] + row[2] for row in rows for at in row[:2] if at[1] == len(names)]
     if lasts:
         names, tables = (*names, "packets"), [*tables, np.ones((len(plan.gpus), max(lasts)), bool)]
+    elif names[-1] == "scratch" and all(at[1] < len(names) - 1 for row in rows for at in row[:2]):
+        names, tables = names[:-1], tables[:-1]
     columns = [(i, src[0], dst[0], *src[1:], *dst[1:], *more) for i, (src, dst, *more) in enumerate(rows)]
     transfers = np.array(columns, TRANSFER)
     # An operation of a switch is in one round.
