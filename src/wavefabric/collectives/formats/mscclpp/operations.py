@@ -74,6 +74,9 @@ class PlanProgram:
 
     def __init__(self, plan: Any, many: bool = False):
         sizes = np.array([(g.input_chunks, g.output_chunks, g.scratch_chunks) for g in plan.gpus], np.int64)
+        _need(
+            sizes.max() * sizes.size <= MOST_CHUNKS, "gpus", f"{sizes.max()} chunks", f"{MOST_CHUNKS} in all"
+        )
         does, chunks = fmt.COLLECTIVE_NAMES.get(plan.collective), int(sizes[:, :2].max())
         keys = ("input_chunks", "input_chunks", "output_chunks")
         self.arrays = CollectiveArrays(does, does, plan.inplace, chunks, sizes, plan.root, keys)
@@ -86,7 +89,7 @@ class PlanProgram:
         self._unit = gcd(*units) if many and units else 0
         if self._unit:
             self._repeat(max(units), len(ops))
-        pieces = self.chunk[0] * int(sizes.sum())
+        pieces = self.chunk[0] * int(sizes.max()) * sizes.size
         _need(pieces <= MOST_CHUNKS, "gpus", f"{pieces} pieces of chunks", f"up to {MOST_CHUNKS}")
         #: By rank and type: peers of channels, or GPUs and buffer of switches.
         self._links: list[dict[str, list]] = [{kind: [] for kind in _KINDS} for _ in plan.gpus]
@@ -94,7 +97,9 @@ class PlanProgram:
         for rank, gpu in enumerate(plan.gpus):
             for each in gpu.channels:
                 groups = [(group.ranks, each.buffer_type or each.buff) for group in each.rank_groups]
-                self._links[rank][each.channel_type] += groups or each.connected_to
+                self._links[rank][each.channel_type] += (
+                    groups if each.channel_type == "switch" else each.connected_to
+                )
             for kind in _KINDS[:2]:  # the k-th between two ranks is one: executor.cc, `setupConnections`
                 turn: Counter[int] = Counter()
                 for number, peer in enumerate(self._links[rank][kind]):
@@ -165,6 +170,7 @@ class PlanProgram:
         elif port or op.name not in fmt.MOVES:
             ids = [_at(self._own[op.channel_type], n, f"{key}.channel_ids") for n in op.channel_ids]
             made.ends = tuple((made.rank, op.channel_type, n) for n in ids)
+        _need(port or op.name != "flush", f"{key}.channel_type", op.channel_type, "port")
         if op.name not in fmt.MOVES:
             return made
         right = op.name in fmt.BY_PORT if port else not op.name.startswith("pws")
