@@ -46,6 +46,11 @@ class _Block:
         return _number(self.used[kind], number)
 
 
+def _within(rank: int, count: int, most: int, what: str) -> None:
+    if count > most:
+        raise PlanLimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
+
+
 def _number(values: list, value: Any) -> int:
     """The place of a value in a list, at its end if it is new."""
     if value not in values:
@@ -86,8 +91,7 @@ class PlanWriter:
         key = rank, (peer - rank) % self.arrays.gpus % self.groups, instance
         if key not in self.current or (more and self.current[key].moves >= self.longest):
             number = sum(block.rank == rank for block in self.blocks.values())
-            if number == fmt.BLOCKS:
-                raise PlanLimitExceeded(f"GPU {rank}: more than {fmt.BLOCKS} thread blocks")
+            _within(rank, number + 1, fmt.BLOCKS, "thread blocks")
             actor = self.arrays.gpus + rank * fmt.BLOCKS + number
             clock = Clock(actor, len(self.callers[0].times))
             clock.learn(self.callers[rank].told())
@@ -180,10 +184,7 @@ class PlanWriter:
         op = {"name": name, "src_buff": sources, "dst_buff": targets, "channel_type": kind}
         block.ops.append(op | more)
         block.unmet, block.moves = True, block.moves + 1
-        if len(block.ops) > fmt.OPERATIONS:
-            raise PlanLimitExceeded(
-                f"GPU {block.rank}: more than {fmt.OPERATIONS} operations of a thread block"
-            )
+        _within(block.rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
 
     def _at(self, at: ChunkAt) -> Accesses:
         return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
@@ -233,18 +234,10 @@ class PlanWriter:
         made = []
         for rank, (table, sizes) in enumerate(zip(self.tables, self.arrays.sizes.tolist(), strict=True)):
             blocks = [block for block in self.blocks.values() if block.rank == rank and block.ops]
-            used = [len(numbers) for block in blocks for numbers in block.used.values()]
-            for what, most, count in (
-                (
-                    "operations of a thread block",
-                    fmt.OPERATIONS,
-                    max((len(b.ops) for b in blocks), default=0),
-                ),
-                ("channels of a thread block", fmt.CHANNELS, max(used, default=0)),
-                ("semaphores", fmt.SEMAPHORES, len(table["semaphores"])),
-            ):
-                if count > most:
-                    raise PlanLimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
+            for block in blocks:
+                _within(rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+                _within(rank, max(map(len, block.used.values())), fmt.CHANNELS, "channels of a thread block")
+            _within(rank, len(table["semaphores"]), fmt.SEMAPHORES, "semaphores")
             rows = []
             for number, block in enumerate(blocks):
                 kinds = [kind for kind in ("memory", "switch") if block.used[kind]]
@@ -258,7 +251,8 @@ class PlanWriter:
                 channels.append({"channel_type": "switch", "buffer_type": kind, "rank_groups": groups})
             access = {"access_channel_types": ["memory"]}
             gpu: dict[str, Any] = {"id": rank, "input_chunks": sizes[0], "output_chunks": sizes[1]}
-            gpu |= {"scratch_chunks": self.slots[rank] if self.packets else sizes[2], "channels": channels}
+            scratch = max(self.slots[rank], sizes[2]) if self.packets else sizes[2]
+            gpu |= {"scratch_chunks": scratch, "channels": channels}
             gpu["remote_buffers"] = [{"rank": peer, "type": kind} | access for peer, kind in table["buffers"]]
             gpu |= {"semaphores": [{"init_value": 0}] * len(table["semaphores"]), "threadblocks": rows}
             made.append(gpu)

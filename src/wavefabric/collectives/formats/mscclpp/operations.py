@@ -74,9 +74,8 @@ class PlanProgram:
 
     def __init__(self, plan: Any, many: bool = False):
         sizes = np.array([(g.input_chunks, g.output_chunks, g.scratch_chunks) for g in plan.gpus], np.int64)
-        _need(
-            sizes.max() * sizes.size <= MOST_CHUNKS, "gpus", f"{sizes.max()} chunks", f"{MOST_CHUNKS} in all"
-        )
+        most = int(sizes.max()) * sizes.size
+        _need(most <= MOST_CHUNKS, "gpus", f"{most} chunks", f"up to {MOST_CHUNKS}")
         does, chunks = fmt.COLLECTIVE_NAMES.get(plan.collective), int(sizes[:, :2].max())
         keys = ("input_chunks", "input_chunks", "output_chunks")
         self.arrays = CollectiveArrays(does, does, plan.inplace, chunks, sizes, plan.root, keys)
@@ -89,8 +88,8 @@ class PlanProgram:
         self._unit = gcd(*units) if many and units else 0
         if self._unit:
             self._repeat(max(units), len(ops))
-        pieces = self.chunk[0] * int(sizes.max()) * sizes.size
-        _need(pieces <= MOST_CHUNKS, "gpus", f"{pieces} pieces of chunks", f"up to {MOST_CHUNKS}")
+        most *= self.chunk[0]
+        _need(most <= MOST_CHUNKS, "gpus", f"{most} pieces of chunks", f"up to {MOST_CHUNKS}")
         #: By rank and type: peers of channels, or GPUs and buffer of switches.
         self._links: list[dict[str, list]] = [{kind: [] for kind in _KINDS} for _ in plan.gpus]
         ends: dict[tuple, End] = {}
@@ -118,9 +117,7 @@ class PlanProgram:
         data = scratch = step * (2 + max((s.init_value for g in plan.gpus for s in g.semaphores), default=0))
         if plan.reuse_resources and most:
             size = fmt.SCRATCH_BYTES // (1 + plan.use_double_scratch_buffer) // most
-            _need(
-                not size % longest, "unit_size", longest, f"a divisor of {size}, bytes of a chunk of scratch"
-            )
+            _need(not size % longest, "unit_size", longest, f"a divisor of a chunk of scratch, {size}")
             scratch = size // self._unit * self._pieces
             data = max(data, scratch + 2 * step)
         largest = plan.max_message_size // (self._unit * max(1, self.arrays.chunks)) * self._pieces
@@ -186,25 +183,16 @@ class PlanProgram:
             spans = zip((f"{key}.{side}[{i}]" for i in range(len(buffers))), buffers, letters, strict=True)
             sides.append([self._spans(made.rank, *each, op, window) for each in spans])
         one, other = ([span for spans in side for span in spans] for side in sides)
-        made.parts = ((one, other),)
+        made.parts, (sources, targets) = ((one, other),), map(len, sides)
         if op.name in fmt.PAIRED:
-            _need(
-                len(sides[0]) == len(sides[1]), f"{key}.src_buff", len(sides[0]), f"{len(sides[1])} buffers"
-            )
+            _need(sources == targets, f"{key}.src_buff", sources, f"{targets} buffers")
             made.parts = tuple(zip(sides[0], sides[1], strict=True))
         elif port:
             made.parts = tuple((one, target) for target in sides[1])
-        _need(
-            not port or len(made.ends) == len(sides[1]),
-            f"{key}.channel_ids",
-            len(made.ends),
-            "as of dst_buff",
-        )
+        _need(not port or len(made.ends) == targets, f"{key}.channel_ids", len(made.ends), f"{targets}")
         if op.name == "get":  # the executor takes each index for the other
-            for one, other in zip(op.src_buff, op.dst_buff, strict=True):
-                _need(
-                    one.index == other.index, f"{key}.src_buff", one.index, f"{other.index}, as in dst_buff"
-                )
+            for a, b in zip(op.src_buff, op.dst_buff, strict=True):
+                _need(a.index == b.index, f"{key}.src_buff", a.index, f"index {b.index} of dst_buff")
         alike = all(len({span.count for side in part for span in side}) == 1 for part in made.parts)
         _need(alike, f"{key}.src_buff", "size unlike that of dst_buff", "one size for all")
         return made

@@ -80,9 +80,7 @@ def _rows(order: list[PlanOperation]) -> list[tuple]:
                 rows += [(source[:3], each[:3], count, False, 2 * number + 2) for each in targets]
                 continue
             for n in range(sources[0].count):
-                reads, writes = (
-                    [(s.rank, s.buffer, s.first + n) for s in side] for side in (sources, targets)
-                )
+                reads, writes = ([(*s[:2], s.first + n) for s in side] for side in (sources, targets))
                 if len(reads) > 1:  # the sum stands in the first target, to which the others are added
                     into = writes.pop(0)
                     base = into if into in reads else reads[0]

@@ -54,13 +54,11 @@ def to_mscclpp(schedule: Schedule, *, proto: str = "Simple", instances: int = 1)
         except PlanLimitExceeded as error:
             why = str(error)
             continue
-        new = any(
-            op["name"] == "gstore" for gpu in gpus for block in gpu["threadblocks"] for op in block["ops"]
-        )
+        names = {op["name"] for gpu in gpus for block in gpu["threadblocks"] for op in block["ops"]}
         head = {
             "name": schedule.name,
             "collective": "custom" if arrays.collective is None else arrays.collective.replace("-", ""),
-            "requires": f"MSCCL++ {'after 0.9.0' if new else '0.8.0'}",
+            "requires": f"MSCCL++ {'after 0.9.0' if 'gstore' in names else '0.8.0'}",
             "protocol": proto,
             "inplace": arrays.inplace,
             "use_double_scratch_buffer": proto == "LL",
