@@ -189,8 +189,11 @@ class PlanWriter:
     def _at(self, at: ChunkAt) -> Accesses:
         return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
 
-    def _order(self, actor: int, block: _Block) -> None:
-        """What an actor did so far comes before what a block does next; a caller, before it calls."""
+    def _order(self, actor: int, block: _Block, waits: list | None = None) -> None:
+        """What an actor did so far comes before what a block does next; a caller, before it calls.
+
+        With `waits` the block's wait is put there, for later.
+        """
         if actor == block.clock.actor:
             block.meet()
             return
@@ -210,24 +213,30 @@ class PlanWriter:
                 self.tables[one]["memory"].append(peer)
             kind, at, key = "rlx" if begin else "", 0 if begin else -1, "channel_ids"
             other.sync(f"{kind}signal", key, other.use("memory", link[other.rank]), at)
-            block.sync(f"{kind}wait", key, block.use("memory", link[block.rank]))
+            wait = f"{kind}wait", key, block.use("memory", link[block.rank])
+            if waits is not None:
+                waits.append((block, wait))
+                return
+            block.sync(*wait)
         block.clock.learn(self.callers[actor].told() if begin else other.clock.told())
         block.unmet = block.waited = True
 
     def _end(self) -> None:
-        """No call ends before others are done with its arrays."""
+        """No call ends before others are done with its arrays: all signal, then all wait."""
+        waits: list[tuple[_Block, tuple[str, str, int]]] = []
+        for block in self.blocks.values():
+            block.clock.barrier()
+            self.callers[block.rank].learn(block.clock.told())
         for caller in self.callers:
-            for block in self.blocks.values():
-                if block.rank == caller.actor:
-                    block.clock.barrier()
-                    caller.learn(block.clock.told())
             for memory in [memory for at, memory in self.memory.items() if at[0] == caller.actor]:
                 for other, _ in list(caller.unordered(memory, True)):
                     if not caller.knows(other):
                         there = self.blocks[other.actor]
                         block = self._block(caller.actor, there.rank, there.instance, False)
-                        self._order(other.actor, block)
-                        caller.learn(block.clock.told())
+                        self._order(other.actor, block, waits)
+                        caller.learn(there.clock.told())
+        for block, wait in waits:
+            block.sync(*wait)
 
     def gpus(self) -> list[dict[str, Any]]:
         """The plan's GPUs, as its JSON has them; `PlanLimitExceeded` names a limit that is not kept."""
