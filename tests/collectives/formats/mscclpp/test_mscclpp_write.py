@@ -51,6 +51,7 @@ def test_instances_and_thread_blocks():
     blocks = plan["gpus"][3]["threadblocks"]
     # Two of each instance, to the left and right.
     assert (len(blocks), plan["gpus"][3]["input_chunks"]) == (4, 16)
+    assert wrong(json.loads(to_mscclpp(build("nvls", "all-reduce", 3, 3), instances=2)), 4) is None
     longer = json.loads(to_mscclpp(build("ring", "all-reduce", 17, 17)))
     assert {len(block["ops"]) <= 64 for gpu in longer["gpus"] for block in gpu["threadblocks"]} == {True}
     assert len(longer["gpus"][0]["threadblocks"]) > 2

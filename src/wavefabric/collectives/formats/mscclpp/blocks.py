@@ -80,7 +80,11 @@ class PlanWriter:
         #: Packets lie behind plain scratch; each is as long as two of its chunks.
         self.slots = (-(-arrays.sizes[:, 2] // 2)).tolist()
         self.pairs = set(zip(moves["src"].tolist(), moves["dst"].tolist(), strict=True))
-        apart = (moves["switch"][1:] == 0) | (np.diff(moves["switch"]) != 0) | (np.diff(moves["round"]) != 0)
+        instance = np.where(moves["switch"] > 0, moves["instance"], 0)
+        moves = moves[np.lexsort((instance, moves["switch"], moves["round"]))]
+        apart = moves["switch"][1:] == 0
+        for key in ("round", "switch", "instance"):
+            apart |= np.diff(moves[key]) != 0
         for begin, end in pairwise(sorted({0, *(np.flatnonzero(apart) + 1).tolist(), moves.size})):
             unit = [dict(zip(moves.dtype.names or (), row, strict=True)) for row in moves[begin:end].tolist()]
             (self._switch if unit[0]["switch"] else self._transfer)(unit)
