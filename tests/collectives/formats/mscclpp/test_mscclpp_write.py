@@ -59,6 +59,20 @@ def test_instances_and_thread_blocks():
     assert json.loads(to_mscclpp(build("nvls", "broadcast", 4, 4)))["requires"] == "MSCCL++ after 0.9.0"
 
 
+def test_ranks_of_a_round_do_not_wait_for_one_another():
+    block = json.loads(to_mscclpp(build("ring", "all-reduce", 4, 4)))["gpus"][1]["threadblocks"][0]
+    names = [
+        "rlxwait",
+        "nop",
+        *["rre", "nop", "signal", "wait", "nop"] * 2,
+        "rre",
+        "nop",
+        "sem_release",
+        "wait",
+    ]
+    assert [op["name"] for op in block["ops"]] == names
+
+
 @pytest.mark.parametrize("proto", ["Simple", "LL"])
 @pytest.mark.parametrize("name", ["ring", "direct", "double-tree"])
 def test_written_plans_run(name, proto):

@@ -23,6 +23,9 @@ class _Block:
         self.rank, self.instance, self.clock, self.moves = rank, instance, clock, 0
         #: Whether its threads did anything since they last met, and whether some have waited.
         self.unmet, self.waited = False, False
+        #: What it waits for before it moves in the round at hand, and what it knows then.
+        self.waits: list[tuple[str, str, int]] = []
+        self.news: list[list[int]] = []
         self.ops: list[dict[str, Any]] = []
         self.used: dict[str, list] = {"memory": [], "switch": [], "buffers": []}
 
@@ -73,6 +76,7 @@ class PlanWriter:
         #: Of each rank: peers of channels, GPUs and buffer of switches, others' buffers, pairs of blocks.
         kinds = "memory", "switch", "buffers", "semaphores"
         self.tables: list[dict[str, list]] = [{kind: [] for kind in kinds} for _ in ranks]
+        self.todo: list[tuple[_Block, list[tuple[Accesses, bool]], dict[str, Any]]] = []
         self.links: dict[tuple, dict[int, int]] = {}
         self.memory: dict[ChunkAt, Accesses] = {}
         #: Sums of switches that wait for their multicast, by what they write: chunks, rows.
@@ -87,7 +91,10 @@ class PlanWriter:
             apart |= np.diff(moves[key]) != 0
         for begin, end in pairwise(sorted({0, *(np.flatnonzero(apart) + 1).tolist(), moves.size})):
             unit = [dict(zip(moves.dtype.names or (), row, strict=True)) for row in moves[begin:end].tolist()]
+            if not begin or moves["round"][begin] != moves["round"][begin - 1]:
+                self._round()
             (self._switch if unit[0]["switch"] else self._transfer)(unit)
+        self._round()
         self._switchable(not self.sums)
         self._end()
 
@@ -170,36 +177,47 @@ class PlanWriter:
         return {"buffer_id": block.use("buffers", number), "index": buffer["index"], "size": buffer["size"]}
 
     def _do(self, block: _Block, reads: list, writes: list, name: str, sources: list, targets: list) -> None:
-        """Add an operation, after all that it must come after."""
+        """Add an operation to the round, after all that it must come after."""
         self._switchable(self._free(reads + writes))
-        block.clock.move = object()
+        block.clock.move, block.moves = object(), block.moves + 1
         accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
         for memory, write in accesses:
             for other, _ in list(block.clock.unordered(memory, write)):
-                if not block.clock.knows(other):
+                if not any(told[other.actor] >= other.time for told in block.news):
                     self._order(other.actor, block)
-        if block.waited:
-            block.meet()
-        for memory, write in accesses:
-            block.clock.access(memory, write)
         letters = "".join(fmt.MOVES[name]).lower()
         kind = "switch" if "m" in letters else "memory" if "r" in letters else "none"
         more = {"reduce_op": "sum"} if "re" in name else {}
         op = {"name": name, "src_buff": sources, "dst_buff": targets, "channel_type": kind}
-        block.ops.append(op | more)
-        block.unmet, block.moves = True, block.moves + 1
-        _within(block.rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+        self.todo.append((block, accesses, op | more))
+
+    def _round(self) -> None:
+        """All have signalled what others wait for in this round; now they wait, and move."""
+        for block in self.blocks.values():
+            for wait in block.waits:
+                block.sync(*wait)
+                block.unmet = block.waited = True
+            for told in block.news:
+                block.clock.learn(told)
+            block.waits, block.news = [], []
+        for block, accesses, op in self.todo:
+            if block.waited:
+                block.meet()
+            block.clock.move = object()
+            for memory, write in accesses:
+                block.clock.access(memory, write)
+            block.ops.append(op)
+            block.unmet = True
+            _within(block.rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+        self.todo = []
 
     def _at(self, at: ChunkAt) -> Accesses:
         return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
 
-    def _order(self, actor: int, block: _Block, waits: list | None = None) -> None:
-        """What an actor did so far comes before what a block does next; a caller, before it calls.
-
-        With `waits` the block's wait is put there, for later.
-        """
+    def _order(self, actor: int, block: _Block) -> None:
+        """What an actor did so far comes before what a block does next; a caller, before it calls."""
         if actor == block.clock.actor:
-            block.meet()
+            block.waited = True
             return
         begin = actor < self.arrays.gpus
         other = self._block(actor, block.rank, block.instance, False) if begin else self.blocks[actor]
@@ -209,7 +227,7 @@ class PlanWriter:
         if other.rank == block.rank:
             number = _number(self.tables[block.rank]["semaphores"], pair)
             other.sync("sem_release", "semaphore_ids", number)
-            block.sync("sem_acquire", "semaphore_ids", number)
+            block.waits.append(("sem_acquire", "semaphore_ids", number))
         else:
             link = self.links.setdefault((min(pair), max(pair)), {})
             for one, peer in () if link else ((other.rank, block.rank), (block.rank, other.rank)):
@@ -217,17 +235,11 @@ class PlanWriter:
                 self.tables[one]["memory"].append(peer)
             kind, at, key = "rlx" if begin else "", 0 if begin else -1, "channel_ids"
             other.sync(f"{kind}signal", key, other.use("memory", link[other.rank]), at)
-            wait = f"{kind}wait", key, block.use("memory", link[block.rank])
-            if waits is not None:
-                waits.append((block, wait))
-                return
-            block.sync(*wait)
-        block.clock.learn(self.callers[actor].told() if begin else other.clock.told())
-        block.unmet = block.waited = True
+            block.waits.append((f"{kind}wait", key, block.use("memory", link[block.rank])))
+        block.news.append(self.callers[actor].told() if begin else other.clock.told())
 
     def _end(self) -> None:
-        """No call ends before others are done with its arrays: all signal, then all wait."""
-        waits: list[tuple[_Block, tuple[str, str, int]]] = []
+        """No call ends before others are done with its arrays."""
         for block in self.blocks.values():
             block.clock.barrier()
             self.callers[block.rank].learn(block.clock.told())
@@ -237,10 +249,9 @@ class PlanWriter:
                     if not caller.knows(other):
                         there = self.blocks[other.actor]
                         block = self._block(caller.actor, there.rank, there.instance, False)
-                        self._order(other.actor, block, waits)
-                        caller.learn(there.clock.told())
-        for block, wait in waits:
-            block.sync(*wait)
+                        self._order(other.actor, block)
+                        caller.learn(block.news[-1])
+        self._round()
 
     def gpus(self) -> list[dict[str, Any]]:
         """The plan's GPUs, as its JSON has them; `PlanLimitExceeded` names a limit that is not kept."""
