@@ -38,7 +38,9 @@ class CircuitOptions(PlanningOptions):
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
     )
-    reconfigure: str = option("Set up {wavefabric.fabric.cost_models.photonic:RECONFIGURE}.", default="always")
+    reconfigure: str = option(
+        "Set up {wavefabric.fabric.cost_models.photonic:RECONFIGURE}.", default="always"
+    )
 
 
 @options(PANEL)
