@@ -2,8 +2,9 @@
 
 import json
 
-from wavefabric.collectives import ring_all_gather
+from wavefabric.collectives import build, ring_all_gather
 from wavefabric.collectives.formats.msccl.write import to_msccl
+from wavefabric.collectives.formats.mscclpp.write import to_mscclpp
 
 COST = ("collective", "cost", "ll.xml", "--fabric", "switch:4", "--bytes", "64K,32M")
 
@@ -63,3 +64,15 @@ def test_the_largest_array_is_reported(command, tmp_path):
     code, out, err = command("collective", "verify", "eager.xml")
     assert (code, out) == (2, "")
     assert "eager.xml: deadlock with 8 slots a connection, 1 a message under LL, above 262144 bytes" in err
+
+
+def test_plans_on_the_command_line(command, tmp_path):
+    (tmp_path / "plan.json").write_text(to_mscclpp(build("ring", "all-gather", 4, 4), proto="LL"))
+    for words in ("-o x.xml", "-o ours.json", "--format mscclpp --proto LL -o b.json"):
+        assert command("collective", "export", "plan.json", *words.split())[0] == 0
+    assert (tmp_path / "b.json").read_text() == (tmp_path / "plan.json").read_text()
+    code, _, err = command(
+        "collective", "export", "b.json", "--format", "mscclpp", "--slots", "3", "-o", "c.json"
+    )
+    assert (code, "--slots: 3 given with c.json" in err) == (2, True)
+    assert command("collective", "cost", "b.json", "--fabric", "switch:4", "--bytes", "1M")[0] == 0

@@ -15,6 +15,7 @@ from wavefabric.collectives import Schedule, from_json, verify
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
+from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
@@ -125,10 +126,12 @@ def default_elements(ranks: int, pieces: int) -> int:
 
 
 def read_schedule(path: Path) -> Schedule:
-    """A schedule from a file, by content: our JSON, or MSCCL's XML; not proved."""
+    """A schedule from a file, by content: our JSON, MSCCL's XML, or MSCCL++'s JSON; not proved."""
     text = read_text(path, "schedule", MOST_SCHEDULE)
     with naming(path):
-        return from_msccl(text) if text.lstrip().startswith("<") else from_json(text)
+        if text.lstrip().startswith("<"):
+            return from_msccl(text)
+        return from_mscclpp(text) if is_mscclpp(text) else from_json(text)
 
 
 def read_proved(path: Path) -> Schedule:

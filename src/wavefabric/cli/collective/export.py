@@ -1,4 +1,4 @@
-"""`wavefabric collective export`: from our JSON to MSCCL's XML, or back."""
+"""`wavefabric collective export`: from our JSON to MSCCL's XML or MSCCL++'s JSON, or back."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,22 +8,26 @@ import typer
 from wavefabric.cli.collective.algorithm import read_proved
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.common.files import check_target, load_fabric, write_all
-from wavefabric.cli.common.options import OutputOptions, changed, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options
 from wavefabric.cli.common.show import conclude
 from wavefabric.collectives import to_json
 from wavefabric.collectives.formats.msccl.write import to_msccl
+from wavefabric.collectives.formats.mscclpp.write import to_mscclpp
 from wavefabric.errors import InputError
 from wavefabric.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.files.input import naming
 
+#: Formats, and the options of each.
+_FORMATS = {"json": (), "msccl": ("proto", "instances", "slots", "shared"), "mscclpp": ("proto", "instances")}
+
 
 @options()
 class MscclOptions:
-    """How an MSCCL file carries a schedule out."""
+    """How a file of MSCCL or MSCCL++ carries a schedule out."""
 
-    proto: str = option("MSCCL: {wavefabric.collectives.schedule:PROTOCOLS}.", default="Simple")
-    instances: int = option("MSCCL: parts of each chunk, on channels of their own.", default=1)
+    proto: str = option("{wavefabric.collectives.schedule:PROTOCOLS} (not MSCCL++).", default="Simple")
+    instances: int = option("Parts of each chunk, on channels of their own.", default=1)
     slots: int = option("MSCCL: of a connection's buffer; no deadlock with so many.", default=8)
     shared: bool | None = option(
         "MSCCL: one thread block to send to a peer and receive from it, or two. "
@@ -33,38 +37,46 @@ class MscclOptions:
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="Schedule: JSON, or MSCCL XML.")],
+    file: Annotated[Path, typer.Argument(help="Schedule: JSON, MSCCL XML, MSCCL++ JSON.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="x.xml (MSCCL), or x.json.")],
     msccl: MscclOptions,
     options: OutputOptions,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="{json,msccl,mscclpp} \\[default: by the ending of OUTPUT]")
+    ] = None,
     fabric: Annotated[
         str | None,
         typer.Option("--fabric", "-f", help="Photonic: write circuits for it too, as x.circuits.json."),
     ] = None,
 ) -> None:
-    """Convert a schedule, by the ending of OUTPUT; it is proved first.
+    """Convert a schedule; it is proved first.
 
     Examples:
 
     wavefabric collective export ring.json -o ring.xml
 
     wavefabric collective export other.xml -o other.json
+
+    wavefabric collective export ring.json --format mscclpp -o plan.json
     """
-    check_target(output, options.force, (".xml", ".json"), inputs=[file])
-    to_xml = output.suffix.lower() == ".xml"
-    for name, value in () if to_xml else changed(msccl).items():
-        shown = "" if name == "shared" else f" {value}"
-        actual = f"--{'apart' if value is False else name}:{shown} given with {output}"
-        raise InputError(f"{actual}; allowed: with a name that ends in .xml")
+    if format_ is not None:
+        check_choice("--format", format_, _FORMATS)
+    endings = (".xml", ".json") if format_ is None else (".xml",) if format_ == "msccl" else (".json",)
+    check_target(output, options.force, endings, inputs=[file])
+    format_ = format_ or ("msccl" if output.suffix.lower() == ".xml" else "json")
+    for name, value in changed(msccl).items():
+        if name not in _FORMATS[format_]:
+            shown = "" if name == "shared" else f" {value}"
+            actual = f"--{'apart' if value is False else name}:{shown} given with {output}"
+            mscclpp = "" if name in ("slots", "shared") else ", or --format mscclpp"
+            raise InputError(f"{actual}; allowed: with a name that ends in .xml{mscclpp}")
     circuits = output.with_name(output.stem + ".circuits.json")
     if fabric is not None:
         check_target(circuits, options.force, (".json",))
     schedule = read_proved(file)
-    if to_xml:
-        with naming(file):
-            texts = {output: to_msccl(schedule, **vars(msccl))}
-    else:
-        texts = {output: to_json(schedule)}
+    write = {"json": to_json, "msccl": to_msccl, "mscclpp": to_mscclpp}[format_]
+    with naming(file):
+        texts = {output: write(schedule, **{name: getattr(msccl, name) for name in _FORMATS[format_]})}
     if fabric is not None:
         wafer = load_fabric(fabric)
         if not isinstance(wafer, PhotonicFabric):

@@ -30,7 +30,9 @@ class VerifyOptions:
 
 
 def command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, or MSCCL XML.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Schedules: JSON, MSCCL XML, MSCCL++ JSON.")
+    ],
     options: VerifyOptions,
 ) -> None:
     """Prove schedules by replaying them; the first transfer that fails is named, with exit code 2.

@@ -45,8 +45,7 @@ def assemble(
     if scratch is not None and scratch.any():
         buffers, sizes = (*buffers, "scratch"), (*sizes, scratch.astype(np.int64))
     single = _single_chunks(np.concatenate([np.zeros(0, TRANSFER), *parts]), sizes)
-    joined = _joined(single, layout.ranks)
-    return Schedule(name, layout.ranks, buffers, sizes, joined, layout.pre, layout.post)
+    return Schedule(name, layout.ranks, buffers, sizes, joined(single, layout.ranks), layout.pre, layout.post)
 
 
 def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -63,8 +62,8 @@ def _single_chunks(t: np.ndarray, sizes: tuple[np.ndarray, ...]) -> np.ndarray:
     return single[elements > 0]
 
 
-def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
-    """Transfers of one chunk each, put in order and joined."""
+def joined(t: np.ndarray, ranks: int) -> np.ndarray:
+    """Transfers put in order, those of consecutive chunks joined."""
     if not t.size:
         return t
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
@@ -81,12 +80,12 @@ def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
     ]
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
-        follows &= t[name][1:] == t[name][:-1] + 1
+        follows &= t[name][1:] == t[name][:-1] + t["count"][:-1]
     first = np.flatnonzero(np.concatenate(([True], ~follows)))
-    joined = t[first]
-    joined["count"] = np.diff(np.append(first, t.size))
-    joined["round"] = np.unique(joined["round"], return_inverse=True)[1]
-    return _operations_apart(joined) if joined["switch"].any() else joined
+    t["count"][first] = np.add.reduceat(t["count"], first)
+    t = t[first]
+    t["round"] = np.unique(t["round"], return_inverse=True)[1]
+    return _operations_apart(t) if t["switch"].any() else t
 
 
 def _operations_apart(t: np.ndarray) -> np.ndarray:

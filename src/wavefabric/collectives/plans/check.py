@@ -1,17 +1,17 @@
 """The proof of a plan: no deadlock, no two accesses that nothing orders, whatever the timing; right values.
 
 It knows nothing of how waits were chosen: instructions are replayed over several calls, and every access is
-compared with the last ones of all other ranks by vector clocks (Mattern 1989; the rule of FastTrack, doi
-10.1145/1543135.1542490). Where all are ordered any interleaving gives the same values: one is replayed, on
-expressions, and must give the schedule's sums, in the same order, in the same addresses.
+compared with the last ones of all other ranks by vector clocks (`clocks.py`). Where all are ordered any
+interleaving gives the same values: one is replayed, on expressions, and must give the schedule's sums, in the
+same order, in the same addresses.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import NamedTuple
 
+from wavefabric.collectives.plans.clocks import Accesses, Clock
 from wavefabric.collectives.plans.moves import STAGING, Address, Move, pieces
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
@@ -29,7 +29,7 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     rank that waits for ever, or what `check_values` refuses.
     """
     ranks = [_Rank(rank, plan) for rank in range(plan.schedule.ranks)]
-    accesses: dict[tuple, _Accesses] = {}
+    accesses: dict[tuple, Accesses] = {}
     left = True
     while left:
         moved = [rank.play(ranks, accesses) for rank in ranks]
@@ -42,36 +42,13 @@ def check_execution_plan(plan: ExecutionPlan) -> None:
     check_values(plan)
 
 
-class _Access(NamedTuple):
-    """By a rank, at a time of its own, in a move that a number tells from others."""
-
-    rank: int
-    time: int
-    move: int
-
-
-@dataclass
-class _Accesses:
-    """Of an address: the last write, and reads since."""
-
-    write: _Access = field(default_factory=lambda: _Access(0, 0, 0))
-    reads: list[_Access] = field(default_factory=list)
-    #: Of a packet: the call that it belongs to, and when its writer began that.
-    call: int = -1
-    begun: int = 0
-
-
 class _Rank:
-    """One rank's way through the instructions of several calls.
-
-    Its time passes at barriers: what lies between two is in no order. ``clock`` holds its own time, and of
-    each other rank the last time of which it knows that all accesses are done.
-    """
+    """One rank's way through the instructions of several calls."""
 
     def __init__(self, rank: int, plan: ExecutionPlan):
-        self.rank, self.plan, self.call, self.at, self.moves = rank, plan, 0, 0, 0
+        self.rank, self.plan, self.call, self.at = rank, plan, 0, 0
         self.code = plan.instructions[rank]
-        self.clock = [int(other == rank) for other in range(plan.schedule.ranks)]
+        self.clock = Clock(rank, plan.schedule.ranks)
         #: Clocks that went with each signal so far, by the rank that gets it.
         self.sent: dict[int, list[list[int]]] = {}
         moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
@@ -79,7 +56,7 @@ class _Rank:
         self.buffers = [
             address for address in addresses if address.rank == rank and address.buffer != STAGING
         ]
-        self._begun, self._begun_at, self._outside = False, 0, False
+        self._begun, self._begun_at, self._outside = False, [0] * plan.schedule.ranks, False
 
     @property
     def here(self) -> str:
@@ -90,13 +67,13 @@ class _Rank:
 
     def caller(self, accesses) -> None:
         """Before and after a call: all of this rank's buffers are written."""
-        self._barrier()
-        self.moves += 1
+        self.clock.barrier()
+        self.clock.move += 1
         self._outside = True
         for address in self.buffers:
-            self._write(accesses, address)
+            self._access(accesses, address, write=True)
         self._outside = False
-        self._barrier()
+        self.clock.barrier()
 
     def play(self, ranks: "list[_Rank]", accesses) -> bool:
         """As far as waits allow; whether that was at least one instruction."""
@@ -104,7 +81,7 @@ class _Rank:
         while self.call < CALLS:
             if not self._begun:
                 self.caller(accesses)
-                self._begun, self._begun_at = True, self.clock[self.rank] - 1
+                self._begun, self._begun_at[self.rank] = True, self.clock.times[self.rank] - 1
             while self.at < len(self.code) and self._may(self.code[self.at], ranks, accesses):
                 self._do(self.code[self.at], ranks, accesses)
                 self.at += 1
@@ -125,60 +102,40 @@ class _Rank:
 
     def _do(self, each, ranks: "list[_Rank]", accesses) -> None:
         if isinstance(each, Move):
-            self.moves += 1
+            self.clock.move += 1
             for address in each.sources:
-                self._read(accesses, address)
+                self._access(accesses, address, write=False)
             for address in each.targets:
-                self._write(accesses, address)
+                self._access(accesses, address, write=True)
             return
-        self._barrier()
+        self.clock.barrier()
         if isinstance(each, Signal):
-            # As others get it: of this rank all is done but what has come since the last barrier.
-            told = [time - (rank == self.rank) for rank, time in enumerate(self.clock)]
             for peer in each.to:
-                self.sent.setdefault(peer, []).append(told)
+                self.sent.setdefault(peer, []).append(self.clock.told())
         elif isinstance(each, Wait):
             for peer, number in each.signals:
                 if count := self._number(peer, number):
-                    self.clock = list(map(max, self.clock, ranks[peer].sent[self.rank][count - 1]))
+                    self.clock.learn(ranks[peer].sent[self.rank][count - 1])
 
-    def _barrier(self) -> None:
-        self.clock[self.rank] += 1
-
-    def _at(self, accesses, address: Address) -> _Accesses:
+    def _at(self, accesses, address: Address) -> Accesses:
         stride = self.call % self.plan.slots if address.buffer == STAGING else 0
-        return accesses.setdefault((address.key, stride), _Accesses())
+        return accesses.setdefault((address.key, stride), Accesses())
 
-    def _read(self, accesses, address: Address) -> None:
+    def _access(self, accesses, address: Address, write: bool) -> None:
         result = self._at(accesses, address)
-        if self.plan.packets and address.buffer == STAGING:
-            writer = result.write.rank
-            self.clock[writer] = max(self.clock[writer], result.begun)
-        else:
-            self._ordered(result.write, address, "reads", "written")
-        result.reads.append(_Access(self.rank, self.clock[self.rank], self.moves))
-
-    def _write(self, accesses, address: Address) -> None:
-        result = self._at(accesses, address)
-        self._ordered(result.write, address, "writes", "written")
-        for read in result.reads:
-            self._ordered(read, address, "writes", "read")
-        result.write, result.reads = _Access(self.rank, self.clock[self.rank], self.moves), []
-        if self.plan.packets and address.buffer == STAGING:
-            result.call, result.begun = self.call, self._begun_at
-
-    def _ordered(self, other: _Access, address: Address, does: str, done: str) -> None:
-        if other.rank == self.rank:
-            before = other.time < self.clock[self.rank] or other.move == self.moves
-        else:
-            before = other.time <= self.clock[other.rank]
-        if not before:
+        packet = self.plan.packets and address.buffer == STAGING
+        if packet and not write:
+            self.clock.learn(result.begun)
+        for other, done in () if packet and not write else self.clock.unordered(result, write):
             staged = f"staging buffer {-1 - address.key}"
             where = staged if address.buffer == STAGING else f"buffer {address.buffer}"
             raise ScheduleError(
-                f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {does} {where} of rank "
-                f"{address.rank}, {done} by rank {other.rank}, and nothing orders them"
+                f"{self.plan.schedule.name}: rank {self.rank}, {self.here} {'writes' if write else 'reads'} "
+                f"{where} of rank {address.rank}, {done} by rank {other.actor}, and nothing orders them"
             )
+        self.clock.access(result, write)
+        if packet and write:
+            result.call, result.begun = self.call, list(self._begun_at)
 
 
 @dataclass

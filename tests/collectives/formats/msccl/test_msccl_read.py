@@ -161,7 +161,7 @@ def test_custom_sums_are_one_item():
         (exchange().replace('coll="allreduce"', 'coll="reduce_scatter"'), ""),
         (
             algo("alltoall", [((3, 3, 0), [])] * 2, 3),
-            "algo nchunksperloop: 3 of alltoall; allowed: multiples",
+            "algo nchunksperloop: 3 of all-to-all; allowed: multiples",
         ),
         (algo("allreduce", [((0, 0, 0), [])] * 2, 0), "algo nchunksperloop: 0; allowed: at least one"),
         (
@@ -170,7 +170,7 @@ def test_custom_sums_are_one_item():
         ),
         (
             algo("allreduce", [((0, 1, 0), [])] * 2, 1),
-            "gpu 0 i_chunks: 0; allowed: what allreduce out of place",
+            "gpu 0 i_chunks: 0; allowed: what all-reduce out of place",
         ),
     ],
 )

@@ -5,15 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.collectives.arguments import ragged, within_groups
+from wavefabric.collectives.formats.moves import chunk_by_chunk
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.buffers import chunk_by_chunk
 from wavefabric.collectives.levels import hazards
-
-#: A transfer in terms of MSCCL's buffers, in the order in which all of a GPU are done.
-MOVE = np.dtype(
-    [(name, np.int64) for name in ("round", "src", "dst", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt")]
-    + [("reduce", np.bool_), ("instance", np.int64)]
-)
 
 
 class MscclLimitExceeded(Exception):

@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS
+from wavefabric.collectives.conditions import COLLECTIVES
+from wavefabric.collectives.formats.buffers import CollectiveArrays
 from wavefabric.collectives.schedule import PROTOCOLS
 from wavefabric.errors import InputError
 from wavefabric.files.xml import one_of, parse_xml, text_of, whole_of
@@ -89,6 +91,16 @@ class MscclAlgorithm:
     @property
     def gpus(self) -> int:
         return len(self.sizes)
+
+    @cached_property
+    def arrays(self) -> CollectiveArrays:
+        """Its input, output and scratch; `InputError` if it performs a collective that is not known."""
+        layout_as = COLLS[self.coll]
+        collective = layout_as or self.collective
+        if collective is not None and collective not in COLLECTIVES:
+            raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
+        keys = "algo nchunksperloop", "i_chunks", "o_chunks"
+        return CollectiveArrays(layout_as, collective, self.inplace, self.chunks, self.sizes, self.root, keys)
 
     @cached_property
     def gpu(self) -> np.ndarray:

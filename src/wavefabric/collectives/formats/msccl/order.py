@@ -13,13 +13,28 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.formats.buffers import buffer_map
+from wavefabric.collectives.formats.moves import Touches, chunk_by_chunk
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.buffers import touches
 from wavefabric.collectives.levels import hazards
 from wavefabric.errors import InputError
 
 #: Steps of a circle that an error names, and numbers held at once.
 _NAMED, _AT_ONCE = 6, 50_000_000
+
+
+def touches(a: fmt.MscclAlgorithm) -> Touches:
+    """All chunks that steps read and write, numbered over all GPUs, each step's reads before its writes."""
+    buffers = buffer_map(a.arrays)
+    base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
+    parts = []
+    for side, used, write in (("src", fmt.READS, False), ("dst", fmt.WRITES, True)):
+        row = np.flatnonzero(used[a.steps["type"]])
+        steps, gpu = a.steps[row], a.gpu[row]
+        letter = steps[f"{side}buf"]
+        first = base[buffers.buffer[letter]] + buffers.shift[gpu, letter] + steps[f"{side}off"]
+        parts.append((row, gpu * base[-1] + first, steps["cnt"], write))
+    return chunk_by_chunk(parts)
 
 
 def run_order(a: fmt.MscclAlgorithm) -> list[int]:

@@ -6,18 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from wavefabric.collectives.arguments import whole
+from wavefabric.collectives.formats.buffers import BufferMap, ChunkAt, buffer_map
+from wavefabric.collectives.formats.moves import proved
 from wavefabric.collectives.formats.msccl import format as fmt
-from wavefabric.collectives.formats.msccl.buffers import BufferMap, ChunkAt, buffer_map, conditions, touches
 from wavefabric.collectives.formats.msccl.check import check_algorithm
-from wavefabric.collectives.formats.msccl.order import run_order
+from wavefabric.collectives.formats.msccl.order import run_order, touches
 from wavefabric.collectives.levels import hazards
-from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule, in_rounds
-from wavefabric.collectives.structure import check_structure, chunk_numbers
-from wavefabric.collectives.verify import verify
+from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
 from wavefabric.files.input import MOST_SCHEDULE, naming, read_text
-
-#: More than rounds within GPUs can follow one another.
-_LOCAL = 1 << 32
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = fmt.SLOTS) -> Schedule:
@@ -39,7 +35,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
     if root is not None:
         algorithm = replace(algorithm, root=whole("root", root, 0, algorithm.gpus - 1))
     most = check_algorithm(algorithm, slots)
-    buffers = buffer_map(algorithm)
+    buffers = buffer_map(algorithm.arrays)
     transfers, relayed = _transfers(algorithm, buffers)
     names, tables = buffers.names, buffers.present
     if relayed.any():
@@ -54,11 +50,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
         post={},
         msccl=MscclOrigin(algorithm.proto, algorithm.channels, most),
     )
-    check_structure(schedule)
-    pre, post = conditions(algorithm, schedule)
-    schedule = replace(in_rounds(schedule, _rounds(schedule)), pre=pre, post=post)
-    verify(schedule)
-    return schedule
+    return proved(algorithm.arrays, schedule)
 
 
 def load_msccl(path: str | Path, **options) -> Schedule:
@@ -130,21 +122,3 @@ def _overwritten(a: fmt.MscclAlgorithm, order: list[int]) -> np.ndarray:
     early = np.zeros(a.steps.size, bool)
     early[row[earlier[lost]]] = True
     return early
-
-
-def _rounds(schedule: Schedule) -> np.ndarray:
-    """A round for each transfer: as few of communication as data allow; those within GPUs follow at once."""
-    t = schedule.transfers
-    src = chunk_numbers(schedule, t["src_buffer"], t["src"], t["src_chunk"]).tolist()
-    dst = chunk_numbers(schedule, t["dst_buffer"], t["dst"], t["dst_chunk"]).tolist()
-    counts, local = t["count"].tolist(), (t["src"] == t["dst"]).tolist()
-    # A round is a number of rounds of communication before it, and of rounds since: high and low bits.
-    read, written = np.full((2, sum(table.size for table in schedule.sizes)), -_LOCAL, np.int64)
-    rounds = np.zeros(t.size, np.int64)
-    for n, count in enumerate(counts):
-        s, d = slice(src[n], src[n] + count), slice(dst[n], dst[n] + count)
-        last = max(int(written[s].max()), int(written[d].max()), int(read[d].max()))
-        rounds[n] = last + 1 if local[n] else (last // _LOCAL + 1) * _LOCAL
-        written[d] = rounds[n]
-        np.maximum(read[s], rounds[n], out=read[s])
-    return np.unique(rounds, return_inverse=True)[1].ravel()

@@ -1,20 +1,39 @@
-"""Where the chunks of an MSCCL algorithm are, which steps read or write them, and what they must hold."""
+"""Input, output and scratch of other programs' files: where their chunks are, and what they must hold."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
-from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED, layout
-from wavefabric.collectives.formats.msccl import format as fmt
+from wavefabric.collectives.conditions import CUT_BY_RANK, ROOTED, layout
 from wavefabric.collectives.schedule import Holdings, Schedule
+from wavefabric.collectives.structure import units
 from wavefabric.errors import InputError
 
 #: GPU, buffer and chunk.
 ChunkAt = tuple[int, int, int]
-#: Arrays (touches,): which step (row) reads or writes which chunk, and whether it writes.
-Touches = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveArrays:
+    """Arrays of a collective operation, as a file declares them.
+
+    ``sizes`` (gpus, 3): chunks of input, output and scratch; ``chunks``: of the whole array. ``layout_as``:
+    the collective, of `COLLECTIVES`, that says where input and output lie; ``collective``: what is performed,
+    None: whatever the transfers do. ``keys``: what the file calls `chunks`, and those of input and output.
+    """
+
+    layout_as: str | None
+    collective: str | None
+    inplace: bool
+    chunks: int
+    sizes: np.ndarray
+    root: int | None
+    keys: tuple[str, str, str]
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return len(self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +50,8 @@ class BufferMap:
     shift: np.ndarray
 
 
-def buffer_map(a: fmt.MscclAlgorithm) -> BufferMap:
-    """The buffers of an algorithm.
+def buffer_map(a: CollectiveArrays) -> BufferMap:
+    """The buffers that stand for the arrays.
 
     In place, input and output are one buffer ``data``: the input of an all-gather is the GPU's share of its
     output, the output of a reduce-scatter the share of its input, and otherwise they are the same.
@@ -40,57 +59,29 @@ def buffer_map(a: fmt.MscclAlgorithm) -> BufferMap:
     shift = np.zeros((a.gpus, 3), np.int64)
     input_, output, scratch = (np.arange(int(n.max(initial=0))) < n[:, None] for n in a.sizes.T)
     if a.inplace:
-        column = {"allgather": 0, "reduce_scatter": 1}.get(a.coll)
+        column = {"all-gather": 0, "reduce-scatter": 1}.get(a.layout_as or "")
         if column is not None:
             shift[:, column] = np.arange(a.gpus) * (a.chunks // a.gpus)
         names, buffer, present = ("data",), np.array([0, 0, 1]), (np.ones((a.gpus, a.chunks), bool),)
     else:
-        names = ("send", "recv") if a.coll == "alltoall" else ("input", "output")
+        names = ("send", "recv") if a.layout_as == "all-to-all" else ("input", "output")
         buffer, present = np.array([0, 1, 2]), (input_, output)
     if scratch.size:
         names, present = (*names, "scratch"), (*present, scratch)
     return BufferMap(names, present, buffer, shift)
 
 
-def touches(a: fmt.MscclAlgorithm) -> Touches:
-    """All chunks that steps read and write, numbered over all GPUs, each step's reads before its writes."""
-    buffers = buffer_map(a)
-    base = np.concatenate(([0], np.cumsum([table.shape[1] for table in buffers.present])))
-    parts = []
-    for side, used, write in (("src", fmt.READS, False), ("dst", fmt.WRITES, True)):
-        row = np.flatnonzero(used[a.steps["type"]])
-        steps, gpu = a.steps[row], a.gpu[row]
-        letter = steps[f"{side}buf"]
-        first = base[buffers.buffer[letter]] + buffers.shift[gpu, letter] + steps[f"{side}off"]
-        parts.append((row, gpu * base[-1] + first, steps["cnt"], write))
-    return chunk_by_chunk(parts)
-
-
-def chunk_by_chunk(parts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]) -> Touches:
-    """Of rows, each with its first chunk and how many, and whether they write."""
-    columns = []
-    for row, first, count, write in parts:
-        at, within = ragged(count.astype(np.int64))
-        columns.append((row[at], first[at] + within, np.full(at.size, write)))
-    row, chunk, writes = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return row, chunk, writes
-
-
-def conditions(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """`pre` and `post` of an algorithm, whose transfers are each in a round of its own."""
-    collective = fmt.COLLS[a.coll] or a.collective
+def conditions(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
+    """`pre` and `post` of a schedule of these arrays, its transfers in an order that they may run in."""
+    collective = a.collective
     if collective is None:
         return _performed(a, schedule)
-    if collective not in COLLECTIVES:
-        raise InputError(f"algo collective: {collective[:60]!r}; allowed: {', '.join(COLLECTIVES)}")
     parts = a.gpus if collective in CUT_BY_RANK else 1
     pieces, rest = divmod(a.chunks, parts)
     if rest:
-        raise InputError(
-            f"algo nchunksperloop: {a.chunks} of {a.coll}; allowed: multiples of ngpus, {a.gpus}"
-        )
+        raise InputError(f"{a.keys[0]}: {a.chunks} of {collective}; allowed: multiples of the GPUs, {a.gpus}")
     if not pieces:
-        raise InputError("algo nchunksperloop: 0; allowed: at least one chunk for each share of the array")
+        raise InputError(f"{a.keys[0]}: 0; allowed: at least one chunk for each share of the array")
     root = _root(a, collective, schedule) if collective in ROOTED else 0
     expected = layout(collective, a.gpus, pieces * parts, pieces, root)
     if collective == "all-to-all":
@@ -107,12 +98,12 @@ def conditions(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Hol
         ends.append({(r, buffer, c - r * part): v for (r, _, c), v in held.items()})
         outside = next((gpu for gpu, _, chunk in ends[-1] if chunk >= width), None)
         if outside is not None:
-            where = f"gpu {outside} {'io'[buffer]}_chunks"
-            raise InputError(f"{where}: {width}; allowed: what {a.coll} out of place needs")
+            where = f"gpu {outside} {a.keys[1 + buffer]}"
+            raise InputError(f"{where}: {width}; allowed: what {collective} out of place needs")
     return ends[0], ends[1]
 
 
-def _root(a: fmt.MscclAlgorithm, collective: str, schedule: Schedule) -> int:
+def _root(a: CollectiveArrays, collective: str, schedule: Schedule) -> int:
     if a.root is not None:
         return a.root
     t = schedule.transfers[schedule.transfers["src"] != schedule.transfers["dst"]]
@@ -123,8 +114,8 @@ def _root(a: fmt.MscclAlgorithm, collective: str, schedule: Schedule) -> int:
     return int(others[0])
 
 
-def _performed(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Holdings]:
-    """What an algorithm does: all chunks of the input that it reads first, all of the output that it writes.
+def _performed(a: CollectiveArrays, schedule: Schedule) -> tuple[Holdings, Holdings]:
+    """What transfers do: all chunks of the input that it reads first, all of the output that it writes.
 
     Items are told apart by what is added up: chunks that end in one sum are parts of one item.
     """
@@ -146,27 +137,19 @@ def _performed(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Hol
             parent.append(len(parent))
         return value.get(at)
 
-    for (
-        _,
-        src,
-        dst,
-        src_buffer,
-        src_chunk,
-        dst_buffer,
-        dst_chunk,
-        n,
-        reduce,
-        _,
-    ) in schedule.transfers.tolist():
-        for i in range(n):
-            moved = read((src, src_buffer, src_chunk + i))
-            target = dst, dst_buffer, dst_chunk + i
-            there = read(target) if reduce and moved is not None else None
-            if moved is not None and there is not None:
-                parent[find(moved[0])] = find(there[0])
-                value[target] = moved[0], moved[1] | there[1]
-            elif moved is not None and not reduce:
-                value[target] = moved
+    rows, u = schedule.transfers.tolist(), units(schedule)
+    for begin, end, sums in zip(u.first[:-1].tolist(), u.first[1:].tolist(), u.sums.tolist(), strict=True):
+        # What an operation of a switch reads was there before it.
+        held = [[read((t[1], t[3], t[4] + i)) for i in range(t[7])] for t in rows[begin:end]]
+        for number, (row, sources) in enumerate(zip(rows[begin:end], held, strict=True)):
+            for i, moved in enumerate(sources):
+                target, reduce = (row[2], row[5], row[6] + i), row[8] or (sums and number > 0)
+                there = read(target) if reduce and moved is not None else None
+                if moved is not None and there is not None:
+                    parent[find(moved[0])] = find(there[0])
+                    value[target] = moved[0], moved[1] | there[1]
+                elif moved is not None and not reduce:
+                    value[target] = moved
     written = {at for at in value if at[1] == outputs and value[at] != (first.get(at), 1 << at[0])}
     pre = {at: (find(item), 1 << at[0]) for at, item in first.items()}
     return pre, {at: (find(value[at][0]), value[at][1]) for at in sorted(written)}

@@ -1,0 +1,291 @@
+"""From transfers in rounds to operations of thread blocks, and what orders them."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from wavefabric.collectives.formats.buffers import ChunkAt, CollectiveArrays
+from wavefabric.collectives.formats.mscclpp import format as fmt
+from wavefabric.collectives.plans.clocks import Access, Accesses, Clock
+from wavefabric.errors import InputError
+
+
+class PlanLimitExceeded(Exception):
+    """A limit that fewer or more thread blocks may keep; the message says which."""
+
+
+class _Block:
+    """A thread block as it is written."""
+
+    def __init__(self, rank: int, instance: int, clock: Clock):
+        self.rank, self.instance, self.clock, self.moves = rank, instance, clock, 0
+        #: Whether its threads did anything since they last met, and whether some have waited.
+        self.unmet, self.waited = False, False
+        #: What it waits for before it moves in the round at hand, and what it knows then.
+        self.waits: list[tuple[str, str, int]] = []
+        self.news: list[list[int]] = []
+        self.ops: list[dict[str, Any]] = []
+        self.used: dict[str, list] = {"memory": [], "switch": [], "buffers": []}
+
+    def meet(self) -> None:
+        if self.unmet:
+            self.ops.append({"name": "nop"})
+            self.clock.barrier()
+        self.unmet = self.waited = False
+
+    def sync(self, name: str, key: str, number: int, at: int = -1) -> None:
+        """Add a signal or wait, to the operation at this end if it is alike."""
+        there: dict[str, Any] = self.ops[at] if self.ops else {"name": ""}
+        if there["name"] == name and len(there[key]) < fmt.PER_OPERATION and number not in there[key]:
+            there[key].append(number)
+        else:
+            kind = {"channel_type": "memory"} if key == "channel_ids" else {}
+            self.ops.insert(len(self.ops) if at else 0, {"name": name, key: [number]} | kind)
+
+    def use(self, kind: str, number: int) -> int:
+        """Its own number of what is the GPU's."""
+        return _number(self.used[kind], number)
+
+
+def _within(rank: int, count: int, most: int, what: str) -> None:
+    if count > most:
+        raise PlanLimitExceeded(f"GPU {rank}: {count} {what}, of {most}")
+
+
+def _number(values: list, value: Any) -> int:
+    """The place of a value in a list, at its end if it is new."""
+    if value not in values:
+        values.append(value)
+    return values.index(value)
+
+
+class PlanWriter:
+    """Writes moves (`MOVE`), on each GPU with a thread block for each of so many groups of peers.
+
+    No block does more than `longest` moves; what follows is another's. Clocks are those of the checker.
+    """
+
+    def __init__(self, arrays: CollectiveArrays, moves: np.ndarray, packets: bool, groups: int, longest: int):
+        self.arrays, self.packets, self.groups, self.longest = arrays, packets, groups, longest
+        ranks, self.blocks, self.current = range(arrays.gpus), {}, {}
+        self.callers = [Clock(rank, arrays.gpus * (1 + fmt.BLOCKS)) for rank in ranks]
+        for caller in self.callers:
+            caller.barrier()
+        #: Of each rank: peers of channels, GPUs and buffer of switches, others' buffers, pairs of blocks.
+        kinds = "memory", "switch", "buffers", "semaphores"
+        self.tables: list[dict[str, list]] = [{kind: [] for kind in kinds} for _ in ranks]
+        self.todo: list[tuple[_Block, list[tuple[Accesses, bool]], dict[str, Any]]] = []
+        self.links: dict[tuple, dict[int, int]] = {}
+        self.memory: dict[ChunkAt, Accesses] = {}
+        #: Sums of switches that wait for their multicast, by what they write: chunks, rows.
+        self.sums: dict[tuple, tuple[set[ChunkAt], list[dict[str, int]]]] = {}
+        #: Packets lie behind plain scratch; each is as long as two of its chunks.
+        self.slots = (-(-arrays.sizes[:, 2] // 2)).tolist()
+        self.pairs = set(zip(moves["src"].tolist(), moves["dst"].tolist(), strict=True))
+        instance = np.where(moves["switch"] > 0, moves["instance"], 0)
+        moves = moves[np.lexsort((instance, moves["switch"], moves["round"]))]
+        apart = moves["switch"][1:] == 0
+        for key in ("round", "switch", "instance"):
+            apart |= np.diff(moves[key]) != 0
+        for begin, end in pairwise(sorted({0, *(np.flatnonzero(apart) + 1).tolist(), moves.size})):
+            unit = [dict(zip(moves.dtype.names or (), row, strict=True)) for row in moves[begin:end].tolist()]
+            if not begin or moves["round"][begin] != moves["round"][begin - 1]:
+                self._round()
+            (self._switch if unit[0]["switch"] else self._transfer)(unit)
+        self._round()
+        self._switchable(not self.sums)
+        self._end()
+
+    def _block(self, rank: int, peer: int, instance: int, more: bool = True) -> _Block:
+        key = rank, (peer - rank) % self.arrays.gpus % self.groups, instance
+        if key not in self.current or (more and self.current[key].moves >= self.longest):
+            number = sum(block.rank == rank for block in self.blocks.values())
+            _within(rank, number + 1, fmt.BLOCKS, "thread blocks")
+            actor = self.arrays.gpus + rank * fmt.BLOCKS + number
+            clock = Clock(actor, len(self.callers[0].times))
+            clock.learn(self.callers[rank].told())
+            self.current[key] = self.blocks[actor] = _Block(rank, instance, clock)
+        return self.current[key]
+
+    def _transfer(self, unit: list[dict[str, int]]) -> None:
+        m = unit[0]
+        src, dst, n, add = m["src"], m["dst"], m["instance"], m["reduce"]
+        reads, writes = _chunks(m, "src"), _chunks(m, "dst")
+        source, target = _buffer(m, "src"), _buffer(m, "dst")
+        if src == dst:
+            sources = [target, source] if add else [source]
+            self._do(self._block(src, src, n), reads, writes, "re" if add else "copy", sources, [target])
+        elif self.packets:
+            block, there = self._block(src, dst, n), self._block(dst, src, n)
+            slot = {"type": "s", "index": self.slots[dst], "size": m["cnt"]}
+            self.slots[dst] += m["cnt"]
+            # Who hears nothing from the receiver may come around the halves of its scratch before it.
+            if (dst, src) not in self.pairs and not block.clock.knows(Access(dst, 1, None)):
+                self._order(dst, block)
+            self._do(block, reads, [], "ppkt", [source], [self._remote(block, dst, slot)])
+            sources = [target, slot] if add else [slot]
+            self._do(there, [], writes, "repkt" if add else "upkt", sources, [target])
+        elif add:
+            block = self._block(dst, src, n)
+            self._do(block, reads, writes, "rre", [target, self._remote(block, src, source)], [target])
+        else:
+            block = self._block(src, dst, n)
+            self._do(block, reads, writes, "put", [source], [self._remote(block, dst, target)])
+
+    def _switch(self, unit: list[dict[str, int]]) -> None:
+        """A multicast; if that of a sum, both in one operation."""
+        first = unit[0]
+        into = {(m["dst"], m["dstbuf"], m["dstoff"]) for m in unit}
+        if len(into) == 1 < len(unit):  # it waits for the multicast
+            used = {at for m in unit for at in _chunks(m, "src") + _chunks(m, "dst")}
+            self._switchable(not first["reduce"] and self._free(used))
+            self.sums[*into.pop(), first["cnt"]] = used, unit
+            return
+        key = first["src"], first["srcbuf"], first["srcoff"], first["cnt"]
+        _, summed = self.sums.pop(key, (set(), []))
+        block, sides = self._block(first["src"], first["src"], first["instance"]), []
+        for rows, side in ((summed, "src"), (unit, "dst")):
+            ranks = sorted(m[side] for m in rows)
+            buffer = _buffer((rows or unit)[0], side)
+            if rows:
+                alike = len({(m[f"{side}buf"], m[f"{side}off"]) for m in rows}) == 1
+                same = ranks == sorted(m["dst"] for m in unit) and block.rank in ranks
+                self._switchable(alike and same and (not summed or key[:3] in into))
+                group = ranks, buffer.pop("type")
+                for rank in ranks:
+                    _number(self.tables[rank]["switch"], group)
+                number = self.tables[block.rank]["switch"].index(group)
+                buffer["switch_channel_id"] = block.use("switch", number)
+            sides.append([buffer])
+        reads = [at for m in summed or unit[:1] for at in _chunks(m, "src")]
+        writes = [at for m in unit for at in _chunks(m, "dst")]
+        self._do(block, reads, writes, "glres" if summed else "gstore", *sides)
+
+    def _free(self, chunks: Iterable[ChunkAt]) -> bool:
+        """Whether no sum that waits for its multicast reads or writes these."""
+        return not any(at in held for held, _ in self.sums.values() for at in chunks)
+
+    def _switchable(self, right: bool) -> None:
+        if not right:
+            allowed = "multicasts to one place of GPUs and itself, sums over them with that of the sum next"
+            raise InputError(f"MSCCL++: what a switch does; allowed: {allowed}")
+
+    def _remote(self, block: _Block, rank: int, buffer: dict[str, Any]) -> dict[str, Any]:
+        number = _number(self.tables[block.rank]["buffers"], (rank, buffer["type"]))
+        return {"buffer_id": block.use("buffers", number), "index": buffer["index"], "size": buffer["size"]}
+
+    def _do(self, block: _Block, reads: list, writes: list, name: str, sources: list, targets: list) -> None:
+        """Add an operation to the round, after all that it must come after."""
+        self._switchable(self._free(reads + writes))
+        block.clock.move, block.moves = object(), block.moves + 1
+        accesses = [(self._at(at), False) for at in reads] + [(self._at(at), True) for at in writes]
+        for memory, write in accesses:
+            for other, _ in list(block.clock.unordered(memory, write)):
+                if not any(told[other.actor] >= other.time for told in block.news):
+                    self._order(other.actor, block)
+        letters = "".join(fmt.MOVES[name]).lower()
+        kind = "switch" if "m" in letters else "memory" if "r" in letters else "none"
+        more = {"reduce_op": "sum"} if "re" in name else {}
+        op = {"name": name, "src_buff": sources, "dst_buff": targets, "channel_type": kind}
+        self.todo.append((block, accesses, op | more))
+
+    def _round(self) -> None:
+        """All have signalled what others wait for in this round; now they wait, and move."""
+        for block in self.blocks.values():
+            for wait in block.waits:
+                block.sync(*wait)
+                block.unmet = block.waited = True
+            for told in block.news:
+                block.clock.learn(told)
+            block.waits, block.news = [], []
+        for block, accesses, op in self.todo:
+            if block.waited:
+                block.meet()
+            block.clock.move = object()
+            for memory, write in accesses:
+                block.clock.access(memory, write)
+            block.ops.append(op)
+            block.unmet = True
+            _within(block.rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+        self.todo = []
+
+    def _at(self, at: ChunkAt) -> Accesses:
+        return self.memory.setdefault(at, Accesses(Access(at[0], 1, None)))  # by the caller
+
+    def _order(self, actor: int, block: _Block) -> None:
+        """What an actor did so far comes before what a block does next; a caller, before it calls."""
+        if actor == block.clock.actor:
+            block.waited = True
+            return
+        begin = actor < self.arrays.gpus
+        other = self._block(actor, block.rank, block.instance, False) if begin else self.blocks[actor]
+        if not begin:
+            other.meet()
+        pair = other.clock.actor, block.clock.actor
+        if other.rank == block.rank:
+            number = _number(self.tables[block.rank]["semaphores"], pair)
+            other.sync("sem_release", "semaphore_ids", number)
+            block.waits.append(("sem_acquire", "semaphore_ids", number))
+        else:
+            link = self.links.setdefault((min(pair), max(pair)), {})
+            for one, peer in () if link else ((other.rank, block.rank), (block.rank, other.rank)):
+                link[one] = len(self.tables[one]["memory"])
+                self.tables[one]["memory"].append(peer)
+            kind, at, key = "rlx" if begin else "", 0 if begin else -1, "channel_ids"
+            other.sync(f"{kind}signal", key, other.use("memory", link[other.rank]), at)
+            block.waits.append((f"{kind}wait", key, block.use("memory", link[block.rank])))
+        block.news.append(self.callers[actor].told() if begin else other.clock.told())
+
+    def _end(self) -> None:
+        """No call ends before others are done with its arrays."""
+        for block in self.blocks.values():
+            block.clock.barrier()
+            self.callers[block.rank].learn(block.clock.told())
+        for caller in self.callers:
+            for memory in [memory for at, memory in self.memory.items() if at[0] == caller.actor]:
+                for other, _ in list(caller.unordered(memory, True)):
+                    if not caller.knows(other):
+                        there = self.blocks[other.actor]
+                        block = self._block(caller.actor, there.rank, there.instance, False)
+                        self._order(other.actor, block)
+                        caller.learn(block.news[-1])
+        self._round()
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The plan's GPUs, as its JSON has them; `PlanLimitExceeded` names a limit that is not kept."""
+        made = []
+        for rank, (table, sizes) in enumerate(zip(self.tables, self.arrays.sizes.tolist(), strict=True)):
+            blocks = [block for block in self.blocks.values() if block.rank == rank and block.ops]
+            for block in blocks:
+                _within(rank, len(block.ops), fmt.OPERATIONS, "operations of a thread block")
+                _within(rank, max(map(len, block.used.values())), fmt.CHANNELS, "channels of a thread block")
+            _within(rank, len(table["semaphores"]), fmt.SEMAPHORES, "semaphores")
+            rows = []
+            for number, block in enumerate(blocks):
+                kinds = [kind for kind in ("memory", "switch") if block.used[kind]]
+                channels = [{"channel_type": kind, "channel_ids": block.used[kind]} for kind in kinds]
+                refs = [{"access_channel_type": "memory", "remote_buffer_ids": block.used["buffers"]}]
+                row = {"id": number, "ops": block.ops, "channels": channels, "remote_buffer_refs": refs}
+                rows.append(row)
+            channels = [{"channel_type": "memory", "connected_to": table["memory"]}]
+            for ranks, kind in table["switch"]:
+                groups = [{"size": len(ranks), "ranks": ranks}]
+                channels.append({"channel_type": "switch", "buffer_type": kind, "rank_groups": groups})
+            access = {"access_channel_types": ["memory"]}
+            gpu: dict[str, Any] = {"id": rank, "input_chunks": sizes[0], "output_chunks": sizes[1]}
+            scratch = max(self.slots[rank], sizes[2]) if self.packets else sizes[2]
+            gpu |= {"scratch_chunks": scratch, "channels": channels}
+            gpu["remote_buffers"] = [{"rank": peer, "type": kind} | access for peer, kind in table["buffers"]]
+            gpu |= {"semaphores": [{"init_value": 0}] * len(table["semaphores"]), "threadblocks": rows}
+            made.append(gpu)
+        return made
+
+
+def _chunks(m: dict[str, int], side: str) -> list[ChunkAt]:
+    return [(m[side], m[f"{side}buf"], m[f"{side}off"] + i) for i in range(m["cnt"])]
+
+
+def _buffer(m: dict[str, int], side: str) -> dict[str, Any]:
+    return {"type": "ios"[m[f"{side}buf"]], "index": m[f"{side}off"], "size": m["cnt"]}
