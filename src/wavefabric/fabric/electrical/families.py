@@ -1,6 +1,8 @@
-"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube."""
+"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube; nodes of GPUs on a network."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
@@ -13,6 +15,7 @@ FAMILIES = {
     "mesh": "grid",
     "torus": "grid",
     "hypercube": "dimensions",
+    "nodes": "grid",
     "lightpath": "grid",
 }
 #: One of each family.
@@ -22,6 +25,7 @@ EXAMPLES = {
     "torus": "torus:4x4",
     "hypercube": "hypercube:3",
     "switch": "switch:256",
+    "nodes": "nodes:4x8",
     "lightpath": "lightpath:8x8",
 }
 
@@ -30,11 +34,12 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
     """The numbers behind a family's name: ``"4x4"`` is (4, 4); `InputError` for other text."""
     wanted = FAMILIES[kind]
     words = {"ranks": "a number of GPUs", "dimensions": "a number of dimensions", "grid": "sizes such as 4x4"}
-    allowed = "rows and columns such as 4x8" if kind == "lightpath" else words[wanted]
+    pairs = {"lightpath": "rows and columns such as 4x8", "nodes": "nodes and GPUs of each such as 4x8"}
+    allowed = pairs.get(kind, words[wanted])
     parts = text.split("x")
     # ASCII digits alone: int() would read other scripts', signs, spaces and underscores.
     plain = all(p.isascii() and p.isdigit() and len(p) <= 9 for p in parts)
-    if not plain or (wanted != "grid" and len(parts) != 1) or (kind == "lightpath" and len(parts) != 2):
+    if not plain or (wanted != "grid" and len(parts) != 1) or (kind in pairs and len(parts) != 2):
         raise InputError(f"fabric: {kind}:{text} given; allowed: {kind}: and {allowed}")
     return check_sizes(kind, tuple(int(p) for p in parts), "fabric")
 
@@ -66,6 +71,29 @@ def make_links(
     else:
         ends = [(f"GPU{a}", f"GPU{b}") for a, b in sorted(neighbour_pairs(kind, sizes))]
     return tuple(Link(a, b, bandwidth, latency, link_kind) for a, b in ends)
+
+
+def make_nodes(
+    sizes: Sequence[int], inside: Link, nic: Link, network: str, oversubscription: float
+) -> tuple[tuple[str, ...], tuple[Link, ...]]:
+    """Switches and links of N nodes of g GPUs, numbered node by node; each GPU has an adapter (NIC).
+
+    GPUs of a node hang on an NVSwitch by links as `inside`, and on a leaf switch by one as `nic`: in a
+    network of ``"rails"`` leaf i has GPU i of every node, in a ``"fat-tree"`` leaf n those of node n. Leaves
+    hang on a spine by what their adapters carry, over `oversubscription`. One leaf needs no spine.
+    """
+    nodes, g = sizes
+    leaves, below, word = (g, nodes, "rail") if network == "rails" else (nodes, g, "leaf")
+    spine = ("spine",) if leaves > 1 else ()
+    links = []
+    for rank in range(nodes * g):
+        ends = f"node{rank // g}", f"{word}{rank % g if network == 'rails' else rank // g}"
+        for to, link in zip(ends, (inside, nic), strict=True):
+            links += [replace(link, source=f"GPU{rank}", target=to), replace(link, source=to, target=f"GPU{rank}")]
+    up = Link("", "", below * nic.bandwidth / oversubscription, kind=nic.kind)
+    for leaf in (f"{word}{i}" for i in range(leaves if spine else 0)):
+        links += [replace(up, source=leaf, target="spine"), replace(up, source="spine", target=leaf)]
+    return (*(f"node{i}" for i in range(nodes)), *(f"{word}{i}" for i in range(leaves)), *spine), tuple(links)
 
 
 def neighbour_pairs(kind: str, sizes: tuple[int, ...]) -> set[tuple[int, int]]:

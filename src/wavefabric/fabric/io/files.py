@@ -150,9 +150,18 @@ def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, 
             raise InputError(f"family.{key}: {fault} for {family.kind}; allowed: {wanted} alone")
     value = getattr(family, wanted)
     sizes = families.check_sizes(family.kind, tuple(value) if wanted == "grid" else (value,), "family")
+    gpus = tuple(f"GPU{r}" for r in range(families.count_gpus(family.kind, sizes)))
+    if family.kind == "nodes":
+        if len(sizes) != 2 or family.nic_bandwidth is None:
+            key, allowed = ("grid", "nodes and GPUs of each") if len(sizes) != 2 else ("nic_bandwidth", "B/s")
+            raise InputError(f"family.{key}: {show(getattr(family, key))} given for nodes; allowed: {allowed}")
+        inside = Link("", "", family.bandwidth, family.latency, family.link)
+        nic = Link("", "", family.nic_bandwidth, family.nic_latency, "network")
+        return gpus, *families.make_nodes(sizes, inside, nic, family.network, family.oversubscription)
+    if extra := sorted(family.model_fields_set & {"nic_bandwidth", "nic_latency", "network", "oversubscription"}):
+        raise InputError(f"family.{extra[0]}: given for {family.kind}; allowed: for nodes")
     links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
-    ranks = families.count_gpus(family.kind, sizes)
-    return tuple(f"GPU{r}" for r in range(ranks)), ("switch",) if family.kind == "switch" else (), links
+    return gpus, ("switch",) if family.kind == "switch" else (), links
 
 
 def _names(key: str, word: str, nodes: int | list[str]) -> tuple[str, ...]:

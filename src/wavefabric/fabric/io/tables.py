@@ -107,13 +107,18 @@ class FabricLinkTable(FabricFileTable):
 class FamilyTable(FabricFileTable):
     """Links made from a few numbers; see `wavefabric.fabric.electrical.families`."""
 
-    kind: Literal["switch", "ring", "mesh", "torus", "hypercube"]
+    kind: Literal["switch", "ring", "mesh", "torus", "hypercube", "nodes"]
     ranks: Side | None = None
     grid: Annotated[list[Side], Field(min_length=1, max_length=8)] | None = None
     dimensions: Annotated[StrictInt, Field(ge=0, le=12)] | None = None
     bandwidth: Bandwidth
     latency: Seconds = 0.0
     link: Name = "wire"
+    #: Of nodes alone: of each adapter, and how leaves are joined; see `families.make_nodes`.
+    nic_bandwidth: Bandwidth | None = None
+    nic_latency: Seconds = 0.0
+    network: Literal["rails", "fat-tree"] = "rails"
+    oversubscription: Annotated[Ratio, Field(ge=0.01)] = 1.0
 
 
 class KernelsTable(FabricFileTable):
