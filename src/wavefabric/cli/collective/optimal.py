@@ -3,7 +3,6 @@
 import math
 import re
 import time
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import typer
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import show_made
+from wavefabric.cli.collective.switched import cost_text, switched
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
@@ -22,11 +22,9 @@ from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.collectives.synthesis.search import counted
 from wavefabric.errors import InputError
-from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
-from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
-from wavefabric.units import time_words
 
 #: Collectives whose array is whole on a rank: in as many pieces as ranks, each has one to add or pass on. The
 #: others have a share for every rank as it is.
@@ -61,6 +59,11 @@ def optimal(
         refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
     else:
         refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
+    direct = direct_links(fabric) if isinstance(fabric, Fabric) else None
+    if isinstance(fabric, Fabric) and direct is None and solver.steps is None and solver.conditions is None:
+        assert collective is not None
+        switched(collective, algorithm, fabric, size, begun + solver.seconds, output, options)
+        return
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
@@ -68,7 +71,7 @@ def optimal(
             method, k = solver.parse_routes()
             connections = optical_network(fabric, k, method, begun + solver.seconds)
         else:
-            connections = links_of(fabric)
+            connections = direct or routed_links(fabric)
     except OutOfTime:
         raise solver.too_short() from None
     wanted = _wanted(collective, algorithm, solver.conditions, fabric)
@@ -82,23 +85,6 @@ def optimal(
     pieces = None if solver.conditions is not None else algorithm.pieces
     lines, facts, files = _about(answer, fabric, size, pieces, circuits)
     show_made(answer.schedule, output, options, more_lines=lines, more_facts=facts, more_files=files)
-
-
-def links_of(fabric: Fabric) -> synthesis.Links:
-    """Chunks a round over each link of GPUs that are joined directly, the slowest link carrying one.
-
-    Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
-    """
-    number = {name: r for r, name in enumerate(fabric.gpus)}
-    width: dict[tuple[int, int], float] = defaultdict(float)
-    for link in fabric.links:
-        if link.source in number and link.target in number:
-            width[number[link.source], number[link.target]] += link.bandwidth
-    if not width:
-        actual = f"{fabric.name} has switches alone"
-        raise InputError(f"--fabric: {actual}; allowed: GPUs that are linked directly")
-    least = min(width.values())
-    return synthesis.Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
 
 
 def _wanted(
@@ -186,13 +172,8 @@ def _about(
         result = [("circuits", f"{facts['circuits']} on {fabric.name}")]
         if circuits is not None:
             files[circuits] = circuits_text(plan)
-    if elements := whole_elements(answer.schedule):
-        price = cost(answer.schedule, fabric, size / elements, **options)
-        ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
-        facts["cost"] = {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
-        text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
-        if ratio is not None:
-            text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
+    if whole_elements(answer.schedule):
+        text, facts["cost"] = cost_text(answer.schedule, fabric, size, **options)
         lines.append(("time", text))
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *result], facts, files
 
@@ -200,7 +181,7 @@ def _about(
 def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
     """What is optimal, or best so far, and why, in words."""
     best = "optimal" if answer.optimal else "not proved optimal"
-    if getattr(fabric, "switches", ()):
+    if getattr(fabric, "switches", ()) and direct_links(fabric) is not None:
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):
         best += " in each half"
