@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
-from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, trees
+from wavefabric.collectives.builders import bruck, direct, hierarchical, messages, recursive, ring, trees
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -31,6 +31,9 @@ class Algorithm:
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
 _TREES = ("broadcast", "reduce", "all-reduce")
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
+_NODES = (*_SUMS, "broadcast", "all-to-all")
+#: Whose array is cut for each local rank of a node.
+_SCATTERED = ("hierarchical", "broadcast")
 _SUMMARIES = {
     "ring": "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
     "bidirectional-ring": "a ring used both ways at once: half the rounds",
@@ -42,6 +45,7 @@ _SUMMARIES = {
     "bruck": "logarithmic rounds for any number of ranks",
     "direct": "all pairs at once: one round of communication",
     "pairwise": "one pair after the other: N - 1 rounds",
+    "hierarchical": "within nodes, between equal local ranks of nodes, within nodes: --grid NODESxGPUS",
     "squares": "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
     "torus": "each rank to its neighbours on a periodic grid",
     "mesh": "each rank to its neighbours on a grid with ends",
@@ -60,6 +64,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
+        ("hierarchical", _NODES, ("pieces", "radix", "root", "grid"), hierarchical.hierarchical),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
         ("torus", ("halo",), ("grid",), partial(messages.halo, "torus")),
         ("mesh", ("halo",), ("grid",), partial(messages.halo, "mesh")),
@@ -148,20 +153,23 @@ def _checked(
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
         raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
-    _check_extent(algorithm, collective, ranks, pieces, radix)
+    _check_extent(algorithm, collective, ranks, pieces, radix, shape)
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
     return {option: options[option] for option in known.options}
 
 
-def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
+def extent(
+    algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2, grid: Sequence[int] = ()
+) -> tuple[int, int]:
     """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes."""
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
-    shared = algorithm in ("ring", "bidirectional-ring", "recursive") and collective == "all-reduce"
+    shared = algorithm in ("ring", "bidirectional-ring", "recursive", "hierarchical") and collective == "all-reduce"
+    pieces *= (grid or messages.near_square(ranks))[-1] if (algorithm, collective) == _SCATTERED else 1
     chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
     data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
     if collective == "all-to-all":
-        data *= 2
+        data, scratch = 2 * data, data * (algorithm == "hierarchical")
         digits = next(d for d in range(ranks.bit_length() + 1) if radix**d >= ranks)
         if algorithm == "bruck":
             scratch, moves = 2 * digits * ranks * chunks, (2 * digits + 2) * ranks * chunks
@@ -177,17 +185,19 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
     return data + scratch, moves
 
 
-def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int) -> None:
+def _check_extent(
+    algorithm: str, collective: str, ranks: int, pieces: int, radix: int, grid: Sequence[int]
+) -> None:
     """Refuse what would not fit into memory, or take very long to prove."""
 
     def fits(pieces: int) -> bool:
-        chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
+        chunks, moves = extent(algorithm, collective, ranks, pieces, radix, grid)
         return chunks <= MOST_CHUNKS and moves <= MOST_MOVES
 
     if fits(pieces):
         return
     if not fits(1):
-        chunks, moves = extent(algorithm, collective, ranks, 1, radix)
+        chunks, moves = extent(algorithm, collective, ranks, 1, radix, grid)
         actual = f"{ranks} given, {algorithm} {collective} has up to {chunks} chunks and moves {moves}"
         raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
     most = bisect(range(1, pieces), False, key=lambda p: not fits(p))
@@ -210,6 +220,8 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:
         raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
+    if algorithm == "hierarchical" and len(shape) != 2:
+        raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 (hierarchical)")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
         raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")
     return shape
