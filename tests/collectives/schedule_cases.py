@@ -99,21 +99,23 @@ def arbitrary(draw):
         rows.append((round_, *ends_, count, draw(st.booleans())))
     pre = {(r, 0, c): (c, 1 << r) for r in range(ranks) for c in range(chunks)}
     sizes = (np.ones((ranks, chunks), np.int64),)
-    return Schedule("arbitrary", ranks, ("data",), sizes, np.array(rows, TRANSFER), pre, {})
+    return Schedule(
+        "arbitrary", ranks, ("data",), sizes, np.array([(*row, 0) for row in rows], TRANSFER), pre, {}
+    )
 
 
 def joined(schedule):
     """The same schedule, neighbouring transfers of consecutive chunks made one."""
     rows = []
     for row in schedule.transfers.tolist():
-        round_, src, dst, sb, sc, db, dc, count, reduce = row
+        round_, src, dst, sb, sc, db, dc, count, reduce, _ = row
         if rows:
             last = rows[-1]
             follows = (round_, src, dst, sb, sc, db, dc, reduce) == (
                 *last[:4], last[4] + last[7], last[5], last[6] + last[7], last[8]
             )  # fmt: skip
             if follows:
-                rows[-1] = (*last[:7], last[7] + count, reduce)
+                rows[-1] = (*last[:7], last[7] + count, reduce, 0)
                 continue
         rows.append(row)
     return replace(schedule, transfers=np.array(rows, schedule.transfers.dtype))
@@ -127,6 +129,25 @@ def ends(transfer):
         yield src, (t["dst"], t["dst_buffer"], t["dst_chunk"] + i)
 
 
+def units_of(transfers):
+    """Transfers one by one, all of an operation of a switch together."""
+    units = []
+    for t in transfers:
+        follows = units and t["switch"] and units[-1][-1][["round", "switch"]] == t[["round", "switch"]]
+        units[-1].append(t) if follows else units.append([t])
+    return units
+
+
+def parts_of(unit):
+    """(source, destination, whether it is the first to come there, reduce) of each chunk moved by a unit."""
+    seen = set()
+    for t in unit:
+        for src, dst in ends(t):
+            yield src, dst, dst not in seen, bool(t["reduce"])
+            if t["switch"]:
+                seen.add(dst)
+
+
 def plain_verdict(schedule):
     """Whether a schedule is right, found on sets of ranks, chunk by chunk: the definition, written out."""
     sizes = schedule.sizes
@@ -136,8 +157,9 @@ def plain_verdict(schedule):
         return False
     for r in sorted(set(rounds)):
         after, reads, writes = dict(state), [], []
-        for t in schedule.transfers[schedule.transfers["round"] == r]:
-            for src, dst in ends(t):
+        for unit in units_of(schedule.transfers[schedule.transfers["round"] == r]):
+            summed, takes = {}, []
+            for src, dst, first, reduce in parts_of(unit):
                 for rank, buffer, chunk in (src, dst):
                     if not (0 <= rank < schedule.ranks and 0 <= chunk < sizes[buffer].shape[1]):
                         return False
@@ -145,14 +167,18 @@ def plain_verdict(schedule):
                 if size[0] != size[1] or size[0] == 0 or src not in state:
                     return False
                 item, origins = state[src]
-                if t["reduce"]:
-                    there, others = state.get(dst, (None, frozenset()))
+                if reduce or not first:
+                    there, others = (state if first else summed).get(dst, (None, frozenset()))
                     if there != item or origins & others:
                         return False
                     origins = origins | others
-                after[dst] = (item, origins)
-                reads.append(src)
-                writes.append(dst)
+                after[dst] = summed[dst] = (item, origins)
+                takes.append(src)
+            # Element by element a switch reads all before it writes: in place if chunks correspond.
+            at = {chunk: i for t in unit for i, (_, chunk) in enumerate(ends(t)) if t["switch"]}
+            inside = [i for t in unit for i, _ in enumerate(ends(t))]
+            reads += [src for src, i in zip(takes, inside, strict=True) if at.get(src) != i]
+            writes += summed if unit[0]["switch"] else [dst for t in unit for _, dst in ends(t)]
         if len(set(writes)) < len(writes) or set(writes) & set(reads):
             return False
         state = after
@@ -184,12 +210,20 @@ class Numbers:
         offsets = self.schedule.offsets(b, rank)
         return self.buffers[rank, b][offsets[c] : offsets[c + 1]]
 
-    def carry_out(self, transfer):
-        for src, dst in ends(transfer):
-            if transfer["reduce"]:
-                self.chunk(dst)[:] += self.chunk(src)
-            else:
-                self.chunk(dst)[:] = self.chunk(src)
+    def carry_out(self, *unit):
+        """A transfer, or all rows of an operation of a switch."""
+        results = {}
+        for src, dst, first, reduce in parts_of(unit):
+            there = self.chunk(dst) if first else results[dst]
+            results[dst] = there + self.chunk(src) if reduce or not first else self.chunk(src).copy()
+            if not unit[0]["switch"]:
+                self.chunk(dst)[:] = results[dst]
+        for dst, values in results.items():
+            self.chunk(dst)[:] = values
+
+    def carry_out_all(self, transfers):
+        for unit in units_of(transfers):
+            self.carry_out(*unit)
 
     def wanted(self, at):
         """What `post` says of a chunk: the sum of its contributions in rank order."""

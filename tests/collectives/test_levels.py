@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from schedule_cases import BUILDERS, SCHEDULES, Numbers, arbitrary, ends, joined
 
 from wavefabric.collectives import ScheduleError, direct_all_reduce, levels, ring_all_reduce
+from wavefabric.collectives.structure import units
 
 
 def plain_levels(schedule):
@@ -39,10 +40,9 @@ def test_levels_of_any_transfers(schedule, seed):
     depth = levels(schedule)
     assert depth.tolist() == plain_levels(schedule)
     in_order, shuffled = Numbers(schedule, seed), Numbers(schedule, seed)
-    for t in schedule.transfers:
-        in_order.carry_out(t)
-    for i in np.lexsort((np.random.default_rng(seed).random(depth.size), depth)):
-        shuffled.carry_out(schedule.transfers[i])
+    in_order.carry_out_all(schedule.transfers)
+    order = np.lexsort((np.random.default_rng(seed).random(depth.size), depth))
+    shuffled.carry_out_all(schedule.transfers[order])
     for at in schedule.pre:
         assert np.array_equal(shuffled.chunk(at), in_order.chunk(at))
 
@@ -64,10 +64,9 @@ def test_any_order_within_a_level_gives_the_same_bits(builder, data, seed):
     rng = np.random.default_rng(seed)
     depth = levels(schedule)
     in_order, shuffled = Numbers(schedule, seed), Numbers(schedule, seed)
-    for t in schedule.transfers:
-        in_order.carry_out(t)
-    for i in np.lexsort((rng.random(depth.size), depth)):
-        shuffled.carry_out(schedule.transfers[i])
+    in_order.carry_out_all(schedule.transfers)
+    turn = rng.random(depth.size)[units(schedule).of]  # rows of an operation of a switch stay together
+    shuffled.carry_out_all(schedule.transfers[np.lexsort((turn, depth))])
     for at in schedule.post:
         assert np.array_equal(shuffled.chunk(at), in_order.chunk(at))
         np.testing.assert_allclose(shuffled.chunk(at), shuffled.wanted(at), rtol=0, atol=1e-14)
@@ -77,8 +76,7 @@ def test_any_order_within_a_level_gives_the_same_bits(builder, data, seed):
 def test_direct_all_reduce_adds_in_rank_order(ranks):
     schedule = direct_all_reduce(ranks, 100)
     numbers = Numbers(schedule, ranks)
-    for t in schedule.transfers:
-        numbers.carry_out(t)
+    numbers.carry_out_all(schedule.transfers)
     for at in schedule.post:
         assert np.array_equal(numbers.chunk(at), numbers.wanted(at))
 
@@ -87,8 +85,7 @@ def test_direct_all_reduce_adds_in_rank_order(ranks):
 def test_ring_all_reduce_gives_all_ranks_the_same_bits(ranks):
     schedule = ring_all_reduce(ranks, 100)
     numbers = Numbers(schedule, ranks)
-    for t in schedule.transfers:
-        numbers.carry_out(t)
+    numbers.carry_out_all(schedule.transfers)
     for rank in range(ranks):
         assert np.array_equal(numbers.buffers[rank, 0], numbers.buffers[0, 0])
 

@@ -75,7 +75,8 @@ def test_nothing_can_be_left_out_or_changed(arguments, data):
     t = schedule.transfers
     if not t.size:
         return
-    number = data.draw(st.integers(0, t.size - 1))
+    # What a multicast brings back to where it comes from changes nothing.
+    number = data.draw(st.sampled_from(np.flatnonzero((t["src"] != t["dst"]) | (t["switch"] == 0)).tolist()))
     without = replace(schedule, transfers=np.delete(t, number))
     flipped = replace(schedule, transfers=t.copy())
     flipped.transfers["reduce"][number] ^= True
@@ -121,8 +122,7 @@ def test_all_ranks_end_an_all_reduce_with_the_same_bits(operation, data):
     arguments, options = data.draw(builds(st.just(operation), pieces=2))
     schedule = build(*arguments, **options)
     numbers = Numbers(schedule, data.draw(st.integers(0, 99)))
-    for transfer in schedule.transfers:
-        numbers.carry_out(transfer)
+    numbers.carry_out_all(schedule.transfers)
     for rank in range(schedule.ranks):
         assert np.array_equal(numbers.buffers[rank, 0], numbers.buffers[0, 0])
 
@@ -132,8 +132,7 @@ def test_all_ranks_end_an_all_reduce_with_the_same_bits(operation, data):
 def test_direct_sums_are_in_rank_order(collective, ranks):
     schedule = build("direct", collective, ranks, 40, pieces=2, root=ranks // 2 * (collective == "reduce"))
     numbers = Numbers(schedule, ranks)
-    for transfer in schedule.transfers:
-        numbers.carry_out(transfer)
+    numbers.carry_out_all(schedule.transfers)
     for at in schedule.post:
         assert np.array_equal(numbers.chunk(at), numbers.wanted(at))
 

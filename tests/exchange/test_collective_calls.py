@@ -189,7 +189,15 @@ def test_read_only_memory_is_not_written_by_a_schedule_that_sends_back(comm, tmp
     rows = [(0, 0, r, 0, 0, 0, 0, 1, False) for r in range(1, n)] + [(1, 1, 0, 0, 0, 0, 0, 1, False)]
     held = {(r, 0, 0): (0, 1) for r in everywhere}
     sizes = (np.full((n, 1), 4),)
-    back = Schedule("back", n, ("data",), sizes, np.array(rows, TRANSFER), {(0, 0, 0): (0, 1)}, held)
+    back = Schedule(
+        "back",
+        n,
+        ("data",),
+        sizes,
+        np.array([(*row, 0) for row in rows], TRANSFER),
+        {(0, 0, 0): (0, 1)},
+        held,
+    )
     mine = np.zeros(4)
     if comm.rank == 0:
         np.arange(4.0).tofile(tmp_path / "given")
@@ -279,7 +287,7 @@ def _out_of_place(collective, ranks, spoils=False):
         post = {(r, 1, c): (c, 1 << c) for r in cells for c in cells}
     else:
         post = {(r, 1, 0): (0, everybody) for r in cells}
-    ordered = np.array(sorted(rows, key=lambda row: row[0]), TRANSFER)
+    ordered = np.array([(*row, 0) for row in sorted(rows, key=lambda row: row[0])], TRANSFER)
     return Schedule("mine", ranks, ("input", "output", "spare"), tuple(sizes), ordered, pre, post)
 
 

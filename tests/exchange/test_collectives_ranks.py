@@ -108,7 +108,7 @@ def _own(ranks):
             held[r, data, c] = c, 1 << r
             sums[r, data, 2 + c] = c, 1 << r | 1 << (r - 1) % ranks
             sums[r, space, 4 + c] = c, 1 << (r - 2) % ranks
-    ordered = np.array(sorted(rows, key=lambda row: row[0]), TRANSFER)
+    ordered = np.array([(*row, 0) for row in sorted(rows, key=lambda row: row[0])], TRANSFER)
     return Schedule("neighbours", ranks, ("data", "spare"), (sizes, sizes.copy()), ordered, held, sums)
 
 

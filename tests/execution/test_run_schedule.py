@@ -206,7 +206,7 @@ def test_an_operation_of_ones_own_is_scaled_and_kept_apart(ranks):
         ranks=2,
         buffers=("data", "back"),
         sizes=(np.tile([5, 2], (2, 1)), np.tile([5, 2], (2, 1))),
-        transfers=np.array(rows, TRANSFER),
+        transfers=np.array([(*row, 0) for row in rows], TRANSFER),
         pre={(0, 0, 0): (7, 1), (1, 0, 0): (7, 2), (1, 0, 1): (8, 2)},
         post={(0, 1, 0): (7, 3), (1, 1, 1): (8, 2)},
     )

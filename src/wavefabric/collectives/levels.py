@@ -4,16 +4,16 @@ import numpy as np
 
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import batches, checked_structure, moves
+from wavefabric.collectives.structure import batches, checked_structure, moves, units
 
 
 def levels(schedule: Schedule) -> np.ndarray:
     """The smallest level of each transfer such that all it depends on have lower ones.
 
     A transfer depends on an earlier one (by round, then position) if one of them writes a chunk that the
-    other reads or writes. Transfers of one level may thus run in any order, and all ranks agree on levels
-    without talking. In a schedule that `verify` accepts, no level exceeds the transfer's round. int64, shape
-    (transfers,); `ScheduleError` if numbers are out of range.
+    other reads or writes; all of an operation of a switch as one. Transfers of one level may thus run in any
+    order, and all ranks agree on levels without talking. In a schedule that `verify` accepts, no level exceeds
+    the transfer's round. int64, shape (transfers,); `ScheduleError` if numbers are out of range.
 
     Examples
     --------
@@ -26,12 +26,14 @@ def levels(schedule: Schedule) -> np.ndarray:
     checked_structure(schedule)
     m = moves(schedule)
     src, dst = m.src, m.dst
-    first_move = np.searchsorted(m.transfer, np.arange(schedule.transfers.size + 1))
+    u = units(schedule)
+    first_move = np.searchsorted(m.transfer, u.first)
+    of = u.of[m.transfer]
     written = np.full(m.chunks, -1, np.int64)  # level of the last write of a chunk
     read = np.full(m.chunks, -1, np.int64)  # highest level of a read of it
     marked = np.zeros(m.chunks, bool)
-    level = np.zeros(schedule.transfers.size, np.int64)
-    for begin, end in batches(schedule.transfers["round"]):
+    level = np.zeros(u.first.size - 1, np.int64)
+    for begin, end in batches(schedule.transfers["round"][u.first[:-1]]):
         here = slice(first_move[begin], first_move[end])
         marked[dst[here]] = True
         in_order = marked[src[here]].any() or dst[here].size > np.unique(dst[here]).size
@@ -43,16 +45,16 @@ def levels(schedule: Schedule) -> np.ndarray:
             s, d = src[part], dst[part]
             ready = np.maximum(np.maximum(written[s], written[d]), read[d]) + 1
             level[a:b] = np.maximum.reduceat(ready, first_move[a:b] - first_move[a])
-            mine = level[m.transfer[part]]
+            mine = level[of[part]]
             written[d] = mine
             np.maximum.at(read, s, mine)
-    return level
+    return level[u.of]
 
 
 def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of transfers of which the second waits for the first, as in `levels`: each pair once, in order.
 
-    Pairs that follow from others are left out.
+    Pairs that follow from others are left out. The first row of an operation of a switch stands for all.
 
     Examples
     --------
@@ -62,7 +64,8 @@ def dependencies(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     [[0, 1, 2], [4, 5, 3]]
     """
     m = moves(schedule)
-    transfer, total = np.tile(m.transfer, 2), max(1, schedule.transfers.size)
+    u, total = units(schedule), max(1, schedule.transfers.size)
+    transfer = np.tile(u.first[u.of][m.transfer], 2)
     writes = np.repeat((False, True), m.transfer.size)
     then, first = (transfer[at] for at in hazards(np.concatenate((m.src, m.dst)), transfer, writes))
     return np.divmod(np.unique((first * total + then)[first != then]), total)

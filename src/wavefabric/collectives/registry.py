@@ -7,7 +7,16 @@ from functools import partial
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
-from wavefabric.collectives.builders import bruck, direct, hierarchical, messages, recursive, ring, trees
+from wavefabric.collectives.builders import (
+    bruck,
+    direct,
+    hierarchical,
+    messages,
+    recursive,
+    ring,
+    switched,
+    trees,
+)
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -19,6 +28,7 @@ class Algorithm:
 
     ``options``: those of ``pieces``, ``radix``, ``root``, ``grid`` that `build` may be given. ``builder`` is
     called with collective, ranks, elements, and the options as keywords; it returns a `Schedule`.
+    ``switched``: its transfers are multicasts and reductions by a switch.
     """
 
     name: str
@@ -26,14 +36,12 @@ class Algorithm:
     summary: str
     options: tuple[str, ...]
     builder: Callable[..., Schedule] = field(repr=False)
+    switched: bool = False
 
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
 _TREES = ("broadcast", "reduce", "all-reduce")
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
-_NODES = (*_SUMS, "broadcast", "all-to-all")
-#: Whose array is cut for each local rank of a node.
-_SCATTERED = ("hierarchical", "broadcast")
 _SUMMARIES = {
     "ring": "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
     "bidirectional-ring": "a ring used both ways at once: half the rounds",
@@ -47,12 +55,16 @@ _SUMMARIES = {
     "pairwise": "one pair after the other: N - 1 rounds",
     "hierarchical": "within nodes, between equal local ranks of nodes, within nodes: --grid NODESxGPUS",
     "squares": "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
+    "nvls": "a switch multicasts and reduces: each rank reads the sum of its share, and writes it to all",
+    "nvls-one-shot": "a switch reduces: each rank reads the sum of the whole array",
     "torus": "each rank to its neighbours on a periodic grid",
     "mesh": "each rank to its neighbours on a grid with ends",
 }
 
 ALGORITHMS: dict[str, Algorithm] = {
-    name: Algorithm(name, collectives, _SUMMARIES[name], options, builder)
+    name: Algorithm(
+        name, collectives, _SUMMARIES[name], options, builder, switched=name in ("nvls", "nvls-one-shot")
+    )
     for name, collectives, options, builder in (
         ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), ring.ring),
         ("bidirectional-ring", _SUMS, ("pieces",), ring.bidirectional_ring),
@@ -64,8 +76,15 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
-        ("hierarchical", _NODES, ("pieces", "radix", "root", "grid"), hierarchical.hierarchical),
+        (
+            "hierarchical",
+            (*_SUMS, "broadcast"),
+            ("pieces", "radix", "root", "grid"),
+            hierarchical.hierarchical,
+        ),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
+        ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
+        ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),
         ("torus", ("halo",), ("grid",), partial(messages.halo, "torus")),
         ("mesh", ("halo",), ("grid",), partial(messages.halo, "mesh")),
     )
@@ -164,12 +183,14 @@ def extent(
     """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes."""
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
-    shared = algorithm in ("ring", "bidirectional-ring", "recursive", "hierarchical") and collective == "all-reduce"
-    pieces *= (grid or messages.near_square(ranks))[-1] if (algorithm, collective) == _SCATTERED else 1
+    by_share = ("ring", "bidirectional-ring", "recursive", "nvls", "hierarchical")
+    shared = algorithm in by_share and collective == "all-reduce"
+    if algorithm == "hierarchical" and collective == "broadcast":
+        pieces *= (grid or messages.near_square(ranks))[-1]
     chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
     data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
     if collective == "all-to-all":
-        data, scratch = 2 * data, data * (algorithm == "hierarchical")
+        data *= 2
         digits = next(d for d in range(ranks.bit_length() + 1) if radix**d >= ranks)
         if algorithm == "bruck":
             scratch, moves = 2 * digits * ranks * chunks, (2 * digits + 2) * ranks * chunks
@@ -178,6 +199,8 @@ def extent(
         groups = groups or recursive.factors(ranks, radix) or ()
         scratch = ranks * (max(groups, default=1) - 1) * chunks
         moves = 2 * ranks * sum(f - 1 for f in groups) * chunks
+    elif algorithm == "nvls-one-shot":
+        scratch, moves = ranks * chunks, (ranks + 1) * ranks * chunks
     elif algorithm != "ring" and collective != "broadcast":
         scratch = ranks * chunks
     if algorithm == "binomial" and collective in CUT_BY_RANK:

@@ -9,7 +9,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 #: One transfer: ``count`` consecutive chunks go from a buffer of ``src`` to one of ``dst``; ``reduce`` adds
-#: them to what is there.
+#: them to what is there. Rows that follow one another with the same ``round`` and the same ``switch`` above 0
+#: are one operation of a switch: a *multicast* from one source, one row for each destination, or a
+#: *reduction* at one destination, one row for each source, which writes (or adds) the sum of all sources.
 TRANSFER = np.dtype(
     [
         ("round", np.int32),
@@ -21,6 +23,7 @@ TRANSFER = np.dtype(
         ("dst_chunk", np.int32),
         ("count", np.int32),
         ("reduce", np.bool_),
+        ("switch", np.int32),
     ]
 )
 

@@ -50,6 +50,43 @@ def moves(schedule: Schedule) -> Moves:
     return Moves(transfer, src, dst, int(chunk_bases(schedule)[-1]))
 
 
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What moves as one: a transfer by itself, or all rows of an operation of a switch.
+
+    ``first``: its first transfer, and the number of transfers last, shape (units + 1,). ``of``: the unit of
+    each transfer. ``switched``: whether a switch does it; ``sums``: whether that is a reduction.
+    """
+
+    first: np.ndarray
+    of: np.ndarray
+    switched: np.ndarray
+    sums: np.ndarray
+
+
+@cached
+def units(schedule: Schedule) -> Units:
+    """The units of a schedule, in its order."""
+    t = schedule.transfers
+    new = np.ones(t.size, bool)
+    new[1:] = (t["switch"][1:] == 0) | (t["switch"][1:] != t["switch"][:-1]) | (np.diff(t["round"]) != 0)
+    first = np.append(np.flatnonzero(new), t.size)
+    begin = first[:-1]
+    # Of one row alone: a multicast to one.
+    sums = np.diff(first) > 1
+    sums[sums] = np.logical_and(
+        *(t[key][begin[sums]] == t[key][begin[sums] + 1] for key in ("dst", "dst_buffer"))
+    )
+    return Units(first, np.cumsum(new) - 1, t["switch"][begin] > 0, sums)
+
+
+def refuse_switches(schedule: Schedule, who: str) -> None:
+    """`InputError` if a switch has to multicast or reduce for a schedule."""
+    if schedule.transfers["switch"].any():
+        what = f"{schedule.name} has multicasts or reductions by a switch"
+        raise InputError(f"schedule: {what}; allowed for {who}: transfers from rank to rank alone")
+
+
 def transfer_elements(schedule: Schedule) -> np.ndarray:
     """Elements that each transfer moves: int64, shape (transfers,)."""
     t = schedule.transfers
@@ -105,6 +142,7 @@ def check_structure(schedule: Schedule) -> None:
     _check_buffers(schedule)
     _check_ranges(schedule)
     _check_chunks(schedule)
+    _check_switches(schedule)
     for name in ("pre", "post"):
         _check_holdings(schedule, name, getattr(schedule, name))
 
@@ -179,6 +217,25 @@ def _check_chunks(schedule: Schedule) -> None:
         why = f"the source has {src[i]} elements, the destination {dst[i]}"
         why = "the chunk is empty (0 elements)" if src[i] == dst[i] else why
         raise ScheduleError(f"{move_name(schedule, m, i)}: {why}")
+
+
+def _check_switches(schedule: Schedule) -> None:
+    """Refuse rows of one operation of a switch that are neither a multicast nor a reduction."""
+    t, u = schedule.transfers, units(schedule)
+    if t.size and t["switch"].min() < 0:
+        i = int(t["switch"].argmin())
+        _refuse(schedule, f"transfers[{i}].switch", int(t["switch"][i]), "from 0")
+    for unit in np.flatnonzero(u.switched):
+        rows = t[u.first[unit] : u.first[unit + 1]]
+        one, many = ("dst", "src") if u.sums[unit] else ("src", "dst")
+        same = (one, f"{one}_buffer", f"{one}_chunk", f"{many}_buffer", "count", "reduce")
+        wrong = next((key for key in same if np.unique(rows[key]).size > 1), None)
+        wrong = wrong or (many if np.unique(rows[many]).size < rows.size else None)
+        if wrong:
+            kind = "reduction" if u.sums[unit] else "multicast"
+            allowed = f"each {many} once" if wrong == many else "the same in all its rows"
+            where = f"transfers[{u.first[unit]}] and the next, a {kind} by a switch: {wrong}"
+            _refuse(schedule, where, np.unique(rows[wrong]).tolist(), allowed)
 
 
 def _check_holdings(schedule: Schedule, name: str, held: Holdings) -> None:

@@ -1,10 +1,11 @@
 """The proof that a schedule turns `pre` into `post`: it is replayed on what each chunk holds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wavefabric.collectives import structure
+from wavefabric.collectives.arguments import within_groups
 from wavefabric.collectives.schedule import Holdings, Schedule
 
 _NOTHING = -1
@@ -18,6 +19,7 @@ def verify(schedule: Schedule) -> None:
 
     All transfers of a round read what was there before the round. When run, only data dependencies order
     transfers; both agree because no chunk that a round writes may be read, or written again, in that round.
+    A reduction by a switch is one write of all that it adds up, and may read what it overwrites.
 
     Raises
     ------
@@ -50,10 +52,23 @@ class ChunkState:
 
     def __init__(self, schedule: Schedule, m: structure.Moves):
         self.schedule, self.moves = schedule, m
-        self.reduces = schedule.transfers["reduce"][m.transfer]
+        units = structure.units(schedule)
+        #: Which write of its chunk a move is part of: its own, or that of its operation of a switch.
+        self.write = np.arange(m.transfer.size)
+        #: Number of a move in its transfer.
+        self.within = np.arange(m.transfer.size) - np.searchsorted(m.transfer, m.transfer)
+        #: Which summand of its chunk it is, from 0 on.
+        self.turn = np.zeros(m.transfer.size, np.int64)
+        unit = units.of[m.transfer]
+        inside = np.flatnonzero(units.switched[unit])
+        self.write[inside] = m.transfer.size + unit[inside]
+        inside = inside[units.sums[unit[inside]]]
+        inside = inside[np.argsort(unit[inside] * np.int64(m.chunks) + m.dst[inside], kind="stable")]
+        self.turn[inside] = within_groups(unit[inside] * np.int64(m.chunks) + m.dst[inside])
+        self.reduces = schedule.transfers["reduce"][m.transfer] | (self.turn > 0)
         self.item = np.full(m.chunks, _NOTHING, np.int64)
         self.origins = np.zeros(m.chunks, object)
-        #: The move that writes a chunk in the round at hand, -1 for none.
+        #: The first move that writes a chunk in the round at hand, -1 for none.
         self.writer = np.full(m.chunks, -1, np.int64)
         chunk, item, origins = self.table(schedule.pre)
         self.item[chunk], self.origins[chunk] = item, origins
@@ -69,35 +84,47 @@ class ChunkState:
     def play(self, first: int, last: int) -> None:
         """One round: the moves from `first` to before `last`."""
         src, dst = self.moves.src[first:last], self.moves.dst[first:last]
-        reduce = self.reduces[first:last]
-        number = np.arange(first, last)
+        number, write, turn = np.arange(first, last), self.write[first:last], self.turn[first:last]
         self.writer[dst[::-1]] = number[::-1]  # of several the first stays
+        by = self.writer[src]
+        # What an operation of a switch replaces it may read.
+        own = (write >= self.moves.transfer.size) & (self.write[by] == write)
+        early = (by >= 0) & ~(own & (self.within[by] == self.within[first:last]))
+        twice = self.write[self.writer[dst]] != write
         item, origins = self.item[src], self.origins[src]
-        wrong = (self.writer[src] >= 0) | (self.writer[dst] != number) | (item == _NOTHING)
-        added = np.flatnonzero(reduce)
-        there = self.origins[dst[added]]
-        wrong[added] |= (item[added] != self.item[dst[added]]) | (origins[added] & there).astype(bool)
+        wrong = early | twice | (item == _NOTHING)
+        there = _Held(self.item[dst], self.origins[dst])
+        for now in range(int(turn.max(initial=-1)) + 1):
+            here = np.flatnonzero(turn == now)
+            added = here[self.reduces[first:last][here]]
+            there.item[added], there.origins[added] = self.item[dst[added]], self.origins[dst[added]]
+            wrong[added] |= item[added] != there.item[added]
+            wrong[added] |= (origins[added] & there.origins[added]).astype(bool)
+            if not wrong.any():
+                self.item[dst[here]] = item[here]
+                self.origins[dst[here]] = origins[here]
+                self.origins[dst[added]] |= there.origins[added]
         if wrong.any():
-            self._refuse(first + int(np.argmax(wrong)))
-        origins[added] |= there
-        self.item[dst], self.origins[dst] = item, origins
+            i = int(np.argmax(wrong))
+            self._refuse(first + i, bool(early[i]), bool(twice[i]), _Held(item[i], origins[i]), there.at(i))
         self.writer[dst] = -1
 
-    def _refuse(self, move: int) -> None:
+    def _refuse(self, move: int, early: bool, twice: bool, held: "_Held", there: "_Held") -> None:
         m = self.moves
-        src, dst = m.src[move], m.dst[move]
-        if self.writer[src] >= 0:
-            why = f"reads a chunk that {self._other(int(self.writer[src]), move)} writes in the same round"
-        elif self.writer[dst] != move:
-            why = f"writes a chunk that {self._other(int(self.writer[dst]), move)} writes in the same round"
-        elif self.item[src] == _NOTHING:
+        if early:
+            other = self._other(int(self.writer[m.src[move]]), move)
+            why = f"reads a chunk that {other} writes in the same round"
+        elif twice:
+            other = self._other(int(self.writer[m.dst[move]]), move)
+            why = f"writes a chunk that {other} writes in the same round"
+        elif held.item == _NOTHING:
             why = "the source holds nothing"
-        elif self.item[dst] == _NOTHING:
+        elif there.item == _NOTHING:
             why = "the destination holds nothing to add to"
-        elif self.item[src] != self.item[dst]:
-            why = f"item {self.item[src]} cannot be added to item {self.item[dst]}"
+        elif held.item != there.item:
+            why = f"item {held.item} cannot be added to item {there.item}"
         else:
-            why = f"double counting of {_ranks(self.origins[src] & self.origins[dst])}"
+            why = f"double counting of {_ranks(held.origins & there.origins)}"
         raise structure.ScheduleError(f"{structure.move_name(self.schedule, m, move)}: {why}")
 
     def _other(self, writer: int, move: int) -> str:
@@ -115,6 +142,16 @@ class ChunkState:
         where = structure.chunk_name(self.schedule, *sorted(post)[i])
         must = _holding(int(item[i]), origins[i])
         raise structure.ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
+
+
+class _Held(NamedTuple):
+    """What chunks hold, or (`at`) one of them."""
+
+    item: Any
+    origins: Any
+
+    def at(self, i: int) -> "_Held":
+        return _Held(self.item[i], self.origins[i])
 
 
 def _holding(item: int, origins: Any) -> str:

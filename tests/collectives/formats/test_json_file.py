@@ -174,10 +174,10 @@ SUM_OF_TWO = Schedule(
     sizes=(np.array([[3], [3]]), np.array([[0, 3], [3, 0]])),
     transfers=np.array(
         [
-            (0, 0, 1, 0, 0, 1, 0, 1, False),
-            (0, 1, 0, 0, 0, 1, 1, 1, False),
-            (1, 0, 0, 1, 1, 0, 0, 1, True),
-            (1, 1, 1, 1, 0, 0, 0, 1, True),
+            (0, 0, 1, 0, 0, 1, 0, 1, False, 0),
+            (0, 1, 0, 0, 0, 1, 1, 1, False, 0),
+            (1, 0, 0, 1, 1, 0, 0, 1, True, 0),
+            (1, 1, 1, 1, 0, 0, 0, 1, True, 0),
         ],
         TRANSFER,
     ),
@@ -224,10 +224,12 @@ MALFORMED = {
         "buffers", 1, "sizes", 1, value=[2**62, 2**62]
     ),
     "transfers: null; allowed: a list": put("transfers", value=None),
-    "transfers[0]: 7; allowed: an object with the keys round, src, dst, count, reduce": put(
+    "transfers[0]: 7; allowed: an object with the keys round, src, dst, count, reduce, switch": put(
         "transfers", 0, value=7
     ),
-    'transfers[1]: no key "dst"; allowed: round, src, dst, count, reduce': drop("transfers", 1, "dst"),
+    "transfers[1]: no key \"dst\"; allowed: round, src, dst, count, reduce, switch": drop(
+        "transfers", 1, "dst"
+    ),
     "transfers[1].round: -1; allowed: whole numbers from 0 to 2147483647": put(
         "transfers", 1, "round", value=-1
     ),

@@ -67,7 +67,7 @@ def test_one_that_starts_later_takes_its_share():
     rows = [(0, 3, 1, 0, 0, 0, 0, 1, False), (0, 0, 2, 0, 1, 0, 1, 1, False)]
     rows += [(1, 1, 2, 0, 0, 0, 0, 1, False)]
     sizes = (np.tile(np.array([2, 6], np.int64), (6, 1)),)
-    relay = Schedule("relay", 6, ("data",), sizes, np.array(rows, TRANSFER), {}, {})
+    relay = Schedule("relay", 6, ("data",), sizes, np.array([(*row, 0) for row in rows], TRANSFER), {}, {})
     # 3 -> 1: 1 + 2 = 3 ms. Then alpha: at 4 ms it joins 0 -> 2, of which 3 MB came. Each then gets half: the
     # relayed 2 MB end at 8 ms, when 1 MB of the other is left.
     assert ends(relay, STAR) == pytest.approx([3, 9, 8])
@@ -105,7 +105,7 @@ def test_a_pipeline_overlaps_what_rounds_would_not():
     rows = [(0, 0, 1, 0, 0, 0, 0, 1, False), (1, 0, 1, 0, 1, 0, 1, 1, False)]
     rows += [(1, 1, 2, 0, 0, 0, 0, 1, False), (2, 1, 2, 0, 1, 0, 1, 1, False)]
     sizes = (np.tile(np.array([3, 1], np.int64), (3, 1)),)
-    schedule = Schedule("line", 3, ("data",), sizes, np.array(rows, TRANSFER), {}, {})
+    schedule = Schedule("line", 3, ("data",), sizes, np.array([(*row, 0) for row in rows], TRANSFER), {}, {})
     assert alpha_beta(schedule, line, 1e6).seconds == pytest.approx(7e-3)
     assert ends(schedule, line) == pytest.approx([3, 4, 6, 7])
     wide = replace(line, links=(line.links[0], Link("b", "c", 3e9), line.links[2]))

@@ -12,7 +12,7 @@ import typer
 from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import show_made
-from wavefabric.cli.collective.switched import cost_text, switched
+from wavefabric.cli.collective.least_time import cost_text, least_time
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
@@ -62,7 +62,8 @@ def optimal(
     direct = direct_links(fabric) if isinstance(fabric, Fabric) else None
     if isinstance(fabric, Fabric) and direct is None and solver.steps is None and solver.conditions is None:
         assert collective is not None
-        switched(collective, algorithm, fabric, size, begun + solver.seconds, output, options)
+        best, lines, facts = least_time(collective, algorithm, fabric, size, solver.seconds, options.as_json)
+        show_made(best, output, options, more_lines=lines, more_facts=facts)
         return
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)

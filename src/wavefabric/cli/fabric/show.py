@@ -225,6 +225,10 @@ def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("GPUs", str(facts["ranks"])),
         ("switches", switches or "none"),
+        (
+            "multicast",
+            facts["multicast_switches"] and f"and sums by {', '.join(facts['multicast_switches'])}",
+        ),
         *(("links", _links_text(**link)) for link in facts["links"]),
         ("alpha", f"{time_words(facts['alpha'])} a round; in the flow model, a transfer"),
         ("a GPU", copy and f"{copy} out, and as much in, at most"),

@@ -39,7 +39,7 @@ def point_to_point(name: str, ranks: int, messages: Iterable[tuple[int, int, int
         received[dst].append(elements)
         if elements:
             pre[src, 0, a] = post[dst, 1, b] = (m, 1 << src)
-            rows.append((0, src, dst, 0, a, 1, b, 1, False))
+            rows.append((0, src, dst, 0, a, 1, b, 1, False, 0))
     sizes = padded(sent), padded(received)
     return Schedule(name, ranks, ("send", "recv"), sizes, np.array(rows, TRANSFER), pre, post)
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wavefabric.collectives.arguments import ragged
+from wavefabric.collectives.arguments import ragged, within_groups
 from wavefabric.collectives.conditions import Layout
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 
 Numbers = int | np.ndarray
-_EQUAL = ("src", "dst", "src_buffer", "dst_buffer", "reduce", "round")
+_EQUAL = ("src", "dst", "src_buffer", "dst_buffer", "reduce", "round", "switch")
 
 
 def transfers(
@@ -22,10 +22,11 @@ def transfers(
     count: Numbers = 1,
     buffers: tuple[Numbers, Numbers] = (0, 0),
     reduce: bool | np.ndarray = False,
+    switch: Numbers = 0,
 ) -> np.ndarray:
     """Transfers from numbers or arrays that broadcast; `dst_chunk` is `src_chunk` by default."""
     dst_chunk = src_chunk if dst_chunk is None else dst_chunk
-    columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce)
+    columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce, switch)
     columns = np.broadcast_arrays(*columns)
     table = np.zeros(columns[0].size, TRANSFER)
     for name, column in zip(TRANSFER.names or (), columns, strict=True):
@@ -70,7 +71,15 @@ def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
     pair = (wide["round"] * ranks + (wide["dst"] - wide["src"]) % ranks) * ranks + wide["src"]
     kinds = (wide["src_buffer"] * (1 + wide["dst_buffer"].max()) + wide["dst_buffer"]) * 2 + wide["reduce"]
-    t = t[np.lexsort((wide["src_chunk"] + kinds * (1 + wide["src_chunk"].max()), pair))]
+    # Operations of a switch stay together, chunk by chunk.
+    single = np.lexsort((wide["src_chunk"] + kinds * (1 + wide["src_chunk"].max()), pair))
+    t = t[
+        single[
+            np.argsort(
+                wide["round"][single] * (1 + wide["switch"].max()) + wide["switch"][single], kind="stable"
+            )
+        ]
+    ]
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + 1
@@ -78,4 +87,18 @@ def _joined(t: np.ndarray, ranks: int) -> np.ndarray:
     joined = t[first]
     joined["count"] = np.diff(np.append(first, t.size))
     joined["round"] = np.unique(joined["round"], return_inverse=True)[1]
-    return joined
+    return _operations_apart(joined) if joined["switch"].any() else joined
+
+
+def _operations_apart(t: np.ndarray) -> np.ndarray:
+    """Operations of switches numbered in their round; what does not follow one another is several."""
+    pair = np.unique(t[["round", "switch", "src", "dst"]], return_inverse=True)[1].ravel()
+    run = np.where(t["switch"] > 0, within_groups(pair), 0)
+    turn = np.where(t["switch"] > 0, pair, 0)  # summands in the order of ranks
+    order = np.lexsort((turn, run, t["switch"], t["round"]))
+    t, run = t[order], run[order]
+    new = np.flatnonzero((np.diff(t["round"]) != 0) | (np.diff(t["switch"]) != 0) | (np.diff(run) != 0)) + 1
+    operation = np.searchsorted(new, np.arange(t.size), side="right")
+    first = operation[np.searchsorted(t["round"], t["round"])]
+    t["switch"] = np.where(t["switch"] > 0, operation - first + 1, 0)
+    return t

@@ -26,8 +26,8 @@ def to_json(schedule: Schedule) -> str:
     """A schedule as JSON text, one transfer a line; `ScheduleError` if numbers are out of range.
 
     A chunk is ``[rank, buffer, chunk]``. A transfer has ``"count"`` only if it moves several chunks and
-    ``"reduce"`` only if it adds. ``"origins"`` is a list of ranks, ``"all"``, or hexadecimal text whose bit r
-    stands for rank r.
+    ``"reduce"`` only if it adds. Those of one operation of a switch follow one another with one ``"switch"``.
+    ``"origins"`` is a list of ranks, ``"all"``, or hexadecimal text whose bit r stands for rank r.
 
     Examples
     --------
@@ -102,10 +102,10 @@ def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:
 def _transfers(schedule: Schedule) -> Iterator[dict[str, Any]]:
     names = schedule.buffers
     for row in schedule.transfers.tolist():
-        round_, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, reduce = row
+        round_, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, reduce, switch = row
         ends = {"src": [src, names[src_buffer], src_chunk], "dst": [dst, names[dst_buffer], dst_chunk]}
         more = ({"count": count} if count != 1 else {}) | ({"reduce": True} if reduce else {})
-        yield {"round": round_, **ends, **more}
+        yield {"round": round_, **ends, **more} | ({"switch": switch} if switch else {})
 
 
 def _held(schedule: Schedule, held: Holdings) -> Iterator[dict[str, Any]]:
@@ -219,7 +219,7 @@ class _ChunkReader:
 
     def transfer(self, key: str, value: Any) -> tuple:
         """A row of `TRANSFER`."""
-        _keys(key, value, ("round", "src", "dst"), ("count", "reduce"))
+        _keys(key, value, ("round", "src", "dst"), ("count", "reduce", "switch"))
         round_ = _whole(f"{key}.round", value["round"], 0, _INT32)
         src, *source = self.chunk(f"{key}.src", value["src"])
         dst, *target = self.chunk(f"{key}.dst", value["dst"])
@@ -227,7 +227,8 @@ class _ChunkReader:
         reduce = value.get("reduce", False)
         if not isinstance(reduce, bool):
             _refuse(f"{key}.reduce", reduce, "true or false")
-        return round_, src, dst, *source, *target, count, reduce
+        switch = _whole(f"{key}.switch", value.get("switch", 0), 0, _INT32)
+        return round_, src, dst, *source, *target, count, reduce, switch
 
     def held(self, key: str, value: Any) -> Holdings:
         """Of `pre` or `post`."""

@@ -143,18 +143,14 @@ def least_steps(
 
 
 def forests(layout: Layout, links: Links, trees: int, *, time_limit: float = 60.0) -> list[Forest]:
-    """Trees for the sums and the copies of a layout, one forest if it serves both; see `forest.forest`.
-
-    `InputError` unless every chunk goes from one rank to all others, or comes together at one;
-    `deadline.OutOfTime` at the end of `time_limit` (s).
-    """
+    """Trees for the sums and the copies of a layout, one forest if it serves both; see `forest.forest`."""
     run = _Run(layout, links, time_limit, None)
     stop = clock.Deadline(run.deadline, 16)
     return [forest(*part, whole("trees", trees, 1), stop) for part in run.parts[: run.different]]
 
 
 def forest_schedule(layout: Layout, links: Links, made: Sequence[Forest]) -> Schedule:
-    """The layout's chunks over what `forests` made of it, or of one with other pieces: verified."""
+    """The layout's chunks over what `forests` made of it, or of the same with other pieces: verified."""
     run = _Run(layout, links, math.inf, None)
     pairs = zip(made, run.parts, strict=False)
     return run.result([pipelined(each, demand) for each, (demand, _) in pairs]).schedule

@@ -98,7 +98,7 @@ class ScheduleWriter:
         return made
 
     def _row(self, r: int, src: int, dst: int, source: Location, target: Location, reduce: bool) -> None:
-        self.rows.append((r, src, dst, *source, *target, 1, reduce))
+        self.rows.append((r, src, dst, *source, *target, 1, reduce, 0))
 
     def _location(self, number: int, rank: int) -> Location:
         """Where a rank keeps a chunk; one that only passes it on, in scratch."""

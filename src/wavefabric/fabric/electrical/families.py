@@ -89,7 +89,10 @@ def make_nodes(
     for rank in range(nodes * g):
         ends = f"node{rank // g}", f"{word}{rank % g if network == 'rails' else rank // g}"
         for to, link in zip(ends, (inside, nic), strict=True):
-            links += [replace(link, source=f"GPU{rank}", target=to), replace(link, source=to, target=f"GPU{rank}")]
+            links += [
+                replace(link, source=f"GPU{rank}", target=to),
+                replace(link, source=to, target=f"GPU{rank}"),
+            ]
     up = Link("", "", below * nic.bandwidth / oversubscription, kind=nic.kind)
     for leaf in (f"{word}{i}" for i in range(leaves if spine else 0)):
         links += [replace(up, source=leaf, target="spine"), replace(up, source="spine", target=leaf)]

@@ -133,6 +133,11 @@ def _electrical(table: ElectricalTable) -> Fabric:
     values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family", "kernels"})
     if table.kernels is not None:
         values["kernels"] = KernelTimes(**table.kernels.model_dump())
+    values["multicast_switches"] = tuple(table.multicast_switches)
+    for name in table.multicast_switches:
+        if name not in switches:
+            allowed = ", ".join(switches) or "none, there are no switches"
+            raise InputError(f"multicast_switches: {name} given; allowed: {allowed}")
     fabric = Fabric(gpus=gpus, switches=switches, links=links, **values)
     if table.family is None:
         check_connected(fabric)
@@ -154,11 +159,15 @@ def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, 
     if family.kind == "nodes":
         if len(sizes) != 2 or family.nic_bandwidth is None:
             key, allowed = ("grid", "nodes and GPUs of each") if len(sizes) != 2 else ("nic_bandwidth", "B/s")
-            raise InputError(f"family.{key}: {show(getattr(family, key))} given for nodes; allowed: {allowed}")
+            raise InputError(
+                f"family.{key}: {show(getattr(family, key))} given for nodes; allowed: {allowed}"
+            )
         inside = Link("", "", family.bandwidth, family.latency, family.link)
         nic = Link("", "", family.nic_bandwidth, family.nic_latency, "network")
         return gpus, *families.make_nodes(sizes, inside, nic, family.network, family.oversubscription)
-    if extra := sorted(family.model_fields_set & {"nic_bandwidth", "nic_latency", "network", "oversubscription"}):
+    if extra := sorted(
+        family.model_fields_set & {"nic_bandwidth", "nic_latency", "network", "oversubscription"}
+    ):
         raise InputError(f"family.{extra[0]}: given for {family.kind}; allowed: for nodes")
     links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
     return gpus, ("switch",) if family.kind == "switch" else (), links

@@ -153,6 +153,7 @@ class ElectricalTable(FabricFileTable):
     peer_overhead: Seconds = 0.0
     reduce_overhead: Seconds = 0.0
     kernels: KernelsTable | None = None
+    multicast_switches: list[Name] = Field(default_factory=list, validate_default=False)
 
 
 class BudgetTable(FabricFileTable):

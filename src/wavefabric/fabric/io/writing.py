@@ -22,7 +22,7 @@ _WRITTEN_UNITS = {
 #: Keys of an electrical fabric in the order of the file; those of a measured one are left out if 0.
 _MEASURED = ("reduce_bandwidth", "reduce_alpha", "round_overhead", "peer_overhead", "reduce_overhead")
 _FIRST = ("description", "source", "alpha", "copy_bandwidth", "flow_bandwidth")
-_ELECTRICAL = (*_FIRST, *_MEASURED, "forwards", "gpus", "switches")
+_ELECTRICAL = (*_FIRST, *_MEASURED, "forwards", "gpus", "switches", "multicast_switches")
 
 
 def to_toml(fabric: Fabric | PhotonicFabric) -> str:
@@ -33,7 +33,9 @@ def to_toml(fabric: Fabric | PhotonicFabric) -> str:
 
 def _electrical(fabric: Fabric) -> list[str]:
     values = {key: getattr(fabric, key) for key in _ELECTRICAL}
-    values = {key: value for key, value in values.items() if value or key not in _MEASURED}
+    values = {
+        key: value for key, value in values.items() if value or key not in (*_MEASURED, "multicast_switches")
+    }
     lines = entries(tables.ElectricalTable, {"name": fabric.name, "kind": "electrical", **values})
     for link, count, both in _grouped(fabric.links):
         values = {"from": link.source, "to": link.target, "bandwidth": link.bandwidth}

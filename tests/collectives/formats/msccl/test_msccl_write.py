@@ -44,7 +44,7 @@ def equal_chunks(algorithm, collective, ranks, pieces, radix):
 @st.composite
 def schedules(draw):
     """Of any algorithm of the registry."""
-    name = draw(st.sampled_from(sorted(ALGORITHMS)))
+    name = draw(st.sampled_from(sorted(n for n, each in ALGORITHMS.items() if not each.switched)))
     collective = draw(st.sampled_from(ALGORITHMS[name].collectives))
     ranks, pieces = draw(st.integers(2, 8)), draw(st.integers(1, 3))
     radix = draw(st.sampled_from([None, 3, 4]))
@@ -170,7 +170,13 @@ def test_sums_keep_their_order():
     sizes = (np.ones((3, 1), np.int64), np.ones((3, 2), np.int64))
     pre = {(r, 0, 0): (0, 1 << r) for r in range(3)}
     chain = Schedule(
-        "chain", 3, ("data", "scratch"), sizes, np.array(rows, TRANSFER), pre, {(1, 0, 0): (0, 7)}
+        "chain",
+        3,
+        ("data", "scratch"),
+        sizes,
+        np.array([(*row, 0) for row in rows], TRANSFER),
+        pre,
+        {(1, 0, 0): (0, 7)},
     )
     sums = [s for s in ElementTree.fromstring(to_msccl(chain)).iter("step") if s.get("type") == "re"]
     assert [(s.get("depid"), s.get("hasdep")) for s in sums] == [("0", "1"), ("-1", "0")]

@@ -146,7 +146,18 @@ def _performed(a: fmt.MscclAlgorithm, schedule: Schedule) -> tuple[Holdings, Hol
             parent.append(len(parent))
         return value.get(at)
 
-    for _, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, n, reduce in schedule.transfers.tolist():
+    for (
+        _,
+        src,
+        dst,
+        src_buffer,
+        src_chunk,
+        dst_buffer,
+        dst_chunk,
+        n,
+        reduce,
+        _,
+    ) in schedule.transfers.tolist():
         for i in range(n):
             moved = read((src, src_buffer, src_chunk + i))
             target = dst, dst_buffer, dst_chunk + i

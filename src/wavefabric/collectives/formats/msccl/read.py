@@ -86,7 +86,7 @@ def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, n
     relays: dict[int, ChunkAt] = {}  # what waits for a receive in a relay
 
     def move(source: ChunkAt, target: ChunkAt, count: int, reduce: bool) -> None:
-        rows.append((len(rows), source[0], target[0], *source[1:], *target[1:], count, reduce))
+        rows.append((len(rows), source[0], target[0], *source[1:], *target[1:], count, reduce, 0))
 
     def new_relay(gpu: int, count: int) -> ChunkAt:
         relayed[gpu] += count

@@ -12,6 +12,7 @@ from wavefabric.collectives.formats.msccl.blocks import MOVE, MscclLimitExceeded
 from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.schedule import PROTOCOLS, Schedule
 from wavefabric.collectives.structure import moves as single_moves
+from wavefabric.collectives.structure import refuse_switches
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
 from wavefabric.files.output import write_text
@@ -59,6 +60,7 @@ def to_msccl(
     if not re.fullmatch(f"[{_LETTERS}]{{1,63}}", title):
         allowed = "1 to 63 letters, digits, spaces and . , : ; = ( ) _ + / -"
         raise InputError(f"name: {title[:80]!r}; allowed: {allowed}")
+    refuse_switches(schedule, "MSCCL")
     verify(schedule)
     performed = operation(schedule)
     # MSCCL's words for collectives mean its own places of the data; others are written as what they do.

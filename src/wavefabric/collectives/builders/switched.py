@@ -1,0 +1,52 @@
+"""Multicasts and reductions by a switch: NVLink SHARP (NVLS), SHARP on InfiniBand."""
+
+import numpy as np
+
+from wavefabric.collectives.builders.transfers import assemble, transfers
+from wavefabric.collectives.conditions import layout
+from wavefabric.collectives.schedule import Schedule
+
+#: Collectives of `nvls`, and in which rounds it reduces and multicasts.
+_ROUNDS = {
+    "all-reduce": (0, 1),
+    "reduce-scatter": (0, None),
+    "reduce": (0, None),
+    "all-gather": (None, 0),
+    "broadcast": (None, 0),
+}
+
+
+def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int = 0) -> Schedule:
+    """One write of a switch that reaches all ranks, one read that is the sum of all.
+
+    Each rank reads the sum of its share from the switch (``multimem.ld_reduce``) and writes it to all
+    (``multimem.st``): NCCL's NVLS, the two-shot all-reduce of MSCCL++ and PyTorch. A broadcast or reduce is
+    one operation of the root. As in the hardware an operation includes the rank that issues it: its own part
+    goes to the switch and comes back (Klenk et al. 2020, doi:10.1109/ISCA45697.2020.00085).
+    """
+    shared = collective == "all-reduce"
+    conditions = layout(collective, ranks, elements, pieces * ranks if shared else pieces, root)
+    # Of an all-reduce each rank works on a share.
+    owner = np.array([root]) if collective in ("reduce", "broadcast") else np.arange(ranks)
+    here, there = (grid.ravel() for grid in np.meshgrid(owner, np.arange(ranks), indexing="ij"))
+    chunk = here * pieces if owner.size > 1 else 0
+    parts = []
+    for round_, ends in zip(_ROUNDS[collective], ((there, here), (here, there)), strict=True):
+        if round_ is not None and ranks > 1:
+            parts.append(transfers(round_, *ends, chunk, count=pieces, switch=here + 1))
+    return assemble(f"nvls {collective}", conditions, parts)
+
+
+def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -> Schedule:
+    """An all-reduce in one round: every rank reads the sum of the whole array from the switch.
+
+    N times the volume of `nvls` into the switch, and half its latency. Nobody may overwrite what others
+    still read, so sums arrive in scratch memory.
+    """
+    conditions = layout(collective, ranks, elements, pieces)
+    src, dst = np.divmod(np.arange(ranks * ranks), ranks)
+    own, parts = np.arange(ranks), []
+    if ranks > 1:
+        parts.append(transfers(0, src, dst, 0, count=pieces, buffers=(0, 1), switch=dst + 1))
+        parts.append(transfers(1, own, own, 0, count=pieces, buffers=(1, 0)))
+    return assemble(f"nvls-one-shot {collective}", conditions, parts, conditions.sizes[0])
