@@ -190,8 +190,7 @@ def test_extents_are_upper_bounds(arguments):
     (algorithm, collective, ranks, elements), options = arguments
     schedule = build(algorithm, collective, ranks, elements + 100, **options)
     radix = options.get("radix") or 2
-    grid = options.get("grid") or ()
-    chunks, moves = extent(algorithm, collective, ranks, options.get("pieces", 1), radix, grid)
+    chunks, moves = extent(algorithm, collective, ranks, options.get("pieces", 1), radix)
     assert sum(sizes.size for sizes in schedule.sizes) <= chunks
     assert schedule.transfers["count"].sum() <= moves
 

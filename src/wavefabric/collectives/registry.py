@@ -7,16 +7,8 @@ from functools import partial
 from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
-from wavefabric.collectives.builders import (
-    bruck,
-    direct,
-    hierarchical,
-    messages,
-    recursive,
-    ring,
-    switched,
-    trees,
-)
+from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
+from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -40,6 +32,7 @@ class Algorithm:
 
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
+_NODES = (*_SUMS, "broadcast")
 _TREES = ("broadcast", "reduce", "all-reduce")
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
 _SUMMARIES = {
@@ -76,12 +69,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
-        (
-            "hierarchical",
-            (*_SUMS, "broadcast"),
-            ("pieces", "radix", "root", "grid"),
-            hierarchical.hierarchical,
-        ),
+        ("hierarchical", _NODES, ("pieces", "radix", "root", "grid"), hierarchical),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
         ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
         ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),
@@ -172,21 +160,17 @@ def _checked(
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
         raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
-    _check_extent(algorithm, collective, ranks, pieces, radix, shape)
+    _check_extent(algorithm, collective, ranks, pieces, radix)
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
     return {option: options[option] for option in known.options}
 
 
-def extent(
-    algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2, grid: Sequence[int] = ()
-) -> tuple[int, int]:
+def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
     """Upper bounds on the chunks of all ranks together, and on those that move, of what `build` makes."""
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
-    by_share = ("ring", "bidirectional-ring", "recursive", "nvls", "hierarchical")
-    shared = algorithm in by_share and collective == "all-reduce"
-    if algorithm == "hierarchical" and collective == "broadcast":
-        pieces *= (grid or messages.near_square(ranks))[-1]
+    shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"
+    shared |= algorithm == "hierarchical"
     chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
     data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
     if collective == "all-to-all":
@@ -208,19 +192,17 @@ def extent(
     return data + scratch, moves
 
 
-def _check_extent(
-    algorithm: str, collective: str, ranks: int, pieces: int, radix: int, grid: Sequence[int]
-) -> None:
+def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int) -> None:
     """Refuse what would not fit into memory, or take very long to prove."""
 
     def fits(pieces: int) -> bool:
-        chunks, moves = extent(algorithm, collective, ranks, pieces, radix, grid)
+        chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
         return chunks <= MOST_CHUNKS and moves <= MOST_MOVES
 
     if fits(pieces):
         return
     if not fits(1):
-        chunks, moves = extent(algorithm, collective, ranks, 1, radix, grid)
+        chunks, moves = extent(algorithm, collective, ranks, 1, radix)
         actual = f"{ranks} given, {algorithm} {collective} has up to {chunks} chunks and moves {moves}"
         raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
     most = bisect(range(1, pieces), False, key=lambda p: not fits(p))

@@ -59,16 +59,17 @@ def _broadcast(
 ) -> Schedule:
     nodes, g = grid
     (home, own), local = divmod(root, g), np.arange(g)[:, None]
-    parts = [transfers(0, root, home * g + (peer := np.delete(local, own)), peer * pieces, count=pieces)]
+    count = nodes * pieces  # of the chunks of each local rank
+    parts = [transfers(0, root, home * g + (peer := np.delete(local, own)), peer * count, count=count)]
     stride, step = 1, 1
     for factor in groups:
         # Nodes are numbered from the root's on; those below the stride have the array.
         node, ahead = np.divmod(np.arange(stride * (factor - 1)), factor - 1)
         src, dst = ((home + n) % nodes * g + local for n in (node, node + (ahead + 1) * stride))
-        parts.append(transfers(step, src, dst, local * pieces, count=pieces))
+        parts.append(transfers(step, src, dst, local * count, count=count))
         stride, step = stride * factor, step + 1
     rank, other = np.nonzero(~np.eye(g, dtype=bool))
     first = np.arange(nodes)[:, None] * g
-    within = transfers(step, first + rank, first + other, rank * pieces, count=pieces)
+    within = transfers(step, first + rank, first + other, rank * count, count=count)
     parts.append(within[within["dst"] != root])
-    return assemble(name, layout("broadcast", nodes * g, elements, g * pieces, root), parts)
+    return assemble(name, layout("broadcast", nodes * g, elements, g * count, root), parts)

@@ -26,17 +26,16 @@ _FREE = 2**30
 
 @dataclass
 class EqualTrees:
-    """Trees with the same edges: how many, edges in the order they grew, and the depth of each rank."""
+    """So many trees of a root with the same edges: parent and depth of each rank reached."""
 
     root: int
     count: int
-    edges: list[Edge]
-    depth: dict[int, int]
+    reached: dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Spanning trees of each root, of which a link of capacity c carries at most `rounds` c."""
+    """Spanning trees of each root; `rounds`: what all chunks take over them for each B of all, at 1 B a chunk."""
 
     rounds: Fraction
     trees: tuple[EqualTrees, ...]
@@ -44,11 +43,11 @@ class Forest:
     @property
     def depth(self) -> int:
         """Links from a root to the rank that is farthest."""
-        return max(max(each.depth.values()) for each in self.trees)
+        return max(depth for each in self.trees for _, depth in each.reached.values())
 
 
 def forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
-    """So many trees for each root (and chunks that it has, without a common factor), in the fewest rounds.
+    """So many trees for each root (times its chunks, without a common factor), in the fewest rounds.
 
     The fewest for which links, shared out by `_share`, carry the trees: what is shared out is whole, so that
     more trees may come closer to what cuts allow. `OutOfTime` when `stop` has passed; `InputError` if chunks
@@ -69,19 +68,16 @@ def forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
     def carried(rounds: Fraction) -> np.ndarray:
         return _share(n, [int(rounds * most) for _, most in groups], routes, stop)
 
-    def suffices(rounds: Fraction) -> bool:
-        return _carries(carried(rounds), wanted)
-
-    capacities = {most for _, most in groups if most}
-    high = Fraction(trees, max(capacities, default=1))
-    while not suffices(high):
-        if high > _FREE or not capacities:
-            raise InputError("links: they do not join the ranks; allowed: links that do")
+    capacities = {most for _, most in groups if most} or {1}
+    high = Fraction(trees, max(capacities))
+    while not _carries(carried(high), wanted):
         high *= 2
-    steps = {Fraction(i, c) for c in capacities for i in range(int(high * c / 2) + 1, int(high * c) + 1)}
-    tried = sorted(steps)
-    rounds = tried[bisect_left(tried, True, key=suffices)]
-    return Forest(rounds, tuple(_pack(carried(rounds), wanted, stop)))
+        if high > _FREE:
+            raise InputError("links: they do not join the ranks; allowed: links that do")
+    steps = (Fraction(i, c) for c in capacities for i in range(int(high * c / 2) + 1, int(high * c) + 1))
+    tried = sorted(set(steps))
+    rounds = tried[bisect_left(tried, True, key=lambda each: _carries(carried(each), wanted))]
+    return Forest(rounds / int(wanted.sum()), tuple(_pack(carried(rounds), wanted, stop)))
 
 
 def _strides(ranks: int) -> list[int]:
@@ -91,7 +87,7 @@ def _strides(ranks: int) -> list[int]:
 
 def _share(ranks: int, left: list[int], routes: list[tuple[Edge, list[int]]], stop: Deadline) -> np.ndarray:
     """Trees that each pair carries, one more for each in turn while its route has space: (ranks, ranks)."""
-    carried = np.zeros((ranks, ranks), np.int64)
+    carried = np.zeros((ranks, ranks), np.int32)
     while routes := [route for route in routes if all(left[i] for i in route[1])]:
         stop.check()
         for pair, groups in routes:
@@ -107,31 +103,30 @@ def _carries(carried: np.ndarray, wanted: np.ndarray) -> bool:
     n, total = len(carried), int(wanted.sum())
     if (carried.sum(axis=0) + wanted < total).any():
         return False
-    graph = csr_array(np.pad(carried, (0, 1)) + np.pad(wanted, (0, 1)) * (np.arange(n + 1) == n)[:, None])
-    return all(maximum_flow(graph.astype(np.int32), n, v).flow_value >= total for v in range(n))
+    graph = np.pad(carried, (0, 1))
+    graph[n, :n] = wanted
+    return all(maximum_flow(csr_array(graph), n, v).flow_value >= total for v in range(n))
 
 
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
     """Edge-disjoint spanning trees, grown level by level (Bérczi & Frank 2010, as in ForestColl)."""
     n, left = len(carried), carried.copy()
-    trees = [EqualTrees(r, int(wanted[r]), [], {r: 0}) for r in range(n) if wanted[r]]
+    trees = [EqualTrees(r, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
     for level, ahead in product(range(n - 1), _strides(n)):
         for tree in trees:  # grows meanwhile
-            for x in [rank for rank, depth in tree.depth.items() if depth == level]:
+            for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
                 able = min(int(left[x, y]), tree.count)
-                if y in tree.depth or not able:
+                if y in tree.reached or not able:
                     continue
                 stop.check()
                 able = able if direct else min(able, _spare(left, trees, tree, x, y))
                 if able <= 0:
                     continue
                 if able < tree.count:
-                    rest = tree.count - able
-                    trees.append(EqualTrees(tree.root, rest, list(tree.edges), dict(tree.depth)))
-                tree.count, tree.depth[y] = able, level + 1
-                tree.edges.append((x, y))
+                    trees.append(EqualTrees(tree.root, tree.count - able, dict(tree.reached)))
+                tree.count, tree.reached[y] = able, (x, level + 1)
                 left[x, y] -= able
     return trees
 
@@ -143,12 +138,11 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
     beyond the number of others (Edmonds' condition for every set of ranks with y and without x).
     """
     n = len(left)
-    others = [each for each in trees if each is not tree and len(each.depth) < n]
-    table = np.zeros((n + len(others), n + len(others)), np.int32)
-    table[:n, :n] = left
+    others = [each for each in trees if each is not tree and len(each.reached) < n]
+    table = np.pad(left, (0, len(others)))
     for i, other in enumerate(others, n):
         table[x, i] = other.count
-        table[i, list(other.depth)] = _FREE
+        table[i, list(other.reached)] = _FREE
     return int(maximum_flow(csr_array(table), x, y).flow_value) - sum(each.count for each in others)
 
 
@@ -157,14 +151,14 @@ def pipelined(made: Forest, demand: Demand) -> HalfResult:
     chunks: dict[int, list[int]] = defaultdict(list)
     for number, chunk in enumerate(demand.chunks):
         chunks[min(chunk.have)].append(number)
-    total, done = Counter[int](), Counter[int]()
+    moves, done, total = [], Counter[int](), Counter[int]()
     for tree in made.trees:
         total[tree.root] += tree.count
-    moves = []
     for tree in made.trees:
         mine, begin = chunks[tree.root], done[tree.root]
-        done[tree.root] = end = begin + tree.count
-        first, last = (len(mine) * at // total[tree.root] for at in (begin, end))
+        done[tree.root] = begin + tree.count
+        first, last = (len(mine) * at // total[tree.root] for at in (begin, done[tree.root]))
         for i, number in enumerate(mine[first:last]):
-            moves += [(i // tree.count + tree.depth[x], number, x, y) for x, y in tree.edges]
+            for y, (x, depth) in tree.reached.items():
+                moves += [(i // tree.count + depth - 1, number, x, y)] if depth else []
     return HalfResult(Solution(sorted(moves), "trees"), 0, "", ())

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Link
@@ -46,6 +48,8 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
 
 def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
     """Refuse a family of no GPU, or of more than `MOST_RANKS`."""
+    if kind == "nodes" and len(sizes) != 2:
+        raise InputError(f"{key}.grid: {list(sizes)} given; allowed: nodes and GPUs of each, such as [4, 8]")
     least = 0 if kind == "hypercube" else 1
     if min(sizes) < least or count_gpus(kind, sizes) > MOST_RANKS:
         actual = "x".join(map(str, sizes))
@@ -74,29 +78,22 @@ def make_links(
 
 
 def make_nodes(
-    sizes: Sequence[int], inside: Link, nic: Link, network: str, oversubscription: float
+    sizes: Sequence[int], inside: Link, nic: Link, rails: bool, oversubscription: float
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-    """Switches and links of N nodes of g GPUs, numbered node by node; each GPU has an adapter (NIC).
+    """Switches and links of N nodes of g GPUs, node by node: on a switch in the node, and by an adapter.
 
-    GPUs of a node hang on an NVSwitch by links as `inside`, and on a leaf switch by one as `nic`: in a
-    network of ``"rails"`` leaf i has GPU i of every node, in a ``"fat-tree"`` leaf n those of node n. Leaves
-    hang on a spine by what their adapters carry, over `oversubscription`. One leaf needs no spine.
+    An adapter (NIC) hangs on a leaf switch: with `rails` leaf i has those of GPU i of every node, else leaf n
+    those of node n. Leaves hang on a spine by what their adapters carry, over `oversubscription`.
     """
     nodes, g = sizes
-    leaves, below, word = (g, nodes, "rail") if network == "rails" else (nodes, g, "leaf")
-    spine = ("spine",) if leaves > 1 else ()
-    links = []
-    for rank in range(nodes * g):
-        ends = f"node{rank // g}", f"{word}{rank % g if network == 'rails' else rank // g}"
-        for to, link in zip(ends, (inside, nic), strict=True):
-            links += [
-                replace(link, source=f"GPU{rank}", target=to),
-                replace(link, source=to, target=f"GPU{rank}"),
-            ]
-    up = Link("", "", below * nic.bandwidth / oversubscription, kind=nic.kind)
-    for leaf in (f"{word}{i}" for i in range(leaves if spine else 0)):
-        links += [replace(up, source=leaf, target="spine"), replace(up, source="spine", target=leaf)]
-    return (*(f"node{i}" for i in range(nodes)), *(f"{word}{i}" for i in range(leaves)), *spine), tuple(links)
+    leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(g if rails else nodes)]
+    uplink = replace(nic, bandwidth=nic.bandwidth * nodes * g / len(leaves) / oversubscription, latency=0.0)
+    ends = [(leaf, "spine", uplink) for leaf in leaves]
+    for rank, (node, local) in enumerate(np.ndindex(nodes, g)):
+        ends += [(f"GPU{rank}", f"node{node}", inside)]
+        ends += [(f"GPU{rank}", leaves[local if rails else node], nic)]
+    links = (replace(link, source=x, target=y) for a, b, link in ends for x, y in ((a, b), (b, a)))
+    return (*(f"node{i}" for i in range(nodes)), *leaves, "spine"), tuple(links)
 
 
 def neighbour_pairs(kind: str, sizes: tuple[int, ...]) -> set[tuple[int, int]]:

@@ -114,7 +114,7 @@ class FamilyTable(FabricFileTable):
     bandwidth: Bandwidth
     latency: Seconds = 0.0
     link: Name = "wire"
-    #: Of nodes alone: of each adapter, and how leaves are joined; see `families.make_nodes`.
+    #: Of nodes alone; see `families.make_nodes`.
     nic_bandwidth: Bandwidth | None = None
     nic_latency: Seconds = 0.0
     network: Literal["rails", "fat-tree"] = "rails"
