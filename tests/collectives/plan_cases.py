@@ -1,12 +1,13 @@
 """Schedules that plans are made of, what they give, and plans run on noise in any interleaving."""
 
+import functools
 import operator
 import random
 
 import numpy as np
 from hypothesis import strategies as st
 from plan_interpreter import Interpreter
-from schedule_cases import SCHEDULES, builds
+from schedule_cases import OPERATIONS, SCHEDULES, builds, units_of
 
 from wavefabric.collectives import ALGORITHMS, TRANSFER, Schedule, build, verify, why_refused
 from wavefabric.collectives.conditions import ROOTED
@@ -106,8 +107,10 @@ def messages(rows, ranks=2, elements=3):
     return made
 
 
-#: Schedules of builders, of the registry, and any.
-CASES = st.one_of(SCHEDULES, builds(ranks=st.integers(1, 9)).map(lambda a: build(*a[0], **a[1])), verified())
+#: Schedules of builders, of the registry (but for those of switches), and any.
+_PLAIN = st.sampled_from([each for each in OPERATIONS if not ALGORITHMS[each[0]].switched])
+_BUILT = builds(_PLAIN, ranks=st.integers(1, 9)).map(lambda a: build(*a[0], **a[1]))
+CASES = st.one_of(SCHEDULES, _BUILT, verified())
 
 #: Which of n blocks goes on: the first rank as far as it can, the last, or any.
 CHOICES = st.one_of(
@@ -140,8 +143,13 @@ def replayed(schedule, buffers, add=operator.add):
         at = first[buffer, rank]
         return buffers[rank][buffer][at[chunk] : at[chunk + int(t["count"])]]
 
-    for t in schedule.transfers:
-        part(t, "dst")[...] = add(part(t, "dst"), part(t, "src")) if t["reduce"] else part(t, "src")
+    for unit in units_of(schedule.transfers):
+        sums = unit[0]["switch"] and len({int(t["dst"]) for t in unit}) == 1
+        if sums:  # all are read before one is written
+            part(unit[0], "dst")[...] = functools.reduce(add, [part(t, "src").copy() for t in unit])
+            continue
+        for t in unit:
+            part(t, "dst")[...] = add(part(t, "dst"), part(t, "src")) if t["reduce"] else part(t, "src")
     return buffers
 
 

@@ -12,8 +12,8 @@ def levels(schedule: Schedule) -> np.ndarray:
 
     A transfer depends on an earlier one (by round, then position) if one of them writes a chunk that the
     other reads or writes; all of an operation of a switch as one. Transfers of one level may thus run in any
-    order, and all ranks agree on levels without talking. In a schedule that `verify` accepts, no level exceeds
-    the transfer's round. int64, shape (transfers,); `ScheduleError` if numbers are out of range.
+    order, and all ranks agree on levels without talking. In a schedule that `verify` accepts, no level
+    exceeds the transfer's round. int64, shape (transfers,); `ScheduleError` if numbers are out of range.
 
     Examples
     --------

@@ -63,6 +63,11 @@ class Units:
     switched: np.ndarray
     sums: np.ndarray
 
+    @property
+    def leads(self) -> np.ndarray:
+        """Whether each transfer is the first of its unit, which stands for all."""
+        return np.isin(np.arange(self.of.size), self.first[:-1])
+
 
 @cached
 def units(schedule: Schedule) -> Units:

@@ -19,7 +19,7 @@ def plain_cuts(schedule):
     while cuts != before:
         before = set(cuts)
         for t in schedule.transfers.tolist():
-            _, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, _ = t
+            _, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, *_ = t
             for k in range(count + 1):
                 ends = {(src, src_buffer, src_chunk + k), (dst, dst_buffer, dst_chunk + k)}
                 if k in (0, count) or ends & cuts:
@@ -31,7 +31,7 @@ def plain_pieces(schedule):
     """(transfer, size, first element at the source, first at the destination) of each piece."""
     cuts, out = plain_cuts(schedule), []
     for number, t in enumerate(schedule.transfers.tolist()):
-        _, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, _ = t
+        _, src, dst, src_buffer, src_chunk, dst_buffer, dst_chunk, count, *_ = t
         here = [k for k in range(count + 1) if (src, src_buffer, src_chunk + k) in cuts]
         a, b = schedule.offsets(src_buffer, src), schedule.offsets(dst_buffer, dst)
         for k, after in pairwise(here):

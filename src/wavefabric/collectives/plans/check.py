@@ -6,13 +6,16 @@ compared with the last ones of all other ranks by vector clocks (Mattern 1989; t
 expressions, and must give the schedule's sums, in the same order, in the same addresses.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
 from wavefabric.collectives.plans.moves import STAGING, Address, Move, pieces
 from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import ExecutionPlan
-from wavefabric.collectives.structure import ScheduleError, chunk_name
+from wavefabric.collectives.structure import ScheduleError, chunk_name, units
 
 #: Calls that follow one another: staging buffers are used again after two.
 CALLS = 4
@@ -182,11 +185,18 @@ class _Rank:
 class _Values:
     """Expressions by the key of their place: −1 − key is what was there at first, from 0 on they are sums."""
 
-    sums: dict[tuple[int, int], int]
+    sums: dict[tuple[int, ...], int]
     at: dict[int, int] = field(default_factory=dict)
 
     def read(self, key: int) -> int:
         return self.at.get(key, -1 - key)
+
+    def total(self, keys: Sequence[int], at_once: bool) -> int:
+        """Of what lies at keys: in their order, or ``at_once`` by a switch, in its own."""
+        parts = [self.read(key) for key in keys]
+        if at_once and len(parts) > 1:
+            return self.sums.setdefault(tuple(sorted(parts)), len(self.sums))
+        return reduce(self.add, parts)
 
     def add(self, a: int, b: int) -> int:
         """The number of a sum of two; a + b is b + a, to the bit."""
@@ -202,10 +212,16 @@ def check_values(plan: ExecutionPlan) -> None:
     schedule, parts = plan.schedule, pieces(plan.schedule)
     wanted = _Values({})
     result = _Values(wanted.sums)
-    reduces = schedule.transfers["reduce"].tolist()
+    u, adds = units(schedule), schedule.transfers["reduce"].tolist()
+    summands: dict[tuple[int, int], list[int]] = defaultdict(list)  # of each unit and what it writes
     for transfer, _, source, target in parts:
-        value = wanted.read(source.key)
-        wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if reduces[transfer] else value
+        summands[int(u.of[transfer]), target.key].append(source.key)
+    for transfer, _, _, target in parts:
+        # All of a reduction by a switch at its first piece.
+        keys = summands.pop((int(u.of[transfer]), target.key), [])
+        if keys:
+            value = wanted.total(keys, True)
+            wanted.at[target.key] = wanted.add(wanted.read(target.key), value) if adds[transfer] else value
     sizes = {address: piece.size for piece in parts for address in piece[2:]}
     _replay(plan, result, sizes)
     wrong: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (rank, buffer) → first, last + 1 element
@@ -243,9 +259,7 @@ def _replay(plan: ExecutionPlan, values: _Values, sizes: dict[Address, int]) -> 
                     f"{plan.schedule.name}: rank {rank}, instruction {at[rank]}, {each} reads staging buffer "
                     f"{-1 - early[0]} before it has come"
                 )
-            total = values.read(each.sources[0].key)
-            for address in each.sources[1:]:
-                total = values.add(total, values.read(address.key))
+            total = values.total([address.key for address in each.sources], each.summed)
             values.at |= {address.key: total for address in each.targets}
 
     moved = True

@@ -12,6 +12,8 @@ from scipy.sparse.csgraph import connected_components
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.levels import levels
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import units
+from wavefabric.errors import InputError
 
 #: Buffer of an address where something arrives that has still to be added or put in its place.
 STAGING = -1
@@ -57,9 +59,11 @@ class StagingBuffer(NamedTuple):
 class Move:
     """``rank`` writes the sum of the sources, in their order, to all targets; both are of ``size`` elements.
 
-    Sources are the rank's own, targets anybody's. Of one ``level`` and ``phase``, moves of different ranks
-    need nothing of each other, and those of a rank stay in order; moves of a lower level, or of phase 0 of
-    the same, come before. ``once``: what is written is read by one later move and by nothing else.
+    Sources are the rank's own, targets anybody's. With ``summed`` a switch adds up the sources, which lie on
+    many ranks; with ``multicast`` one write of a switch reaches all targets. Of one ``level`` and ``phase``,
+    moves of different ranks need nothing of each other, and those of a rank stay in order; moves of a lower
+    level, or of phase 0 of the same, come before. ``once``: what is written is read by one later move and by
+    nothing else.
     """
 
     rank: int
@@ -69,6 +73,13 @@ class Move:
     targets: tuple[Address, ...]
     size: int
     once: bool = False
+    summed: bool = False
+    multicast: bool = False
+
+    @property
+    def switched(self) -> bool:
+        """Whether a switch takes part."""
+        return self.summed or self.multicast
 
 
 def kind_of(moves: Sequence[Move]) -> str:
@@ -93,11 +104,15 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
 
     parts = sorted(pieces(schedule), key=turn)
     once = _read_once(schedule, parts)
+    operations = _operations(schedule, parts)
     made: list[Move] = []
     staging: list[StagingBuffer] = []
     staged: dict[int, Address] = {}  # key → the staging buffer that is read instead
     for i, (transfer, size, source, target) in enumerate(parts):
         src, dst, level, reduce = source.rank, target.rank, depth[transfer], reduces[transfer]
+        if i in operations:
+            made += operations[i]
+            continue
         source, phase = staged.pop(source.key, source), int(src == dst)
         if src != dst and (reduce or packets or i in once):
             staging_buffer = Address(dst, STAGING, len(staging), -1 - len(staging))
@@ -113,6 +128,31 @@ def moves(schedule: Schedule, packets: bool) -> tuple[list[Move], list[StagingBu
         made.append(Move(sources[0].rank, level, phase, sources, (target,), size, i in once))
     made.sort(key=lambda move: (move.level, move.phase))
     return made, staging
+
+
+def _operations(schedule: Schedule, parts: list[Piece]) -> dict[int, list[Move]]:
+    """What operations of switches do, by the number of their first piece; nothing of the others."""
+    u, depth = units(schedule), levels(schedule).tolist()
+    together: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i in sorted(range(len(parts)), key=lambda i: parts[i].transfer):  # summands in their order
+        unit = int(u.of[parts[i].transfer])
+        if u.switched[unit]:
+            together[unit, (parts[i].target if u.sums[unit] else parts[i].source).key].append(i)
+    made: dict[int, list[Move]] = {}
+    for (unit, _), numbers in together.items():
+        transfer, size, source, target = parts[numbers[0]]
+        if schedule.transfers["reduce"][transfer]:
+            actual = f"{schedule.name} adds what a switch sends to what is there"
+            raise InputError(f"schedule: {actual}; allowed for an execution plan: multicasts and sums alone")
+        if u.sums[unit]:
+            sources = tuple(parts[i].source for i in numbers)
+            move = Move(target.rank, depth[transfer], 0, sources, (target,), size, summed=True)
+        else:
+            targets = tuple(parts[i].target for i in numbers)
+            move = Move(source.rank, depth[transfer], 0, (source,), targets, size, multicast=True)
+        made |= {i: [] for i in numbers}
+        made[min(numbers)] = [move]
+    return made
 
 
 def pieces(schedule: Schedule) -> list[Piece]:
@@ -164,7 +204,7 @@ def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
 
     Buffers of a schedule in which staging buffers lie until they are added hold such.
     """
-    reduces = schedule.transfers["reduce"].tolist()
+    reduces, switched = schedule.transfers["reduce"].tolist(), schedule.transfers["switch"].tolist()
     promised = {(rank, buffer) for rank, buffer, _ in schedule.post}
     accesses: dict[int, list[tuple[int, bool, bool]]] = defaultdict(list)  # (piece, reads it, writes it), …
     for i, piece in enumerate(parts):
@@ -175,6 +215,8 @@ def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
         for at, (i, _, writes) in enumerate(here):
             reader, then = here[at + 1 : at + 2], here[at + 2 : at + 3]
             if not writes or not reader or not reader[0][1]:
+                continue
+            if any(switched[parts[number].transfer] for number in (i, reader[0][0])):
                 continue
             kept = then[0][1] if then else parts[i].target[:2] in promised
             if reader[0][2] or not kept:
@@ -208,7 +250,7 @@ def joined(moves: list[Move]) -> list[Move]:
         if together is not None:
             which, move = together
             del kept[before[which]]
-        elif len(move.sources) == 1:
+        elif len(move.sources) == 1 and not move.switched:
             piece = move.sources[0].key, move.level
             beside = copied.get(piece, number)
             if beside in kept and len(kept[beside].targets) < MOST:
@@ -234,6 +276,10 @@ def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]
     ``writes``: (key, level) of all that moves write.
     """
     first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
+    if move.switched:
+        # What a switch has added up goes to all in one pass.
+        fits = first and move.multicast and {*first.targets} == {*move.sources} <= {*move.targets}
+        return (0, replace(move, sources=first.sources, summed=True)) if first and fits else None
     if first is not None:
         alone = first.targets == move.sources[:1]
         if len(move.sources) > 1:
@@ -259,7 +305,8 @@ def _may_wait(first: Move, move: Move, writes: set[tuple[int, int]]) -> bool:
     """Whether a move is of the same rank, and may read its sources as late as another."""
     own = {address.key for address in move.targets}
     late = {(address.key, move.level) for address in first.sources if address.key not in own}
-    return first.rank == move.rank and not late & writes
+    apart = first.switched and not (first.summed and not first.multicast and move.multicast)
+    return first.rank == move.rank and not apart and not late & writes
 
 
 def _pass(move: Move, sources: tuple[Address, ...], targets: tuple[Address, ...] | None) -> Move | None:

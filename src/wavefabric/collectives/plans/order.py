@@ -139,12 +139,14 @@ class _Order:
         self._done(step)
 
     def _end(self) -> None:
-        """The last step of each rank: all that others write here has come."""
+        """The last step of each rank: all that others write here has come, and what they read is read."""
         needs: list[set[tuple[int, int]]] = [set() for _ in self._steps]
         for access in self._accesses.values():
             address = access.address
-            if address.buffer != STAGING and access.written[0] != address.rank:
-                needs[address.rank].add(access.written)
+            if address.buffer != STAGING:
+                # Written by others, or read by a switch.
+                touched = (access.written, *access.read)
+                needs[address.rank].update(at for at in touched if at[0] != address.rank)
         last = [_Step(rank) for rank in range(len(self._steps))]
         for step, needed in zip(last, needs, strict=True):
             self._require(step, needed)

@@ -11,7 +11,7 @@ from wavefabric.errors import InputError
 #: How data are announced: by flags in every packet of 16 bytes, or by a signal when they are there.
 PROTOCOLS = ("packets", "signals")
 #: Most ranks of a plan: each knows how far all others are.
-MOST_RANKS = 64
+MOST_RANKS = 72
 
 Instruction = Move | Signal | Wait | Barrier
 
@@ -61,6 +61,8 @@ def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | Non
     if schedule.ranks > MOST_RANKS:
         raise InputError(f"ranks: {schedule.ranks} given; allowed: up to {MOST_RANKS} for an execution plan")
     checked_structure(schedule)
+    if protocol == "packets" and schedule.transfers["switch"].any():
+        raise InputError("protocol: packets given for multicasts or sums by a switch; allowed: signals")
     packets = protocol == "packets"
     made, staging = moves(schedule, packets)
     instructions, signals, slots = ordered(joined(made), staging, schedule.ranks, packets, slots)

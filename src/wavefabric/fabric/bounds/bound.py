@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +29,11 @@ class LowerBound:
 
 #: How many times the whole array is sent at least for each rank but one.
 _COPIES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "broadcast": 1, "reduce": 1}
+#: What switches spare GPUs: to send what they copy, to receive what they add up.
+_AIDED = {
+    "send": ("all-reduce", "all-gather", "broadcast"),
+    "receive": ("all-reduce", "reduce-scatter", "reduce"),
+}
 #: Whose bottleneck is out of a set of GPUs, and whose into one.
 _OUT_OF, _INTO = ("all-gather", "broadcast", "gather"), ("reduce-scatter", "reduce", "scatter")
 #: s of transfers at least, and why.
@@ -58,7 +63,9 @@ def bound(
 
     - what each GPU must send and receive, by what it can (Thakur, Rabenseifner & Gropp 2005,
       doi:10.1177/1094342005051521), and what all must send, by what all can (an all-reduce without sums
-      inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002);
+      inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
+      Where switches multicast and reduce (`Fabric.multicast_switches`), what all send or receive together
+      bounds nothing that they copy or add up;
     - the bottleneck cut (`cuts.bottleneck`; ForestColl, arXiv:2402.06787), and other cuts;
     - for an all-to-all, bytes times the least number of links on their route, by the bandwidth of all links.
 
@@ -101,6 +108,14 @@ def schedule_bound(
     else:
         parts = of.counts.reshape(schedule.ranks, -1).sum(axis=1) * element_bytes
     return _named(of.collective, fabric, parts, whole, of.root or 0, incremental)
+
+
+def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
+    """`schedule_bound` on an electrical fabric, and the same without the help of its switches, if they give any."""
+    least = schedule_bound(schedule, fabric, element_bytes)
+    if not fabric.multicast_switches:
+        return least, None
+    return least, schedule_bound(schedule, replace(fabric, multicast_switches=()), element_bytes)
 
 
 def _named(
@@ -161,6 +176,8 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
     yield from _port_needs(fabric, *(np.broadcast_to(amount, n) for amount in ends))
     copies = _COPIES.get(collective, 0) * (n - 1) * whole
     for verb, rate in zip(("send", "receive"), port_rates(fabric), strict=True):
+        if fabric.multicast_switches and collective in _AIDED[verb]:
+            continue
         yield copies / float(rate.sum()), f"all GPUs together {verb} at least {binary_bytes(copies)}"
     # Shares of a cut array differ by an element or so: the smallest counts, so that this stays a bound.
     part = float(parts.min())

@@ -3,10 +3,12 @@
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.fabric.bounds.bound import schedule_bound
+from wavefabric.collectives.structure import units
+from wavefabric.fabric.bounds.bound import bounds
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.static_routes import resource_use, transfer_bytes
+from wavefabric.fabric.electrical.flows import flows
+from wavefabric.fabric.electrical.static_routes import transfer_bytes
 
 
 def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost:
@@ -16,9 +18,10 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     over all resources, of the bytes that cross it in the round by its bandwidth. Resources are the links, in
     each direction; what each GPU sends and receives in all (`Fabric.copy_bandwidth`); and each ordered pair
     of GPUs (`Fabric.flow_bandwidth`). On an ideal switch this is the model of Hockney 1994
-    (doi:10.1016/S0167-8191(06)80021-9). A fabric that was measured adds what GPUs need to reduce what arrived
-    and to copy within themselves, also in rounds of their own, and takes no less time in all than hosts need
-    to issue everything. `times` give each transfer from the beginning of its round to the end of it.
+    (doi:10.1016/S0167-8191(06)80021-9). An operation of a switch crosses each link of its routes
+    once. A fabric that was measured adds what GPUs need to reduce what arrived and to copy within themselves,
+    also in rounds of their own, and takes no less time in all than hosts need to issue everything.
+    `times` give each transfer from the beginning of its round to the end of it.
     """
     check_sizes(schedule, fabric, element_bytes)
     size = transfer_bytes(schedule, element_bytes)
@@ -29,13 +32,15 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     times = [end[np.searchsorted(numbers, schedule.transfers["round"], side)] for side in ("left", "right")]
     issue, host = issue_time(schedule, fabric)
     columns = zip(*(c.tolist() for c in (numbers, seconds, latency, transfer, sent, limits)), strict=True)
+    least, unaided = bounds(schedule, fabric, element_bytes)
     return Cost(
         schedule.name,
         fabric.name,
         "alpha-beta",
         seconds=max(float(end[-1]), issue),
         rounds=tuple(RoundCost(n, 1, s, a, 0.0, b, v, w) for n, s, a, b, v, w in columns),
-        bound=schedule_bound(schedule, fabric, element_bytes),
+        bound=least,
+        unaided=unaided,
         times=np.stack(times, axis=1),
         busiest=busiest if issue <= end[-1] else f"host of {fabric.gpus[host]}",
     )
@@ -46,8 +51,9 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
 
     `size` is of each transfer, B.
     """
-    t, ranks, busiest = schedule.transfers, schedule.ranks, "nothing"
-    remote = np.flatnonzero(t["src"] != t["dst"])
+    t, busiest = schedule.transfers, "nothing"
+    over = flows(schedule, fabric)
+    remote = np.flatnonzero(over.way >= 0)
     reducing, starts, sums, gpu = reduction_times(schedule, fabric, size)
     numbers = np.union1d(t["round"][remote], reducing).astype(np.int64)
     latency, transfer, sent = np.zeros((3, numbers.size))
@@ -56,15 +62,13 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     limits[there] = [f"{fabric.gpus[g]} adds" for g in gpu]
     if remote.size:
         row = np.searchsorted(numbers, t["round"][remote])
-        sent = np.bincount(row, size[remote], numbers.size)
+        sent = np.bincount(row, size[remote] * _senders(schedule)[remote], numbers.size)
         # Transfers of one pair in one round are one flow.
-        ends = t["src"][remote].astype(np.int64) * ranks + t["dst"][remote]
-        pairs, pair = np.unique(ends, return_inverse=True)
-        flows, flow = np.unique(row * np.int64(pairs.size) + pair, return_inverse=True)
-        flow_row, flow_pair = np.divmod(flows, pairs.size)
+        use = over.use
+        joined, flow = np.unique(row * np.int64(use.latency.size) + over.way[remote], return_inverse=True)
+        flow_row, flow_way = np.divmod(joined, use.latency.size)
         flow_size = np.bincount(flow, size[remote])
-        use = resource_use(fabric, *np.divmod(pairs, ranks))
-        which, resource = use.of(flow_pair)
+        which, resource = use.of(flow_way)
         cells, cell = np.unique(flow_row[which] * use.capacity.size + resource, return_inverse=True)
         cell_row, cell_resource = np.divmod(cells, use.capacity.size)
         load = np.bincount(cell, flow_size[which]) / use.capacity[cell_resource]
@@ -78,9 +82,8 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
                 alone, at = flow_size[i] / fabric.flow_bandwidth, int(flow_row[i])
                 if alone > transfer[at]:
                     transfer[at] = alone
-                    src, dst = np.divmod(pairs[flow_pair[i]], ranks)
-                    limits[at] = f"one transfer {fabric.gpus[src]} -> {fabric.gpus[dst]}"
-        np.maximum.at(latency, flow_row, use.latency[flow_pair])
+                    limits[at] = f"one transfer {over.words[flow_way[i]]}"
+        np.maximum.at(latency, flow_row, use.latency[flow_way])
         latency[moving] += fabric.alpha
     latency[there] += starts
     transfer[there] += sums
@@ -96,10 +99,11 @@ def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tup
     """Rounds in which GPUs reduce or copy within themselves; s of starts and of bytes; who needs most.
 
     A transfer that reduces arrives next to the chunk and is then added to it; a transfer within a rank is an
-    addition or a copy. A GPU does one after the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
+    addition or a copy. What a switch adds up is added to a chunk once. A GPU does one after
+    the other (`Fabric.reduce_alpha`, `Fabric.reduce_bandwidth`).
     """
     t = schedule.transfers
-    mine = np.flatnonzero(t["reduce"] | (t["src"] == t["dst"]))
+    mine = np.flatnonzero(works_alone(schedule))
     if fabric.reduce_bandwidth is None or not mine.size:
         return (np.zeros(0, np.int64),) * 4
     rounds, row = np.unique(t["round"][mine], return_inverse=True)
@@ -109,6 +113,19 @@ def reduction_times(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tup
     gpu = (latency + seconds).argmax(axis=1)
     at = np.arange(rounds.size), gpu
     return rounds, latency[at], seconds[at], gpu
+
+
+def _senders(schedule: Schedule) -> np.ndarray:
+    """How many GPUs send what each transfer moves to another."""
+    u = units(schedule)
+    away = np.bincount(u.of, schedule.transfers["src"] != schedule.transfers["dst"], u.sums.size)
+    return np.where(u.sums, away, 1)[u.of]
+
+
+def works_alone(schedule: Schedule) -> np.ndarray:
+    """Whether a GPU adds or copies by itself for a transfer."""
+    t = schedule.transfers
+    return (t["reduce"] & units(schedule).leads) | ((t["src"] == t["dst"]) & (t["switch"] == 0))
 
 
 def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
@@ -121,12 +138,12 @@ def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
     t, ranks = schedule.transfers, schedule.ranks
     if not t.size or not (fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead):
         return 0.0, 0
-    remote = t["src"] != t["dst"]
+    remote = units(schedule).leads & ((t["src"] != t["dst"]) | (t["switch"] > 0))
     number, src, dst = (t[key][remote].astype(np.int64) for key in ("round", "src", "dst"))
     peers = np.unique((number * ranks + src) * ranks + dst) // ranks
     sending = np.unique(peers)
     taking_part = np.union1d(sending, number * ranks + dst)
-    local = t["reduce"] | ~remote
+    local = works_alone(schedule)
     seconds = fabric.round_overhead * np.bincount(taking_part % ranks, minlength=ranks)
     further = np.bincount(peers % ranks, minlength=ranks) - np.bincount(sending % ranks, minlength=ranks)
     seconds += fabric.peer_overhead * further

@@ -43,6 +43,8 @@ class Cost:
     seconds: float
     rounds: tuple[RoundCost, ...]  # none of "flow" and "kernel", where rounds overlap
     bound: LowerBound
+    #: Where switches multicast and reduce: the bound of what does without.
+    unaided: LowerBound | None = None
     #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""  # the resource that was used longest, in words

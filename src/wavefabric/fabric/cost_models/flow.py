@@ -5,11 +5,13 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.fabric.bounds.bound import schedule_bound
-from wavefabric.fabric.cost_models.alpha_beta import issue_time
+from wavefabric.collectives.structure import units
+from wavefabric.fabric.bounds.bound import bounds
+from wavefabric.fabric.cost_models.alpha_beta import issue_time, works_alone
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.static_routes import ResourceUse, resource_use, transfer_bytes
+from wavefabric.fabric.electrical.flows import flows
+from wavefabric.fabric.electrical.static_routes import ResourceUse, transfer_bytes
 
 
 def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: int | None = None) -> Cost:
@@ -32,23 +34,20 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     """
     check_sizes(schedule, fabric, element_bytes)
     at_once = 0 if engines is None else whole("engines", engines, 1)
-    t, n = schedule.transfers, schedule.ranks
     size = transfer_bytes(schedule, element_bytes)
-    remote = np.flatnonzero(t["src"] != t["dst"])
-    ends = t["src"][remote].astype(np.int64) * n + t["dst"][remote]
-    pairs, numbers = np.unique(ends, return_inverse=True)
-    use = resource_use(fabric, *np.divmod(pairs, n))
-    pair = np.full(t.size, -1, np.int64)
-    pair[remote] = numbers
-    seconds, times = _simulate(schedule, fabric, size, pair, use, at_once)
-    sent = np.bincount(numbers, size[remote], pairs.size)[use.pair]
+    over = flows(schedule, fabric)
+    use, remote = over.use, over.way >= 0
+    seconds, times = _simulate(schedule, fabric, size, over.way, use, at_once)
+    u = units(schedule)
+    times = times[u.first[u.of]]
+    sent = np.bincount(over.way[remote], size[remote], use.latency.size)[use.pair]
     busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
-    busiest = use.name(int(np.argmax(busy))) if remote.size else "nothing"
-    limit = schedule_bound(schedule, fabric, element_bytes)
+    busiest = use.name(int(np.argmax(busy))) if remote.any() else "nothing"
+    limits = bounds(schedule, fabric, element_bytes)
     issuing, host = issue_time(schedule, fabric)
     if issuing > seconds:
         seconds, busiest = issuing, f"host of {fabric.gpus[host]}"
-    return Cost(schedule.name, fabric.name, "flow", seconds, (), limit, times, busiest)
+    return Cost(schedule.name, fabric.name, "flow", seconds, (), *limits, times, busiest)
 
 
 def _simulate(
@@ -63,8 +62,7 @@ def _simulate(
     delay, work = np.zeros((2, t.size))
     delay[pair >= 0] = fabric.alpha + use.latency[pair[pair >= 0]]
     if fabric.reduce_bandwidth is not None:
-        works = t["reduce"] | (t["src"] == t["dst"])
-        work = np.where(works, fabric.reduce_alpha + size / fabric.reduce_bandwidth, 0.0)
+        work = np.where(works_alone(schedule), fabric.reduce_alpha + size / fabric.reduce_bandwidth, 0.0)
     # The transfer before each from the same rank to the same.
     follows = np.full(t.size, -1, np.int64)
     order = np.argsort(pair, kind="stable")

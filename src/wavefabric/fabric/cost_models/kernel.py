@@ -1,7 +1,7 @@
 """Time of a schedule that one kernel a GPU runs as an execution plan."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import NamedTuple
@@ -13,9 +13,10 @@ from wavefabric.collectives.plans.order import Signal, Wait
 from wavefabric.collectives.plans.plan import PROTOCOLS, ExecutionPlan, compile_plan
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
-from wavefabric.fabric.bounds.bound import schedule_bound
+from wavefabric.fabric.bounds.bound import bounds
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes
+from wavefabric.fabric.electrical.flows import Tree, with_trees
 from wavefabric.fabric.electrical.static_routes import resource_use
 
 #: Bytes that a packet takes for each byte of data.
@@ -37,8 +38,14 @@ def kernel(
     signal or wait run together and take as long as the busiest resource that they use: links and what GPUs
     send and receive in all, with what other ranks send at the same level; `KernelTimes.bandwidth` to each
     peer; the GPU's own memory. A signal arrives `KernelTimes.signal` after the moves before it and the
-    latency of the way, a packet `KernelTimes.packet`; packets take twice the bytes of their data. Blocks
-    share all this evenly, so their number does not count. Levels that overlap share resources too: a call
+    latency of the way, a packet `KernelTimes.packet`; packets take twice the bytes of their data.
+
+    Where a switch multicasts or adds up, links carry a packet's header beside the data: that is why stores
+    reach `KernelTimes.bandwidth` and not a link's. Whoever reads a sum sends requests of one header each to
+    all. Its data come after a way there and back, for which `KernelTimes.packet` stands: nothing that was
+    measured tells the two apart.
+
+    Blocks share all this evenly, so their number does not count. Levels that overlap share resources too: a call
     takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
     ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
@@ -48,14 +55,16 @@ def kernel(
     times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)
     result = []
-    for name in PROTOCOLS if protocol == "auto" else (protocol,):
+    # Packets do not go through switches that multicast.
+    usable = PROTOCOLS[1:] if schedule.transfers["switch"].any() else PROTOCOLS
+    for name in usable if protocol == "auto" else (protocol,):
         plan = compile_plan(schedule, name, slots if name == "signals" or protocol != "auto" else None)
         result.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
     seconds, name = min(result)
     issue = 0.0 if graph else times.issue
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
-    limit = schedule_bound(schedule, _quickest(fabric, times), element_bytes)
-    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), limit, None, words)
+    limits = bounds(schedule, _quickest(fabric, times), element_bytes)
+    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), *limits, None, words)
 
 
 def _quickest(fabric: Fabric, times: KernelTimes) -> Fabric:
@@ -96,6 +105,17 @@ def _times_of(fabric: Fabric) -> KernelTimes:
     return fabric.kernels
 
 
+def _trees(move: Move) -> list[tuple[Tree, bool]]:
+    """What a switch does in a move, and whether that only asks for data."""
+    trees = []
+    if move.summed:
+        members = tuple(sorted(address.rank for address in move.sources))
+        trees += [((True, move.rank, members), False), ((False, move.rank, members), True)]
+    if move.multicast:
+        trees.append(((False, move.rank, tuple(sorted(address.rank for address in move.targets))), False))
+    return [(tree, asks) for tree, asks in trees if set(tree[2]) != {move.rank}]
+
+
 class _Replay:
     """A plan followed through time."""
 
@@ -104,7 +124,11 @@ class _Replay:
         ranks = plan.schedule.ranks
         pairs = list(permutations(range(ranks), 2))
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
-        self._use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
+        use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
+        moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
+        trees = dict.fromkeys(tree for move in moves for tree, _ in _trees(move))
+        self._trees = {tree: len(pairs) + number for number, tree in enumerate(trees)}
+        self._use = with_trees(use, list(trees))
         self._loads = self._level_loads()
         self._at, self._now = [0] * ranks, [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -127,7 +151,9 @@ class _Replay:
         return float(np.sum(list(self._loads.values()), axis=0).max()) + announced
 
     def _remote(self, move: Move) -> list[tuple[int, float]]:
-        """Peers that a move writes to, and bytes."""
+        """Peers that a move itself writes to, and bytes."""
+        if move.multicast:
+            return []
         data = move.size * self._bytes
         return [(p.rank, data * self._packing(p)) for p in move.targets if p.rank != move.rank]
 
@@ -139,7 +165,7 @@ class _Replay:
 
     def _local(self, move: Move) -> float:
         """Bytes of its own memory that a move reads and writes."""
-        addresses = [*move.sources, *(address for address in move.targets if address.rank == move.rank)]
+        addresses = [address for address in (*move.sources, *move.targets) if address.rank == move.rank]
         return move.size * self._bytes * sum(map(self._packing, addresses))
 
     def _used(self, rank: int, peer: int) -> np.ndarray:
@@ -154,7 +180,18 @@ class _Replay:
             for peer, nbytes in self._remote(move):
                 used = self._used(move.rank, peer)
                 loads[move.level, move.phase][used] += nbytes / capacity[used]
+            for used, seconds in self._switched(move):
+                np.add.at(loads[move.level, move.phase], used, seconds)
         return loads
+
+    def _switched(self, move: Move) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Resources of what switches do in a move, and seconds of each: data, and requests for them."""
+        data, rate = move.size * self._bytes, self._times.bandwidth
+        for tree, asks in _trees(move):
+            used = self._use.of(np.array([self._trees[tree]]))[1]
+            each = 1 / self._use.capacity[used]
+            header = np.where(used < self._use.wires.source.size, np.maximum(1 / rate - each, 0.0), 0.0)
+            yield used, data * (header if asks else np.maximum(each, 1 / rate))
 
     def _duration(self, moves: Sequence[Move]) -> float:
         busy = sum(self._local(move) for move in moves) / self._times.memory
@@ -164,7 +201,14 @@ class _Replay:
                 to[peer] += nbytes
                 used = self._used(move.rank, peer)
                 busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
+            for used, _ in self._switched(move):
+                busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
         return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
+
+    def _there_and_back(self, move: Move) -> float:
+        """Until the first byte of a sum comes after it was asked for."""
+        way = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
+        return self._times.packet + 2 * float(way) if move.summed else 0.0
 
     def _play(self, rank: int, code) -> bool:
         """As far as waits allow; whether anything was done."""
@@ -204,7 +248,7 @@ class _Replay:
 
     def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
         """What reads packets ends no earlier than the last of them is there."""
-        lasts = self._duration(moves)
+        lasts = self._duration(moves) + max(map(self._there_and_back, moves))
         end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
         self._wait(rank, end - lasts)
         data = sum(move.size for move in moves) * self._bytes

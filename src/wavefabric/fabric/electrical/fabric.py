@@ -54,7 +54,7 @@ class Fabric:
     #: GPUs in the order of their numbers in the machine, by which it picks among routes that are equally good
     #: (`wavefabric.fabric.rank_order.reordered` sets it); empty: the order of `gpus`.
     numbering: tuple[str, ...] = ()
-    #: Switches that multicast and add up (NVLink SHARP, SHARP): one write reaches many, one read is their sum.
+    #: Switches that multicast and add up (NVLink SHARP, SHARP): one write reaches many, one read sums many.
     multicast_switches: tuple[str, ...] = ()
 
     @property
