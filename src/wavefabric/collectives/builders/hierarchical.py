@@ -1,8 +1,7 @@
-"""Hierarchical algorithms on nodes of several ranks: what must reach another node crosses the network once.
+"""Hierarchical algorithms on a grid of N nodes of g ranks: rank r is local rank r % g of node r // g.
 
-Of a grid of N nodes of g ranks, rank r is local rank r % g of node r // g. Between nodes only ranks of equal
-local number send to each other: on a network with a rail for each, nothing leaves its rail. Cho et al.,
-BlueConnect, Proceedings of Machine Learning and Systems 1 (2019).
+What must reach another node crosses the network once, between ranks of equal local number, as on rails.
+Cho et al., BlueConnect, Proceedings of Machine Learning and Systems 1 (2019).
 """
 
 import numpy as np
@@ -25,10 +24,9 @@ def hierarchical(
 ) -> Schedule:
     """All-reduce, reduce-scatter, all-gather or broadcast on a grid of nodes and local ranks.
 
-    A reduce-scatter is among the ranks of a node, all at once, then between nodes by recursive halving; an
-    all-gather is the same backwards, an all-reduce both. Nodes meet in groups of up to `radix`, or of their
-    largest prime factor. A broadcast scatters the array over the root's node; each local rank sends its part
-    to other nodes, and ranks of a node gather them.
+    A reduce-scatter is within nodes, all ranks at once, then between nodes by recursive halving; an
+    all-gather is that backwards, an all-reduce both. Nodes meet in groups of up to `radix`, or of their
+    largest prime factor. A broadcast scatters in the root's node, sends the parts to other nodes, and gathers.
     """
     (nodes, g), name = grid, f"hierarchical {collective}, {grid[0]}x{grid[1]}"
     groups = next(f for r in range(radix, radix + nodes) if (f := factors(nodes, r)) is not None)
@@ -57,19 +55,17 @@ def hierarchical(
 def _broadcast(
     name: str, elements: int, pieces: int, root: int, grid: tuple[int, ...], groups: tuple[int, ...]
 ) -> Schedule:
-    nodes, g = grid
-    (home, own), local = divmod(root, g), np.arange(g)[:, None]
-    count = nodes * pieces  # of the chunks of each local rank
-    parts = [transfers(0, root, home * g + (peer := np.delete(local, own)), peer * count, count=count)]
-    stride, step = 1, 1
-    for factor in groups:
+    (nodes, g), local = grid, np.arange(grid[1])[:, None]
+    home, count = root // g, nodes * pieces  # count: chunks of each local rank
+    peer = np.delete(local, root % g)
+    parts, stride = [transfers(0, root, home * g + peer, peer * count, count=count)], 1
+    for step, factor in enumerate(groups, 1):
         # Nodes are numbered from the root's on; those below the stride have the array.
         node, ahead = np.divmod(np.arange(stride * (factor - 1)), factor - 1)
         src, dst = ((home + n) % nodes * g + local for n in (node, node + (ahead + 1) * stride))
         parts.append(transfers(step, src, dst, local * count, count=count))
-        stride, step = stride * factor, step + 1
-    rank, other = np.nonzero(~np.eye(g, dtype=bool))
-    first = np.arange(nodes)[:, None] * g
-    within = transfers(step, first + rank, first + other, rank * count, count=count)
-    parts.append(within[within["dst"] != root])
+        stride *= factor
+    src, dst = np.nonzero(np.kron(np.eye(nodes), np.ones((g, g))) - np.eye(nodes * g))
+    src, dst = src[dst != root], dst[dst != root]
+    parts.append(transfers(len(groups) + 1, src, dst, src % g * count, count=count))
     return assemble(name, layout("broadcast", nodes * g, elements, g * count, root), parts)

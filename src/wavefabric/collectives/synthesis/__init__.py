@@ -7,8 +7,6 @@ both. Imports the schedule, its conditions and its proof; no fabric.
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
 from wavefabric.collectives.synthesis.synthesise import (
     decide_links,
-    forest_schedule,
-    forests,
     least_steps,
     synthesise,
     synthesise_links,
@@ -21,8 +19,6 @@ __all__ = [
     "Synthesis",
     "Undecided",
     "decide_links",
-    "forest_schedule",
-    "forests",
     "least_steps",
     "synthesise",
     "synthesise_links",

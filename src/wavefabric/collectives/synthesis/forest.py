@@ -26,24 +26,20 @@ _FREE = 2**30
 
 @dataclass
 class EqualTrees:
-    """So many trees of a root with the same edges: parent and depth of each rank reached."""
+    """Trees of a root from the `first` on with the same edges: parent and depth of each rank reached."""
 
     root: int
+    first: int
     count: int
     reached: dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Spanning trees of each root; `rounds`: what all chunks take over them for each B of all, at 1 B a chunk."""
+    """Trees, and the rounds of the links in which they carry all chunks, if these are one chunk in all."""
 
+    trees: list[EqualTrees]
     rounds: Fraction
-    trees: tuple[EqualTrees, ...]
-
-    @property
-    def depth(self) -> int:
-        """Links from a root to the rank that is farthest."""
-        return max(depth for each in self.trees for _, depth in each.reached.values())
 
 
 def forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
@@ -58,12 +54,10 @@ def forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
         raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
     wanted = np.array([chunks[r] for r in range(n)], np.int64) // gcd(*chunks.values()) * trees
     groups = [([pair], most) for pair, most in links.capacity.items()] + list(links.groups)
-    of_pair: dict[Edge, list[int]] = defaultdict(list)
+    routes: dict[Edge, list[int]] = defaultdict(list)
     for number, (pairs, _) in enumerate(groups):
         for pair in pairs:
-            of_pair[pair].append(number)
-    order = {ahead: i for i, ahead in enumerate(_strides(n))}
-    routes = sorted(of_pair.items(), key=lambda route: (order[(route[0][1] - route[0][0]) % n], route[0]))
+            routes[pair].append(number)
 
     def carried(rounds: Fraction) -> np.ndarray:
         return _share(n, [int(rounds * most) for _, most in groups], routes, stop)
@@ -74,10 +68,10 @@ def forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
         high *= 2
         if high > _FREE:
             raise InputError("links: they do not join the ranks; allowed: links that do")
-    steps = (Fraction(i, c) for c in capacities for i in range(int(high * c / 2) + 1, int(high * c) + 1))
-    tried = sorted(set(steps))
+    whole = ((c, range(int(high * c / 2) + 1, int(high * c) + 1)) for c in capacities)
+    tried = sorted({Fraction(i, c) for c, each in whole for i in each})
     rounds = tried[bisect_left(tried, True, key=lambda each: _carries(carried(each), wanted))]
-    return Forest(rounds / int(wanted.sum()), tuple(_pack(carried(rounds), wanted, stop)))
+    return Forest(_pack(carried(rounds), wanted, stop), rounds / int(wanted.sum()))
 
 
 def _strides(ranks: int) -> list[int]:
@@ -85,15 +79,16 @@ def _strides(ranks: int) -> list[int]:
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
-def _share(ranks: int, left: list[int], routes: list[tuple[Edge, list[int]]], stop: Deadline) -> np.ndarray:
+def _share(ranks: int, left: list[int], routes: dict[Edge, list[int]], stop: Deadline) -> np.ndarray:
     """Trees that each pair carries, one more for each in turn while its route has space: (ranks, ranks)."""
     carried = np.zeros((ranks, ranks), np.int32)
-    while routes := [route for route in routes if all(left[i] for i in route[1])]:
+    able = [(r, (r + ahead) % ranks) for ahead in _strides(ranks) for r in range(ranks)]
+    while able := [pair for pair in able if pair in routes and all(left[i] for i in routes[pair])]:
         stop.check()
-        for pair, groups in routes:
-            if all(left[i] for i in groups):
+        for pair in able:
+            if all(left[i] for i in routes[pair]):
                 carried[pair] += 1
-                for i in groups:
+                for i in routes[pair]:
                     left[i] -= 1
     return carried
 
@@ -111,7 +106,7 @@ def _carries(carried: np.ndarray, wanted: np.ndarray) -> bool:
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
     """Edge-disjoint spanning trees, grown level by level (Bérczi & Frank 2010, as in ForestColl)."""
     n, left = len(carried), carried.copy()
-    trees = [EqualTrees(r, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
+    trees = [EqualTrees(r, 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
     for level, ahead in product(range(n - 1), _strides(n)):
         for tree in trees:  # grows meanwhile
@@ -125,7 +120,8 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
                 if able <= 0:
                     continue
                 if able < tree.count:
-                    trees.append(EqualTrees(tree.root, tree.count - able, dict(tree.reached)))
+                    rest = tree.first + able, tree.count - able
+                    trees.append(EqualTrees(tree.root, *rest, dict(tree.reached)))
                 tree.count, tree.reached[y] = able, (x, level + 1)
                 left[x, y] -= able
     return trees
@@ -148,17 +144,13 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
 
 def pipelined(made: Forest, demand: Demand) -> HalfResult:
     """The chunks of each root dealt out to its trees, on each one after the other."""
-    chunks: dict[int, list[int]] = defaultdict(list)
-    for number, chunk in enumerate(demand.chunks):
-        chunks[min(chunk.have)].append(number)
-    moves, done, total = [], Counter[int](), Counter[int]()
+    moves, total = [], Counter[int]()
     for tree in made.trees:
         total[tree.root] += tree.count
     for tree in made.trees:
-        mine, begin = chunks[tree.root], done[tree.root]
-        done[tree.root] = begin + tree.count
-        first, last = (len(mine) * at // total[tree.root] for at in (begin, done[tree.root]))
-        for i, number in enumerate(mine[first:last]):
-            for y, (x, depth) in tree.reached.items():
-                moves += [(i // tree.count + depth - 1, number, x, y)] if depth else []
+        mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]
+        begin, end = (len(mine) * at // total[tree.root] for at in (tree.first, tree.first + tree.count))
+        for i, number in enumerate(mine[begin:end]):
+            edges = ((depth, x, y) for y, (x, depth) in tree.reached.items() if depth)
+            moves += [(i // tree.count + depth - 1, number, x, y) for depth, x, y in edges]
     return HalfResult(Solution(sorted(moves), "trees"), 0, "", ())

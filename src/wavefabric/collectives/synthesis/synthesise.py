@@ -1,7 +1,6 @@
-"""Schedules of the fewest rounds over circuits (LUMORPH, Algorithm 1, corrected) and links (SCCL); over trees."""
+"""Schedules of the fewest rounds over circuits (LUMORPH, Algorithm 1, corrected) and over links (SCCL)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -149,11 +148,12 @@ def forests(layout: Layout, links: Links, trees: int, *, time_limit: float = 60.
     return [forest(*part, whole("trees", trees, 1), stop) for part in run.parts[: run.different]]
 
 
-def forest_schedule(layout: Layout, links: Links, made: Sequence[Forest]) -> Schedule:
+def forest_schedule(layout: Layout, links: Links, made: list[Forest]) -> Schedule:
     """The layout's chunks over what `forests` made of it, or of the same with other pieces: verified."""
     run = _Run(layout, links, math.inf, None)
-    pairs = zip(made, run.parts, strict=False)
-    return run.result([pipelined(each, demand) for each, (demand, _) in pairs]).schedule
+    return run.result(
+        [pipelined(each, demand) for each, (demand, _) in zip(made, run.parts, strict=False)]
+    ).schedule
 
 
 class _Run:

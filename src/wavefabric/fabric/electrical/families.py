@@ -1,10 +1,7 @@
-"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube; nodes of GPUs on a network."""
+"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube; nodes on a network."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
@@ -36,12 +33,11 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
     """The numbers behind a family's name: ``"4x4"`` is (4, 4); `InputError` for other text."""
     wanted = FAMILIES[kind]
     words = {"ranks": "a number of GPUs", "dimensions": "a number of dimensions", "grid": "sizes such as 4x4"}
-    pairs = {"lightpath": "rows and columns such as 4x8", "nodes": "nodes and GPUs of each such as 4x8"}
-    allowed = pairs.get(kind, words[wanted])
+    allowed = "rows and columns such as 4x8" if kind == "lightpath" else words[wanted]
     parts = text.split("x")
     # ASCII digits alone: int() would read other scripts', signs, spaces and underscores.
     plain = all(p.isascii() and p.isdigit() and len(p) <= 9 for p in parts)
-    if not plain or (wanted != "grid" and len(parts) != 1) or (kind in pairs and len(parts) != 2):
+    if not plain or (wanted != "grid" and len(parts) != 1) or (kind == "lightpath" and len(parts) != 2):
         raise InputError(f"fabric: {kind}:{text} given; allowed: {kind}: and {allowed}")
     return check_sizes(kind, tuple(int(p) for p in parts), "fabric")
 
@@ -49,7 +45,7 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
 def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
     """Refuse a family of no GPU, or of more than `MOST_RANKS`."""
     if kind == "nodes" and len(sizes) != 2:
-        raise InputError(f"{key}.grid: {list(sizes)} given; allowed: nodes and GPUs of each, such as [4, 8]")
+        raise InputError(f"{key}: {kind} {list(sizes)} given; allowed: nodes and GPUs of each, such as 4x8")
     least = 0 if kind == "hypercube" else 1
     if min(sizes) < least or count_gpus(kind, sizes) > MOST_RANKS:
         actual = "x".join(map(str, sizes))
@@ -78,20 +74,23 @@ def make_links(
 
 
 def make_nodes(
-    sizes: Sequence[int], inside: Link, nic: Link, rails: bool, oversubscription: float
+    nodes: int, gpus: int, inside: Link, nic: Link, rails: bool, oversubscription: float
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
-    """Switches and links of N nodes of g GPUs, node by node: on a switch in the node, and by an adapter.
+    """Switches and links of nodes, in each a switch, and for each GPU an adapter (NIC) on a leaf switch.
 
-    An adapter (NIC) hangs on a leaf switch: with `rails` leaf i has those of GPU i of every node, else leaf n
-    those of node n. Leaves hang on a spine by what their adapters carry, over `oversubscription`.
+    With `rails` leaf i has adapter i of every node, else leaf n has those of node n. Leaves hang on a spine by
+    what their adapters carry, over `oversubscription`. GPUs are numbered node by node.
     """
-    nodes, g = sizes
-    leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(g if rails else nodes)]
-    uplink = replace(nic, bandwidth=nic.bandwidth * nodes * g / len(leaves) / oversubscription, latency=0.0)
+    leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
+    uplink = replace(
+        nic, bandwidth=nic.bandwidth * nodes * gpus / len(leaves) / oversubscription, latency=0.0
+    )
     ends = [(leaf, "spine", uplink) for leaf in leaves]
-    for rank, (node, local) in enumerate(np.ndindex(nodes, g)):
-        ends += [(f"GPU{rank}", f"node{node}", inside)]
-        ends += [(f"GPU{rank}", leaves[local if rails else node], nic)]
+    for r in range(nodes * gpus):
+        ends += [
+            (f"GPU{r}", f"node{r // gpus}", inside),
+            (f"GPU{r}", leaves[r % gpus if rails else r // gpus], nic),
+        ]
     links = (replace(link, source=x, target=y) for a, b, link in ends for x, y in ((a, b), (b, a)))
     return (*(f"node{i}" for i in range(nodes)), *leaves, "spine"), tuple(links)
 

@@ -1,6 +1,7 @@
 """An electrical fabric as the links over which `wavefabric.collectives.synthesis` sends chunks."""
 
 from collections import defaultdict
+from itertools import permutations
 
 import numpy as np
 
@@ -11,10 +12,7 @@ from wavefabric.fabric.electrical.static_routes import resource_use
 
 
 def direct_links(fabric: Fabric) -> Links | None:
-    """Chunks a round over each link of GPUs that are joined directly, the slowest link carrying one.
-
-    None if such links do not join all GPUs.
-    """
+    """Chunks a round over links from GPU to GPU, one over the slowest; None if these do not join all GPUs."""
     number = {name: r for r, name in enumerate(fabric.gpus)}
     width: dict[tuple[int, int], float] = defaultdict(float)
     for link in fabric.links:
@@ -27,19 +25,16 @@ def direct_links(fabric: Fabric) -> Links | None:
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
-    """Links between all GPUs by their static routes: a round carries `unit` B/s a chunk, rounded down.
+    """All pairs of GPUs by their static routes; what routes share, wires and GPUs' ports, is a group of links.
 
-    What routes share is a group of links: wires, and what GPUs send and receive in all. `unit` is by default
-    that of the slowest, so that it carries one chunk. `InputError` if a pair has no route.
+    `unit` B/s carry a chunk a round, by default those of the slowest. `InputError` if a pair has no route.
     """
-    src, dst = (ends[~np.eye(fabric.ranks, dtype=bool)] for ends in np.indices((fabric.ranks,) * 2))
-    use, pairs = resource_use(fabric, src, dst), list(zip(src.tolist(), dst.tolist(), strict=True))
+    pairs = list(permutations(range(fabric.ranks), 2))
+    use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
     groups = defaultdict(set)
     for pair, resource in zip(use.pair.tolist(), use.resource.tolist(), strict=True):
         groups[float(use.capacity[resource]), resource].add(pairs[pair])
-    rates = [rate for rate, _ in groups]
-    alone = min(fabric.flow_bandwidth or np.inf, max(rates, default=1.0))
-    unit = unit or min(alone, *rates, alone)
-    capacity = dict.fromkeys(pairs, int(alone / unit + 1e-9))
+    alone = min(fabric.flow_bandwidth or np.inf, max(groups, default=(1.0,))[0])
+    unit = unit or min(alone, min(groups, default=(1.0,))[0])
     shared = ((frozenset(links), int(rate / unit + 1e-9)) for (rate, _), links in groups.items())
-    return Links(fabric.ranks, capacity, tuple(shared))
+    return Links(fabric.ranks, dict.fromkeys(pairs, int(alone / unit + 1e-9)), tuple(shared))

@@ -27,8 +27,6 @@ from wavefabric.units import show
 
 #: Most links of a file: a bound on absurd input.
 MOST_LINKS = 10**6
-#: Keys that nodes alone may have.
-_OF_NODES = ("nic_latency", "network", "oversubscription")
 
 
 def load(text: str | Path) -> Fabric | PhotonicFabric:
@@ -150,22 +148,19 @@ def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, 
     for key in ("gpus", "links", "switches"):
         if getattr(table, key):
             raise InputError(f"{key}: given beside family; allowed: one of the two")
-    wanted, nodes = families.FAMILIES[family.kind], family.kind == "nodes"
-    needed = [wanted, "nic_bandwidth"] if nodes else [wanted]
-    for key in ("ranks", "grid", "dimensions", "nic_bandwidth", *_OF_NODES):
-        has = key in family.model_fields_set
-        if has != (key in needed) and not (has and nodes and key in _OF_NODES):
-            fault, allowed = "given" if has else "missing", " and ".join(needed)
-            raise InputError(f"family.{key}: {fault} for {family.kind}; allowed: {allowed} alone")
+    wanted = families.FAMILIES[family.kind]
+    for key in ("ranks", "grid", "dimensions", "network"):
+        needed = key == wanted or (key == "network" and family.kind == "nodes")
+        if (getattr(family, key) is not None) != needed:
+            fault = "missing" if needed else "given"
+            raise InputError(f"family.{key}: {fault} for {family.kind}; allowed: {wanted} alone")
     value = getattr(family, wanted)
     sizes = families.check_sizes(family.kind, tuple(value) if wanted == "grid" else (value,), "family")
     gpus = tuple(f"GPU{r}" for r in range(families.count_gpus(family.kind, sizes)))
-    if nodes:
+    if (net := family.network) is not None:
         inside = Link("", "", family.bandwidth, family.latency, family.link)
-        nic = Link("", "", family.nic_bandwidth or 0.0, family.nic_latency, "network")
-        return gpus, *families.make_nodes(
-            sizes, inside, nic, family.network == "rails", family.oversubscription
-        )
+        nic = Link("", "", net.bandwidth, net.latency, "network")
+        return gpus, *families.make_nodes(*sizes, inside, nic, net.leaves == "rails", net.oversubscription)
     links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
     return gpus, ("switch",) if family.kind == "switch" else (), links
 

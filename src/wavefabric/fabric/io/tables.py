@@ -104,6 +104,15 @@ class FabricLinkTable(FabricFileTable):
     both: StrictBool = True
 
 
+class NetworkTable(FabricFileTable):
+    """Between nodes; see `wavefabric.fabric.electrical.families.make_nodes`."""
+
+    bandwidth: Bandwidth
+    latency: Seconds = 0.0
+    leaves: Literal["rails", "nodes"] = "rails"
+    oversubscription: Annotated[Ratio, Field(ge=0.01)] = 1.0
+
+
 class FamilyTable(FabricFileTable):
     """Links made from a few numbers; see `wavefabric.fabric.electrical.families`."""
 
@@ -114,11 +123,7 @@ class FamilyTable(FabricFileTable):
     bandwidth: Bandwidth
     latency: Seconds = 0.0
     link: Name = "wire"
-    #: Of nodes alone; see `families.make_nodes`.
-    nic_bandwidth: Bandwidth | None = None
-    nic_latency: Seconds = 0.0
-    network: Literal["rails", "fat-tree"] = "rails"
-    oversubscription: Annotated[Ratio, Field(ge=0.01)] = 1.0
+    network: NetworkTable | None = None
 
 
 class KernelsTable(FabricFileTable):
