@@ -32,7 +32,6 @@ class Algorithm:
 
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
-_NODES = (*_SUMS, "broadcast")
 _TREES = ("broadcast", "reduce", "all-reduce")
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
 _SUMMARIES = {
@@ -69,7 +68,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
-        ("hierarchical", _NODES, ("pieces", "radix", "root", "grid"), hierarchical),
+        ("hierarchical", (*_SUMS, "broadcast"), ("pieces", "radix", "root", "grid"), hierarchical),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
         ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
         ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),

@@ -14,24 +14,30 @@ from wavefabric.collectives.schedule import Schedule
 
 
 def hierarchical(
-    collective: str,
-    ranks: int,
-    elements: int,
-    pieces: int = 1,
-    radix: int = 2,
-    root: int = 0,
-    grid: tuple[int, ...] = (1, 1),
+    collective: str, ranks: int, elements: int, pieces: int, radix: int, root: int, grid: tuple[int, ...]
 ) -> Schedule:
     """All-reduce, reduce-scatter, all-gather or broadcast on a grid of nodes and local ranks.
 
     A reduce-scatter is within nodes, all ranks at once, then between nodes by recursive halving; an
     all-gather is that backwards, an all-reduce both. Nodes meet in groups of up to `radix`, or of their
-    largest prime factor. A broadcast scatters in the root's node, sends the parts to other nodes, and gathers.
+    largest prime factor. A broadcast scatters within the root's node first, and nodes gather last.
     """
-    (nodes, g), name = grid, f"hierarchical {collective}, {grid[0]}x{grid[1]}"
+    (nodes, g), name = grid, f"hierarchical {collective}, {'x'.join(map(str, grid))}"
     groups = next(f for r in range(radix, radix + nodes) if (f := factors(nodes, r)) is not None)
     if collective == "broadcast":
-        return _broadcast(name, elements, pieces, root, grid, groups)
+        local, home, count = np.arange(g)[:, None], root // g, nodes * pieces
+        peer = np.delete(local, root % g)
+        parts, stride = [transfers(0, root, home * g + peer, peer * count, count=count)], 1
+        for step, factor in enumerate(groups, 1):
+            # Nodes are numbered from the root's on; those below the stride have the array.
+            node, ahead = np.divmod(np.arange(stride * (factor - 1)), factor - 1)
+            src, dst = ((home + n) % nodes * g + local for n in (node, node + (ahead + 1) * stride))
+            parts.append(transfers(step, src, dst, local * count, count=count))
+            stride *= factor
+        src, dst = np.nonzero(np.kron(np.eye(nodes), np.ones((g, g))) - np.eye(nodes * g))
+        src, dst = src[dst != root], dst[dst != root]
+        parts.append(transfers(len(groups) + 1, src, dst, src % g * count, count=count))
+        return assemble(name, layout("broadcast", nodes * g, elements, g * count, root), parts)
     # A recursive schedule of positions that run over nodes first: its closest groups are between nodes.
     at = np.arange(ranks).reshape(nodes, g).T.ravel()
     made = recursive(collective, ranks, ranks * pieces, pieces, groups=(*groups, *((g,) if g > 1 else ())))
@@ -40,32 +46,11 @@ def hierarchical(
     single = made.transfers[which]
     for end in ("src", "dst"):
         chunk = single[f"{end}_chunk"] + within
-        in_data = single[f"{end}_buffer"] == 0
-        single[f"{end}_chunk"] = np.where(
-            in_data, at[chunk // pieces % ranks] * pieces + chunk % pieces, chunk
-        )
+        moved = at[chunk // pieces % ranks] * pieces + chunk % pieces
+        single[f"{end}_chunk"] = np.where(single[f"{end}_buffer"] == 0, moved, chunk)
         single[end] = at[single[end]]
     single["count"] = 1
     scratch = np.zeros((ranks, sum(table.shape[1] for table in made.sizes[1:])), np.int64)
     kept = single[single["dst_buffer"] > single["src_buffer"]]
     scratch[kept["dst"], kept["dst_chunk"]] = conditions.sizes[0][kept["src"], kept["src_chunk"]]
     return assemble(name, conditions, [single], scratch)
-
-
-def _broadcast(
-    name: str, elements: int, pieces: int, root: int, grid: tuple[int, ...], groups: tuple[int, ...]
-) -> Schedule:
-    (nodes, g), local = grid, np.arange(grid[1])[:, None]
-    home, count = root // g, nodes * pieces  # count: chunks of each local rank
-    peer = np.delete(local, root % g)
-    parts, stride = [transfers(0, root, home * g + peer, peer * count, count=count)], 1
-    for step, factor in enumerate(groups, 1):
-        # Nodes are numbered from the root's on; those below the stride have the array.
-        node, ahead = np.divmod(np.arange(stride * (factor - 1)), factor - 1)
-        src, dst = ((home + n) % nodes * g + local for n in (node, node + (ahead + 1) * stride))
-        parts.append(transfers(step, src, dst, local * count, count=count))
-        stride *= factor
-    src, dst = np.nonzero(np.kron(np.eye(nodes), np.ones((g, g))) - np.eye(nodes * g))
-    src, dst = src[dst != root], dst[dst != root]
-    parts.append(transfers(len(groups) + 1, src, dst, src % g * count, count=count))
-    return assemble(name, layout("broadcast", nodes * g, elements, g * count, root), parts)

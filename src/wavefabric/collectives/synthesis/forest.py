@@ -5,73 +5,85 @@ Here pairs of ranks keep their routes, as on a machine, and links are shared out
 """
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import gcd
+from math import gcd, inf
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from wavefabric.collectives.conditions import Layout
+from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis.deadline import Deadline
-from wavefabric.collectives.synthesis.demand import Demand
+from wavefabric.collectives.synthesis.demand import Demand, task
 from wavefabric.collectives.synthesis.problem import Edge, Links
-from wavefabric.collectives.synthesis.search import HalfResult, Solution
+from wavefabric.collectives.synthesis.search import Solution
+from wavefabric.collectives.synthesis.write import ScheduleWriter
 from wavefabric.errors import InputError
-
-_FREE = 2**30
 
 
 @dataclass
 class EqualTrees:
-    """Trees of a root from the `first` on with the same edges: parent and depth of each rank reached."""
+    """Of `all` trees of a root those from the `first` on with the same parent and depth of ranks reached."""
 
     root: int
+    all: int
     first: int
     count: int
     reached: dict[int, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Forest:
-    """Trees, and the rounds of the links in which they carry all chunks, if these are one chunk in all."""
-
-    trees: list[EqualTrees]
-    rounds: Fraction
+#: Trees, and the rounds in which links carry all chunks over them, were these one chunk in all.
+Forest = tuple[list[EqualTrees], Fraction]
 
 
-def forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
-    """So many trees for each root (times its chunks, without a common factor), in the fewest rounds.
+def forests(layout: Layout, links: Links, trees: int, until: float = inf) -> list[Forest]:
+    """So many trees of each root (times its chunks without a common factor), of sums and of copies.
 
-    The fewest for which links, shared out by `_share`, carry the trees: what is shared out is whole, so that
-    more trees may come closer to what cuts allow. `OutOfTime` when `stop` has passed; `InputError` if chunks
-    go to some ranks only, or links do not join all.
+    In the fewest rounds in which links, shared out between pairs in whole trees, carry them. `OutOfTime`
+    after `until` (`deadline.now`); `InputError` if chunks go to some ranks only, or links do not join all.
     """
+    todo, stop = task(layout), Deadline(until, 16)
+    parts = (todo.sums, links.reversed()), (todo.copies, links)
+    return [_forest(demand, over, trees, stop) for demand, over in parts if demand is not None]
+
+
+def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
+    """The layout's chunks over what `forests` made of it, or of the same with other pieces: verified."""
+    todo = task(layout)
+    writer = ScheduleWriter(todo)
+    if todo.sums is not None:
+        sums = _pipelined(made[0][0], todo.sums)
+        writer.sums(sums.reversed(sums.rounds).moves)
+    writer.copies(() if todo.copies is None else _pipelined(made[-1][0], todo.copies).moves)
+    return writer.schedule()
+
+
+def _forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
     n, chunks = demand.ranks, Counter(min(chunk.have) for chunk in demand.chunks)
     if any(len(chunk.have) != 1 or len(chunk.need) != n - 1 for chunk in demand.chunks):
         raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
     wanted = np.array([chunks[r] for r in range(n)], np.int64) // gcd(*chunks.values()) * trees
-    groups = [([pair], most) for pair, most in links.capacity.items()] + list(links.groups)
-    routes: dict[Edge, list[int]] = defaultdict(list)
-    for number, (pairs, _) in enumerate(groups):
-        for pair in pairs:
-            routes[pair].append(number)
+    routes = {e: [i for i, (group, _) in enumerate(links.groups) if e in group] for e in links.usable}
+    capacities = {*links.capacity.values(), *(most for _, most in links.groups)} - {0} or {1}
 
-    def carried(rounds: Fraction) -> np.ndarray:
-        return _share(n, [int(rounds * most) for _, most in groups], routes, stop)
+    def carries(rounds: Fraction) -> bool:  # a flow from all roots reaches every rank (Edmonds 1973)
+        graph = np.pad(_share(rounds, links, routes, stop), (0, 1))
+        graph[n, :n] = wanted
+        return all(maximum_flow(csr_array(graph), n, v).flow_value >= wanted.sum() for v in range(n))
 
-    capacities = {most for _, most in groups if most} or {1}
     high = Fraction(trees, max(capacities))
-    while not _carries(carried(high), wanted):
+    while not carries(high):
         high *= 2
-        if high > _FREE:
+        if high > 2**30:
             raise InputError("links: they do not join the ranks; allowed: links that do")
-    whole = ((c, range(int(high * c / 2) + 1, int(high * c) + 1)) for c in capacities)
-    tried = sorted({Fraction(i, c) for c, each in whole for i in each})
-    rounds = tried[bisect_left(tried, True, key=lambda each: _carries(carried(each), wanted))]
-    return Forest(_pack(carried(rounds), wanted, stop), rounds / int(wanted.sum()))
+    tried = {Fraction(i, c) for c in capacities for i in range(int(high * c / 2), int(high * c) + 1)}
+    tried = sorted(tried - {0})
+    rounds = tried[bisect_left(tried, True, key=carries)]
+    return _pack(_share(rounds, links, routes, stop), wanted, stop), rounds / int(wanted.sum())
 
 
 def _strides(ranks: int) -> list[int]:
@@ -79,49 +91,42 @@ def _strides(ranks: int) -> list[int]:
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
-def _share(ranks: int, left: list[int], routes: dict[Edge, list[int]], stop: Deadline) -> np.ndarray:
+def _share(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], stop: Deadline) -> np.ndarray:
     """Trees that each pair carries, one more for each in turn while its route has space: (ranks, ranks)."""
-    carried = np.zeros((ranks, ranks), np.int32)
-    able = [(r, (r + ahead) % ranks) for ahead in _strides(ranks) for r in range(ranks)]
-    while able := [pair for pair in able if pair in routes and all(left[i] for i in routes[pair])]:
+    n, up, down = links.ranks, *rounds.as_integer_ratio()
+    carried, left = np.zeros((n, n), np.int32), [most * up // down for _, most in links.groups]
+    able = [(r, (r + ahead) % n) for ahead in _strides(n) for r in range(n)]
+
+    def has_space(e: Edge) -> bool:
+        return carried[e] < links.capacity.get(e, 0) * up // down and all(left[i] for i in routes[e])
+
+    while able := [e for e in able if has_space(e)]:
         stop.check()
-        for pair in able:
-            if all(left[i] for i in routes[pair]):
-                carried[pair] += 1
-                for i in routes[pair]:
-                    left[i] -= 1
+        for e in filter(has_space, able):
+            carried[e] += 1
+            for i in routes[e]:
+                left[i] -= 1
     return carried
-
-
-def _carries(carried: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether so many trees of each root fit: a flow from all roots reaches every rank (Edmonds 1973)."""
-    n, total = len(carried), int(wanted.sum())
-    if (carried.sum(axis=0) + wanted < total).any():
-        return False
-    graph = np.pad(carried, (0, 1))
-    graph[n, :n] = wanted
-    return all(maximum_flow(csr_array(graph), n, v).flow_value >= total for v in range(n))
 
 
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
     """Edge-disjoint spanning trees, grown level by level (Bérczi & Frank 2010, as in ForestColl)."""
     n, left = len(carried), carried.copy()
-    trees = [EqualTrees(r, 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
+    trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
     for level, ahead in product(range(n - 1), _strides(n)):
         for tree in trees:  # grows meanwhile
             for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
-                able = min(int(left[x, y]), tree.count)
-                if y in tree.reached or not able:
-                    continue
-                stop.check()
-                able = able if direct else min(able, _spare(left, trees, tree, x, y))
+                able = 0 if y in tree.reached else min(int(left[x, y]), tree.count)
+                if able and not direct:
+                    stop.check()
+                    able = min(able, _spare(left, trees, tree, x, y))
                 if able <= 0:
                     continue
                 if able < tree.count:
-                    rest = tree.first + able, tree.count - able
-                    trees.append(EqualTrees(tree.root, *rest, dict(tree.reached)))
+                    first, rest = tree.first + able, tree.count - able
+                    trees.append(replace(tree, first=first, count=rest, reached=dict(tree.reached)))
                 tree.count, tree.reached[y] = able, (x, level + 1)
                 left[x, y] -= able
     return trees
@@ -138,19 +143,16 @@ def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, 
     table = np.pad(left, (0, len(others)))
     for i, other in enumerate(others, n):
         table[x, i] = other.count
-        table[i, list(other.reached)] = _FREE
+        table[i, list(other.reached)] = 2**30  # no limit
     return int(maximum_flow(csr_array(table), x, y).flow_value) - sum(each.count for each in others)
 
 
-def pipelined(made: Forest, demand: Demand) -> HalfResult:
+def _pipelined(trees: list[EqualTrees], demand: Demand) -> Solution:
     """The chunks of each root dealt out to its trees, on each one after the other."""
-    moves, total = [], Counter[int]()
-    for tree in made.trees:
-        total[tree.root] += tree.count
-    for tree in made.trees:
+    moves = []
+    for tree in trees:
         mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]
-        begin, end = (len(mine) * at // total[tree.root] for at in (tree.first, tree.first + tree.count))
+        begin, end = (len(mine) * at // tree.all for at in (tree.first, tree.first + tree.count))
         for i, number in enumerate(mine[begin:end]):
-            edges = ((depth, x, y) for y, (x, depth) in tree.reached.items() if depth)
-            moves += [(i // tree.count + depth - 1, number, x, y) for depth, x, y in edges]
-    return HalfResult(Solution(sorted(moves), "trees"), 0, "", ())
+            moves += [(i // tree.count + d - 1, number, x, y) for y, (x, d) in tree.reached.items() if d]
+    return Solution(sorted(moves), "trees")

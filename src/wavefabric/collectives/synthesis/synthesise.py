@@ -1,17 +1,14 @@
 """Schedules of the fewest rounds over circuits (LUMORPH, Algorithm 1, corrected) and over links (SCCL)."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.conditions import Layout
-from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.synthesis import deadline as clock
 from wavefabric.collectives.synthesis.bounds import link_uses
 from wavefabric.collectives.synthesis.circuit_search import CircuitSearch
 from wavefabric.collectives.synthesis.demand import Demand, distances, task
-from wavefabric.collectives.synthesis.forest import Forest, forest, pipelined
 from wavefabric.collectives.synthesis.link_search import LinkSearch
 from wavefabric.collectives.synthesis.problem import Circuit, Links, OpticalNetwork, Synthesis, Undecided
 from wavefabric.collectives.synthesis.search import HalfResult, Progress
@@ -139,21 +136,6 @@ def least_steps(
         half = LinkSearch(*run.parts[part], until, run.say_of(part)).run()
         halves.append(replace(half, rounds_of_steps=(1,) * half.rounds))
     return run.result(halves)
-
-
-def forests(layout: Layout, links: Links, trees: int, *, time_limit: float = 60.0) -> list[Forest]:
-    """Trees for the sums and the copies of a layout, one forest if it serves both; see `forest.forest`."""
-    run = _Run(layout, links, time_limit, None)
-    stop = clock.Deadline(run.deadline, 16)
-    return [forest(*part, whole("trees", trees, 1), stop) for part in run.parts[: run.different]]
-
-
-def forest_schedule(layout: Layout, links: Links, made: list[Forest]) -> Schedule:
-    """The layout's chunks over what `forests` made of it, or of the same with other pieces: verified."""
-    run = _Run(layout, links, math.inf, None)
-    return run.result(
-        [pipelined(each, demand) for each, (demand, _) in zip(made, run.parts, strict=False)]
-    ).schedule
 
 
 class _Run:

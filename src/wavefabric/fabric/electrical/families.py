@@ -78,8 +78,8 @@ def make_nodes(
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
     """Switches and links of nodes, in each a switch, and for each GPU an adapter (NIC) on a leaf switch.
 
-    With `rails` leaf i has adapter i of every node, else leaf n has those of node n. Leaves hang on a spine by
-    what their adapters carry, over `oversubscription`. GPUs are numbered node by node.
+    With `rails` leaf i has adapter i of every node, else leaf n has those of node n. Leaves hang on a spine
+    by what their adapters carry, over `oversubscription`. GPUs are numbered node by node.
     """
     leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
     uplink = replace(

@@ -25,7 +25,7 @@ def direct_links(fabric: Fabric) -> Links | None:
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
-    """All pairs of GPUs by their static routes; what routes share, wires and GPUs' ports, is a group of links.
+    """All pairs of GPUs by their static routes; what routes share, wires and GPUs' ports, are groups.
 
     `unit` B/s carry a chunk a round, by default those of the slowest. `InputError` if a pair has no route.
     """
