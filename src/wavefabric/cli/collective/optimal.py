@@ -72,7 +72,9 @@ def optimal(
         refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
     direct = direct_links(fabric) if isinstance(fabric, Fabric) else None
     if isinstance(fabric, Fabric) and direct is None and collective is not None and solver.steps is None:
-        return _least_time(collective, algorithm, solver, fabric, output, options)
+        until, quiet = begun + solver.seconds, options.as_json
+        best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
+        return show_made(best, output, options, more_lines=lines, more_facts=facts)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
@@ -97,23 +99,18 @@ def optimal(
 
 
 def _least_time(
-    collective: str,
-    algorithm: AlgorithmOptions,
-    solver: "SolverOptions",
-    fabric: Fabric,
-    output: Path | None,
-    options: OutputOptions,
-) -> None:
-    """On a machine with switches: find, show and write the schedule that takes the least time."""
-    begun, best, size = time.monotonic(), None, parse_size(solver.bytes or "64M")
-    with status_line(options.as_json) as say:
-        for schedule, method in _timed(collective, algorithm, fabric, size, begun + solver.seconds):
+    collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float, quiet: bool
+) -> tuple[Schedule, list[tuple[str, str]], dict[str, Any]]:
+    """On a machine with switches: the schedule of least time for `size` B of the array, lines and facts."""
+    begun, best = time.monotonic(), None
+    with status_line(quiet) as say:
+        for schedule, method in _timed(collective, algorithm, fabric, size, until):
             with suppress(InputError):  # a pair has no route, or no switch multicasts
                 text, price = _cost(schedule, fabric, size)
                 if best is None or price["seconds"] < best[3]["seconds"] * (1 - 1e-9):
                     best = schedule, method, text, price
                     say(f"{time_words(price['seconds'])}: {method}")
-            if (best and (best[3]["ratio"] or 1) <= 1 + 1e-9) or time.monotonic() > begun + solver.seconds:
+            if (best and (best[3]["ratio"] or 1) <= 1 + 1e-9) or time.monotonic() > until:
                 break
     if best is None:
         raise synthesis.Undecided("--time-limit: over before a schedule was found; allowed: more time")
@@ -124,7 +121,7 @@ def _least_time(
     lines = [("method", method), ("optimum", most if gap > 1e-9 else least), ("time", text)]
     facts = {"fabric": fabric.name, "method": method, "optimal": gap <= 1e-9, "gap": gap, "cost": price}
     facts["seconds"] = time.monotonic() - begun
-    show_made(schedule, output, options, more_lines=lines, more_facts=facts)
+    return schedule, lines, facts
 
 
 def _timed(

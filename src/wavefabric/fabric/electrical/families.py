@@ -74,13 +74,14 @@ def make_links(
 
 
 def make_nodes(
-    nodes: int, gpus: int, inside: Link, nic: Link, rails: bool, oversubscription: float
+    sizes: tuple[int, ...], inside: Link, nic: Link, rails: bool, oversubscription: float
 ) -> tuple[tuple[str, ...], tuple[Link, ...]]:
     """Switches and links of nodes, in each a switch, and for each GPU an adapter (NIC) on a leaf switch.
 
     With `rails` leaf i has adapter i of every node, else leaf n has those of node n. Leaves hang on a spine
     by what their adapters carry, over `oversubscription`. GPUs are numbered node by node.
     """
+    nodes, gpus = sizes
     leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
     uplink = replace(
         nic, bandwidth=nic.bandwidth * nodes * gpus / len(leaves) / oversubscription, latency=0.0

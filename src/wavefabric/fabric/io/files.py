@@ -160,7 +160,7 @@ def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, 
     if (net := family.network) is not None:
         inside = Link("", "", family.bandwidth, family.latency, family.link)
         nic = Link("", "", net.bandwidth, net.latency, "network")
-        return gpus, *families.make_nodes(*sizes, inside, nic, net.leaves == "rails", net.oversubscription)
+        return gpus, *families.make_nodes(sizes, inside, nic, net.leaves == "rails", net.oversubscription)
     links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
     return gpus, ("switch",) if family.kind == "switch" else (), links
 
