@@ -193,7 +193,7 @@ def test_a_short_file_that_a_person_wrote():
 def test_execution_plans_are_for_few_ranks(protocol):
     choice = Choice("ring", protocol=protocol)
     assert refused(choice, "all-reduce", 64) is None
-    assert refused(choice, "all-reduce", 65) == f"protocol: {protocol} given for 65 ranks; allowed: up to 64"
+    assert refused(choice, "all-reduce", 73) == f"protocol: {protocol} given for 73 ranks; allowed: up to 72"
     assert refused(Choice("ring", protocol="copies"), "all-reduce", 65) is None
 
 

@@ -105,10 +105,15 @@ def transfer_elements(schedule: Schedule) -> np.ndarray:
 
 
 def sent_and_received(schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-    """Elements that each rank sends to others, and those that it receives: two of shape (ranks,)."""
-    t = schedule.transfers
-    moved = transfer_elements(schedule) * (t["src"] != t["dst"])
-    return np.bincount(t["src"], moved, schedule.ranks), np.bincount(t["dst"], moved, schedule.ranks)
+    """Elements that each rank sends to others, and those that it receives: two of shape (ranks,).
+
+    What a switch multicasts is sent once, what it adds up received once; a rank's own part comes back.
+    """
+    t, u = schedule.transfers, units(schedule)
+    moved = transfer_elements(schedule) * ((t["src"] != t["dst"]) | (t["switch"] > 0))
+    switched, sums = u.switched[u.of], u.sums[u.of]
+    sent = np.bincount(t["src"], moved * (~switched | sums | u.leads), schedule.ranks)
+    return sent, np.bincount(t["dst"], moved * (~switched | ~sums | u.leads), schedule.ranks)
 
 
 def batches(rounds: np.ndarray) -> list[tuple[int, int]]:

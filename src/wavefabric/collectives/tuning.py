@@ -181,7 +181,8 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     if collective not in _PREFERRED:
         raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
     preferred = _PREFERRED[collective][nbytes > SMALL]
-    others = [name for name, each in ALGORITHMS.items() if collective in each.collectives]
+    plain = {name: each for name, each in ALGORITHMS.items() if not each.switched}
+    others = [name for name, each in plain.items() if collective in each.collectives]
     for name in (*preferred, *others):
         if why_refused(name, collective, ranks) is None:
             return Choice(name)

@@ -59,7 +59,7 @@ def choices(collective: str, ranks: int) -> list[Choice]:
     named = [
         Choice(name, radix, pieces)
         for name, algorithm in ALGORITHMS.items()
-        if collective in algorithm.collectives
+        if collective in algorithm.collectives and not algorithm.switched
         for radix in (radices if "radix" in algorithm.options else (None,))
         for pieces in (PIECES if "pieces" in algorithm.options else (1,))
     ]
@@ -74,7 +74,7 @@ def left_out(collective: str, ranks: int) -> dict[str, str]:
     return {
         name: str(why_refused(name, collective, ranks))
         for name, algorithm in ALGORITHMS.items()
-        if collective in algorithm.collectives and name not in allowed
+        if collective in algorithm.collectives and name not in allowed and not algorithm.switched
     }
 
 

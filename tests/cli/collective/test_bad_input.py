@@ -316,4 +316,4 @@ def test_a_plan_of_too_many_ranks_is_refused_before_a_schedule_is_built(command,
     monkeypatch.setattr("wavefabric.cli.collective.compile.schedule_from", None)
     code, _, err = command("collective", "compile", "direct", "all-to-all", "-n", "1024")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--ranks: 1024 given; allowed: 1 to 64" in err
+    assert "--ranks: 1024 given; allowed: 1 to 72" in err

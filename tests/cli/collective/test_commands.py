@@ -341,13 +341,15 @@ def test_all_algorithms_are_compared(command):
     result = told(command, *words)
     known = [name for name, each in ALGORITHMS.items() if "all-reduce" in each.collectives]
     assert {row["algorithm"] for row in result["costs"]} | set(result["left_out"]) == set(known)
-    assert set(result["left_out"]) == {"recursive", "recursive-exchange", "squares"}
+    assert set(result["left_out"]) == {"recursive", "recursive-exchange", "squares", "nvls", "nvls-one-shot"}
     assert "powers of two" in result["left_out"]["squares"]
     code, out, _ = command("collective", *words, "--radix", 3)
     assert code == 0
     assert "recursive" in out
     assert [line for line in out.splitlines() if line.startswith("left out: ")] == [
-        "left out: squares (ranks: 6 given; allowed: powers of two from 4 (squares))"
+        "left out: squares (ranks: 6 given; allowed: powers of two from 4 (squares))",
+        "left out: nvls (no switch of switch:6 multicasts and reduces)",
+        "left out: nvls-one-shot (no switch of switch:6 multicasts and reduces)",
     ]
     some = told(command, "cost", "halo", "--algorithms", "all", "--fabric", "mesh:2x3")
     assert [row["algorithm"] for row in some["costs"]] == ["torus", "mesh"]

@@ -114,7 +114,14 @@ def instruction_facts(each: Instruction, buffers: Sequence[str]) -> dict[str, An
     kind = type(each).__name__.lower()
     if isinstance(each, Move):
         sources, targets = ([_address_facts(p, buffers) for p in end] for end in (each.sources, each.targets))
-        return {"instruction": kind, "elements": each.size, "sources": sources, "targets": targets}
+        by_switch = {"summed": each.summed, "multicast": each.multicast} if each.switched else {}
+        return {
+            "instruction": kind,
+            "elements": each.size,
+            "sources": sources,
+            "targets": targets,
+            **by_switch,
+        }
     if isinstance(each, Signal):
         return {"instruction": kind, "ranks": each.to}
     if isinstance(each, Wait):
@@ -132,8 +139,20 @@ def _cells(each: Instruction, known: dict[str, Any]) -> tuple[str, str, str, str
     """What the table says of an instruction and its facts."""
     kind = known["instruction"]
     if isinstance(each, Move):
-        sources, targets = ([_address_text(p, each) for p in known[end]] for end in ("sources", "targets"))
-        return kind_of([each]), str(each.size), " + ".join(sources), "\n".join(targets)
+        ends = [known[end] for end in ("sources", "targets")]
+        words, joined = ("sum by the switch: ", "to all by the switch: "), (" + ", "\n")
+        texts = []
+        for end, switched, word, between in zip(
+            ends, (each.summed, each.multicast), words, joined, strict=True
+        ):
+            # At one place of all ranks as a rule: said once.
+            alike = {(p.get("buffer"), p.get("first")) for p in end}
+            where = (
+                [_address_text({**end[0], "rank": each.rank}, each)] if switched and len(alike) == 1 else None
+            )
+            text = between.join(where or [_address_text(p, each) for p in end])
+            texts.append(f"{word}{text}" if switched else text)
+        return kind_of([each]), str(each.size), *texts
     if isinstance(each, Signal):
         return kind, "", "", ", ".join(f"rank {rank}" for rank in each.to)
     signals = each.signals if isinstance(each, Wait) else ()

@@ -17,7 +17,7 @@ from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric, PhotonicFabric
+from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
@@ -153,7 +153,10 @@ def _expanded(
         if collective in algorithm.collectives and name not in listed:
             ranks = options.ranks or fabric.ranks
             own = _usable(name, options).registry(name, ranks, fabric)
-            if why := why_refused(name, collective, ranks, **own):
+            why = why_refused(name, collective, ranks, **own)
+            if algorithm.switched and not (isinstance(fabric, Fabric) and fabric.multicast_switches):
+                why = f"no switch of {fabric.name} multicasts and reduces"
+            if why:
                 left_out[name] = why
             else:
                 accepted.append(name)

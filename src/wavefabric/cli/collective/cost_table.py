@@ -12,6 +12,7 @@ from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
+from wavefabric.fabric.bounds.bound import LowerBound
 from wavefabric.units import time_words
 
 #: Parts of a time, and their headings.
@@ -49,7 +50,9 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
                 "seconds": cost.seconds,
                 **parts,
                 "bound": vars(cost.bound),
-                "ratio": cost.seconds / cost.bound.seconds if cost.bound.seconds else None,
+                "ratio": _ratio(cost, cost.bound),
+                "bound_without_switches": cost.unaided and vars(cost.unaided),
+                "ratio_without_switches": cost.unaided and _ratio(cost, cost.unaided),
                 "order": each.order,
                 "grid": each.grid,
                 "busiest": cost.busiest,
@@ -78,7 +81,8 @@ def show(
     out = console()
     out.print(_costs_table(costed, sizes))
     size = f" of {size_words(sizes[-1])}" if len(sizes) > 1 else ""
-    out.print(f"bound{size}: {largest.bound.why}" + ("; *: the fastest" if many else ""))
+    aid = "; no switches: the bound without their multicasts and sums" if largest.unaided else ""
+    out.print(f"bound{size}: {largest.bound.why}{aid}" + ("; *: the fastest" if many else ""), soft_wrap=True)
     for name, each in costed.items():
         which = f" of {name}" if many else ""
         if each.grid is not None:
@@ -102,7 +106,9 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     any_cost = next(iter(costed.values())).costs[0]
     name = "compared" if many else next(iter(costed))
     parts = _parts(any_cost) if any_cost.rounds else {}
-    columns = ("size", *["|algorithm"] * many, "time", *parts.values(), "bound", "ratio", "<busiest")
+    aided = any_cost.unaided is not None
+    limits = ("bound", "ratio", *("no switches", "ratio") * aided)
+    columns = ("size", *["|algorithm"] * many, "time", *parts.values(), *limits, "<busiest")
     made = table(columns, title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
     for k, size in enumerate(sizes):
         ranking = sorted(costed.values(), key=lambda each: each.costs[k].seconds)
@@ -113,11 +119,18 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
                 cells.append(f"{each.label} *" if best else each.label)
             cells.append(time_words(cost.seconds))
             cells += [time_words(sum(getattr(r, part) for r in cost.rounds)) for part in parts]
-            ratio = f"{cost.seconds / cost.bound.seconds:.2f}" if cost.bound.seconds else "-"
-            cells += [time_words(cost.bound.seconds), ratio, cost.busiest]
+            for least in (cost.bound, cost.unaided):
+                if least is not None:
+                    ratio = _ratio(cost, least)
+                    cells += [time_words(least.seconds), "-" if ratio is None else f"{ratio:.2f}"]
+            cells.append(cost.busiest)
             style = "bold" if many and best else ""
             made.add_row(*(Text(c, style=style) for c in cells), end_section=many and each is ranking[-1])
     return made
+
+
+def _ratio(cost: Cost, least: LowerBound) -> float | None:
+    return cost.seconds / least.seconds if least.seconds else None
 
 
 def _parts(cost: Cost) -> dict[str, str]:

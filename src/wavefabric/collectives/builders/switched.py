@@ -20,20 +20,23 @@ def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
     """One write of a switch that reaches all ranks, one read that is the sum of all.
 
     Each rank reads the sum of its share from the switch (``multimem.ld_reduce``) and writes it to all
-    (``multimem.st``): NCCL's NVLS, the two-shot all-reduce of MSCCL++ and PyTorch. A broadcast or reduce is
-    one operation of the root. As in the hardware an operation includes the rank that issues it: its own part
-    goes to the switch and comes back (Klenk et al. 2020, doi:10.1109/ISCA45697.2020.00085).
+    (``multimem.st``): NCCL's NVLS, the two-shot all-reduce of MSCCL++ and PyTorch; its pieces form a
+    pipeline. A broadcast or reduce is one operation of the root. As in the hardware an operation includes
+    the rank that issues it: its own part goes to the switch and comes back (Klenk et al. 2020,
+    doi:10.1109/ISCA45697.2020.00085).
     """
     shared = collective == "all-reduce"
     conditions = layout(collective, ranks, elements, pieces * ranks if shared else pieces, root)
     # Of an all-reduce each rank works on a share.
     owner = np.array([root]) if collective in ("reduce", "broadcast") else np.arange(ranks)
-    here, there = (grid.ravel() for grid in np.meshgrid(owner, np.arange(ranks), indexing="ij"))
-    chunk = here * pieces if owner.size > 1 else 0
+    axes = np.meshgrid(owner, np.arange(pieces), np.arange(ranks), indexing="ij")
+    here, piece, there = (grid.ravel() for grid in axes)
+    chunk = here * pieces + piece if owner.size > 1 else piece
     parts = []
     for round_, ends in zip(_ROUNDS[collective], ((there, here), (here, there)), strict=True):
         if round_ is not None and ranks > 1:
-            parts.append(transfers(round_, *ends, chunk, count=pieces, switch=here + 1))
+            number = round_ + (piece if shared else 0)  # a piece is written while the next is read
+            parts.append(transfers(number, *ends, chunk, switch=2 * chunk + 1 + round_))
     return assemble(f"nvls {collective}", conditions, parts)
 
 

@@ -111,7 +111,7 @@ def schedule_bound(
 
 
 def bounds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> tuple[LowerBound, LowerBound | None]:
-    """`schedule_bound` on an electrical fabric, and the same without the help of its switches, if they give any."""
+    """`schedule_bound` on an electrical fabric, and without the help of its switches, if they give any."""
     least = schedule_bound(schedule, fabric, element_bytes)
     if not fabric.multicast_switches:
         return least, None

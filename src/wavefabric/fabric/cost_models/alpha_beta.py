@@ -53,7 +53,7 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     """
     t, busiest = schedule.transfers, "nothing"
     over = flows(schedule, fabric)
-    remote = np.flatnonzero(over.way >= 0)
+    remote = np.flatnonzero(over.route >= 0)
     reducing, starts, sums, gpu = reduction_times(schedule, fabric, size)
     numbers = np.union1d(t["round"][remote], reducing).astype(np.int64)
     latency, transfer, sent = np.zeros((3, numbers.size))
@@ -65,10 +65,10 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
         sent = np.bincount(row, size[remote] * _senders(schedule)[remote], numbers.size)
         # Transfers of one pair in one round are one flow.
         use = over.use
-        joined, flow = np.unique(row * np.int64(use.latency.size) + over.way[remote], return_inverse=True)
-        flow_row, flow_way = np.divmod(joined, use.latency.size)
+        joined, flow = np.unique(row * np.int64(use.latency.size) + over.route[remote], return_inverse=True)
+        flow_row, flow_route = np.divmod(joined, use.latency.size)
         flow_size = np.bincount(flow, size[remote])
-        which, resource = use.of(flow_way)
+        which, resource = use.of(flow_route)
         cells, cell = np.unique(flow_row[which] * use.capacity.size + resource, return_inverse=True)
         cell_row, cell_resource = np.divmod(cells, use.capacity.size)
         load = np.bincount(cell, flow_size[which]) / use.capacity[cell_resource]
@@ -82,8 +82,8 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
                 alone, at = flow_size[i] / fabric.flow_bandwidth, int(flow_row[i])
                 if alone > transfer[at]:
                     transfer[at] = alone
-                    limits[at] = f"one transfer {over.words[flow_way[i]]}"
-        np.maximum.at(latency, flow_row, use.latency[flow_way])
+                    limits[at] = f"one transfer {over.words[flow_route[i]]}"
+        np.maximum.at(latency, flow_row, use.latency[flow_route])
         latency[moving] += fabric.alpha
     latency[there] += starts
     transfer[there] += sums

@@ -43,18 +43,19 @@ class Cost:
     seconds: float
     rounds: tuple[RoundCost, ...]  # none of "flow" and "kernel", where rounds overlap
     bound: LowerBound
-    #: Where switches multicast and reduce: the bound of what does without.
-    unaided: LowerBound | None = None
     #: When each transfer begins and ends, s: shape (transfers, 2).
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""  # the resource that was used longest, in words
+    unaided: LowerBound | None = None  # where switches multicast and reduce, the bound without their help
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:
-    """Refuse a schedule that is none, more ranks than GPUs, and element sizes that are no positive number."""
-    from wavefabric.collectives.structure import checked_structure
+    """Refuse a schedule that is none or not for the fabric, and element sizes that are no positive number."""
+    from wavefabric.collectives.structure import checked_structure, refuse_switches
 
     checked_structure(schedule)
+    if isinstance(fabric, PhotonicFabric):
+        refuse_switches(schedule, "photonic fabrics")
     if schedule.ranks > fabric.ranks:
         actual = f"{schedule.ranks} in {schedule.name}"
         raise InputError(f"ranks: {actual}; allowed: at most the {fabric.ranks} GPUs of {fabric.name}")

@@ -18,7 +18,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     """Time of a schedule whose transfers wait for their data alone, not for rounds.
 
     A transfer is ready when all transfers are done that wrote what it reads, or read or wrote what it writes
-    (`dependencies`). It waits `Fabric.alpha` and the latency of its way, then moves. What moves at the same
+    (`dependencies`). It waits `Fabric.alpha` and the latency of its route, then moves. What moves at the same
     time gets max–min fair shares of the links in each direction and of what each GPU sends and receives in
     all, and no more than `Fabric.flow_bandwidth`. Shares change when a transfer starts or ends.
     A later transfer may thus slow one down that others wait for, and the whole take longer than in rounds.
@@ -36,18 +36,18 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     at_once = 0 if engines is None else whole("engines", engines, 1)
     size = transfer_bytes(schedule, element_bytes)
     over = flows(schedule, fabric)
-    use, remote = over.use, over.way >= 0
-    seconds, times = _simulate(schedule, fabric, size, over.way, use, at_once)
+    use, remote = over.use, over.route >= 0
+    seconds, times = _simulate(schedule, fabric, size, over.route, use, at_once)
     u = units(schedule)
     times = times[u.first[u.of]]
-    sent = np.bincount(over.way[remote], size[remote], use.latency.size)[use.pair]
+    sent = np.bincount(over.route[remote], size[remote], use.latency.size)[use.pair]
     busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
     busiest = use.name(int(np.argmax(busy))) if remote.any() else "nothing"
-    limits = bounds(schedule, fabric, element_bytes)
+    least, unaided = bounds(schedule, fabric, element_bytes)
     issuing, host = issue_time(schedule, fabric)
     if issuing > seconds:
         seconds, busiest = issuing, f"host of {fabric.gpus[host]}"
-    return Cost(schedule.name, fabric.name, "flow", seconds, (), *limits, times, busiest)
+    return Cost(schedule.name, fabric.name, "flow", seconds, (), least, times, busiest, unaided)
 
 
 def _simulate(

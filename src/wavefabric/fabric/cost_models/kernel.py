@@ -45,8 +45,8 @@ def kernel(
     all. Its data come after a way there and back, for which `KernelTimes.packet` stands: nothing that was
     measured tells the two apart.
 
-    Blocks share all this evenly, so their number does not count. Levels that overlap share resources too: a call
-    takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
+    Blocks share all this evenly, so their number does not count. Levels that overlap share resources too: a
+    call takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
     ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
     takes no less than a host needs to launch it. ``busiest`` names the protocol. `InputError` if the fabric
@@ -63,8 +63,8 @@ def kernel(
     seconds, name = min(result)
     issue = 0.0 if graph else times.issue
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
-    limits = bounds(schedule, _quickest(fabric, times), element_bytes)
-    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), *limits, None, words)
+    least, unaided = bounds(schedule, _quickest(fabric, times), element_bytes)
+    return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), least, None, words, unaided)
 
 
 def _quickest(fabric: Fabric, times: KernelTimes) -> Fabric:
@@ -205,10 +205,10 @@ class _Replay:
                 busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
         return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
 
-    def _there_and_back(self, move: Move) -> float:
+    def _round_trip(self, move: Move) -> float:
         """Until the first byte of a sum comes after it was asked for."""
-        way = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
-        return self._times.packet + 2 * float(way) if move.summed else 0.0
+        latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
+        return self._times.packet + 2 * float(latency) if move.summed else 0.0
 
     def _play(self, rank: int, code) -> bool:
         """As far as waits allow; whether anything was done."""
@@ -248,7 +248,7 @@ class _Replay:
 
     def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
         """What reads packets ends no earlier than the last of them is there."""
-        lasts = self._duration(moves) + max(map(self._there_and_back, moves))
+        lasts = self._duration(moves) + max(map(self._round_trip, moves))
         end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
         self._wait(rank, end - lasts)
         data = sum(move.size for move in moves) * self._bytes

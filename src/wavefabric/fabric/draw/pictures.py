@@ -18,7 +18,8 @@ from wavefabric.fabric.draw.animate import gif
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.scene import MOST_FRAMES, scene
 from wavefabric.fabric.electrical.fabric import Fabric
-from wavefabric.fabric.electrical.static_routes import static_routes, transfer_bytes
+from wavefabric.fabric.electrical.flows import flows
+from wavefabric.fabric.electrical.static_routes import transfer_bytes
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.files.output import check_output, replacing
@@ -128,13 +129,11 @@ def _order_words(fabric: Fabric, ranks: int) -> str:
 
 def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds: float) -> np.ndarray:
     """Share of so many seconds that each wire needs for its bytes: shape (wires,), see `routing.wires`."""
-    routes = static_routes(fabric)
-    t = schedule.transfers
-    remote = np.flatnonzero(t["src"] != t["dst"])
-    pair, wire = routes.wires_of(t["src"][remote].astype(np.int64), t["dst"][remote].astype(np.int64))
-    size = transfer_bytes(schedule, element_bytes)[remote][pair]
-    carried = np.bincount(wire, size, routes.wires.source.size)
-    return carried / routes.wires.bandwidth / max(seconds, 1e-300)
+    over = flows(schedule, fabric)
+    use, moves = over.use, over.route >= 0
+    size = np.bincount(over.route[moves], transfer_bytes(schedule, element_bytes)[moves], use.latency.size)
+    carried = np.bincount(use.resource, size[use.pair], use.capacity.size)[: use.wires.source.size]
+    return carried / use.wires.bandwidth / max(seconds, 1e-300)
 
 
 @style.without_formulae()

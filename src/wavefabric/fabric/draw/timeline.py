@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import units
 from wavefabric.fabric.cost_models.kernel import PlanEvent
 from wavefabric.fabric.draw import style
 from wavefabric.units import binary_bytes
@@ -22,25 +23,29 @@ _HALF = 0.3
 
 def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     """Draw the transfers between ranks; `times`: begin and end of each, s, shape (transfers, 2)."""
-    t = schedule.transfers
-    remote = np.flatnonzero(t["src"] != t["dst"])
+    t, u = schedule.transfers, units(schedule)
+    # Of an operation of a switch one bar, at the rank that issues it.
+    remote = np.flatnonzero(u.leads & ((t["switch"] > 0) | (t["src"] != t["dst"])))
+    sums = u.sums[u.of]
+    rank = np.where(sums, t["dst"], t["src"])
     last = float(times[:, 1].max(initial=0.0))
     scale, unit = time_unit(last)
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)
     axes.set(xlim=(0, max(last * scale, 1e-12)), ylim=(ranks - 0.4, -0.6))
-    lanes = _lanes(t["src"][remote], times[remote])
+    lanes = _lanes(rank[remote], times[remote])
     corners, colours = [], []
     width, height = style.axes_points(axes)
     for number, (lane, count) in zip(remote, lanes, strict=True):
         begin, end = times[number] * scale
         high = 0.8 / count
-        top = int(t["src"][number]) - 0.4 + lane * high
+        top = int(rank[number]) - 0.4 + lane * high
         corners.append((begin, top, max(end - begin, 1e-12), high * 0.94))
         colours.append(style.wavelength_colour(int(t["round"][number]) / rounds))
         tall, wide = high * height / ranks, (end - begin) / max(last * scale, 1e-12) * width
         if tall > 7 and wide > 16:
             centre, size = ((begin + end) / 2, top + high * 0.47), min(8.0, tall * 0.8)
-            style.label(axes, *centre, f"{t['dst'][number]}", size, style.NIGHT, zorder=4)
+            word = "sum" if sums[number] else "all" if t["switch"][number] else f"{t['dst'][number]}"
+            style.label(axes, *centre, word, size, style.NIGHT, zorder=4)
     style.bars(axes, corners, facecolor=colours, edgecolor=style.WAFER, linewidth=0.4, zorder=3)
     shown = style.evenly(ranks, min(ranks, max(4, int(height / 11))))
     axes.set_yticks(shown, [str(r) for r in shown])
@@ -49,6 +54,8 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     style.time_axis(axes, unit, 8)
     axes.set_ylabel("from rank", color=style.DIM, fontsize=9)
     title = "bars: transfers, the number is the rank they go to; colour: round"
+    if t["switch"].any():
+        title = "bars: a rank reads a sum from the switch, or writes to all or to a rank; colour: round"
     axes.set_title(title, color=style.DIM, fontsize=8.5, loc="left", pad=5)
 
 

@@ -11,27 +11,26 @@ from wavefabric.errors import InputError
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import ResourceUse, resource_use, static_routes
 
-
 #: An operation of a switch: whether it is a sum, whose, and of whom (or for whom); GPUs ascend.
 Tree = tuple[bool, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Ways over a fabric, and which of them transfers take.
+    """Routes over a fabric, and which of them transfers take.
 
-    ``way``: of each transfer, −1 of what stays within a GPU, and of all rows but the first of an operation of
-    a switch, which stands for all. ``use``: resources of ways, in place of those of pairs. ``words``: of each
-    way.
+    ``route``: of each transfer, −1 of what stays within a GPU, and of all rows but the first of an operation
+    of a switch, which stands for all. ``use``: resources of routes, in place of those of pairs.
+    ``words``: of each route.
     """
 
-    way: np.ndarray
+    route: np.ndarray
     use: ResourceUse
     words: tuple[str, ...]
 
 
 def flows(schedule: Schedule, fabric: Fabric) -> Flows:
-    """Ways of all transfers by static routes; `InputError` if there is none.
+    """Routes of all transfers by static routes; `InputError` if there is none.
 
     An operation of a switch takes the union of the routes of its rows. Where they part, or meet, at a switch
     that multicasts and reduces (`Fabric.multicast_switches`), what they share is crossed once, elsewhere once
@@ -42,8 +41,8 @@ def flows(schedule: Schedule, fabric: Fabric) -> Flows:
     away = (t["src"] != t["dst"]) & (t["switch"] == 0)
     ends = t["src"][away].astype(np.int64) * ranks + t["dst"][away]
     pairs, number = np.unique(ends, return_inverse=True)
-    way = np.full(t.size, -1, np.int64)
-    way[away] = number
+    route = np.full(t.size, -1, np.int64)
+    route[away] = number
     src, dst = np.divmod(pairs, ranks)
     words = [f"{fabric.gpus[a]} -> {fabric.gpus[b]}" for a, b in zip(src.tolist(), dst.tolist(), strict=True)]
     use = resource_use(fabric, src, dst)
@@ -53,16 +52,16 @@ def flows(schedule: Schedule, fabric: Fabric) -> Flows:
         one, many = (t[end][rows].tolist() for end in (("dst", "src") if sums else ("src", "dst")))
         if set(many) != {one[0]}:
             key = sums, one[0], tuple(sorted(many))
-            way[u.first[unit]] = trees.setdefault(key, pairs.size + len(trees))
+            route[u.first[unit]] = trees.setdefault(key, pairs.size + len(trees))
     if trees:
         use = with_trees(use, list(trees))
         kinds = {True: "sum at", False: "multicast of"}
         words += [f"{kinds[sums]} {fabric.gpus[at]}" for sums, at, _ in trees]
-    return Flows(way, use, tuple(words))
+    return Flows(route, use, tuple(words))
 
 
 def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
-    """The same with ways of operations of switches behind those of pairs; `InputError` as `flows`."""
+    """The same with routes of operations of switches behind those of pairs; `InputError` as `flows`."""
     fabric = use.fabric
     limited = fabric.copy_bandwidth is not None
     first, wires = use.latency.size, use.wires
@@ -79,9 +78,9 @@ def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
         uses = np.concatenate(own)
         pair.append(np.full(uses.size, first + number))
         resource.append(uses)
-        latency.append([max(delay for _, delay in crossed)])
-    tables = (np.concatenate(each) for each in (pair, resource))
-    return ResourceUse(fabric, wires, *tables, use.capacity, np.concatenate(latency))
+        latency.append(np.array([max(delay for _, delay in crossed)]))
+    pairs, resources, latencies = map(np.concatenate, (pair, resource, latency))
+    return ResourceUse(fabric, wires, pairs, resources, use.capacity, latencies)
 
 
 def _crossed(fabric: Fabric, sums: bool, at: int, members: Sequence[int]) -> list[tuple[int, float]]:
@@ -94,14 +93,14 @@ def _crossed(fabric: Fabric, sums: bool, at: int, members: Sequence[int]) -> lis
     routes = static_routes(fabric)
     source, target = routes.wires.source.tolist(), routes.wires.target.tolist()
 
-    def route(src: int, dst: int) -> list[int]:
+    def wires_between(src: int, dst: int) -> list[int]:
         return routes.wires_of(np.array([src]), np.array([dst]))[1].tolist()
 
     others = [gpu for gpu in members if gpu != at]
-    paths = [route(gpu, at) if sums else route(at, gpu) for gpu in others]
+    paths = [wires_between(gpu, at) if sums else wires_between(at, gpu) for gpu in others]
     if at in members:
-        # To the first such switch on the way to another one, and back.
-        there, back = (route(at, others[0]), route(others[0], at))
+        # To the first such switch on a route to another one, and back.
+        there, back = wires_between(at, others[0]), wires_between(others[0], at)
         up = next((i for i, w in enumerate(there, 1) if target[w] in able), 0)
         down = next((i for i, w in enumerate(back[::-1], 1) if source[w] in able), 0)
         paths += [there[:up] + back[len(back) - down :]] if up and down else []
@@ -109,7 +108,7 @@ def _crossed(fabric: Fabric, sums: bool, at: int, members: Sequence[int]) -> lis
     for path in paths:
         if not any(target[w] in able for w in path):
             names = ", ".join(fabric.multicast_switches) or "none"
-            fault = f"no switch on the way of {fabric.gpus[at]} to another multicasts and reduces"
+            fault = f"no switch on the route of {fabric.gpus[at]} to another multicasts and reduces"
             allowed = f"those of multicast_switches ({names})"
             raise InputError(f"fabric {fabric.name}: {fault}; allowed: {allowed}")
         delay = float(routes.wires.latency[path].sum())
