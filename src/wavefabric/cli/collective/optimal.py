@@ -120,24 +120,22 @@ def _least_time(
     least = f"optimal: no schedule takes less time ({price['bound']['why']})"
     lines = [("method", method), ("optimum", most if gap > 1e-9 else least), ("time", text)]
     facts = {"fabric": fabric.name, "method": method, "optimal": gap <= 1e-9, "gap": gap, "cost": price}
-    facts["seconds"] = time.monotonic() - begun
-    return schedule, lines, facts
+    return schedule, lines, facts | {"seconds": time.monotonic() - begun}
 
 
 def _timed(
     collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float
 ) -> Iterator[tuple[Schedule, str]]:
     """Schedules, and what made each: algorithms of the registry, then trees."""
-    n = fabric.ranks
+    n, rooted = fabric.ranks, collective in ("broadcast", "reduce")
     for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
         refused = why_refused(name, collective, n, **algorithm.registry(name, n, fabric))
         if not refused and extent(name, collective, n, algorithm.parts)[1] <= _MOST_CHUNKS:
             yield build_by_name(name, collective, algorithm, fabric), f"algorithm {name}"
-    links, rooted = routed_links(fabric, 1.0), collective in ("broadcast", "reduce")
+    links, latency = routed_links(fabric, 1.0), fabric.alpha + 2 * max(e.latency for e in fabric.links)
     base = algorithm.pieces or (n if collective == "all-reduce" else 1)
-    latency = fabric.alpha + 2 * max(link.latency for link in fabric.links)
     with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
-        for count in ((n - 1) * rooted or 1, 1, 2, 3, 4):
+        for count in (n - 1, 1, 2, 3)[not rooted :]:
             made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until)
             depth = max(depth for trees, _ in made for tree in trees for _, depth in tree.reached.values())
             # P chunks a tree take P + depth − 1 rounds, each of 1/P of the transfer.
@@ -148,6 +146,8 @@ def _timed(
                 collective, n, algorithm.elements or default_elements(n, pieces), pieces, algorithm.root
             )
             yield forest_schedule(cut, made), f"trees: {count} of each root, {depth} deep, {pieces} pieces"
+            if depth == 1:
+                break
 
 
 def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> tuple[str, dict[str, Any]]:

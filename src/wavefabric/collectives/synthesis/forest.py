@@ -46,8 +46,9 @@ def forests(layout: Layout, links: Links, trees: int, until: float = inf) -> lis
     In the fewest rounds in which links, shared out between pairs in whole trees, carry them. `OutOfTime`
     after `until` (`deadline.now`); `InputError` if chunks go to some ranks only, or links do not join all.
     """
-    todo, stop = task(layout), Deadline(until, 16)
-    parts = (todo.sums, links.reversed()), (todo.copies, links)
+    todo, stop, back = task(layout), Deadline(until, 16), links.reversed()
+    mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
+    parts = [(todo.sums, back)] * (not mirrored or todo.sums != todo.copies) + [(todo.copies, links)]
     return [_forest(demand, over, trees, stop) for demand, over in parts if demand is not None]
 
 
@@ -71,7 +72,8 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
     capacities = {*links.capacity.values(), *(most for _, most in links.groups)} - {0} or {1}
 
     def carries(rounds: Fraction) -> bool:  # a flow from all roots reaches every rank (Edmonds 1973)
-        graph = np.pad(_share(rounds, links, routes, stop), (0, 1))
+        stop.check()
+        graph = np.pad(_share(rounds, links, routes, wanted.sum()), (0, 1))
         graph[n, :n] = wanted
         return all(maximum_flow(csr_array(graph), n, v).flow_value >= wanted.sum() for v in range(n))
 
@@ -80,10 +82,10 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
         high *= 2
         if high > 2**30:
             raise InputError("links: they do not join the ranks; allowed: links that do")
-    tried = {Fraction(i, c) for c in capacities for i in range(int(high * c / 2), int(high * c) + 1)}
-    tried = sorted(tried - {0})
+    steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
+    tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
-    return _pack(_share(rounds, links, routes, stop), wanted, stop), rounds / int(wanted.sum())
+    return _pack(_share(rounds, links, routes, wanted.sum()), wanted, stop), rounds / int(wanted.sum())
 
 
 def _strides(ranks: int) -> list[int]:
@@ -91,22 +93,21 @@ def _strides(ranks: int) -> list[int]:
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
-def _share(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], stop: Deadline) -> np.ndarray:
-    """Trees that each pair carries, one more for each in turn while its route has space: (ranks, ranks)."""
+def _share(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
+    """Trees that each pair carries, one more in turn up to `most` while it has space: (ranks, ranks)."""
     n, up, down = links.ranks, *rounds.as_integer_ratio()
-    carried, left = np.zeros((n, n), np.int32), [most * up // down for _, most in links.groups]
+    sent, left = np.zeros((n, n), np.int32), [chunks * up // down for _, chunks in links.groups]
     able = [(r, (r + ahead) % n) for ahead in _strides(n) for r in range(n)]
 
     def has_space(e: Edge) -> bool:
-        return carried[e] < links.capacity.get(e, 0) * up // down and all(left[i] for i in routes[e])
+        return sent[e] < min(links.capacity.get(e, 0) * up // down, most) and all(left[i] for i in routes[e])
 
     while able := [e for e in able if has_space(e)]:
-        stop.check()
         for e in filter(has_space, able):
-            carried[e] += 1
+            sent[e] += 1
             for i in routes[e]:
                 left[i] -= 1
-    return carried
+    return sent
 
 
 def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
@@ -122,13 +123,12 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
                 if able and not direct:
                     stop.check()
                     able = min(able, _spare(left, trees, tree, x, y))
-                if able <= 0:
-                    continue
-                if able < tree.count:
-                    first, rest = tree.first + able, tree.count - able
-                    trees.append(replace(tree, first=first, count=rest, reached=dict(tree.reached)))
-                tree.count, tree.reached[y] = able, (x, level + 1)
-                left[x, y] -= able
+                if able > 0:
+                    if able < tree.count:
+                        rest = replace(tree, first=tree.first + able, count=tree.count - able)
+                        trees.append(replace(rest, reached=dict(tree.reached)))
+                    tree.count, tree.reached[y] = able, (x, level + 1)
+                    left[x, y] -= able
     return trees
 
 
