@@ -475,4 +475,17 @@ template <class T> T atomicCAS(T *at, Same<T> compare, Same<T> value) {
     return old;
 }
 
+// Multicast memory: an address in it stands for one in each of several copies, which a test sets.
+struct EmulatedMulticast {
+    char *begin, *copies[16];
+    size_t size;
+};
+extern "C" __attribute__((visibility("default"))) EmulatedMulticast emulated_multicast;
+EmulatedMulticast emulated_multicast = {};
+template <class T> T *emulated_copy(T *at, int k) {
+    const size_t offset = (char *)at - emulated_multicast.begin;
+    if (k == 0 && offset + sizeof(T) > emulated_multicast.size) emulated::fail("an address outside multicast memory");
+    return k < 16 && emulated_multicast.copies[k] ? (T *)(emulated_multicast.copies[k] + offset) : nullptr;
+}
+
 #include "emulated_cuda_math.h"

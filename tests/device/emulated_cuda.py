@@ -59,11 +59,11 @@ class Module:
     def __init__(self, source: str, definitions: tuple[str, ...] = (), seed: int = 0):
         self.seed = seed
         # It holds the interpreter's lock: one launch at a time.
-        self._library = ctypes.PyDLL(_compiled(source, tuple(definitions)))
+        self.library = ctypes.PyDLL(_compiled(source, tuple(definitions)))
 
     def kernel(self, name: str) -> Kernel:
         """The kernel exported as ``extern "C" __global__ void name``; raises AttributeError."""
-        return Kernel(self, self._library, name)
+        return Kernel(self, self.library, name)
 
     get_function = kernel
 

@@ -1,7 +1,9 @@
 """Ranks whose kernels (`plan.cu`) run at once: on the emulator, on memory between guards, or on one GPU."""
 
+import ctypes
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 import numpy as np
 from emulated_cuda import Module, empty
@@ -10,6 +12,7 @@ from wavefabric.exchange.transports.plan_code import (
     MOST_BLOCKS,
     RankMemory,
     StagingLayout,
+    check_switched,
     element_type,
     encode,
     has_sums,
@@ -22,14 +25,28 @@ PATIENT = 1 << 35
 def plan_source() -> str:
     """The kernel, with what goes before it."""
     folder = files("wavefabric.exchange.transports")
-    return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("signals.cu", "plan.cu"))
+    return "\n".join(
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("signals.cu", "multimem.cu", "plan.cu")
+    )
+
+
+class _Multicast(ctypes.Structure):
+    _fields_ = (("begin", ctypes.c_void_p), ("copies", ctypes.c_void_p * 16), ("size", ctypes.c_size_t))
+
+
+def set_multicast(library, everywhere, copies):
+    """Let addresses of an array stand for those of several, which begin at these addresses."""
+    table = _Multicast.in_dll(library, "emulated_multicast")
+    table.begin, table.size = everywhere.ctypes.data, everywhere.nbytes
+    table.copies[: len(copies) + 1] = [*copies, None]
 
 
 class OnTheCpu:
     """The emulator's arrays and launches."""
 
     def __init__(self, source, element):
-        self._kernel = Module(source, (f"-DELEMENT={element}",)).kernel("run_plan")
+        module = Module(source, (f"-DELEMENT={element}",))
+        self._kernel, self._library = module.kernel("run_plan"), module.library
 
     def array(self, values):
         out = empty(values.shape, values.dtype)
@@ -37,6 +54,9 @@ class OnTheCpu:
         return out
 
     inputs, fetch = staticmethod(np.asarray), staticmethod(np.array)
+
+    def multicast(self, everywhere, copies):
+        set_multicast(self._library, everywhere, [copy.data.ptr for copy in copies])
 
     def launch(self, launches, seed, shared):
         self._kernel.together(launches, shared, seed)
@@ -101,6 +121,7 @@ class Ranks:
             for rank, shift in enumerate(self._shifts)
         ]
         ranks, itemsize = range(schedule.ranks), np.dtype(dtype).itemsize
+        multicast = self._in_multicast_memory(plan, dtype) if check_switched(plan, dtype) else ()
         slots = [StagingLayout(plan, rank, itemsize).nbytes * plan.slots for rank in ranks]
         # Flags of calls long ago.
         self.staging = [self._filled(max(16, nbytes), np.uint8, 0x55 if before else 0) for nbytes in slots]
@@ -111,7 +132,7 @@ class Ranks:
         self.late = [self._filled(1, np.uint32) for _ in ranks]
         self.calls = [self._filled(blocks, np.uint32, before) for _ in ranks]
         memory = [
-            RankMemory([b.data.ptr for b in buffers], staging.data.ptr, counters.data.ptr)
+            RankMemory([b.data.ptr for b in buffers], staging.data.ptr, counters.data.ptr, multicast)
             for buffers, staging, counters in zip(self.buffers, self.staging, self._counters, strict=True)
         ]
         self._arguments, self._shared = [], 0
@@ -122,6 +143,16 @@ class Ranks:
             limits = np.uint32(plan.slots), self.late[rank], np.uint64(timeout)
             parts = code.arguments(program, program.nbytes if keep else 0)
             self._arguments.append((*parts, self.calls[rank], *limits))
+
+    def _in_multicast_memory(self, plan, dtype):
+        """Buffers of each rank one after the other, and the addresses that stand for those of all ranks."""
+        sizes = [int(each.sum(axis=1).max()) for each in plan.schedule.sizes]
+        first = np.cumsum([0, *sizes])
+        copies = [self._filled(int(first[-1]), dtype) for _ in self._whole]
+        self._whole = [[copy[a:b] for a, b in pairwise(first.tolist())] for copy in copies]
+        self._everywhere = self._filled(int(first[-1]), dtype)  # nothing is ever written there
+        self._backend.multicast(self._everywhere, copies)
+        return [self._everywhere.data.ptr + int(at) * np.dtype(dtype).itemsize for at in first[:-1]]
 
     def _filled(self, size, dtype, value=0):
         return self._backend.array(np.full(size, value, dtype))

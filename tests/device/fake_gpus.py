@@ -6,6 +6,8 @@ thing; how streams overlap is not seen here.
 """
 
 import ctypes
+import itertools
+import os
 import queue
 import sys
 import threading
@@ -21,14 +23,14 @@ import numpy as np
 import pytest
 from emulated_cuda import DeviceArray, Module
 from emulated_device import EmulatedDevice
-from emulated_plan import plan_source
+from emulated_plan import plan_source, set_multicast
 
 from wavefabric.device import views
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
 
-_OURS = ("p2p", "shared_pool", "p2p_plan", "waiting", "nccl", "mpi_staged")
+_OURS = ("p2p", "multicast", "shared_pool", "p2p_plan", "waiting", "nccl", "mpi_staged")
 _TIMEOUT = 20.0
 
 
@@ -215,6 +217,8 @@ def fake_cupy():
     nccl.NCCL_SUM, nccl.NcclCommunicator = "sum", _NcclCommunicator
     nccl.groupStart, nccl.groupEnd = _NcclCommunicator.start, _NcclCommunicator.end
     cupy.cuda, cuda.nccl = cuda, nccl
+    cuda.UnownedMemory, cuda.MemoryPointer = lambda at, *_: at, lambda at, offset: at + offset
+    cupy.ndarray = _array_at
     folder = "wavefabric.exchange.transports."
     ours = [folder + name for name in _OURS]
     with pytest.MonkeyPatch.context() as patch:
@@ -226,15 +230,18 @@ def fake_cupy():
 
         for name in _OURS:
             patch.delattr(package, name, raising=False)
+        from wavefabric.exchange.transports import multicast, p2p, p2p_plan, waiting
         from wavefabric.exchange.transports import nccl as of_nccl
-        from wavefabric.exchange.transports import p2p, p2p_plan, waiting
 
         real_pool = p2p.SharedPool
         patch.setattr(p2p, "SharedPool", _Pool)
+        driver = FakeDriver()
+        patch.setattr(multicast, "driver", lambda: driver)
         patch.setattr(of_nccl.nccl, "get_unique_id", lambda: None, raising=False)
         # The emulator has a thousand threads for all ranks.
         patch.setattr(p2p_plan, "_THREADS", 32)
-        yield SimpleNamespace(p2p=p2p, nccl=of_nccl, p2p_plan=p2p_plan, waiting=waiting, real_pool=real_pool)
+        modules = {"p2p": p2p, "nccl": of_nccl, "p2p_plan": p2p_plan, "waiting": waiting}
+        yield SimpleNamespace(**modules, real_pool=real_pool, driver=driver)
         # Whatever was imported meanwhile and holds the fake is imported anew by those who want CuPy.
         for name, module in list(sys.modules.items()):
             if name.startswith("wavefabric.") and getattr(module, "cupy", None) is cupy:
@@ -253,6 +260,64 @@ class _Gpu:
     def pci_bus_id(self):
         return self.own.number
 
+    id = pci_bus_id
+
+
+def _array_at(shape, dtype, address):
+    """Elements of memory that lasts."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).view(DeviceArray)
+
+
+class FakeDriver:
+    """Multicast objects: addresses that stand for those of all ranks' memory (`emulated_plan.Multicast`)."""
+
+    def __init__(self):
+        self.lacks: set[int] = set()  # GPUs that do not multicast
+        self.devices: dict[int, set[int]] = {}  # of each object
+        self.copies: dict[int, list[int]] = {}
+        self._memory: dict[int, np.ndarray] = {}
+        self._numbers = itertools.count(1)
+
+    def supported(self, device):
+        return device not in self.lacks
+
+    def rounded(self, devices, nbytes):
+        return -(-nbytes // 4096) * 4096
+
+    def create(self, devices, nbytes):
+        handle = self.memory(None, nbytes)
+        self.devices[handle], self.copies[handle] = set(), []
+        return handle
+
+    def export(self, handle):
+        fd = os.memfd_create("multicast")
+        os.write(fd, bytes([handle]))
+        return fd
+
+    def import_(self, fd):
+        return os.pread(fd, 1, 0)[0]
+
+    def add(self, handle, device):
+        self.devices[handle].add(device)
+
+    def memory(self, device, nbytes):
+        handle = next(self._numbers)
+        self._memory[handle] = emulated_cuda.empty((nbytes,), np.uint8)
+        return handle
+
+    def bind(self, handle, memory, nbytes):
+        self.copies[handle].append(self._memory[memory].ctypes.data)
+
+    def map(self, handle, device, nbytes):
+        return self._memory[handle].ctypes.data
+
+    def tell(self, module):
+        """Tell a module of the last object."""
+        for handle, copies in list(self.copies.items())[-1:]:
+            assert len(copies) == len(self.devices[handle])
+            set_multicast(module.library, self._memory[handle], copies)
+
 
 class _Pinned(np.ndarray):
     """Memory of the host that tells its address."""
@@ -269,7 +334,9 @@ class _Plans:
         self._shared, self._rank, self._options = shared, rank, options
 
     def __call__(self, grid, block, arguments, shared_mem):
-        kernel = Module(plan_source(), self._options).kernel("run_plan")
+        module = Module(plan_source(), self._options)
+        self._shared.transports.driver.tell(module)
+        kernel = module.kernel("run_plan")
         _when_all_have(self._shared, self._rank, kernel, (grid, block, arguments), shared_mem)
 
 
@@ -400,6 +467,7 @@ def together(transports, transport, size, work, gpus=None, tunings=None, make=No
     ``gpus``: their numbers, ``tunings``: one a rank, ``make``: the device of a rank, such as `EmulatedGpu`.
     """
     shared = SharedByRanks(size)
+    shared.transports = transports
 
     def one(rank):
         _Gpu.own.number = (gpus or range(size))[rank]

@@ -64,7 +64,7 @@ def kernels_in(source: str) -> list[str]:
 BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu",),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
-    "exchange/transports/plan.cu": ("exchange/transports/signals.cu",),
+    "exchange/transports/plan.cu": ("exchange/transports/signals.cu", "exchange/transports/multimem.cu"),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/kerr_chunks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/kerr_one_sided.cu": (
@@ -103,9 +103,13 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     if source == "exchange/transports/p2p.cu":
         return [(arch, ()) for arch in ARCHITECTURES]
     if source == "exchange/transports/plan.cu":
-        types = ("float", "double", "float16", "bfloat16", "int", "unsigned char")
+        types = ("float", "double", "float16", "bfloat16", "int", "long long", "unsigned char")
         return [("sm_90", (f"-DELEMENT={each}",)) for each in types] + [("sm_80", ("-DELEMENT=bfloat16",))]
-    if source in ("exchange/transports/signals.cu", "optics/propagation/kernels/kerr_formulas.cu"):
+    if source in (
+        "exchange/transports/signals.cu",
+        "exchange/transports/multimem.cu",
+        "optics/propagation/kernels/kerr_formulas.cu",
+    ):
         return []  # functions for other sources
     if source == "optics/propagation/kernels/kerr_one_sided.cu":
         from wavefabric.optics.propagation.kernels.kerr_cuda import type_options

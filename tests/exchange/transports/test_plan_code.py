@@ -100,7 +100,7 @@ def test_structures_are_those_of_the_kernel():
         assert np.dtype([(member, dtype[member]) for member in members], align=True) == dtype
     kinds = re.search(r"enum Kind { ([\w, ]+) }", text)
     assert kinds is not None
-    assert [getattr(plan_code, f"_{kind}") for kind in kinds[1].split(", ")] == list(range(4))
+    assert [getattr(plan_code, f"_{kind}") for kind in kinds[1].split(", ")] == list(range(5))
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])

@@ -163,8 +163,9 @@ def test_devices_and_threads_agree(device, phase):
     np.testing.assert_allclose(device.to_host(other), field, atol=1e-12 * abs(field).max())
     several = receiver.receive(CPU, far, joint=(2, 1))
     one = receiver.receive(device, device.asarray(far), joint=(2, 1))
-    # Another device rounds otherwise, and may take another number of steps to the least squares.
-    tolerance = 1e-6 if device.name == "cpu" else 1e-4
+    # Another device rounds otherwise, and may take another number of steps to the least squares. Decisions on
+    # a boundary then fall otherwise: some of the 2048 symbols, of which one changes Q² by 0.01 dB here.
+    tolerance = 1e-6 if device.name == "cpu" else 0.03
     for name in ("q_squared_db", "ber_counted", "mutual_information", "gmi", "delay"):
         np.testing.assert_allclose(getattr(one, name), getattr(several, name), rtol=tolerance, atol=tolerance)
 

@@ -36,7 +36,7 @@ def nvls(collective: str, ranks: int, elements: int, pieces: int = 1, root: int 
     for round_, ends in zip(_ROUNDS[collective], ((there, here), (here, there)), strict=True):
         if round_ is not None and ranks > 1:
             number = round_ + (piece if shared else 0)  # a piece is written while the next is read
-            parts.append(transfers(number, *ends, chunk, switch=2 * chunk + 1 + round_))
+            parts.append(_by_switch(transfers(number, *ends, chunk), 2 * chunk + 1 + round_))
     return assemble(f"nvls {collective}", conditions, parts)
 
 
@@ -50,6 +50,12 @@ def nvls_one_shot(collective: str, ranks: int, elements: int, pieces: int = 1) -
     src, dst = np.divmod(np.arange(ranks * ranks), ranks)
     own, parts = np.arange(ranks), []
     if ranks > 1:
-        parts.append(transfers(0, src, dst, 0, count=pieces, buffers=(0, 1), switch=dst + 1))
+        parts.append(_by_switch(transfers(0, src, dst, 0, count=pieces, buffers=(0, 1)), dst + 1))
         parts.append(transfers(1, own, own, 0, count=pieces, buffers=(1, 0)))
     return assemble(f"nvls-one-shot {collective}", conditions, parts, conditions.sizes[0])
+
+
+def _by_switch(part: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Transfers as operations of a switch; those of one number and round are one."""
+    part["switch"] = number
+    return part

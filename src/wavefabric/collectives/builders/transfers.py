@@ -22,11 +22,10 @@ def transfers(
     count: Numbers = 1,
     buffers: tuple[Numbers, Numbers] = (0, 0),
     reduce: bool | np.ndarray = False,
-    switch: Numbers = 0,
 ) -> np.ndarray:
     """Transfers from numbers or arrays that broadcast; `dst_chunk` is `src_chunk` by default."""
     dst_chunk = src_chunk if dst_chunk is None else dst_chunk
-    columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce, switch)
+    columns = (round_, src, dst, buffers[0], src_chunk, buffers[1], dst_chunk, count, reduce, 0)
     columns = np.broadcast_arrays(*columns)
     table = np.zeros(columns[0].size, TRANSFER)
     for name, column in zip(TRANSFER.names or (), columns, strict=True):

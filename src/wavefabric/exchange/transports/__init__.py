@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: What kernels that wait for those of other ranks wait with; to be put before their source.
 SIGNALS = f"{__name__}/signals.cu"
+#: What kernels read sums through a switch with, and write to all ranks at once.
+MULTIMEM = f"{__name__}/multimem.cu"
 
 
 class TransportDescription(NamedTuple):

@@ -21,6 +21,7 @@ from wavefabric.exchange.program import Level, Span
 from wavefabric.exchange.transports import waiting
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
+from wavefabric.exchange.transports.multicast import MulticastPool
 from wavefabric.exchange.transports.p2p_plan import PlanExchange
 from wavefabric.exchange.transports.shared_pool import SharedPool
 
@@ -162,6 +163,7 @@ class P2PTransport(Transport):
             allowed = ", ".join(self.protocols)
             raise InputError(f"{PROTOCOL}: {self.protocol!r} given; allowed: {allowed}")
         self._pool = SharedPool()
+        self.multicast = MulticastPool(self)
         self.allocate, self.locate, self.map = self._pool.allocate, self._pool.locate, self._pool.open
         kernels = device.module("wavefabric.exchange.transports", "p2p.cu")
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")

@@ -12,8 +12,9 @@ from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
-from wavefabric.exchange.transports import SIGNALS, plan_code
+from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
 from wavefabric.exchange.transports.base import Exchange
+from wavefabric.exchange.transports.multicast import check_multicast
 from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
@@ -21,6 +22,8 @@ _THREADS = 512
 #: under way, more than an NVLink delays times what it carries, and leave space for what is computed
 #: meanwhile.
 _SLICE, _ENOUGH = 1 << 14, 32
+#: Bytes that buffers in multicast memory begin at multiples of.
+_ALIGNED = 256
 
 
 class PlanExchange(Exchange):
@@ -28,6 +31,8 @@ class PlanExchange(Exchange):
 
     ``blocks`` depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not
     reach all others or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
+    Where switches take part (multimem instructions) a call works on copies in multicast memory; `InputError`
+    also where GPUs have none.
     """
 
     def __init__(self, program, buffers, transport, device, protocol: str, blocks: int | None = None):
@@ -42,6 +47,10 @@ class PlanExchange(Exchange):
         self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
+        #: (array, its copy in multicast memory) of what a call takes, and of what it leaves.
+        self._taken: list[tuple] = []
+        self._left: list[tuple] = []
+        multicast = self._in_multicast_memory(transport) if plan_code.check_switched(plan, dtype) else None
         nbytes = plan_code.staging_bytes(plan, control.rank, dtype.itemsize)
         self._staging = transport.allocate((nbytes,), np.uint8)
         self._counters = transport.allocate((control.size * plan_code.MOST_BLOCKS,), np.uint32)
@@ -49,7 +58,7 @@ class PlanExchange(Exchange):
         for array in (self._staging, self._counters):
             array.fill(0)
         device.synchronize()
-        code = plan_code.encode(plan, control.rank, dtype, self._memory(transport))
+        code = plan_code.encode(plan, control.rank, dtype, self._memory(transport, multicast))
         program = device.asarray(code.program())
         self._shared = program.nbytes if program.nbytes <= plan_code.SHARED else 0
         self._timeout = Timeout(plan.schedule.name)
@@ -57,19 +66,36 @@ class PlanExchange(Exchange):
         own = self._calls, np.uint32(plan.slots), *self._timeout.arguments
         self._arguments = *code.arguments(program, self._shared), *own
         folder, options = "wavefabric.exchange.transports", (f"-DELEMENT={name}",)
-        module = device.module(folder, "plan.cu", options, (SIGNALS,))
+        module = device.module(folder, "plan.cu", options, (SIGNALS, MULTIMEM))
         self._kernel = module.get_function("run_plan")
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
-    def _memory(self, transport) -> list[plan_code.RankMemory]:
+    def _in_multicast_memory(self, transport) -> tuple[list[int], list[int]]:
+        """Addresses of copies of the buffers in this rank's part of multicast memory, and of those on all."""
+        check_multicast(transport)
+        schedule, dtype = self._plan.schedule, self._buffers[0].dtype
+        sizes = [int(each.sum(axis=1).max()) for each in schedule.sizes]
+        ends = np.cumsum([-(-size * dtype.itemsize // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
+        memory, offsets = transport.multicast.take(ends[-1], self), [0, *ends[:-1]]
+        copies = [memory.array(at, size, dtype) for at, size in zip(offsets, sizes, strict=True)]
+        for held, pairs in ((schedule.pre, self._taken), (schedule.post, self._left)):
+            used = {buffer for rank, buffer, _ in held if rank == transport.control.rank}
+            for b in sorted(used):
+                size = int(schedule.sizes[b][transport.control.rank].sum())
+                pairs.append((self._buffers[b][:size], copies[b][:size]))
+        return [memory.own + at for at in offsets], [memory.everywhere + at for at in offsets]
+
+    def _memory(self, transport, multicast) -> list[plan_code.RankMemory]:
         """Addresses of all ranks' memory, as seen from here; nobody writes to it before all have come."""
-        mine = [array.data.ptr for array in (*self._buffers, self._staging, self._counters)]
+        reached = () if multicast else self._buffers
+        mine = [array.data.ptr for array in (*reached, self._staging, self._counters)]
         result = []
         for peer, theirs in enumerate(transport.control.all_gather([transport.locate(at) for at in mine])):
             own = peer == transport.control.rank
             at = mine if own else [transport.map(peer, location) for location in theirs]
-            result.append(plan_code.RankMemory(at[:-2], at[-2], at[-1]))
+            buffers = multicast if own and multicast else (at[:-2],)
+            result.append(plan_code.RankMemory(buffers[0], at[-2], at[-1], *buffers[1:]))
         return result
 
     def run(self) -> None:
@@ -88,7 +114,11 @@ class PlanExchange(Exchange):
         self._done.record(self._stream)
 
     def _launch(self) -> None:
+        for array, copy in self._taken:
+            copy[...] = array
         self._kernel((self.blocks,), (_THREADS,), self._arguments, shared_mem=self._shared)
+        for array, copy in self._left:
+            array[...] = copy
 
     def arrived(self, peer: int | None = None) -> None:
         self.finish()

@@ -1,15 +1,17 @@
 // One rank's part of an execution plan (collectives/plans) as one kernel. Every block does all instructions on its own
-// slice of every piece and has signals of its own, so that blocks never wait for one another. After `signals.cu`.
+// slice of every piece and has signals of its own, so that blocks never wait for one another. After `signals.cu` and
+// `multimem.cu`.
 //
 // Compiled once per element type: ELEMENT.
 
 struct Instruction {
     int kind, first;  // first operand, or first mark
     unsigned short sources, targets;  // operands of a move; `sources`: marks of a signal or wait
-    unsigned short packed_sources, packed_targets;  // bit k: the k-th is made of packets
+    // Bit k: the k-th is made of packets. Of a move through a switch: whether it adds up, and reaches all.
+    unsigned short packed_sources, packed_targets;
     long long size;  // elements
 };
-enum Kind { MOVE, SIGNAL, WAIT, BARRIER };
+enum Kind { MOVE, SIGNAL, WAIT, BARRIER, SWITCHED };
 
 struct Operand {
     char *at;
@@ -260,6 +262,49 @@ __device__ __forceinline__ void move_packets(const Instruction &one, const Opera
     call.occupy(packets - first / PER_PACKET);
 }
 
+// Through a switch: one address stands for that of all ranks at either end, or at both.
+__device__ __forceinline__ void move_switched(const Instruction &one, const Operand *operands, Call &call, long long first,
+                                              long long last)
+{
+    typedef MultimemSum<Element>::Type Sum;
+    typedef MultimemSum<Element>::Word Word;
+    const char *from = call.address(operands[0]) + first * sizeof(Element);
+    char *to = call.address(operands[1]) + first * sizeof(Element);
+    const long long bytes = max(last - first, 0LL) * sizeof(Element);
+    const bool alike = (from - to) % 16 == 0;
+    const long long head = alike ? min(bytes, (long long)(-(unsigned long long)from % 16)) : bytes;
+    const long long vectors = (bytes - head) / 16, tail = head + 16 * vectors;
+    const auto move_words = [&](long long begin, long long end) {
+        const long long words = (end - begin) / sizeof(Word);
+        for (long long i = call.thread(); i < words; i += blockDim.x) {
+            const Word *at = (const Word *)(from + begin) + i;
+            const Word value = one.packed_sources ? Sum::sum(at) : *(const volatile Word *)at;
+            Word *there = (Word *)(to + begin) + i;
+            if (one.packed_targets) multimem_store(there, value);
+            else *there = value;
+        }
+        call.occupy(words);
+    };
+    move_words(0, head);
+    move_words(tail, bytes);
+    const uint4 *const source = (const uint4 *)(from + head);
+    uint4 *const target = (uint4 *)(to + head);
+    for (long long i = call.thread(); i < vectors; i += AT_ONCE * blockDim.x) {
+        uint4 values[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; ++u)
+            if (i + u * blockDim.x < vectors)
+                values[u] = one.packed_sources ? Sum::sum(source + i + u * blockDim.x) : fresh(source + i + u * blockDim.x);
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; ++u) {
+            if (i + u * blockDim.x >= vectors) continue;
+            if (one.packed_targets) multimem_store(target + i + u * blockDim.x, values[u]);
+            else target[i + u * blockDim.x] = values[u];
+        }
+    }
+    call.occupy(vectors);
+}
+
 extern __shared__ long long kept_program[];
 
 // Grid: as many blocks as in all calls before, all of them resident at once with those of the other ranks.
@@ -283,11 +328,13 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {
         const Instruction one = code[at];
-        if (one.kind == MOVE) {
+        if (one.kind == MOVE || one.kind == SWITCHED) {
             const long long units = (one.size + PER_VECTOR - 1) / PER_VECTOR;
             const long long first = units * blockIdx.x / gridDim.x * PER_VECTOR;
             const long long last = min(one.size, units * (blockIdx.x + 1) / gridDim.x * PER_VECTOR);
-            if (one.packed_sources | one.packed_targets)
+            if (one.kind == SWITCHED)
+                move_switched(one, operands + one.first, call, first, last);
+            else if (one.packed_sources | one.packed_targets)
                 move_packets(one, operands + one.first, call, first, last);
             else
                 move(one, operands + one.first, call, first, last);

@@ -25,7 +25,7 @@ INSTRUCTION = np.dtype(
 )
 OPERAND = np.dtype([("at", np.uint64), ("stride", np.int64), ("sender", np.int64)])
 MARK = np.dtype([("counters", np.uint64), ("each", np.uint32), ("number", np.uint32), ("rank", np.int64)])
-_MOVE, _SIGNAL, _WAIT, _BARRIER = range(4)
+_MOVE, _SIGNAL, _WAIT, _BARRIER, _SWITCHED = range(5)
 
 #: Types that sums are taken in: kind and bytes of an element → type in C, numbers of an element.
 _SUMS = {
@@ -55,6 +55,35 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
 def has_sums(plan: ExecutionPlan) -> bool:
     """Whether anything is added."""
     return any(isinstance(one, Move) and len(one.sources) > 1 for code in plan.instructions for one in code)
+
+
+def check_switched(plan: ExecutionPlan, dtype) -> bool:
+    """Whether switches take part in a plan; `InputError` for what multicast memory cannot do.
+
+    It is one array of all ranks, whose words of 4 bytes (8 of larger numbers) switches add up and write.
+    """
+    moves = [one for code in plan.instructions for one in code if isinstance(one, Move)]
+    if not any(move.switched for move in moves):
+        return False
+    fault, ranks = "", set(range(plan.schedule.ranks))
+    itemsize = np.dtype(dtype).itemsize
+    word = 8 if itemsize // element_type(dtype, has_sums(plan))[1] > 4 else 4
+    for move in moves:
+        ends = (move.sources, move.summed), (move.targets, move.multicast)
+        for addresses in (addresses for addresses, switched in ends if switched):
+            if {a.rank for a in addresses} != ranks or len({(a.buffer, a.first) for a in addresses}) > 1:
+                fault = "operations of a switch on some ranks, or at several positions"
+        if any(a.rank != move.rank for a in move.targets) and not move.multicast:
+            fault = "transfers between ranks beside operations of a switch"
+        sizes = {move.size, *(a.first for a in (*move.sources, *move.targets))}
+        if move.switched and any(size * itemsize % word for size in sizes):
+            fault = f"parts of {np.dtype(dtype)} that are not whole words of {word} bytes"
+    if fault:
+        allowed = "such operations alone, each on all ranks at one position"
+        raise InputError(
+            f"schedule: {plan.schedule.name} has {fault}; allowed for multicast memory: {allowed}"
+        )
+    return True
 
 
 class StagingLayout:
@@ -90,11 +119,15 @@ def staging_bytes(plan: ExecutionPlan, rank: int, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Addresses of one rank's memory, as another may write to it: buffers, staging, counters."""
+    """Addresses of one rank's memory, as another may write to it: buffers, staging, counters.
+
+    ``multicast``: of its own buffers, the addresses that stand for those of all ranks; of others none.
+    """
 
     buffers: Sequence[int]
     staging: int
     counters: int
+    multicast: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -144,7 +177,14 @@ def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) 
     instructions, operands, marks = [], [], []
     sent: Counter[int] = Counter()
     for each in plan.instructions[rank]:
-        if isinstance(each, Move):
+        if isinstance(each, Move) and each.switched:
+            flags = int(each.summed), int(each.multicast)
+            instructions.append((_SWITCHED, len(operands), 1, 1, *flags, each.size * numbers))
+            ends = (each.sources[0], each.summed), (each.targets[0], each.multicast)
+            for address, switched in ends:
+                at = memory[rank].multicast if switched else memory[rank].buffers
+                operands.append((at[address.buffer] + address.first * itemsize, 0, -1))
+        elif isinstance(each, Move):
             counts = len(each.sources), len(each.targets), packed(each.sources), packed(each.targets)
             instructions.append((_MOVE, len(operands), *counts, each.size * numbers))
             operands += [operand(address) for address in (*each.sources, *each.targets)]

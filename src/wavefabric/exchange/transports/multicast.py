@@ -1,0 +1,217 @@
+"""Memory that NVSwitches multicast to and add up: multicast objects of CUDA, shared by ranks of a host.
+
+CuPy does not wrap these calls; the driver is called by ctypes. CUDA driver API, sections 6.14 and 6.15
+(virtual memory, multicast objects): https://docs.nvidia.com/cuda/cuda-driver-api/.
+"""
+
+import ctypes
+import os
+import socket
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import cupy
+
+from wavefabric.errors import InputError
+from wavefabric.exchange.transports.waiting import multiprocessors
+
+#: NCCL's own switch for the same hardware: 0 forbids it.
+SWITCH = "NCCL_NVLS_ENABLE"
+_SUPPORTED = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+_PINNED, _DEVICE, _READ_WRITE, _RECOMMENDED = 1, 1, 3, 1
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _Memory(ctypes.Structure):  # CUmemAllocationProp
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("win32", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Multicast(ctypes.Structure):  # CUmulticastObjectProp
+    _fields_ = (
+        ("devices", ctypes.c_uint),
+        ("size", ctypes.c_size_t),
+        ("handle_types", ctypes.c_ulonglong),
+        ("flags", ctypes.c_ulonglong),
+    )
+
+
+class _Access(ctypes.Structure):  # CUmemAccessDesc
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+class Driver:
+    """The calls that are needed; handles are numbers. `InputError` names the call that failed."""
+
+    def __init__(self):
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+
+    def _call(self, name: str, *arguments) -> None:
+        if code := getattr(self._cuda, name)(*arguments):
+            text = ctypes.c_char_p()
+            self._cuda.cuGetErrorName(code, ctypes.byref(text))
+            why = (text.value or b"").decode() or str(code)
+            raise InputError(f"transport: {name} failed ({why}); allowed: GPUs on NVSwitches that multicast")
+
+    def supported(self, device: int) -> bool:
+        """Whether a GPU takes part in multicast objects."""
+        value = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(value), _SUPPORTED, device)
+        return bool(value.value)
+
+    def rounded(self, devices: int, nbytes: int) -> int:
+        """The size of an object of at least so many bytes."""
+        grain, wanted = ctypes.c_size_t(), _Multicast(devices, nbytes, _FD, 0)
+        self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(wanted), _RECOMMENDED)
+        return -(-nbytes // grain.value) * grain.value
+
+    def create(self, devices: int, nbytes: int) -> int:
+        """A multicast object, to which all ranks add their GPU."""
+        handle, wanted = ctypes.c_ulonglong(), _Multicast(devices, nbytes, _FD, 0)
+        self._call("cuMulticastCreate", ctypes.byref(handle), ctypes.byref(wanted))
+        return handle.value
+
+    def export(self, handle: int) -> int:
+        """A file descriptor of it, for other processes."""
+        fd = ctypes.c_int()
+        number = ctypes.c_ulonglong(handle)
+        self._call("cuMemExportToShareableHandle", ctypes.byref(fd), number, _FD, ctypes.c_ulonglong(0))
+        return fd.value
+
+    def import_(self, fd: int) -> int:
+        """The object of a descriptor that another process exported."""
+        handle = ctypes.c_ulonglong()
+        self._call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _FD)
+        return handle.value
+
+    def add(self, handle: int, device: int) -> None:
+        """Add a GPU to an object."""
+        self._call("cuMulticastAddDevice", ctypes.c_ulonglong(handle), device)
+
+    def memory(self, device: int, nbytes: int) -> int:
+        """Memory of a GPU, not mapped yet."""
+        handle, wanted = ctypes.c_ulonglong(), _Memory(_PINNED, _FD, _Location(_DEVICE, device))
+        size = ctypes.c_size_t(nbytes)
+        self._call("cuMemCreate", ctypes.byref(handle), size, ctypes.byref(wanted), ctypes.c_ulonglong(0))
+        return handle.value
+
+    def bind(self, handle: int, memory: int, nbytes: int) -> None:
+        """Make memory of this rank's GPU its copy of the object."""
+        numbers = (handle, 0, memory, 0, nbytes, 0)
+        self._call("cuMulticastBindMem", *map(ctypes.c_ulonglong, numbers))
+
+    def map(self, handle: int, device: int, nbytes: int) -> int:
+        """Address at which a GPU reads and writes an object, or memory."""
+        at, size, none = ctypes.c_ulonglong(), ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0)
+        self._call("cuMemAddressReserve", ctypes.byref(at), size, ctypes.c_size_t(0), none, none)
+        self._call("cuMemMap", at, size, ctypes.c_size_t(0), ctypes.c_ulonglong(handle), none)
+        access = _Access(_Location(_DEVICE, device), _READ_WRITE)
+        self._call("cuMemSetAccess", at, size, ctypes.byref(access), ctypes.c_size_t(1))
+        return at.value
+
+
+driver: Callable[[], Driver] = cache(Driver)
+
+
+@dataclass(frozen=True)
+class MulticastMemory:
+    """One allocation of each rank: ``own`` is the address of this rank's, ``everywhere`` that of all."""
+
+    own: int
+    everywhere: int
+    nbytes: int
+
+    def array(self, offset: int, size: int, dtype) -> Any:
+        """Elements of this rank's copy from a byte on."""
+        memory = cupy.cuda.UnownedMemory(self.own, self.nbytes, self)
+        return cupy.ndarray((size,), dtype, cupy.cuda.MemoryPointer(memory, offset))
+
+
+def check_multicast(transport) -> None:
+    """`InputError`, in one line and on all ranks, where GPUs of these ranks cannot multicast. Collective."""
+    multiprocessors(transport)  # one host, a GPU for each rank
+    off = os.environ.get(SWITCH) == "0"
+    able = not off and driver().supported(cupy.cuda.Device().id)
+    told = transport.control.all_gather((off, able))
+    if any(off for off, _ in told):
+        raise InputError(f"{SWITCH}: 0 given for a schedule of multicasts; allowed: 1, or other algorithms")
+    if not all(able for _, able in told):
+        rank = [able for _, able in told].index(False)
+        raise InputError(
+            f"schedule: the GPU of rank {rank} has no multicast; allowed: GPUs on NVSwitches (H100)"
+        )
+
+
+class MulticastPool:
+    """Multicast memory of one transport: made when it is first needed, used again, never given back."""
+
+    def __init__(self, transport):
+        self._transport = transport
+        self._made: list[MulticastMemory] = []
+        self._free: set[int] = set()
+
+    def take(self, nbytes: int, owner: Any) -> MulticastMemory:
+        """Memory of at least so many bytes on all ranks, free again when ``owner`` is gone; collective."""
+        mine = {number for number in self._free if self._made[number].nbytes >= nbytes}
+        number = min(set.intersection(*self._transport.control.all_gather(mine)), default=len(self._made))
+        if number == len(self._made):
+            self._made.append(_shared_memory(self._transport.control, nbytes))
+        # What it served before may still be read or written.
+        cupy.cuda.runtime.deviceSynchronize()
+        self._free.discard(number)
+        weakref.finalize(owner, self._free.add, number)
+        return self._made[number]
+
+
+def _shared_memory(control, nbytes: int) -> MulticastMemory:
+    calls, device = driver(), cupy.cuda.Device().id
+    size = calls.rounded(control.size, nbytes)
+    handle = _shared_handle(control, size)
+    calls.add(handle, device)
+    control.barrier()  # nobody binds before all have been added
+    memory = calls.memory(device, size)
+    own = calls.map(memory, device, size)
+    calls.bind(handle, memory, size)
+    control.barrier()  # nobody writes before all are bound
+    return MulticastMemory(own, calls.map(handle, device, size), size)
+
+
+def _shared_handle(control, nbytes: int) -> int:
+    """The object that rank 0 creates, in all processes: its descriptor goes through a socket of the host."""
+    calls, fault, handle, fd = driver(), "", 0, -1
+    with socket.socket(socket.AF_UNIX) as end:
+        # A name of Linux's abstract namespace: no file is left behind.
+        name = f"\0wavefabric-{os.getpid()}-{id(end)}"
+        if control.rank == 0:
+            end.bind(name)
+            end.listen(control.size)
+            try:
+                handle = calls.create(control.size, nbytes)
+                fd = calls.export(handle)
+            except InputError as error:
+                fault = str(error)
+        name, fault = control.bcast((name, fault))
+        if fault:
+            raise InputError(fault)
+        if control.rank:
+            end.connect(name)
+            _, (fd, *_), _, _ = socket.recv_fds(end, 1, 1)
+            handle = calls.import_(fd)
+        for _ in range(control.size - 1 if control.rank == 0 else 0):
+            client, _ = end.accept()
+            with client:
+                socket.send_fds(client, [b"x"], [fd])
+        os.close(fd)
+    return handle
