@@ -113,19 +113,15 @@ def test_make_optimal_over_wires(command, fabric, steps):
     ("collective", "fabric", "method", "most"),
     [
         ("all-gather", "dgx-a100", "algorithm direct", 0),
-        ("all-to-all", "switch:6", "algorithm direct", 0),
-        ("all-reduce", "dgx-a100", "trees: 1 of each root, 1 deep, 8 pieces", 0.002),
         ("broadcast", "switch:4", "trees: 3 of each root, 2 deep", 0.15),
         ("reduce-scatter", "nodes:2x4", "trees: ", 0.2),
     ],
 )
-def test_make_optimal_on_switches(command, tmp_path, collective, fabric, method, most):
-    result = told(command, "make", "optimal", collective, "--fabric", fabric, "-o", "a.json")
+def test_make_optimal_on_switches(command, collective, fabric, method, most):
+    result = told(command, "make", "optimal", collective, "--fabric", fabric)
     assert (result["collective"], result["optimal"]) == (collective, most == 0)
     assert result["method"].startswith(method)
-    assert 0 <= result["gap"] + 1e-9 <= most + 2e-9
-    cost = told(command, "cost", "a.json", "--fabric", fabric, "--bytes", "64M")["costs"][0]
-    assert cost["seconds"] == pytest.approx((1 + result["gap"]) * cost["bound"]["seconds"])
+    assert -1e-9 <= result["gap"] <= most + 1e-9
 
 
 def test_chunks_steps_and_rounds_on_switches(command):

@@ -113,7 +113,7 @@ def _least_time(
             if (best and (best[3]["ratio"] or 1) <= 1 + 1e-9) or time.monotonic() > until:
                 break
     if best is None:
-        raise synthesis.Undecided("--time-limit: over before a schedule was found; allowed: more time")
+        raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     schedule, method, text, price = best
     gap = (price["ratio"] or 1.0) - 1
     most = f"at most {100 * gap:.2g} % above the least time of any schedule"
@@ -132,10 +132,11 @@ def _timed(
         refused = why_refused(name, collective, n, **algorithm.registry(name, n, fabric))
         if not refused and extent(name, collective, n, algorithm.parts)[1] <= _MOST_CHUNKS:
             yield build_by_name(name, collective, algorithm, fabric), f"algorithm {name}"
-    links, latency = routed_links(fabric, 1.0), fabric.alpha + 2 * max(e.latency for e in fabric.links)
     base = algorithm.pieces or (n if collective == "all-reduce" else 1)
+    latency = fabric.alpha + 2 * max(link.latency for link in fabric.links)
     with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
-        for count in (n - 1, 1, 2, 3)[not rooted :]:
+        for count in (n - 1, 1, 2, 3)[not rooted : 4 * (n * n <= _MOST_CHUNKS)]:
+            links = routed_links(fabric, 1.0)
             made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until)
             depth = max(depth for trees, _ in made for tree in trees for _, depth in tree.reached.values())
             # P chunks a tree take P + depth − 1 rounds, each of 1/P of the transfer.

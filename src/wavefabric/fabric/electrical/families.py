@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
@@ -83,15 +84,10 @@ def make_nodes(
     """
     nodes, gpus = sizes
     leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
-    uplink = replace(
-        nic, bandwidth=nic.bandwidth * nodes * gpus / len(leaves) / oversubscription, latency=0.0
-    )
-    ends = [(leaf, "spine", uplink) for leaf in leaves]
-    for r in range(nodes * gpus):
-        ends += [
-            (f"GPU{r}", f"node{r // gpus}", inside),
-            (f"GPU{r}", leaves[r % gpus if rails else r // gpus], nic),
-        ]
+    rate = nic.bandwidth * (nodes if rails else gpus) / oversubscription
+    ends = [(leaf, "spine", replace(nic, bandwidth=rate, latency=0.0)) for leaf in leaves]
+    for r, (node, local) in enumerate(product(range(nodes), range(gpus))):
+        ends += [(f"GPU{r}", f"node{node}", inside), (f"GPU{r}", leaves[local if rails else node], nic)]
     links = (replace(link, source=x, target=y) for a, b, link in ends for x, y in ((a, b), (b, a)))
     return (*(f"node{i}" for i in range(nodes)), *leaves, "spine"), tuple(links)
 
