@@ -73,7 +73,7 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
 
     def carries(rounds: Fraction) -> bool:  # a flow from all roots reaches every rank (Edmonds 1973)
         stop.check()
-        graph = np.pad(_share(rounds, links, routes, wanted.sum()), (0, 1))
+        graph = np.pad(_divide(rounds, links, routes, wanted.sum()), (0, 1))
         graph[n, :n] = wanted
         return all(maximum_flow(csr_array(graph), n, v).flow_value >= wanted.sum() for v in range(n))
 
@@ -85,7 +85,7 @@ def _forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
     steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
     tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
-    return _pack(_share(rounds, links, routes, wanted.sum()), wanted, stop), rounds / int(wanted.sum())
+    return _pack(_divide(rounds, links, routes, wanted.sum()), wanted, stop), rounds / int(wanted.sum())
 
 
 def _strides(ranks: int) -> list[int]:
@@ -93,7 +93,7 @@ def _strides(ranks: int) -> list[int]:
     return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
 
 
-def _share(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
+def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
     """Trees that each pair carries, one more in turn up to `most` while it has space: (ranks, ranks)."""
     n, up, down = links.ranks, *rounds.as_integer_ratio()
     sent, left = np.zeros((n, n), np.int32), [chunks * up // down for _, chunks in links.groups]
