@@ -133,11 +133,14 @@ def _timed(
         if not refused and extent(name, collective, n, algorithm.parts)[1] <= _MOST_CHUNKS:
             yield build_by_name(name, collective, algorithm, fabric), f"algorithm {name}"
     base = algorithm.pieces or (n if collective == "all-reduce" else 1)
-    latency = fabric.alpha + 2 * max(link.latency for link in fabric.links)
+    latency, most = fabric.alpha + 2 * max(link.latency for link in fabric.links), math.inf
     with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
         for count in (n - 1, 1, 2, 3)[not rooted : 4 * (n * n <= _MOST_CHUNKS)]:
             links = routed_links(fabric, 1.0)
-            made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until)
+            made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until, most)
+            if not made[0][0]:
+                break
+            most = float(made[0][1]) * 0.99  # else more trees are not worth it
             depth = max(depth for trees, _ in made for tree in trees for _, depth in tree.reached.values())
             # P chunks a tree take P + depth − 1 rounds, each of 1/P of the transfer.
             fitting = round(((depth - 1) * float(made[0][1]) * size / (latency or 1e-9)) ** 0.5)
@@ -147,8 +150,6 @@ def _timed(
                 collective, n, algorithm.elements or default_elements(n, pieces), pieces, algorithm.root
             )
             yield forest_schedule(cut, made), f"trees: {count} of each root, {depth} deep, {pieces} pieces"
-            if depth == 1:
-                break
 
 
 def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> tuple[str, dict[str, Any]]:

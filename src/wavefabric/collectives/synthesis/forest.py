@@ -40,16 +40,17 @@ class EqualTrees:
 Forest = tuple[list[EqualTrees], Fraction]
 
 
-def forests(layout: Layout, links: Links, trees: int, until: float = inf) -> list[Forest]:
+def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: float = inf) -> list[Forest]:
     """So many trees of each root (times its chunks without a common factor), of sums and of copies.
 
-    In the fewest rounds in which links, shared out between pairs in whole trees, carry them. `OutOfTime`
-    after `until` (`deadline.now`); `InputError` if chunks go to some ranks only, or links do not join all.
+    In the fewest rounds in which links, shared out between pairs in whole trees, carry them; none if these
+    are more than `most`. `OutOfTime` after `until` (`deadline.now`); `InputError` if chunks go to some ranks
+    only, or links do not join all.
     """
-    todo, stop, back = task(layout), Deadline(until, 16), links.reversed()
+    todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
     parts = [(todo.sums, back)] * (not mirrored or todo.sums != todo.copies) + [(todo.copies, links)]
-    return [_forest(demand, over, trees, stop) for demand, over in parts if demand is not None]
+    return [_forest(demand, over, trees, stop, most) for demand, over in parts if demand is not None]
 
 
 def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
@@ -63,29 +64,29 @@ def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
     return writer.schedule()
 
 
-def _forest(demand: Demand, links: Links, trees: int, stop: Deadline) -> Forest:
+def _forest(demand: Demand, links: Links, trees: int, stop: Deadline, most: float) -> Forest:
     n, chunks = demand.ranks, Counter(min(chunk.have) for chunk in demand.chunks)
     if any(len(chunk.have) != 1 or len(chunk.need) != n - 1 for chunk in demand.chunks):
         raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
-    wanted = np.array([chunks[r] for r in range(n)], np.int64) // gcd(*chunks.values()) * trees
+    wanted = np.array([chunks[r] for r in range(n)], np.int32) // gcd(*chunks.values()) * trees
     routes = {e: [i for i, (group, _) in enumerate(links.groups) if e in group] for e in links.usable}
     capacities = {*links.capacity.values(), *(most for _, most in links.groups)} - {0} or {1}
 
     def carries(rounds: Fraction) -> bool:  # a flow from all roots reaches every rank (Edmonds 1973)
         stop.check()
-        graph = np.pad(_divide(rounds, links, routes, wanted.sum()), (0, 1))
-        graph[n, :n] = wanted
-        return all(maximum_flow(csr_array(graph), n, v).flow_value >= wanted.sum() for v in range(n))
+        table = _divide(rounds, links, routes, wanted.sum())
+        graph = csr_array(np.pad(np.vstack((table, wanted)), ((0, 0), (0, 1))))
+        direct = bool((table + np.diag(wanted) >= wanted[:, None]).all())
+        return direct or all(maximum_flow(graph, n, v).flow_value >= wanted.sum() for v in range(n))
 
-    high = Fraction(trees, max(capacities))
-    while not carries(high):
-        high *= 2
-        if high > 2**30:
-            raise InputError("links: they do not join the ranks; allowed: links that do")
+    high = next((r for i in range(64) if carries(r := Fraction(trees << i, max(capacities)))), None)
+    if high is None:
+        raise InputError("links: they do not join the ranks; allowed: links that do")
     steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
     tried = sorted({high, *steps})
     rounds = tried[bisect_left(tried, True, key=carries)]
-    return _pack(_divide(rounds, links, routes, wanted.sum()), wanted, stop), rounds / int(wanted.sum())
+    in_all, table = rounds / int(wanted.sum()), _divide(rounds, links, routes, wanted.sum())
+    return _pack(table, wanted, stop) if in_all <= most else [], in_all
 
 
 def _strides(ranks: int) -> list[int]:
@@ -116,6 +117,8 @@ def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[Equal
     trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
     direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
     for level, ahead in product(range(n - 1), _strides(n)):
+        if min(len(tree.reached) for tree in trees) == n:
+            break
         for tree in trees:  # grows meanwhile
             for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
                 y = (x + ahead) % n
