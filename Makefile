@@ -74,6 +74,8 @@ papers: $(STAMP)
 	$(BIN)/python papers/ultrasound/local_basis_error.py --ranks 2 --device cpu
 	$(BIN)/python papers/ultrasound/stability.py --media 1000
 	$(BIN)/python papers/training/published_runs.py
+	$(BIN)/python papers/reconfiguration/study.py
+	$(BIN)/python papers/reconfiguration/timeline.py
 	for figure in figure3 figure5 figure6 figure7 figure8 figure10 figure11 sensitivity co_scheduling radices \
 		baselines claims; do \
 		$(BIN)/python papers/lumorph/$$figure.py || exit 1; \

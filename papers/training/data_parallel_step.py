@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
@@ -264,6 +265,9 @@ def main(
     inner: Annotated[int, typer.Option("--inner", help="Features inside a pair.")] = 8192,
     rows: Annotated[int, typer.Option("--rows", help="Rows of the input on each GPU.")] = 2048,
     repeats: Annotated[int, typer.Option("--repeats", help="Samples of each time; medians count.")] = 7,
+    overlap_slowdown: Annotated[
+        float, typer.Option("--overlap-slowdown", help="Simulated: computation during calls, times as long.")
+    ] = 1.0,
     without_torch: Annotated[
         bool, typer.Option("--without-torch", help="The same by wavefabric's kernels and communicators.")
     ] = False,
@@ -290,7 +294,7 @@ def main(
     model = network(blocks, width, inner, rows)
     with status_line(as_json) as say:
         times = times or measure(model, rows, "tf32", device, say=say)
-    simulated = predicted(model, ranks, times, calls)
+    simulated = predicted(model, ranks, replace(times, overlap_slowdown=overlap_slowdown), calls)
     lines = [
         {"what": what, "measured_ms": ms, "simulated_ms": simulated[what], "ratio": simulated[what] / ms}
         for what, ms in measured.items()

@@ -13,6 +13,8 @@ from wavefabric.training.strategies.strategy import LayerLayout, Strategy, cut_s
 class WholeDevice:
     """A layer takes as many seconds as its FLOPs say, whoever shares it; an update as `update` says."""
 
+    overlap_slowdown = 1.0
+
     def __init__(self, update=0.0):
         self.update = update
 
@@ -99,8 +101,9 @@ def workloads(draw):
         microbatches,
         cut_stages(model, stages),
         tuple(layouts),
-        sharded=draw(st.booleans()),
+        zero=draw(st.sampled_from([0, 1, 2, 3])),
         bucket=draw(st.sampled_from((0.0, 200.0, 1e9))),
         recompute=draw(st.booleans()),
+        sequence=draw(st.booleans()),
     )
     return workload(model, strategy, update=float(draw(st.integers(0, 2))))

@@ -390,6 +390,14 @@ def test_options_of_light_reach_the_cost(command):
     assert kept["transfer"] == pytest.approx(plain["transfer"])
 
 
+def test_circuits_change_as_is_best(command):
+    words = ("cost", "recursive", "all-reduce", "--fabric", "lightpath:2x4", "--reconfigure", "best")
+    (best,) = told(command, *words, "--bytes", "1M")["costs"]
+    assert best["choice"]["bound"] <= best["seconds"] < min(best["choice"]["always"], best["choice"]["never"])
+    assert all(0 <= each["from"] < each["to"] for each in best["circuits"])
+    assert "circuits: change" in command("collective", *words)[1]
+
+
 def test_cost_of_a_file_with_its_circuits(command, tmp_path):
     schedule = build("recursive", "all-gather", 4, 8)
     save(tmp_path / "s.json", schedule)

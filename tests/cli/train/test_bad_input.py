@@ -71,6 +71,12 @@ GOOD = ("ncf", "--gpus", "4")
         ((*GOOD, "--strategy", "search", "--microbatches", "2"), "--microbatches: 2 given"),
         ((*GOOD, "--strategy", "search", "--memory", "1 MB"), "memory: 0.001 GB given"),
         ((*GOOD, "--strategy", "chain", "--seed", "3"), "--seed: 3 given with --strategy chain"),
+        ((*GOOD, "--groups", "g.json"), "--groups: g.json given with ncf; allowed: with a Chakra trace"),
+        ((*GOOD, "--straggler", "4:2"), "straggler: GPU 4 given; allowed: 0 to 3"),
+        (
+            (*GOOD, "--slow-link", "GPU0-switch:2", "--compare"),
+            "--slow-link: GPU0-switch:2 given with --compare",
+        ),
         (("absent.0.et",), "absent"),
         (("fibre:12", "--gpus", "4"), 'model: "fibre:12" given'),
         (("fibre:4x64", "--gpus", "8"), "8"),

@@ -108,6 +108,15 @@ def test_batches_may_be_given_for_a_gpu_or_for_all(command):
     assert each["batch"] == 12
 
 
+def test_stragglers_and_slow_links_beside_what_is_healthy(command):
+    words = ("bert-base", "--gpus", "4")
+    slow = told(command, *words, "--straggler", "1:2")
+    assert (
+        1.5 < slow["seconds"] / told(command, *words)["seconds"] == slow["seconds"] / slow["healthy_seconds"]
+    )
+    assert "slow parts" in command("train", *words, "--slow-link", "GPU0-switch:9")[1]
+
+
 def test_a_pipeline_has_a_bubble(command):
     words = ("bert-base", "--gpus", "4", "--strategy", "pipeline:2,data", "--microbatches", "2")
     result = told(command, *words, "--collective", "zero")

@@ -103,7 +103,7 @@ def memory_bytes(
     stage = (0,) * len(layers) + tuple(range(1, in_flight))
     batch = samples * data * in_flight
     strategy = Strategy(
-        data * tensor * in_flight, batch, in_flight, stage, layouts, sharded > 1, 0.0, recompute
+        data * tensor * in_flight, batch, in_flight, stage, layouts, 3 * (sharded > 1), 0.0, recompute
     )
     return strategy_needs(Workload(model, strategy, DEVICES["a100"], precision))[0]
 

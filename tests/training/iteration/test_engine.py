@@ -178,3 +178,15 @@ def test_an_unknown_policy_is_refused():
     with pytest.raises(InputError) as refused:
         run(TaskGraph(1), PlainFabric(), "fastest\n")
     assert str(refused.value) == ('policy: "fastest\\n" given; allowed: batched, boundaries, in-order, end')
+
+
+def test_computation_goes_on_slower_during_calls():
+    """4 s of work, of which 2 s in a call are at half the speed; and 1 s within a longer call."""
+    tasks = Tasks(2)
+    tasks.graph.slowdown = 2.0
+    first = tasks.compute(0, 1.0)
+    tasks.call([0], 2.0, [first])
+    work = tasks.compute(0, 4.0)
+    inside, _ = tasks.compute(1, 1.0), tasks.call([1], 9.0)
+    ends = run(tasks.graph, PlainFabric(byte=1.0), "batched").end
+    assert (ends[work], ends[inside]) == (1 + 2 + 3, 2.0)

@@ -141,7 +141,7 @@ def test_tensor_parallel_has_the_all_reduces_of_megatron(parts, recompute, each)
 
 def test_sharded_gathers_before_use_and_scatters_after():
     model = chain([10, 10, 10], parameters=64)
-    iteration = simulate(workload(model, uniform(model, 4, sharded=True)), PlainFabric(3.0))
+    iteration = simulate(workload(model, uniform(model, 4, zero=3)), PlainFabric(3.0))
     graph, timeline = iteration.graph, iteration.timeline
     kinds = [(call.collective, call.bytes) for call in graph.call if call is not None]
     assert kinds.count(("all-gather", 128.0)) == 6  # once forward, once backward
@@ -160,7 +160,7 @@ def test_sharded_gathers_before_use_and_scatters_after():
 
 def test_sharded_microbatches_each_reduce_their_gradients():
     model = chain([10], parameters=64)
-    strategy = uniform(model, 2, sharded=True, batch=6, microbatches=3)
+    strategy = uniform(model, 2, zero=3, batch=6, microbatches=3)
     iteration = simulate(workload(model, strategy), PlainFabric(3.0))
     result = [call.collective for call in iteration.graph.call if call is not None]
     assert (result.count("all-gather"), result.count("reduce-scatter")) == (6, 3)
@@ -244,7 +244,7 @@ def test_layers_are_computed_again_once_their_gradient_is_there():
 
 def test_what_is_gathered_to_compute_a_block_again_stays():
     model = chain([10, 10], parameters=64)
-    iteration = simulate(workload(model, uniform(model, 4, sharded=True, recompute=True)), PlainFabric(3.0))
+    iteration = simulate(workload(model, uniform(model, 4, zero=3, recompute=True)), PlainFabric(3.0))
     assert iteration.communication()["parameters"][0] == 4
     assert iteration.seconds == 3 + 2 * 10 + 2 * 30 + 3
 

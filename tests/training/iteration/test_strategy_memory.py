@@ -33,7 +33,7 @@ def test_earlier_stages_keep_more_microbatches(microbatches, kept):
 
 def test_sharded_layers_of_different_layouts():
     """Parts of one layer are held by two GPUs each, of the others by all four."""
-    load = workload(4, batch=4, sharded=True, layers={"l1": LayerLayout(2, 2)})
+    load = workload(4, batch=4, zero=3, layers={"l1": LayerLayout(2, 2)})
     parameters = [1e6 / 4, 2e6 / 2 / 2, 1e6 / 4, 2e6 / 4]
     whole = sorted([1e6 * 3 / 4, 1e6 / 2, 1e6 * 3 / 4, 2e6 * 3 / 4])[-2:]
     (need,) = strategy_needs(load)
@@ -46,7 +46,7 @@ def test_sharded_layers_of_different_layouts():
 def test_experts_are_divided_and_sharded_among_those_that_share_them():
     model = chain("none", "none", experts=4)
     for expert, sharded, held in ((1, False, 2e6), (2, False, 1e6), (2, True, 5e5), (4, True, 5e5)):
-        strategy = uniform(model, 4, expert=expert, sharded=sharded)
+        strategy = uniform(model, 4, expert=expert, zero=3 * sharded)
         load = Workload(model, strategy, next(iter(DEVICES.values())), PRECISIONS["bf16"])
         (need,) = strategy_needs(load)
         plain = 1e6 / (4 if sharded else 1)

@@ -1,6 +1,7 @@
 """Tasks of an iteration: which calls there are, of what size, and what waits for what."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from random_models import chain, layer, workload
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.layer_calls import ModelCalls
-from wavefabric.training.iteration.tasks import Workload, build_tasks, one_forward_one_backward
+from wavefabric.training.iteration.tasks import Workload, build_tasks, pipeline_order
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import SPLITS, ModelGraph
 from wavefabric.training.strategies.strategy import LayerLayout, Strategy, uniform
@@ -31,13 +32,18 @@ def named(graph, name):
 # --- 1F1B ---------------------------------------------------------------------------------------------------
 
 
+def pipelined(stages, parts, interleave=1):
+    chunks = stages * interleave
+    layouts = (LayerLayout(1),) * chunks
+    return Strategy(stages, parts, parts, tuple(range(chunks)), layouts, interleave=interleave)
+
+
 def test_the_order_of_1f1b():
     """Figure 4 (top) of arXiv:2104.04473: 4 stages and 8 microbatches."""
 
     def words(stage, parts):
-        return " ".join(
-            "FB"[variant] + str(part + 1) for variant, part in one_forward_one_backward(stage, 4, parts)
-        )
+        order = pipeline_order(stage, pipelined(4, parts))
+        return " ".join("FB"[variant] + str(part + 1) for variant, part, _ in order)
 
     assert words(0, 8) == "F1 F2 F3 F4 B1 F5 B2 F6 B3 F7 B4 F8 B5 B6 B7 B8"
     assert words(1, 8) == "F1 F2 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 F8 B6 B7 B8"
@@ -45,17 +51,29 @@ def test_the_order_of_1f1b():
     assert words(0, 2) == "F1 F2 B1 B2"
 
 
-@pytest.mark.parametrize("stages", [1, 3, 5])
-@pytest.mark.parametrize("parts", [1, 2, 7])
-def test_every_stage_runs_each_pass_once(stages, parts):
+@pytest.mark.parametrize(("stages", "parts", "interleave"), [
+    *((stages, parts, 1) for stages in (1, 3, 5) for parts in (1, 2, 7)), (2, 4, 2), (4, 8, 2), (4, 8, 3),
+])  # fmt: skip
+def test_every_stage_runs_each_pass_once(stages, parts, interleave):
     for stage in range(stages):
-        order = one_forward_one_backward(stage, stages, parts)
-        assert sorted(order) == [(variant, part) for variant in (0, 1) for part in range(parts)]
-        for part in range(parts):
-            assert order.index((0, part)) < order.index((1, part))
-        # Activations of no more than p - s microbatches are kept.
-        kept = np.cumsum([1 if variant == 0 else -1 for variant, _ in order])
-        assert kept.max() == min(parts, stages - stage)
+        order = pipeline_order(stage, pipelined(stages, parts, interleave))
+        chunks = range(stage, stages * interleave, stages)
+        every = [(variant, part, chunk) for variant in (0, 1) for part in range(parts) for chunk in chunks]
+        assert sorted(order) == every
+        for part, chunk in product(range(parts), chunks):
+            assert order.index((0, part, chunk)) < order.index((1, part, chunk))
+        # Activations of p - s microbatches are kept; interleaved, of the first stage 1 + (p - 1)/(p v) times
+        # those of all its layers (arXiv:2205.05198, section 4.2.3).
+        kept = np.cumsum([1 if variant == 0 else -1 for variant, *_ in order]).max()
+        first = stages * interleave + stages - 1
+        assert kept == (min(parts, stages - stage) if interleave == 1 else first - 2 * stage)
+
+
+def test_the_order_of_interleaved_1f1b():
+    """Figure 4 (bottom) of arXiv:2104.04473: 4 stages of 2 chunks; lower case is the second chunk."""
+    order = pipeline_order(0, pipelined(4, 8, 2))
+    words = [("FB" if chunk < 4 else "fb")[variant] + str(part + 1) for variant, part, chunk in order]
+    assert " ".join(words[:15]) == "F1 F2 F3 F4 f1 f2 f3 f4 F5 F6 F7 b1 F8 b2 f5"
 
 
 # --- Activations --------------------------------------------------------------------------------------------
@@ -200,14 +218,14 @@ def test_a_call_a_tensor_if_the_model_says_so(sharded, collective):
     """The update of a layer waits for all of its tensors; a bucket is reduced by one call."""
     layers = (layer("a", parameters=12, tensors=(8, 3, 1)), layer("b", inputs=("a",), parameters=5))
     model = ModelGraph("m", layers, tensor_calls=True)
-    graph = build_tasks(workload(model, uniform(model, 4, sharded=sharded)))
+    graph = build_tasks(workload(model, uniform(model, 4, zero=3 * sharded)))
     sizes = [call.bytes for call in calls_of(graph, "gradients")]
     assert {call.collective for call in calls_of(graph, "gradients")} == {collective}
     first = workload(model, uniform(model, 4)).precision.gradient
     assert sizes == pytest.approx([5 * first, 8 * first, 3 * first, first])
     update = next(t for t, kind in enumerate(graph.kind) if (kind, graph.name[t]) == ("update", "a"))
     assert sorted(graph.call[t].bytes for t in graph.waits[update]) == sorted(sizes[1:])
-    together = uniform(model, 4, sharded=sharded, bucket=1e9)
+    together = uniform(model, 4, zero=3 * sharded, bucket=1e9)
     assert len(calls_of(build_tasks(workload(model, together)), "gradients")) == 1
 
 
@@ -244,7 +262,7 @@ def test_sharded_updates_are_of_a_share():
     model = chain([1], parameters=4_000_000)
     h100 = DEVICES["h100"]
     plain, sharded = (
-        build_tasks(Workload(model, uniform(model, 4, sharded=sharded), h100, BF16))
+        build_tasks(Workload(model, uniform(model, 4, zero=3 * sharded), h100, BF16))
         for sharded in (False, True)
     )
     whole, part = (graph.seconds[graph.program[0][-1]] - h100.launch for graph in (plain, sharded))

@@ -67,7 +67,7 @@ def test_every_strategy_of_a_file_is_proposed_some_day(monkeypatch):
     model = chain("column", "none", "none", experts=2)
     wanted = set()
     layouts = [LayerLayout(2), LayerLayout(1, 2)]
-    rest = list(product((False, True), (0.0, 1e6), (False, True)))
+    rest = list(product((0, 3), (0.0, 1e6), (False, True)))
     for one, two, three, parts in product(layouts, [*layouts, LayerLayout(2, 1, 2)], layouts, (1, 2, 4, 8)):
         wanted |= {Strategy(2, 8, parts, (0, 0, 0), (one, two, three), *other) for other in rest}
     for stage, parts in product([(0, 0, 1), (0, 1, 1)], (1, 2, 4, 8)):

@@ -29,7 +29,7 @@ def any_strategy(draw):
     return Strategy(
         8, 64 * draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4])),
         tuple(sum(n >= begin for begin in begins) for n in range(5)), tuple(layouts),
-        draw(st.booleans()), draw(st.floats(0, 1e14)), draw(st.booleans()),
+        draw(st.integers(0, 3)), draw(st.floats(0, 1e14)), draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _changed(**values):
         (_changed(gpus=...), "gpus: missing"),
         (_changed(data=0), "data: 0 given; allowed: from 1"),
         (_changed(gpus=True), "gpus: true given; allowed: a whole number"),
-        (_changed(sharded=1), "sharded: 1 given; allowed: true or false"),
+        (_changed(selective=1), "selective: 1 given; allowed: true or false"),
         (_changed(bucket=-1), "bucket: -1 given; allowed: from 0"),
         (_changed(bucket=1e15), "bucket: 1000000000000000.0 given; allowed: below 1000000000000000.0"),
         (_changed(layers=[1]), "layers: [1] given; allowed: a table"),

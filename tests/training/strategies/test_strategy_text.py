@@ -31,7 +31,7 @@ def test_all_degrees_at_once():
         pipeline=2,
         microbatches=16,
         bucket=25 * 2**20,
-        sharded=True,
+        zero=3,
         recompute=True,
     )
     assert parse_strategy(text, MODEL, 8) == wanted
@@ -67,8 +67,9 @@ def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharde
     items += ["sharded"] * sharded
     random.shuffle(items)
     assert parse_strategy(",".join(items), MODEL, 16) == uniform(
-        MODEL, 16, tensor=tensor, pipeline=pipeline, microbatches=microbatches, bucket=bucket, sharded=sharded
-    )
+        MODEL, 16, tensor=tensor, pipeline=pipeline, microbatches=microbatches, bucket=bucket,
+        zero=3 * sharded,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,10 @@ def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharde
         ("data,", "strategy: \"\" given"),
         ("tensor", "strategy: \"tensor\" given"),
         ("sharded:2", "strategy: \"sharded:2\" given"),
+        ("sharded,zero:1", "strategy.zero: 1 given with sharded; allowed: one"),
+        ("zero:4", "zero: 4 given; allowed: 0 to 3"),
+        ("interleave:2", "interleave: 2 given"),
+        ("pipeline:2,interleave:2,microbatches:3", "interleave: 2 given"),
         ("tensor:2,tensor:2", "strategy: tensor given twice in \"tensor:2,tensor:2\"; allowed: each once"),
         ("data,data:8", "strategy: data given twice"),
         ("tensor:0", "strategy.tensor: \"0\" given; allowed: whole numbers from 1"),

@@ -1,10 +1,10 @@
 """Chakra traces: what is written is read back, in the bytes of the schema; bad files, one line each."""
 
 import json
-import struct
 import sys
 
 import pytest
+from chakra_bytes import COLL, COMP, RECV, REDUCE, SEND, file_of, node, saved, text, varint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import Wire, graphs
@@ -18,61 +18,6 @@ from wavefabric.training.iteration.engine import run
 from wavefabric.training.iteration.simulate import simulate_tasks
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra import messages, read_chakra, write_chakra
-
-# --- Bytes by hand: the wire format of protobuf, numbers of fields from et_def.proto --------------------
-
-
-def varint(value):
-    out = b""
-    while value > 0x7F:
-        out, value = out + bytes([value & 0x7F | 0x80]), value >> 7
-    return out + bytes([value])
-
-
-def text(number, content):
-    content = content.encode() if isinstance(content, str) else content
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def integer(number, value):
-    return varint(number << 3) + varint(value)
-
-
-def attribute(name, value):
-    """int64_val 9, string_val 29, bool_val 27, double_val 3."""
-    if isinstance(value, bool):
-        body = integer(27, value)
-    elif isinstance(value, int):
-        body = integer(9, value)
-    elif isinstance(value, float):
-        body = varint(3 << 3 | 1) + struct.pack("<d", value)
-    else:
-        body = text(29, value)
-    return text(10, text(1, name) + body)
-
-
-def node(number, name, type_, after=(), micros=0, said="", **attributes):
-    body = integer(1, number) + text(2, name) + integer(3, type_)
-    body += text(5, b"".join(map(varint, after))) if after else b""  # a packed list
-    body += integer(7, micros) if micros else b""
-    body += text(8, text(1, said)) if said else b""
-    return body + b"".join(attribute(key, value) for key, value in attributes.items())
-
-
-def file_of(*nodes):
-    return b"".join(varint(len(body)) + body for body in (text(1, "0.0.4"), *nodes))
-
-
-COMP, SEND, RECV, COLL = 4, 5, 6, 7
-REDUCE = {"comm_type": 0, "comm_size": 1 << 20}
-
-
-def saved(folder, *files):
-    paths = []
-    for rank, content in enumerate(files):
-        paths.append(folder / f"x.{rank}.et")
-        paths[-1].write_bytes(content)
-    return paths
 
 
 def test_a_trace_made_by_hand(tmp_path):
@@ -310,22 +255,17 @@ A = node(1, "a", COMP, micros=1)
         ([file_of(node(1, "a", 8))], r"node 1 has type 8; allowed: 1 \(METADATA\), 2 "),
         ([file_of(node(1, "a", 0))], "node 1 has type 0"),
         ([file_of(A, A)], "node 1 is there twice"),
-        ([file_of(node(1, "a", COMP, [5]))], "node 1 waits for node 5; allowed: nodes of the file"),
         ([file_of(node(1, "a", COMP, [2]), node(2, "b", COMP, [1]))], r"x\.0\.et: nodes wait in a circle"),
         ([file_of(node(1, "a", COMP, duration_seconds=float("nan")))], "duration_seconds nan; allowed"),
         ([file_of(node(1, "a", COLL, comm_size=8))], "node 1 has no comm_type"),
-        ([file_of(node(1, "a", COLL, comm_type=5, comm_size=8))], "has comm_type BROADCAST; allowed: ALL_"),
+        ([file_of(node(1, "a", COLL, comm_type=12, comm_size=8))], "has comm_type 12; allowed: ALL_"),
         ([file_of(node(1, "a", COLL, comm_type=0))], "node 1 has no comm_size"),
         ([file_of(node(1, "a", SEND, comm_size=8))], "node 1 has no comm_dst"),
         ([file_of(node(1, "a", SEND, comm_src=4, comm_dst=1, comm_size=8))], "comm_src 4; allowed: 0, whose"),
-        (
-            [file_of(node(1, "s", SEND, comm_dst=1, comm_size=8, comm_tag=2)), file_of(A)],
-            r'x\.0\.et: "s" is sent and never received; allowed: .* from 0 to 1 with tag 2',
-        ),
-        (
-            [file_of(A), file_of(node(1, "r", RECV, comm_src=0, comm_size=8))],
-            r'x\.1\.et: "r" is received and never sent',
-        ),
+        ([file_of(node(1, "s", SEND, comm_dst=1, comm_size=8, comm_tag=2)), file_of(A)],
+         r'x\.0\.et: "s" is sent and never received; allowed: .* from 0 to 1 with tag 2'),
+        ([file_of(A), file_of(node(1, "r", RECV, comm_src=0, comm_size=8))],
+         r'x\.1\.et: "r" is received and never sent'),
         (
             [
                 file_of(node(1, "s", SEND, comm_dst=1, comm_size=8)),
@@ -356,7 +296,7 @@ def test_files_that_cannot_be(tmp_path):
     for files, words in (
         (tmp_path / "y", "allowed: NAME of files"),
         ([], "no files given"),
-        ([tmp_path / "a.et"], "allowed: files called NAME.RANK.et"),
+        ([tmp_path / "a.eg"], "allowed: files called NAME.RANK.et"),
         ([tmp_path / "x.3.et"], "No such file"),
         ([path, path], "one file for each GPU"),
     ):
@@ -377,6 +317,7 @@ def sound(tmp_path_factory):
 
 @given(st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 255), st.booleans())
 @settings(max_examples=100, deadline=None)
+@pytest.mark.filterwarnings("ignore:.*nodes wait")
 def test_damaged_files_are_refused_or_read(sound, tmp_path_factory, own, fraction, byte, cut):
     first, *others = sound[own]
     position = int(fraction * len(first))

@@ -39,7 +39,7 @@ def test_flops_of_all_tasks_are_those_of_the_model(merge, recompute):
 
 
 def test_operations_of_every_task_are_found():
-    for options in ({}, {"tensor": 2}, {"tensor": 2, "sharded": True}, {"pipeline": 2, "bucket": 1e9}):
+    for options in ({}, {"tensor": 2}, {"tensor": 2, "zero": 3}, {"pipeline": 2, "bucket": 1e9}):
         result = iteration(**options)
         of_tasks = operations(result.graph, result.workload)
         for call, (_, nbytes) in zip(result.graph.call, of_tasks, strict=True):

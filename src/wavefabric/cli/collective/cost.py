@@ -10,7 +10,7 @@ from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
 from wavefabric.cli.collective.cost_table import Costed, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
-from wavefabric.cli.collective.setting import CircuitOptions, FabricSetting, Order, make_setting
+from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
@@ -191,7 +191,10 @@ def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: Cos
     fabric, order = setting.in_order(schedule, max(sizes) / elements, request.model)
     options: dict[str, Any] = {}
     facts: dict[str, Any] = {}
-    if isinstance(fabric, PhotonicFabric):
+    if setting.options.reconfigure != "always":
+        refuse(changed(setting.options, "circuits", "incremental", "budget"), "with --reconfigure", "without")
+        options = {name: getattr(setting.options, name) for name in ("reconfigure", *PLANNING)}
+    elif isinstance(fabric, PhotonicFabric):
         check_sizes(schedule, fabric, 1.0)
         plan = setting.plan_circuits(schedule)
         facts = circuit_facts(plan)

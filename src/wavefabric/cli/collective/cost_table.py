@@ -1,6 +1,7 @@
 """What `wavefabric collective cost` prints: tables, or rows for JSON."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +65,9 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
                 row["not_counted"] = MSCCL_NOT_COUNTED
             if rounds:
                 row["rounds"] = [vars(r) for r in cost.rounds]
+            if plan := cost.reconfiguration:
+                row["choice"] = {k: v for k, v in plan._asdict().items() if isinstance(v, float | str)}
+                row["circuits"] = [vars(b) | {"from": up, "to": down} for b, up, down in plan.circuits]
             rows.append(row)
     any_cost = next(iter(costed.values())).costs[0]
     return {"fabric": any_cost.fabric, "model": any_cost.model, "costs": rows}
@@ -89,7 +93,8 @@ def show(
             out.print(f"grid{which}: {'x'.join(map(str, each.grid))}, that of {largest.fabric}")
         if each.order is not None:
             out.print(f"order{which}: rank 0, 1, … is GPU {order_text(each.order)}", soft_wrap=True)
-        for line in [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]:
+        lines = [*circuit_notes(each.circuits, bandwidth), *msccl_notes(each.schedule, sizes)]
+        for line in [*lines, *_chosen(each.costs[-1])]:
             out.print(f"{name}: {line}" if many else line, soft_wrap=True)
     if may_reorder and all(each.order is None for each in costed.values()):
         out.print(ORDER_NOTE)
@@ -97,6 +102,17 @@ def show(
         order = "" if each.order is None else f", order {order_text(each.order)}"
         for size, cost in zip(sizes, each.costs, strict=True):
             out.print(_rounds_table(cost, f"{each.label}, {size_words(size)}{order}"))
+
+
+def _chosen(cost: Cost) -> Iterator[str]:
+    """How often circuits stay or change, and what else there was."""
+    if plan := cost.reconfiguration:
+        choices = Counter(step.choice for _, _, step, *_ in plan.rounds)
+        made = "; ".join(f"{choice} {count}" for choice, count in choices.items())
+        others = [
+            f"{name} {time_words(getattr(plan, name))}" for name in ("always", "never", "least", "bound")
+        ]
+        yield f"circuits: {made}; {', '.join(others)}; never: {plan.static}"
 
 
 def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:

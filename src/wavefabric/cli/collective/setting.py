@@ -20,7 +20,7 @@ from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.fabric.rank_order import best_order, reordered
 
 #: Options with which circuits are planned.
-_PLANNING = ("routing", "sharing", "oversubscribed", "seed")
+PLANNING = ("routing", "sharing", "oversubscribed", "seed")
 #: Said where ranks are GPUs in order, and another order might take less time.
 ORDER_NOTE = "rank r is GPU r; --order auto looks for a better one"
 Order = Annotated[
@@ -38,6 +38,9 @@ class CircuitOptions(PlanningOptions):
     budget: bool = option(
         "Wavelengths carry what their link budget allows, and no more than the fabric says.", default=False
     )
+    reconfigure: str = option(
+        "Set up {wavefabric.fabric.cost_models.photonic:RECONFIGURE}.", default="always"
+    )
 
 
 @options(PANEL)
@@ -46,6 +49,7 @@ class DrawnCircuitOptions(CircuitOptions):
 
     oversubscribed: str = "split"
     budget: bool = False
+    reconfigure: str = "always"
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class FabricSetting:
         assert isinstance(self.fabric, PhotonicFabric)
         if self.plan is None:
             return plan_circuits(
-                schedule, self.fabric, **{name: getattr(self.options, name) for name in _PLANNING}
+                schedule, self.fabric, **{name: getattr(self.options, name) for name in PLANNING}
             )
         check_plan(self.plan, schedule)
         return self.plan
@@ -94,7 +98,7 @@ def make_setting(fabric: str | None, options: CircuitOptions, order: str | None)
             actual = f"{options.circuits} is for {plan.fabric.name}"
             raise InputError(f"--circuits: {actual}; allowed: this fabric, or no --fabric")
         named = plan.fabric
-        refuse(changed(options, *_PLANNING), "with --circuits", "one of the two")
+        refuse(changed(options, *PLANNING), "with --circuits", "one of the two")
     if named is None:
         raise InputError("--fabric: none given; allowed: a name such as lightpath:4x8 or dgx-1, or a file")
     if not isinstance(named, PhotonicFabric):

@@ -1,8 +1,11 @@
 """`wavefabric train MODEL`: an iteration of training on a fabric, or many of them compared."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,9 +23,12 @@ from wavefabric.fabric import AnyFabric
 from wavefabric.fabric.electrical.families import FAMILIES
 from wavefabric.training.compare import Case, check_lists, compare
 from wavefabric.training.comparison_picture import draw_comparison
+from wavefabric.training.fabrics import fabric_for
 from wavefabric.training.iteration.engine import POLICIES
+from wavefabric.training.iteration.faults import parse_slow_links, with_slow_links
 from wavefabric.training.strategies.strategy_text import save_strategy
 
+Fabrics = Sequence[str | AnyFabric]
 #: Of one simulation alone.
 _SINGLE = ("trace", "chakra", "save_strategy")
 Model = Annotated[
@@ -45,6 +51,7 @@ class TrainFabricOptions:
         "numbers are as large as needed.",
         default="switch",
     )
+    slow_link: str | None = option("Links of an electrical fabric that are slower, such as GPU0-switch:4.")
     collective: str = option(
         "{wavefabric.training.communication.algorithms:CHOICES}; lumorph-2 and lumorph-4 are recursive:2 and "
         "recursive:4.",
@@ -125,6 +132,12 @@ def command(
             if len(values) > 1:
                 text = getattr(where, name)
                 raise InputError(f"--{name}: {text} given; allowed: one, or several with --compare")
+    healthy: Fabrics = fabrics
+    if where.slow_link is not None:
+        if result.compare:
+            refuse(changed(where, "slow_link"), "with --compare", "with one simulation")
+        healthy = [fabric_for(word, gpus[0]) if isinstance(word, str) else word for word in fabrics]
+        fabrics = [with_slow_links(fabric, parse_slow_links(where.slow_link)) for fabric in healthy]
     inputs = (model, work.strategy, work.device, *options.files)
     _check_files(result, inputs, gpus[0], options.is_model)
     for count in gpus:
@@ -132,20 +145,24 @@ def command(
     # A search has a bar of its own.
     single = len(gpus) * len(fabrics) * len(collectives) == 1
     progress = make_progress(result.as_json or single or options.searched)
-    cases = compare(
-        options.make, gpus, fabrics, collectives,
-        policy=where.policy, merge=not result.pictured, circuits=changed(circuits), progress=progress,
-    )  # fmt: skip
+    how: dict[str, Any] = {"policy": where.policy, "circuits": changed(circuits), "progress": progress}
+    cases = compare(options.make, gpus, fabrics, collectives, merge=not result.pictured, **how)
+    without: list[Case] = []
+    if where.slow_link is not None or work.straggler is not None:
+        plain = make_work(model, replace(work, straggler=None), find, where.policy)
+        without = compare(plain.make, gpus, healthy, collectives, **how)
     planned = (name if value is True else f"{name} {value}" for name, value in changed(circuits).items())
     title = ", ".join([options.title, f"{where.policy} calls", *planned])
     if result.compare:
         written = [] if result.output is None else [draw_comparison(result.output, cases, title)]
-        results = {"work": title, "cases": [facts(case) for case in cases]}
+        results = {"work": title, "cases": [facts(*pair) for pair in zip_longest(cases, without)]}
         conclude(result.as_json, results, written, lambda: show_comparison(cases, title))
     else:
         written = _write_files(cases[0], result, options.name)
-        results = {"work": title, **facts(cases[0])}
-        conclude(result.as_json, results, written, lambda: show_case(cases[0], title, options.memory))
+        plain_case = without[0] if without else None
+        results = {"work": title, **facts(cases[0], plain_case)}
+        shown = partial(show_case, cases[0], title, options.memory, plain_case)
+        conclude(result.as_json, results, written, shown)
 
 
 def _check_files(result: ResultOptions, inputs: Sequence[str | Path], gpus: int, with_strategy: bool) -> None:

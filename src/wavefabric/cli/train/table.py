@@ -15,6 +15,9 @@ from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import amount, three_digits, time_words
 
+#: Fields of a strategy that are true or false, and what is said of each.
+_OPTIONS = {"sequence": "sequence-parallel", "recompute": "recomputed", "selective": "attention recomputed",
+            "overlap": "TP overlap"}  # fmt: skip
 #: What is told of the sizes of calls.
 _OF_SIZES = {
     "calls": len, "least_bytes": min, "median_bytes": statistics.median, "largest_bytes": max, "bytes": sum,
@@ -27,8 +30,11 @@ def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
     return {purpose: {key: of(each) for key, of in _OF_SIZES.items()} for purpose, each in sizes}
 
 
-def facts(case: Case) -> dict[str, Any]:
-    """All that is known of a case, for JSON; times in s, sizes in B."""
+def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
+    """All that is known of a case, for JSON; times in s, sizes in B.
+
+    ``healthy``: the same without stragglers and slow links.
+    """
     iteration, timeline = case.iteration, case.iteration.timeline
     result: dict[str, Any] = {
         "gpus": case.gpus,
@@ -50,6 +56,8 @@ def facts(case: Case) -> dict[str, Any]:
         "free_seconds": iteration.free_seconds,
         "calls": calls_by_purpose(iteration),
     }
+    if healthy is not None:
+        result["healthy_seconds"] = healthy.iteration.seconds
     if iteration.workload:
         result |= {
             "model_flops_per_second_per_gpu": iteration.model_flops_per_second,
@@ -67,19 +75,23 @@ def _workload_facts(workload: Workload) -> dict[str, Any]:
         "microbatches": strategy.microbatches,
         "stages": strategy.stages,
         "layouts": [vars(layout) for layout in layouts],
-        "sharded": strategy.sharded,
-        "recompute": strategy.recompute,
+        **{key: getattr(strategy, key) for key in (*_OPTIONS, "zero", "interleave")},
         "bucket_bytes": strategy.bucket,
         "memory_bytes": vars(need) | {"total": need.total},
     }
 
 
-def show_case(case: Case, title: str, memory: float) -> None:
-    """Print one simulation; `memory`: B that a GPU has."""
+def show_case(case: Case, title: str, memory: float, healthy: Case | None = None) -> None:
+    """Print one simulation; `memory`: B that a GPU has; `healthy` as of `facts`."""
     out = console()
     out.print(f"{title}; {case.gpus} GPUs of {case.fabric.name}, {case.collective}", soft_wrap=True)
     out.print()
-    out.print(pairs_table(_lines(case, memory)))
+    lines = _lines(case, memory)
+    if healthy is not None:
+        longer = case.iteration.seconds / healthy.iteration.seconds
+        words = f"{longer:.3f} x as long as without, which takes {time_words(healthy.iteration.seconds)}"
+        lines.insert(1, ("slow parts", words))
+    out.print(pairs_table(lines))
     result = calls_by_purpose(case.iteration)
     if result:
         out.print()
@@ -136,7 +148,9 @@ def strategy_words(workload: Workload) -> str:
         words.append(f"{strategy.stages} stages")
     if strategy.microbatches > 1:
         words.append(f"{strategy.microbatches} microbatches")
-    words += ["sharded"] * strategy.sharded + ["recomputed"] * strategy.recompute
+    words += [f"{strategy.interleave} chunks a stage"] * (strategy.interleave > 1)
+    words += [f"ZeRO {strategy.zero}"] * (strategy.zero > 0)
+    words += [word for key, word in _OPTIONS.items() if getattr(strategy, key)]
     if strategy.bucket:
         words.append(f"buckets of {bytes_words(strategy.bucket)}")
     return "; ".join(words)

@@ -25,13 +25,15 @@ from wavefabric.training.gpu.device_file import load_device
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import CallTimes
+from wavefabric.training.iteration.faults import parse_stragglers, with_stragglers
 from wavefabric.training.iteration.memory import MemoryNeed, check_memory, strategy_needs
 from wavefabric.training.iteration.task_graph import TaskGraph
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.strategies.strategy import Strategy, check_strategy
 from wavefabric.training.strategies.strategy_text import parse_strategy
+from wavefabric.training.traces.order import gpus_of_workers
 from wavefabric.units import quantity, time_words
 
 _MOST = 10**12
@@ -46,9 +48,9 @@ class WorkOptions:
     """How the model is shared, and on which GPUs."""
 
     strategy: str = option(
-        "Words with commas between: data, sharded, tables, recompute, tensor:4, pipeline:2, expert:8, "
-        "bucket:25M; a file (JSON); or search: the best that Markov chains find; chain: of one stage, "
-        "by a dynamic program.",
+        "Words with commas between: data, sharded, tables, recompute, selective, sequence, overlap, "
+        "tensor:4, pipeline:2, interleave:2, expert:8, zero:1, bucket:25M; a file (JSON); search: the best "
+        "that Markov chains find; chain: of one stage, by a dynamic program.",
         default="data",
     )
     batch: int | None = option(
@@ -65,6 +67,10 @@ class WorkOptions:
     )
     precision: str = option("{wavefabric.training.gpu.precision:PRECISIONS}.", default="tf32")
     memory: str | None = option("Of a GPU, such as 80GB. \\[default: the device's]")
+    groups: Path | None = option("Groups of GPUs of a Chakra trace by name, as ASTRA-sim has them (JSON).")
+    straggler: str | None = option(
+        "GPUs that compute slower, such as 5:1.5,9:2 (GPU 5 takes 1.5 times as long)."
+    )
 
 
 @options("Search")
@@ -123,14 +129,18 @@ def _model_work(
             )  # fmt: skip
             return Workload(model, strategy, device, precision)
 
+        refuse(changed(options, "straggler"), f"with --strategy {options.strategy}", "with a strategy")
         return SimulatedWork(model.name, title, memory, search, lambda gpus: None, True, searched=True)
     refuse(changed(find), f"with --strategy {options.strategy}", f"with {' or '.join(METHODS)}")
+    stragglers = tuple(_stragglers(options).items())
 
     @cache
     def workload(gpus: int) -> Workload:
         """Refuses what cannot be shared so, or does not fit."""
-        made = Workload(model, _strategy(model, options, gpus), device, precision)
+        made = Workload(model, _strategy(model, options, gpus), device, precision, stragglers)
         check_memory(largest_need(made), memory)
+        if stragglers:
+            build_tasks(made)  # refuses GPUs that do not work
         return made
 
     return SimulatedWork(model.name, title, memory, lambda gpus, _: workload(gpus), workload, True)
@@ -175,23 +185,32 @@ def _strategy(model: ModelGraph, options: WorkOptions, gpus: int) -> Strategy:
     return strategy
 
 
-def _step_work(text: str, device: DeviceModel) -> SimulatedWork:
+def _stragglers(options: WorkOptions) -> dict[int, float]:
+    return {} if options.straggler is None else parse_stragglers(options.straggler)
+
+
+def _on_gpus(graph: TaskGraph, device: DeviceModel, options: WorkOptions) -> TaskGraph:
+    """Tasks from elsewhere, on GPUs of which some may be slower, and slower while they communicate."""
+    slower = with_stragglers(graph, gpus_of_workers(graph), _stragglers(options))
+    return replace(slower, slowdown=device.overlap_slowdown)
+
+
+def _step_work(text: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
     """A time step of light in a fibre, or of ultrasound."""
     from wavefabric.training.wave_steps import parse_wave_step
 
     step = parse_wave_step(text if ":" in text else f"{text}:{STEPS[text]}")
-    tasks = cache(lambda gpus: step(gpus, device))
+    tasks = cache(lambda gpus: _on_gpus(step(gpus, device), device, options))
     name = f"time step of {text}"
     return SimulatedWork(name, f"{name} on {device.name}", device.memory, lambda gpus, _: tasks(gpus), tasks)
 
 
-def _trace_work(prefix: str, device: DeviceModel, precision: str) -> SimulatedWork:
+def _trace_work(prefix: str, device: DeviceModel, options: WorkOptions) -> SimulatedWork:
     """What was recorded in a Chakra trace, for as many GPUs as it is of."""
     from wavefabric.training.traces.chakra.read import read_chakra, trace_files
-    from wavefabric.training.traces.order import gpus_of_workers
 
     files = trace_files(prefix)
-    graph = read_chakra(files, device, precision)
+    graph = _on_gpus(read_chakra(files, device, options.precision, options.groups), device, options)
     count = sum(map(len, gpus_of_workers(graph)))
 
     def check(gpus: int) -> None:
@@ -216,17 +235,22 @@ def make_work(text: str, options: WorkOptions, find: TrainSearchOptions, policy:
         raise InputError(f"--memory: {options.memory} given; allowed: above 0")
     trace, step = trace_prefix(text), text.partition(":")[0] in STEPS
     if not (trace or step):
+        refuse(changed(options, "groups"), f"with {text}", "with a Chakra trace")
         return _model_work(text, options, device, memory, find, policy)
-    others = ["strategy", "batch", "global_batch", "microbatches", "memory"] + ["precision"] * (not trace)
+    others = ["strategy", "batch", "global_batch", "microbatches", "memory"]
+    others += [] if trace else ["precision", "groups"]
     refuse(changed(options, *others) | changed(find), f"with {text}", "with a model")
-    return _trace_work(trace, device, options.precision) if trace else _step_work(text, device)
+    return (_trace_work if trace else _step_work)(trace or text, device, options)
 
 
 def trace_prefix(text: str) -> str:
-    """NAME of the files NAME.RANK.et, if there are such; else nothing."""
-    match = re.fullmatch(r"(.+)\.[0-9]+\.et", text)
+    """NAME of the files NAME.RANK.et or .json, if there are such, or an archive; else nothing."""
+    if text.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
+        return text
+    match = re.fullmatch(r"(.+)\.[0-9]+\.(et|json)(\.gz)?", text)
     prefix = match[1] if match else text
-    return prefix if match or glob.glob(f"{glob.escape(prefix)}.[0-9]*.et") else ""
+    matches = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
+    return prefix if match or any(matches) else ""
 
 
 def largest_need(workload: Workload) -> MemoryNeed:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from wavefabric.collectives.schedule import Schedule
     from wavefabric.fabric.bounds.bound import LowerBound
+    from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan
 
 AnyFabric: TypeAlias = Fabric | PhotonicFabric
 
@@ -47,6 +48,7 @@ class Cost:
     times: np.ndarray | None = field(default=None, repr=False, compare=False)
     busiest: str = ""  # the resource that was used longest, in words
     unaided: LowerBound | None = None  # where switches multicast and reduce, the bound without their help
+    reconfiguration: ReconfigurationPlan | None = field(default=None, repr=False, compare=False)
 
 
 def check_sizes(schedule: Schedule, fabric: AnyFabric, element_bytes: float) -> None:

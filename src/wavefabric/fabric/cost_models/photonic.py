@@ -1,5 +1,6 @@
 """Time of a schedule over circuits that are set up round by round."""
 
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -12,12 +13,15 @@ from wavefabric.fabric.bounds.bound import schedule_bound
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
 from wavefabric.fabric.photonic.budget import rates
-from wavefabric.fabric.photonic.check import check_plan
+from wavefabric.fabric.photonic.check import check_plan, check_reconfiguration
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan, plan_reconfiguration
 from wavefabric.units import counted
+
+RECONFIGURE = ("always", "never", "best")  # for every part, once, or as takes least
 
 
 def photonic(
@@ -28,6 +32,7 @@ def photonic(
     plan: CircuitPlan | None = None,
     incremental: bool = False,
     budget: LinkBudget | None = None,
+    reconfigure: str = "always",
     **planning: Any,
 ) -> Cost:
     """Time of a schedule over circuits; rank r is tile r.
@@ -45,8 +50,7 @@ def photonic(
     By default every part pays for reconfiguration, as in the paper, so that a ring sets up the same circuits
     again and again. With `incremental` a part pays nothing if all its circuits are among those of the last
     part that paid. Else all wait for the switches: whether circuits that stay could send on meanwhile is not
-    modelled. Circuits of parts before the last are not counted as up. So the time is achievable, not the
-    least.
+    modelled. For a `reconfigure` other than ``"always"``, of `RECONFIGURE`, see `plan_reconfiguration`.
 
     Examples
     --------
@@ -58,6 +62,12 @@ def photonic(
     '245.82 us, 10 rounds'
     """
     check_sizes(schedule, fabric, element_bytes)
+    if reconfigure not in RECONFIGURE or (reconfigure != "always" and (plan or incremental or budget)):
+        allowed = f"{', '.join(RECONFIGURE)}; without plan, incremental and budget unless always"
+        raise InputError(f"reconfigure: {reconfigure!r} given; allowed: {allowed}")
+    if reconfigure != "always" and schedule.communication_rounds:
+        chosen = plan_reconfiguration(schedule, fabric, element_bytes, reconfigure == "best", **planning)
+        return _reconfigured(schedule, chosen, element_bytes)
     if plan is None:
         plan = plan_circuits(schedule, fabric, **planning)
     else:
@@ -84,6 +94,24 @@ def photonic(
         times=clock.times,
         busiest=f"tile {int(amount.argmax())} {verb}" if clock.rounds else "nothing",
     )
+
+
+def _reconfigured(schedule: Schedule, plan: ReconfigurationPlan, element_bytes: float) -> Cost:
+    """Time over circuits that outlive rounds, without the times of transfers."""
+    check_reconfiguration(plan, schedule, element_bytes)
+    t, rounds, hop = schedule.transfers, [], plan.fabric.alpha
+    size = transfer_bytes(schedule, element_bytes) * (t["src"] != t["dst"])
+    for number, group in groupby(plan.rounds, key=lambda part: part[0]):
+        _, _, steps, topologies, paths = zip(*group, strict=True)
+        seconds, wait = steps[-1].end - steps[0].begin, sum(s.wait for s in steps if s.wait > 1e-9 * s.end)
+        latency = hop * sum(max(map(len, each)) - 1 for each in paths)
+        costs = seconds, latency, wait, seconds - latency - wait, float(size[t["round"] == number].sum())
+        limit = "; ".join(f"{s.choice}: {name}" for s, name in zip(steps, topologies, strict=True))
+        rounds.append(RoundCost(number, len(steps), *costs, limit))
+    fabric = replace(plan.fabric, synchronisation=0.0)  # it is paid with set-ups, not with rounds
+    bound = schedule_bound(schedule, fabric, element_bytes, incremental=True)
+    results = "photonic", plan.seconds, tuple(rounds), bound, None
+    return Cost(schedule.name, fabric.name, *results, max(rounds, key=lambda r: r.seconds).limit, None, plan)
 
 
 class _Clock:

@@ -7,10 +7,12 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.circuit_plan import Bundle, CircuitPlan, CircuitRound
 from wavefabric.fabric.photonic.edge_colouring import degrees
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.reconfiguration.plan import ReconfigurationPlan
 from wavefabric.fabric.photonic.routing.cuts import overlap_bound, parts_bound
 from wavefabric.fabric.photonic.routing.minimum_overlap import minimum_overlap
 from wavefabric.fabric.photonic.wavelengths import SHARING, fewest_wavelengths, most_peers
@@ -74,6 +76,36 @@ def check_plan(plan: CircuitPlan, schedule: Schedule) -> None:
             raise _fault(part, f"overlap bound {part.overlap_bound}", f"1 to {most}, the overlap")
     _check_carried(plan, schedule)
     _check_bounds(plan)
+
+
+def check_reconfiguration(plan: ReconfigurationPlan, schedule: Schedule, element_bytes: float) -> None:
+    """Refuse circuits that outlive rounds, if they cannot be up together or do not carry the schedule.
+
+    `PlanError` in one line. Whenever a set-up begins, all circuits not yet down pass what `check_plan` checks
+    of a part. Rounds follow one another. Every pair has one route, and what its hops carry fits.
+    """
+    fabric, t, now = plan.fabric, schedule.transfers, 0.0
+    set_up = fabric.reconfiguration + fabric.synchronisation
+    for at in sorted({start for _, start, _ in plan.circuits}):
+        up = tuple(bundle for bundle, start, end in plan.circuits if start <= at < end)
+        _check_part(fabric, CircuitRound(sum(step.end <= at for _, _, step, *_ in plan.rounds), 0, up, 0, 0))
+    wanted = defaultdict(float)  # B of each round and pair
+    for *pair, size in zip(t["round"], t["src"], t["dst"], transfer_elements(schedule), strict=True):
+        wanted[tuple(pair)] += size * element_bytes * (pair[1] != pair[2])
+    for number, part, step, _, paths in plan.rounds:
+        load, fits, where = Counter(), defaultdict(float), f"round {number}, part {part}"
+        for path in paths:
+            load.update(dict.fromkeys(pairwise(path), wanted.pop((number, path[0], path[-1]), np.nan)))
+        done = step.end - fabric.alpha * (max(map(len, paths)) - 1)
+        for b, start, end in plan.circuits:
+            usable = done - max(start + set_up, step.begin) if end >= step.end * (1 - 1e-9) else 0.0
+            fits[b.src, b.dst] += b.lasers * fabric.laser_bandwidth * max(0.0, usable) * (1 + 1e-6)
+        for hop, amount in load.items():
+            if not amount <= fits[hop] or step.begin < now * (1 - 1e-9):
+                raise _fault(where, f"{amount:.6g} B over {hop}", f"{fits[hop]:.6g} in time, each pair once")
+        now = step.end
+    for number, *pair in (key for key, size in wanted.items() if size):
+        raise _fault(f"round {number}", f"no route for {tuple(pair)}", "routes for all transfers")
 
 
 def needs_wavelength_switches(plan: CircuitPlan) -> bool:

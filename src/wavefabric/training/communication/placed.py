@@ -135,8 +135,11 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
         for end in ("src", "dst"):
             table[end] = gpus[t[end]]
             table[f"{end}_buffer"] = buffers[t[f"{end}_buffer"]][:, None]
-        tables.append(table.ravel())
-        times.append(np.repeat(_times(first), len(same)))
+        # Rows of an operation of a switch follow one another: part by part, each with numbers of its own.
+        switch, part = t["switch"][:, None].astype(np.int64), np.arange(len(same))
+        table["switch"] = np.where(switch > 0, switch * len(same) + part, 0)
+        tables.append(table.T.ravel())
+        times.append(np.tile(_times(first), len(same)))
     joined = np.concatenate(tables)
     joined["round"] = np.unique(np.concatenate(times), return_inverse=True)[1]
     return joined[np.argsort(joined["round"], kind="stable")]

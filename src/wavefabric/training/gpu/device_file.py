@@ -67,6 +67,7 @@ class DeviceTable(FabricFileTable):
     bandwidth: Bandwidth
     launch: Seconds
     half_flops: Amount = 0.0
+    overlap_slowdown: Annotated[float, Field(strict=True, ge=1, le=100)] = 1.0
     peak: PeakTable
     efficiency: EfficiencyTable = Field(default_factory=EfficiencyTable)
     measured: Annotated[list[MeasuredTable], Field(max_length=MOST_ROWS)] = Field(default_factory=list)
@@ -86,6 +87,7 @@ def load_device(text: str | Path) -> DeviceModel:
             bandwidth = "2039 GB/s"
             launch = "5 us"
             half_flops = 1.7e9               # optional
+            overlap_slowdown = 1.2           # optional: computation while the GPU communicates
             source = "where that is from"    # optional
             [peak]
             fp32 = "19.5 TFLOP/s"
@@ -132,7 +134,7 @@ def device_from_toml(text: str) -> DeviceModel:
 
 def device_to_toml(device: DeviceModel) -> str:
     """A device as TOML text, from which `device_from_toml` makes an equal one."""
-    keys = ("name", "source", "memory", "bandwidth", "launch", "half_flops")
+    keys = ("name", "source", "memory", "bandwidth", "launch", "half_flops", "overlap_slowdown")
     lines = entries(DeviceTable, {key: getattr(device, key) for key in keys})
     lines += ["", "[peak]", *entries(PeakTable, dict(device.peak)), "", "[efficiency]"]
     lines += [f"{name} = [{float(a)!r}, {float(b)!r}]" for name, (a, b) in device.efficiency.items()]

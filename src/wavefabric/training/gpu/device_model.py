@@ -14,11 +14,11 @@ from wavefabric.training.models.graph import MATRIX_OPERATORS, OPERATORS
 #: Arithmetic that a device has a peak for.
 ARITHMETIC = ("fp32", "tf32", "bf16")
 
-#: Shares of the peak FLOP/s and of the memory bandwidth that a large operator reaches; of all presets.
+#: Shares of the peak FLOP/s and of the memory bandwidth that a large operator reaches.
 #:
 #: Products: cuBLAS reaches 70 to 85 % of the peak of an A100 or V100, 60 to 75 % of an H100's, and models as
 #: a whole 52 % (Megatron-LM, arXiv:2104.04473). Convolutions: cuDNN reaches about half. Attention: 50 to 73 %
-#: forward on an A100, 35 to 40 % on an H100 (FlashAttention-2, arXiv:2307.08691). Streaming: copies reach
+#: forward on an A100 (FlashAttention-2, arXiv:2307.08691). Streaming: copies reach
 #: about 90 % of the bandwidth (BabelStream), kernels of frameworks 80 %, those that reduce less, gathers of
 #: rows half.
 EFFICIENCY = {
@@ -31,6 +31,10 @@ EFFICIENCY = {
     "pooling": (0.25, 0.65),
     "softmax": (0.25, 0.65),
 }
+#: The same of an H100 and H200 where it differs. Products: the best of many shapes reaches 86.9 % of the peak
+#: of an A100, 80.3 % of an H100 (github.com/stas00/ml-engineering, compute/accelerator): 0.75 · 80.3/86.9.
+#: Attention: 35 to 40 % (FlashAttention-2).
+HOPPER = {"matmul": (0.69, 0.80), "attention": (0.375, 0.70)}
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class DeviceModel:
         Times that go before the roofline; the arithmetic of operators that are no matrix products is fp32.
     source : str
         Where the numbers are from.
+    overlap_slowdown : float
+        How many times as long computation takes while the GPU communicates, from 1, which presets have: no
+        value was measured here. Published: 1.19 on average and up to 1.40 over several GPUs and workloads
+        (arXiv:2507.03114).
 
     Raises
     ------
@@ -83,6 +91,7 @@ class DeviceModel:
     half_flops: float = 0.0
     measured: tuple[MeasuredTime, ...] = field(default=(), hash=False)
     source: str = ""
+    overlap_slowdown: float = 1.0
 
     def __post_init__(self):
         for key in ARITHMETIC:
@@ -91,6 +100,7 @@ class DeviceModel:
             _check(key, getattr(self, key), positive=True)
         for key in ("launch", "half_flops"):
             _check(key, getattr(self, key))
+        _check("overlap_slowdown", self.overlap_slowdown, least=1.0)
         for operator in OPERATORS:
             for fraction in self.efficiency.get(operator, (None,)):
                 _check(f"efficiency.{operator}", fraction, positive=True, most=1.0)
@@ -190,11 +200,11 @@ def _effective(operator: str, arithmetic: str) -> str:
     return arithmetic if operator in MATRIX_OPERATORS else "fp32"
 
 
-def _check(key: str, value: object, positive: bool = False, most: float = inf) -> None:
-    number = isinstance(value, int | float) and 0 <= value <= most and value != inf
+def _check(key: str, value: object, positive: bool = False, most: float = inf, least: float = 0.0) -> None:
+    number = isinstance(value, int | float) and least <= value <= most and value != inf
     if not number or (positive and value == 0):
-        least, upto = "above 0" if positive else "from 0", "" if most == inf else f", up to {most:g}"
-        raise InputError(f"{key}: {show(value)} given; allowed: a number {least}{upto}")
+        words, upto = "above 0" if positive else f"from {least:g}", "" if most == inf else f", up to {most:g}"
+        raise InputError(f"{key}: {show(value)} given; allowed: a number {words}{upto}")
 
 
 def _check_row(where: str, row: MeasuredTime) -> None:
@@ -225,6 +235,7 @@ DEVICES = {
         bandwidth=bandwidth * 1e9,
         memory=capacity * 1e9,
         launch=5e-6,
+        efficiency=EFFICIENCY | (HOPPER if name in ("h100", "h200") else {}),
         half_flops=2 * (128 * sqrt(multiprocessors / 2)) ** 3,
         source=source,
     )

@@ -19,26 +19,31 @@ class Work(NamedTuple):
     nbytes: float
 
 
-def forward_work(layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1) -> Work:
+def forward_work(
+    layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1, sequence: bool = False
+) -> Work:
     """The forward pass of a layer on one GPU, which has so many samples of its own.
 
     Bytes are the activations read and written, and the parameters read: of tables no more than the samples
     use. ``tensor`` GPUs share the layer as its `split` says; layers of split ``none`` are not shared.
     Elements of ``column`` and ``row`` are taken to be in equal parts those that are shared and those that are
     not. ``experts``: GPUs among which the experts are divided. Each is given from all of them the samples for
-    its experts: as many as its own, as all experts get equal shares.
+    its experts: as many as its own, as all experts get equal shares. ``sequence``: layers of split ``none``
+    along positions (`Layer.along`) are shared too.
     """
-    flops, elements, read = _forward(layer, samples, tensor, experts)
+    flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     return Work(layer.operator, flops, elements * precision.activation + read * precision.parameter)
 
 
-def backward_work(layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1) -> Work:
+def backward_work(
+    layer: Layer, samples: float, tensor: int, precision: Precision, experts: int = 1, sequence: bool = False
+) -> Work:
     """The backward pass of a layer on one GPU; arguments as of `forward_work`.
 
     FLOPs and activations are ``layer.backward`` times those of the forward pass; parameters are read, and
     gradients of the same ones written.
     """
-    flops, elements, read = _forward(layer, samples, tensor, experts)
+    flops, elements, read = _forward(layer, samples, tensor, experts, sequence)
     nbytes = layer.backward * elements * precision.activation
     nbytes += read * (precision.parameter + precision.gradient)
     return Work(layer.operator, layer.backward * flops, nbytes)
@@ -68,8 +73,12 @@ def parameters_held(layer: Layer, tensor: int, experts: int = 1) -> float:
     return layer.parameters / layer.divided(tensor) / (experts if layer.experts else 1)
 
 
-def _forward(layer: Layer, samples: float, tensor: int, experts: int) -> tuple[float, float, float]:
+def _forward(
+    layer: Layer, samples: float, tensor: int, experts: int, sequence: bool
+) -> tuple[float, float, float]:
     """FLOPs, elements of activations read and written, parameters read: of the forward pass on one GPU."""
+    if sequence and layer.along:
+        samples /= tensor
     shared = {"none": 0.0, "column": 0.5, "row": 0.5, "local": 1.0}[layer.split]
     divided = layer.divided(tensor)
     elements = layer.elements * (1 - shared + shared / divided)

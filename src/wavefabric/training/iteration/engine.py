@@ -1,6 +1,7 @@
 """Event simulation of tasks: a program for each worker, a queue of calls for the fabric.
 
-A worker runs its compute tasks in their order, each when the tasks that it waits for have ended. A call is
+A worker runs its compute tasks in their order, each when the tasks that it waits for have ended; while its
+GPUs are in a call it may be slower (`TaskGraph.slowdown`). A call is
 ready when those that it waits for have ended. On an electrical fabric it begins when no GPU of its workers is
 in another call; on a photonic one the controller of all circuits executes one batch of calls after the other
 (LUMORPH, arXiv:2310.04855, appendix C).
@@ -103,6 +104,7 @@ class _Engine:
         self.known: dict[int, float] = {}  # s of a call alone, by its identity
         self.layers_left = sum(kind in ("forward", "backward") for kind in graph.kind)
         self.busy, self.busy_from = 0.0, 0.0
+        self.over = [False] * count
 
     def run(self) -> Timeline:
         for task, missing in enumerate(self.missing):
@@ -117,7 +119,10 @@ class _Engine:
             # All that ends now is over before anything new begins.
             touched: set[int] = set()
             while events and events[0][0] == now:
-                self._finish(heapq.heappop(events)[1], touched)
+                task = heapq.heappop(events)[1]
+                # The end of a task that was slowed down since, or sped up, comes again.
+                if self.end[task] == now and not self.over[task]:
+                    self._finish(task, touched)
             for worker in sorted(touched):
                 self._advance(worker, now)
             self._start_calls(now)
@@ -149,9 +154,20 @@ class _Engine:
             return
         self.running[worker] = True
         task = program[position]
-        self._start(task, now, self.graph.seconds[task], self.last_on[worker])
+        slowed = self.graph.slowdown if self.calling[worker] else 1.0
+        self._start(task, now, slowed * self.graph.seconds[task], self.last_on[worker])
+
+    def _set_calling(self, worker: int, calling: bool, now: float) -> None:
+        """A worker's GPUs enter a call or leave it: what it computes goes on slower, or as before."""
+        self.calling[worker] = calling
+        if self.graph.slowdown != 1.0 and self.running[worker]:
+            task = self.graph.program[worker][self.position[worker]]
+            factor = self.graph.slowdown if calling else 1 / self.graph.slowdown
+            self.end[task] = now + (self.end[task] - now) * factor
+            heapq.heappush(self.events, (self.end[task], task))
 
     def _finish(self, task: int, touched: set[int]) -> None:
+        self.over[task] = True
         workers = self.graph.worker
         worker = workers[task]
         if worker >= 0:
@@ -198,7 +214,7 @@ class _Engine:
             self.busy += self.end[task] - self.busy_from
         self.last_batch = task
         for worker in self.graph.ports[task]:
-            self.calling[worker] = False
+            self._set_calling(worker, False, self.end[task])
             self.last_call[worker] = task
         if call.purpose == "layer-to-layer" and self.policy == "boundaries":
             self._release(task)
@@ -245,7 +261,7 @@ class _Engine:
             self.busy_from = now
         self.in_flight += 1
         for worker in self.graph.ports[task]:
-            self.calling[worker] = True
+            self._set_calling(worker, True, now)
         self._start(task, now, seconds, before)
 
     def _seconds(self, task: int) -> float:

@@ -1,6 +1,6 @@
 """Calls that layers need to hand activations and gradients to one another, and to have their parameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -18,13 +18,14 @@ class BlockPlacement:
     """Which block of an array of samples × features each of ``data × tensor`` GPUs has.
 
     GPU ``first + i · tensor + j`` has block i of the samples; of the features block j if they are
-    ``shared``, else all.
+    ``shared``, else all. ``along``: it has block j of the positions instead.
     """
 
     first: int
     data: int
     tensor: int
     shared: bool
+    along: bool = False
 
     @property
     def parts(self) -> int:
@@ -57,9 +58,11 @@ class LayerCalls:
 
     dispatch: Call | None  # the all-to-all that takes samples to their experts; gradients return by the same
     dispatched: tuple[int, ...]  # layers whose outputs it takes
-    total: Call | None  # the all-reduce of partial sums after a layer that was split by rows
+    total: Call | None  # the all-reduce (along positions, reduce-scatter) of partial sums after a row layer
     transfers: tuple[Transfer, ...]
     gather: Call | None  # the all-gather of parameters that are sharded
+    #: The all-gather of inputs of which a part alone was kept; needed for gradients of parameters alone.
+    regather: Call | None
 
 
 @dataclass(frozen=True)
@@ -67,18 +70,19 @@ class Bucket:
     """Gradients of layers that are updated together.
 
     ``calls``: one that reduces all, or one for each tensor; none if there is nobody to reduce them with.
-    ``parameters``: those that each GPU updates afterwards.
+    ``parameters``: those that each GPU updates afterwards. ``gather``: the all-gather of what was updated.
     """
 
     layers: tuple[int, ...]
     calls: tuple[Call, ...]
     parameters: float
+    gather: Call | None = None
 
 
 class ModelCalls:
     """Calls of all layers of a model, as a strategy shares it; of each microbatch the same.
 
-    ``buckets``: of each pipeline stage, in the order of the backward pass.
+    ``buckets``: of each chunk (without interleaving, pipeline stage), in the order of the backward pass.
     """
 
     def __init__(self, model: ModelGraph, strategy: Strategy, precision: Precision):
@@ -86,14 +90,15 @@ class ModelCalls:
         self._calls = CallTable()
         self._samples = strategy.batch / strategy.microbatches
         self.layers = [self._layer(number) for number in range(len(model.layers))]
-        self.buckets = [self._buckets(stage) for stage in range(strategy.stages)]
+        self.buckets = [self._buckets(stage) for stage in range(strategy.chunks)]
 
     def _layer(self, number: int) -> LayerCalls:
         dispatched = self._dispatched(number)
         largest = max(map(self._activation_bytes, dispatched), default=0.0)
         dispatch = self._all_to_all(number, largest) if dispatched else None
         total, gather = self._total(number), self._gather(number)
-        return LayerCalls(dispatch, dispatched, total, self._transfers(number), gather)
+        transfers, regather = self._transfers(number), self._regather(number)
+        return LayerCalls(dispatch, dispatched, total, transfers, gather, regather)
 
     def _activation_bytes(self, number: int) -> float:
         """B of a layer's output, of all samples of a microbatch."""
@@ -131,14 +136,35 @@ class ModelCalls:
         layout = self._strategy.layouts[number]
         if self._model.layers[number].split != "row" or layout.tensor == 1:
             return None
-        nbytes = self._activation_bytes(number) / layout.data
-        return self._calls.make("all-reduce", self._groups(number, "tensor"), nbytes, "tensor")
+        kind = "reduce-scatter" if self._strategy.sequence else "all-reduce"
+        return self._tensor(kind, number, self._activation_bytes(number) / layout.data)
+
+    def parted(self, call: Call) -> list[Call]:
+        """A call, or with overlap the first of as many parts as GPUs split a layer, and the others."""
+        layers = call.purpose == "layer-to-layer" and call.collective in ("all-gather", "reduce-scatter")
+        if not self._strategy.overlap or not (layers or call.purpose == "tensor"):
+            return [call]
+        first = call.bytes / len(call.groups[0])
+        return [self._calls.same(replace(call, bytes=size)) for size in (first, call.bytes - first)]
+
+    def _tensor(self, kind: str, number: int, nbytes: float) -> Call:
+        return self._calls.make(kind, self._groups(number, "tensor"), nbytes, "tensor")
+
+    def _regather(self, number: int) -> Call | None:
+        """Of a column layer that keeps its part of the positions of its input, if nobody keeps the rest."""
+        layer, layout = self._model.layers[number], self._strategy.layouts[number]
+        if not (self._strategy.sequence and layer.split == "column" and layer.saved and layout.tensor > 1):
+            return None
+        nbytes = self._samples * layer.saved * self._precision.activation / layout.data
+        return self._tensor("all-gather", number, nbytes)
 
     def _placement(self, number: int, divides: str) -> BlockPlacement:
         """Where a layer's output is (``column`` divides it), or where it takes its inputs (``row``)."""
-        layout = self._strategy.layouts[number]
-        shared = self._model.layers[number].split in (divides, "local") and layout.tensor > 1
-        return BlockPlacement(self._first(number), layout.data, layout.tensor, shared)
+        layer, layout = self._model.layers[number], self._strategy.layouts[number]
+        row_output = divides == "column" and layer.split == "row"
+        along = self._strategy.sequence and layout.tensor > 1 and (layer.along or row_output)
+        shared = along or (layer.split in (divides, "local") and layout.tensor > 1)
+        return BlockPlacement(self._first(number), layout.data, layout.tensor, shared, along)
 
     def _transfers(self, number: int) -> tuple[Transfer, ...]:
         own = self._routed(number)
@@ -166,7 +192,13 @@ class ModelCalls:
             if there is not None and there.collective == "all-gather":
                 # Each needs the sum of its own block alone.
                 total = self._calls.make("reduce-scatter", target.groups, total.bytes, "tensor")
-        return Transfer(consumers, routed, self._same(combine, there), self._same(total, back, combine))
+        whole = None
+        if source.along and self._model.layers[number].split == "row":
+            # Its backward pass takes the gradients of all positions.
+            whole = self._tensor("all-gather", number, nbytes / source.data)
+        return Transfer(
+            consumers, routed, self._same(combine, there), self._same(total, back, combine, whole)
+        )
 
     def _same(self, *calls: Call | None) -> tuple[Call, ...]:
         """Those that there are, equal ones the same."""
@@ -207,13 +239,16 @@ class ModelCalls:
         own = sum(self._own_parameters(number) for number in numbers)
         if len(groups[0]) == 1:
             return Bucket(numbers, (), own)
-        sharded = self._strategy.sharded
-        collective = "reduce-scatter" if sharded else "all-reduce"
+        zero = self._strategy.zero
+        collective = "reduce-scatter" if zero else "all-reduce"
         layer, parts = self._model.layers[numbers[0]], [1.0]
         if self._model.tensor_calls and not self._strategy.bucket and layer.tensors:
             parts = [size / layer.parameters for size in layer.tensors]
         calls = (self._calls.make(collective, groups, nbytes * part, "gradients") for part in parts)
-        return Bucket(numbers, tuple(calls), own / len(groups[0]) if sharded else own)
+        gather = None
+        if zero in (1, 2):
+            gather = self._calls.make("all-gather", groups, own * self._precision.parameter, "parameters")
+        return Bucket(numbers, tuple(calls), own / len(groups[0]) if zero else own, gather)
 
 
 def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float) -> Call | None:
@@ -235,6 +270,9 @@ def redistribution(source: BlockPlacement, target: BlockPlacement, nbytes: float
 
 def _collective(source: BlockPlacement, target: BlockPlacement) -> tuple[str, Groups] | None:
     """The collective that moves what messages would, and its groups."""
+    if source.shared and target.shared and source.along != target.along and source.first == target.first:
+        same = (source.data, source.tensor) == (target.data, target.tensor)
+        return ("all-to-all", source.groups) if same else None
     if source.first != target.first or source.parts == target.parts:
         whole = source.first == target.first and source.parts == target.parts == 1
         # Each of `tensor` GPUs has its samples and needs those of all.

@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
-from wavefabric.training.iteration.tasks import Workload
+from wavefabric.training.iteration.tasks import FORWARD, Workload, pipeline_order
 from wavefabric.training.models.graph import Layer, blocks_of
 from wavefabric.units import three_digits
 
@@ -36,30 +36,43 @@ class MemoryNeed:
 class LayerMemory(NamedTuple):
     """One layer on one GPU: elements that it keeps, by what they are; `strategy_needs` makes bytes of them.
 
-    ``parameters``: kept at all times, the GPU's part of those that are sharded. ``whole``: what is gathered
-    besides while the layer is used. ``states``: B of optimizer states, and the copy in fp32. ``saved``: of
-    activations, of one microbatch.
+    ``parameters``, ``gradients``: kept at all times, the GPU's part of those that are sharded. ``whole``:
+    what is gathered besides while the layer is used; ``unreduced``: gradients, until they are reduced.
+    ``states``: B of optimizer states, and the copy in fp32. ``saved``: of activations, of one microbatch;
+    ``again``: those that selective recomputation makes once more.
     """
 
     parameters: float
+    gradients: float
     whole: float
+    unreduced: float
     states: float
     saved: float
+    again: float = 0.0
 
 
 def layer_memory(workload: Workload, number: int) -> LayerMemory:
     """What one GPU keeps of a layer, of a microbatch.
 
     Saved activations are taken to be the layer's input: whole of ``column``, divided of ``row`` and
-    ``local``. Sharded parameters, gradients and optimizer states are divided among the GPUs that have the
-    same ones (ZeRO's stage 3, arXiv:1910.02054). `InputError` for an unknown optimizer.
+    ``local``; with sequence parallelism all are divided, but of layers that are not split at all. Parameters,
+    gradients and optimizer states are divided among the GPUs that have the same ones by the stage of ZeRO
+    (arXiv:1910.02054, figure 1). `InputError` for an unknown optimizer.
     """
-    layer, layout = workload.model.layers[number], workload.strategy.layouts[number]
-    own, sharing = parameters_held(layer, layout.tensor, layout.expert), workload.sharing(number)
+    strategy, layer = workload.strategy, workload.model.layers[number]
+    layout = strategy.layouts[number]
+    own = parameters_held(layer, layout.tensor, layout.expert)
+    parameters, gradients, shard = (own / workload.sharing(number, stage) for stage in (3, 2, 1))
     states = 4 * optimizer_states(workload.model.optimizer) + workload.precision.master
-    divided = layout.tensor if layer.split in ("row", "local") else 1
-    saved = layer.saved * workload.strategy.samples(number) / divided
-    return LayerMemory(own / sharing, own * (1 - 1 / sharing), own / sharing * states, saved)
+    along = strategy.sequence and (layer.along or layer.split == "column")
+    divided = layout.tensor if along or layer.split in ("row", "local") else 1
+    per_element = strategy.samples(number) / divided
+    again = layer.again or 0.0 if strategy.selective else 0.0
+    kept = (layer.saved - again) * per_element
+    unreduced = own - gradients
+    return LayerMemory(
+        parameters, gradients, own - parameters, unreduced, shard * states, kept, again * per_element
+    )
 
 
 def saved_elements(
@@ -70,12 +83,11 @@ def saved_elements(
     With ``recompute`` only the input of each block is kept, that is what its first layer saves, and one
     block's other activations at a time; layers without a block keep theirs.
     """
-    if not recompute:
-        return sum(own.saved for own in each), 0.0
     kept = again = 0.0
     for block in blocks_of(layers, range(len(layers))):
-        saved = [each[n].saved for n in block]
-        kept, again = kept + saved[0], max(again, sum(saved[1:]))
+        saved, more = [each[n].saved for n in block], sum(each[n].again for n in block)
+        kept += saved[0] if recompute else sum(saved)
+        again = max(again, more + (sum(saved[1:]) if recompute else 0.0))
     return kept, again
 
 
@@ -83,19 +95,29 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
     """What one GPU of each pipeline stage holds.
 
     The largest two of sharded layers are whole at a time, one used and the next gathered. Of 1F1B stage s of
-    p keeps activations of up to p − s microbatches at the same time (PipeDream-Flush, arXiv:2006.09503).
+    p keeps activations of up to p − s microbatches at the same time (PipeDream-Flush, arXiv:2006.09503);
+    interleaved, of as many chunks as its order of passes has under way.
     """
     strategy, precision = workload.strategy, workload.precision
     needs = []
     for stage in range(strategy.stages):
-        numbers = strategy.layers_of(stage)
-        each = [layer_memory(workload, n) for n in numbers]
-        held = sum(own.parameters for own in each) + sum(sorted(own.whole for own in each)[-2:])
-        in_flight = min(strategy.stages - stage, strategy.microbatches)
-        kept, again = saved_elements([workload.model.layers[n] for n in numbers], each, strategy.recompute)
-        states, activations = sum(own.states for own in each), kept * in_flight + again
-        sizes = held * precision.parameter, held * precision.gradient, states
-        needs.append(MemoryNeed(*sizes, activations * precision.activation))
+        kept, again, each = {}, 0.0, []
+        for chunk in strategy.chunks_of(stage):
+            numbers = strategy.layers_of(chunk)
+            own = [layer_memory(workload, n) for n in numbers]
+            layers = [workload.model.layers[n] for n in numbers]
+            kept[chunk], once_more = saved_elements(layers, own, strategy.recompute)
+            each, again = each + own, max(again, once_more)
+        held = [
+            sum(getattr(own, kind) for own in each) + sum(sorted(getattr(own, more) for own in each)[-2:])
+            for kind, more in (("parameters", "whole"), ("gradients", "unreduced"))
+        ]
+        in_flight = most = 0.0
+        for direction, _, chunk in pipeline_order(stage, strategy):
+            in_flight += kept[chunk] if direction == FORWARD else -kept[chunk]
+            most = max(most, in_flight)
+        sizes = held[0] * precision.parameter, held[1] * precision.gradient, sum(own.states for own in each)
+        needs.append(MemoryNeed(*sizes, (most + again) * precision.activation))
     return tuple(needs)
 
 

@@ -17,6 +17,8 @@ class TaskGraph:
     """
 
     workers: int
+    #: How many times as long a worker computes while its GPUs are in a call (`DeviceModel.overlap_slowdown`).
+    slowdown: float = 1.0
     kind: list[str] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # of a compute task; 0 of a call
@@ -27,6 +29,8 @@ class TaskGraph:
     waits: list[list[int]] = field(default_factory=list)  # earlier tasks that must have ended
     #: Compute tasks of each worker, in the order in which it runs them.
     program: list[list[int]] = field(default_factory=list)
+    #: GPUs of each worker, where they are known (of a trace; none of a CPU); empty: equal shares in order.
+    gpus: list[tuple[int, ...]] = field(default_factory=list)
 
     def compute(
         self, kind: str, name: str, worker: int, seconds: float, waits: Sequence[int], microbatch: int = -1

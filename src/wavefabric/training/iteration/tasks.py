@@ -2,6 +2,7 @@
 
 Forward and backward passes of microbatches follow one another in each pipeline stage as in the schedule 1F1B
 (PipeDream-Flush, Narayanan et al. 2021, arXiv:2006.09503): stage s of p runs p − s − 1 forward passes ahead.
+With v chunks of layers on each stage it is interleaved (Megatron-LM, arXiv:2104.04473, section 2.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +13,15 @@ from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import Precision
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
+from wavefabric.training.iteration.faults import with_stragglers
 from wavefabric.training.iteration.layer_calls import ModelCalls, Transfer
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.models.graph import ModelGraph, blocks_of
 from wavefabric.training.strategies.strategy import Strategy
 
-_FORWARD, _BACKWARD = 0, 1
+FORWARD, BACKWARD = 0, 1
 #: Tasks of all microbatches at most: a bound on time and memory.
-MOST_TASKS = 10**6
+MOST_TASKS = 2 * 10**6
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,27 @@ class Workload:
     strategy: Strategy
     device: DeviceModel
     precision: Precision
+    #: GPUs that compute slower, and how many times as long they take; see `faults`.
+    stragglers: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def gpus_of_stages(self) -> list[tuple[int, ...]]:
+        """GPUs of each pipeline stage."""
+        strategy = self.strategy
+        firsts = (strategy.first_gpu(stage) for stage in range(strategy.stages))
+        return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
 
     def work(self, of: Callable[..., Work], number: int) -> Work:
         """What one GPU does in a layer's pass over a microbatch, by `forward_work` or `backward_work`."""
         layer, layout = self.model.layers[number], self.strategy.layouts[number]
-        return of(layer, self.strategy.samples(number), layout.tensor, self.precision, layout.expert)
+        samples, sequence = self.strategy.samples(number), self.strategy.sequence
+        return of(layer, samples, layout.tensor, self.precision, layout.expert, sequence)
 
-    def sharing(self, number: int) -> int:
-        """GPUs that divide a layer's parameters, gradients and states among them."""
+    def sharing(self, number: int, stage: int = 3) -> int:
+        """GPUs that divide what ZeRO divides from this stage on: states 1, gradients 2, parameters 3."""
         layout = self.strategy.layouts[number]
         experts = layout.expert if self.model.layers[number].experts else 1
-        return layout.data // experts if self.strategy.sharded else 1
+        return layout.data // experts if self.strategy.zero >= stage else 1
 
 
 def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
@@ -52,36 +64,50 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     common = _Common(workload)
     parts, stages = workload.strategy.microbatches, workload.strategy.stages
     # Gradients that are sharded have nowhere to stay whole: every microbatch reduces its own.
-    sharded = workload.strategy.sharded
+    sharded = workload.strategy.zero >= 2
     last = _Microbatch(common, merge, reduces=True)
     others = last if sharded or parts == 1 else _Microbatch(common, merge, reduces=False)
     if parts > (most := 1 + (MOST_TASKS - len(last.graph)) // len(others.graph)):
         raise InputError(f"microbatches: {parts} given; allowed: up to {most} of {workload.model.name}")
     copies = [others] * (parts - 1) + [last]
-    graph = TaskGraph(stages)
+    graph = TaskGraph(stages, workload.device.overlap_slowdown)
     offsets = [graph.append(copy.graph, part) for part, copy in enumerate(copies)]
     for stage in range(stages):
         passes = [
-            (offsets[part], copies[part].passes[direction, stage])
-            for direction, part in one_forward_one_backward(stage, stages, parts)
+            (offsets[part], copies[part].passes[direction, chunk])
+            for direction, part, chunk in pipeline_order(stage, workload.strategy)
         ]
         program = _program(graph, passes)
         reducing = range(parts) if sharded else (parts - 1,)
-        for number, bucket in enumerate(common.calls.buckets[stage]):
-            waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[stage, number]]
-            seconds = common.update_seconds(bucket.parameters)
-            program.append(graph.compute("update", common.names(bucket.layers), stage, seconds, waits))
+        for chunk in reversed(workload.strategy.chunks_of(stage)):
+            for number, bucket in enumerate(common.calls.buckets[chunk]):
+                waits = [offsets[p] + task for p in reducing for task in copies[p].reductions[chunk, number]]
+                seconds, name = common.update_seconds(bucket.parameters), common.names(bucket.layers)
+                program.append(graph.compute("update", name, stage, seconds, waits))
+                if bucket.gather is not None:
+                    ports = workload.strategy.stages_of(bucket.gather.gpus)
+                    graph.communicate(f"gather {name}", bucket.gather, ports, program[-1:])
         graph.program.append(program)
-    return graph
+    if not workload.stragglers:
+        return graph
+    return with_stragglers(graph, workload.gpus_of_stages, dict(workload.stragglers))
 
 
-def one_forward_one_backward(stage: int, stages: int, parts: int) -> list[tuple[int, int]]:
-    """Passes of a stage in order: (0, microbatch) forward, (1, microbatch) backward."""
-    ahead = min(stages - stage - 1, parts)
-    order = [(_FORWARD, part) for part in range(ahead)]
-    for part in range(parts - ahead):
-        order += [(_FORWARD, part + ahead), (_BACKWARD, part)]
-    return order + [(_BACKWARD, part) for part in range(parts - ahead, parts)]
+def pipeline_order(stage: int, strategy: Strategy) -> list[tuple[int, int, int]]:
+    """Passes of a stage in order: (0 forward or 1 backward, microbatch, chunk of layers).
+
+    Interleaved, a stage takes p microbatches through each of its v chunks by turns and runs 2(p − s − 1) +
+    (v − 1)p forward passes ahead.
+    """
+    p, v, parts = strategy.stages, strategy.interleave, strategy.microbatches
+    ahead = p - stage - 1 if v == 1 else 2 * (p - stage - 1) + (v - 1) * p
+    count = parts * v
+    turns = [(k // (p * v) * p + k % p, k % (p * v) // p) if v > 1 else (k, 0) for k in range(count)]
+    forward = [(FORWARD, part, stage + turn * p) for part, turn in turns]
+    backward = [(BACKWARD, part, stage + (v - 1 - turn) * p) for part, turn in turns]
+    ahead = min(ahead, count)
+    steady = zip(forward[ahead:], backward, strict=False)
+    return [*forward[:ahead], *(each for pair in steady for each in pair), *backward[count - ahead :]]
 
 
 def _program(graph: TaskGraph, passes: "Sequence[tuple[int, _Phase]]") -> list[int]:
@@ -109,9 +135,13 @@ class _Common:
         self.calls = ModelCalls(self.model, self.strategy, workload.precision)
         self.forward_seconds = self._seconds(forward_work)
         self.backward_seconds = self._seconds(backward_work)
-        #: Of each stage the layers, in blocks.
+        if self.strategy.selective:
+            for number, layer in enumerate(self.model.layers):
+                again = layer.again is not None
+                self.backward_seconds[number] += self.forward_seconds[number] if again else 0.0
+        #: Of each chunk the layers, in blocks.
         self.blocks = [
-            blocks_of(self.model.layers, self.strategy.layers_of(s)) for s in range(self.strategy.stages)
+            blocks_of(self.model.layers, self.strategy.layers_of(c)) for c in range(self.strategy.chunks)
         ]
         #: Layers whose outputs are dispatched to experts before the next layer runs.
         self.dispatched_after = set(map(self._last_here, range(len(self.model.layers))))
@@ -184,8 +214,8 @@ class _Microbatch:
     def __init__(self, common: _Common, merge: bool, reduces: bool):
         self._common, self._merge, self._reduces = common, merge, reduces
         self.graph = TaskGraph(common.strategy.stages)
-        self.passes: dict[tuple[int, int], _Phase] = {}  # by direction and stage
-        #: By stage and number of bucket: the tasks after which its gradients are there.
+        self.passes: dict[tuple[int, int], _Phase] = {}  # by direction and chunk
+        #: By chunk and number of bucket: the tasks after which its gradients are there.
         self.reductions: dict[tuple[int, int], list[int]] = {}
         layers = range(len(common.model.layers))
         #: (producer, consumer): the task after which the output is where the consumer takes it.
@@ -196,15 +226,19 @@ class _Microbatch:
         self._returned: list[list[int]] = [[] for _ in layers]
         #: Tasks after which the gradient of a layer's inputs is there: with its experts, where they belong.
         self._gradient = [(-1, -1)] * len(layers)
-        stages = range(common.strategy.stages)
-        for stage in stages:
-            self._forward(stage)
-        for stage in reversed(stages):
-            self._backward(stage)
+        chunks = range(common.strategy.chunks)
+        for chunk in chunks:
+            self._forward(chunk)
+        for chunk in reversed(chunks):
+            self._backward(chunk)
 
-    def _forward(self, stage: int) -> None:
-        phase = self.passes[_FORWARD, stage] = _Phase(self.graph, "forward", stage, self._merge)
-        for block in self._common.blocks[stage]:
+    def _phase(self, direction: int, chunk: int) -> _Phase:
+        worker, kind = chunk % self._common.strategy.stages, ("forward", "backward")[direction]
+        return self.passes.setdefault((direction, chunk), _Phase(self.graph, kind, worker, self._merge))
+
+    def _forward(self, chunk: int) -> None:
+        phase = self._phase(FORWARD, chunk)
+        for block in self._common.blocks[chunk]:
             for number in block:
                 self._forward_layer(phase, number, [])
 
@@ -239,15 +273,15 @@ class _Microbatch:
         tasks = [self._arrived[producer, number] for producer in producers if producer not in dispatched]
         return [task for task in tasks if self._is_call(task)]
 
-    def _backward(self, stage: int) -> None:
-        phase = self.passes[_BACKWARD, stage] = _Phase(self.graph, "backward", stage, self._merge)
-        for block in reversed(self._common.blocks[stage]):
+    def _backward(self, chunk: int) -> None:
+        phase = self._phase(BACKWARD, chunk)
+        for block in reversed(self._common.blocks[chunk]):
             if self._common.strategy.recompute:
                 waits = self._gradient_waits(block[-1])
                 for number in block:
                     self._forward_layer(phase, number, waits if number == block[0] else [], set(block))
             for number in reversed(block):
-                self._backward_layer(phase, stage, number)
+                self._backward_layer(phase, chunk, number)
 
     def _gradient_waits(self, number: int) -> list[int]:
         """Calls that must end before the gradient of a layer's output is there."""
@@ -256,12 +290,16 @@ class _Microbatch:
         output = self._output[number]  # the loss, or so: its gradient needs nothing else
         return [output] if self._is_call(output) else []
 
-    def _backward_layer(self, phase: _Phase, stage: int, number: int) -> None:
+    def _backward_layer(self, phase: _Phase, chunk: int, number: int) -> None:
         common, calls = self._common, self._common.calls.layers[number]
         name = common.model.layers[number].name
         waits = self._gradient_waits(number)
         # What was gathered to compute a block again stays until the block is done.
         gathers = not common.strategy.recompute
+        if calls.regather is not None and not common.strategy.recompute:
+            # Behind the product that gives the gradient of the inputs: nothing here waits for it.
+            phase.close()
+            self._call(f"gather inputs of {name}", calls.regather, waits or phase.tasks[-1:])
         task = done = self._run(phase, number, common.backward_seconds[number], waits, gathers)
         if calls.dispatch is not None:
             phase.close()
@@ -271,10 +309,10 @@ class _Microbatch:
             self._return(phase, producer, transfer)
         if self._reduces and number in common.bucket_after:
             phase.close()
-            bucket = common.calls.buckets[stage][common.bucket_after[number]]
+            bucket = common.calls.buckets[chunk][common.bucket_after[number]]
             name = f"gradients {common.names(bucket.layers)}"
             done = [self._call(name, call, [task]) for call in bucket.calls]
-            self.reductions[stage, common.bucket_after[number]] = done or [task]
+            self.reductions[chunk, common.bucket_after[number]] = done or [task]
 
     def _return(self, phase: _Phase, producer: int, transfer: Transfer) -> None:
         """Send a gradient back to the layer whose output was taken, once all have it who took it together."""
@@ -305,7 +343,12 @@ class _Microbatch:
         return done
 
     def _call(self, name: str, call: Call, waits: Sequence[int]) -> int:
-        return self.graph.communicate(name, call, self._common.strategy.stages_of(call.gpus), waits)
+        ports = self._common.strategy.stages_of(call.gpus)
+        first, *others = self._common.calls.parted(call)
+        done = self.graph.communicate(name, first, ports, waits)
+        for other in others:  # behind what follows: GPUs are in one call at a time
+            self.graph.communicate(name, other, ports, [done])
+        return done
 
     def _is_call(self, task: int) -> bool:
         return self.graph.worker[task] < 0

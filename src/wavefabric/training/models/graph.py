@@ -65,6 +65,9 @@ class Layer:
         The repeated block it belongs to, such as ``"encoder 3"``. Pipeline stages are cut between blocks.
     tensors : tuple of int
         Elements of the tensors that its parameters consist of, such as weights and bias; none given: one.
+    again : float or None
+        Elements of `saved` that selective recomputation does not keep: the layer then runs once more in the
+        backward pass (scores and softmax of attention, arXiv:2205.05198, section 5). None: it keeps all.
     whole : int
         Tables that it consists of, if each is to stay whole: at most so many GPUs divide the layer, others
         of the group have none of its work. 0: it may be divided at will.
@@ -85,6 +88,7 @@ class Layer:
     block: str = ""
     tensors: tuple[int, ...] = ()
     whole: int = 0
+    again: float | None = None
 
     def divided(self, tensor: int) -> int:
         """GPUs that really divide it where ``tensor`` of them could."""
@@ -94,6 +98,12 @@ class Layer:
     def features(self) -> int:
         """Elements of its output for one sample."""
         return prod(self.output)
+
+    @property
+    def along(self) -> bool:
+        """Whether sequence parallelism divides it by positions, the first side of its output."""
+        positions = len(self.output) > 1 and self.operator in ("normalisation", "elementwise", "embedding")
+        return positions and self.split == "none"
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,8 @@ def _check(layer: Layer, earlier: Iterable[str]) -> None:
         value = getattr(layer, key)
         if not (isfinite(value) and 0 <= value < 1e30):
             raise InputError(f"{where}.{key}: {show(value)} given; allowed: 0 or more, below 1e30")
+    if layer.again is not None and not 0 <= layer.again <= layer.saved:
+        raise InputError(f"{where}.again: {show(layer.again)} given; allowed: 0 to {layer.saved}, its saved")
     if layer.tensors and (min(layer.tensors) < 1 or sum(layer.tensors) != layer.parameters):
         allowed = f"whole numbers from 1 whose sum is {layer.parameters}, its parameters"
         raise InputError(f"{where}.tensors: {show(list(layer.tensors))} given; allowed: {allowed}")

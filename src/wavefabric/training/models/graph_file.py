@@ -51,6 +51,7 @@ class LayerTable(FabricFileTable):
     block: StrictStr = ""
     tensors: Annotated[list[_Side], Field(max_length=10**4)] = Field(default_factory=list)
     whole: _Whole = 0
+    again: _Number | None = None
 
 
 class ModelTable(FabricFileTable):
@@ -83,7 +84,8 @@ def to_json(graph: ModelGraph) -> str:
     and addition are two), ``parameters``, ``elements`` (of activations read and written), ``saved`` (elements
     kept for the backward pass), ``split`` (``"none"``, ``"column"``, ``"row"``, ``"local"``), ``backward``
     (over forward), ``experts``, ``used`` (share of the parameters a sample reads), ``block``, ``tensors``
-    (elements of each), ``whole`` (tables that no two GPUs divide). ``tensor_calls`` of the model: gradients
+    (elements of each), ``whole`` (tables that no two GPUs divide), ``again`` (of ``saved``, computed
+    again by selective recomputation). ``tensor_calls`` of the model: gradients
     are reduced by a call a tensor. A layer's ``inputs`` come before it; none: it reads the model's input.
     """
     keys = ("name", "sample", "batch", "optimizer", "description", "source")

@@ -214,6 +214,7 @@ class GraphBuilder:
             keep=[query, key, value],
             keep_output=fused,
             saved=0.0 if fused else scores,
+            again=None if fused else scores,
             elements=float(traffic),
             split="local",
             backward=2.5 if fused else 2.0,

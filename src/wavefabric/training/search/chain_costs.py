@@ -137,7 +137,7 @@ def _workload(
     mixed = tuple(layout.of(layer) for layout, layer in zip(spread, part.layers, strict=True))
     strategy = Strategy(
         setting.gpus, setting.batch, options.microbatches, (0,) * len(mixed), mixed,
-        options.sharded, 0.0, options.recompute,
+        3 * options.sharded, 0.0, options.recompute,
     )  # fmt: skip
     return setting.workload(strategy, part)
 

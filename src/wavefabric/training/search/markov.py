@@ -194,7 +194,7 @@ class StrategyMoves:
             self._pipeline: 2.0,
             self._boundary: 1.0,
             _microbatches: 1.0,
-            lambda strategy, _: replace(strategy, sharded=not strategy.sharded): 1.0,
+            lambda strategy, _: replace(strategy, zero=0 if strategy.zero else 3): 1.0,
             lambda strategy, _: replace(strategy, recompute=not strategy.recompute): 0.5,
             lambda strategy, random: replace(strategy, bucket=random.choice(BUCKETS)): 1.0,
         }

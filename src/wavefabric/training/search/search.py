@@ -190,8 +190,8 @@ def expert_designed(setting: SearchSetting) -> Iterator[Strategy]:
                     model, gpus, tensor=tensor, pipeline=pipeline, expert=expert,
                     batch=setting.batch, bucket=BUCKET,
                 )  # fmt: skip
-                for sharded, recompute in product((False, True), repeat=2):
-                    yield replace(plain, sharded=sharded, recompute=recompute)
+                for zero, recompute in product((0, 3), (False, True)):
+                    yield replace(plain, zero=zero, recompute=recompute)
 
 
 def chain_optima(setting: SearchSetting, memory: float) -> Iterator[Strategy]:

@@ -70,17 +70,29 @@ class Strategy:
     gpus, batch, microbatches : int
         Samples of an iteration on all GPUs, and the parts of them that follow one another.
     stage : tuple of int
-        Pipeline stage of each layer; never less than that of the layer before.
+        Pipeline stage of each layer; never less than that of the layer before. With ``interleave`` its chunk:
+        chunk c is on stage c mod p of p.
     layouts : tuple of LayerLayout
         Of each layer; those of a stage have as many GPUs.
-    sharded : bool
-        GPUs with the same share of a layer keep 1/data of its parameters, gradients and optimizer states
-        each: parameters are gathered before each use, gradients reduced and scattered (ZeRO stage 3,
-        arXiv:1910.02054). Else every GPU has all, and gradients are all-reduced.
+    zero : int
+        Stage of ZeRO (arXiv:1910.02054): GPUs with the same share of a layer keep 1/data each of its
+        optimizer states (1), gradients too (2), parameters too (3, gathered before each use). From 1 on
+        gradients are reduced and scattered; parameters are gathered after the update (1, 2). 0: every GPU has
+        all, and gradients are all-reduced.
     bucket : float
         B of gradients that are reduced together; 0: a call for each layer.
     recompute : bool
         Activations inside a block are computed again in the backward pass instead of kept.
+    interleave : int
+        Chunks of layers on each stage (virtual stages, arXiv:2104.04473, section 2.2).
+    sequence : bool
+        GPUs that split layers divide the positions of those between (`Layer.along`): all-gather and
+        reduce-scatter replace the all-reduce (sequence parallelism, arXiv:2205.05198).
+    overlap : bool
+        Calls of GPUs that split layers are made in as many parts: layers begin after the first, the others go
+        on behind them (as ``--tp-comm-overlap`` of Megatron-LM).
+    selective : bool
+        Layers with `Layer.again`, attention's, alone are computed again (the same, section 5).
     """
 
     gpus: int
@@ -88,27 +100,45 @@ class Strategy:
     microbatches: int
     stage: tuple[int, ...]
     layouts: tuple[LayerLayout, ...]
-    sharded: bool = False
+    zero: int = 0
     bucket: float = 0.0
     recompute: bool = False
+    interleave: int = 1
+    sequence: bool = False
+    selective: bool = False
+    overlap: bool = False
+
+    @property
+    def sharded(self) -> bool:
+        """Whether parameters are divided too: ZeRO stage 3."""
+        return self.zero == 3
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of layers: stages, times those of each."""
+        return self.stage[-1] + 1
 
     @property
     def stages(self) -> int:
         """Number of pipeline stages."""
-        return self.stage[-1] + 1
+        return self.chunks // self.interleave
 
     @property
     def stage_gpus(self) -> int:
         """GPUs of each stage."""
         return self.gpus // self.stages
 
-    def layers_of(self, stage: int) -> list[int]:
-        """Numbers of a stage's layers."""
-        return [number for number, own in enumerate(self.stage) if own == stage]
+    def chunks_of(self, stage: int) -> range:
+        """Chunks of a stage."""
+        return range(stage, self.chunks, self.stages)
 
-    def first_gpu(self, stage: int) -> int:
-        """The first GPU of a stage."""
-        return stage * self.stage_gpus
+    def layers_of(self, chunk: int) -> list[int]:
+        """Numbers of a chunk's layers; without interleaving those of a stage."""
+        return [number for number, own in enumerate(self.stage) if own == chunk]
+
+    def first_gpu(self, chunk: int) -> int:
+        """The first GPU of the stage of a chunk."""
+        return chunk % self.stages * self.stage_gpus
 
     def stages_of(self, gpus: Iterable[int]) -> tuple[int, ...]:
         """The stages that these GPUs are of."""
@@ -132,17 +162,18 @@ def uniform(
 ) -> Strategy:
     """The same layout for all layers, but for those named in ``layers``.
 
-    ``data`` follows from the others. ``options``: batch, microbatches, sharded, bucket and recompute of the
-    `Strategy`. The batch is by default the model's own for each data-parallel GPU, microbatches are 1 without
-    a pipeline, else 4 times its stages or as many as there are samples. Stages are cut between blocks, with
-    as equal FLOPs as that allows.
+    ``data`` follows from the others. ``options``: the other fields of the `Strategy`. The batch is
+    by default the model's own for each data-parallel GPU, microbatches are 1 without a pipeline, else 4 times
+    its stages or as many as there are samples. Stages are cut between blocks, with as equal FLOPs as that
+    allows.
 
     Raises
     ------
     InputError
         If the degrees do not multiply to ``gpus``, or `check_strategy` refuses.
     """
-    for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert)):
+    for key, value in (("gpus", gpus), ("tensor", tensor), ("pipeline", pipeline), ("expert", expert),
+                       ("interleave", options.get("interleave", 1))):  # fmt: skip
         whole(key, value, 1)
     if gpus % (tensor * pipeline):
         actual = f"tensor: {tensor} with pipeline {pipeline} given"
@@ -151,15 +182,18 @@ def uniform(
     if data not in (None, across):
         allowed = f"{across}, {gpus} GPUs / tensor {tensor} / pipeline {pipeline}"
         raise InputError(f"data: {data} given; allowed: {allowed}")
-    values: dict[str, Any] = {"batch": None, "microbatches": None, **options}
+    values: dict[str, Any] = {"batch": None, "microbatches": None, "interleave": 1, **options}
+    interleave = values["interleave"]
     if values["batch"] is None:
         values["batch"] = model.batch * across
     if values["microbatches"] is None:
         most = max(1, values["batch"] // across)
         numbers = range(1, 4 * pipeline + 1) if pipeline > 1 else (1,)
-        values["microbatches"] = max(m for m in numbers if most % m == 0)
+        turns = numbers if interleave == 1 else range(pipeline, 4 * pipeline + 1, pipeline)
+        values["microbatches"] = max((m for m in turns if most % m == 0), default=pipeline)
     layouts = mixed_layouts(model, LayerLayout(across, tensor, expert), layers or {})
-    strategy = Strategy(gpus, stage=cut_stages(model, pipeline), layouts=layouts, **values)
+    stage = cut_stages(model, pipeline * interleave)
+    strategy = Strategy(gpus, stage=stage, layouts=layouts, **values)
     check_strategy(model, strategy)
     return strategy
 
@@ -176,8 +210,10 @@ def mixed_layouts(
 
 def check_strategy(model: ModelGraph, strategy: Strategy) -> None:
     """Refuse a strategy that does not fit the model, in one line."""
-    for key in ("gpus", "batch", "microbatches"):
+    for key in ("gpus", "batch", "microbatches", "interleave"):
         whole(key, getattr(strategy, key), 1)
+    if strategy.zero not in range(4):
+        raise InputError(f"zero: {show(strategy.zero)} given; allowed: 0 to 3, the stages of ZeRO")
     if not 0 <= strategy.bucket < 1e15:
         raise InputError(f"bucket: {strategy.bucket} B given; allowed: 0 to below 1e15")
     _check_stages(model, strategy)
@@ -201,6 +237,12 @@ def _check_stages(model: ModelGraph, strategy: Strategy) -> None:
         if here not in (before, before + 1) or stage[0]:
             actual = f"stage: {show(here)} after {show(before)} given for {layer.name}"
             raise InputError(f"{actual}; allowed: the same or the next, from 0")
+    stages, interleave = strategy.stages, strategy.interleave
+    if interleave > 1 and (strategy.chunks % interleave or stages == 1 or strategy.microbatches % stages):
+        actual = (
+            f"interleave: {interleave} given, {strategy.chunks} chunks, {strategy.microbatches} microbatches"
+        )
+        raise InputError(f"{actual}; allowed: with a pipeline whose stages divide the microbatches")
     if strategy.gpus % strategy.stages:
         actual = f"gpus: {strategy.gpus} given"
         raise InputError(f"{actual}; allowed: multiples of {strategy.stages}, the pipeline stages")

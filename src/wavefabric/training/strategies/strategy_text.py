@@ -28,8 +28,8 @@ from wavefabric.training.strategies.strategy import (
 )
 
 #: Words without a number, and keys with one, of what `parse_strategy` reads.
-WORDS = ("data", "sharded", "tables", "recompute")
-KEYS = ("data", "tensor", "pipeline", "expert", "microbatches", "bucket")
+WORDS = ("data", "sharded", "tables", "recompute", "selective", "sequence", "overlap")
+KEYS = ("data", "tensor", "pipeline", "interleave", "expert", "microbatches", "zero", "bucket")
 #: What an error says is allowed.
 ALLOWED = f"{', '.join(WORDS)}, {', '.join(f'{key}:N' for key in KEYS)} with commas between, or a JSON file"
 
@@ -42,11 +42,11 @@ def parse_strategy(
 ) -> Strategy:
     """The strategy that ``text`` describes: words and degrees, or the path of a file (see `to_json`).
 
-    Words and degrees stand in any order, each once: ``data``, ``sharded``, ``recompute``, ``tables``,
-    ``data:8``, ``tensor:4``, ``pipeline:2``, ``expert:8``, ``microbatches:16``, ``bucket:25M`` (bytes; K, M,
-    G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data parallelism. With
-    ``tables`` the GPUs of a stage divide the features of embedding tables among them, as many GPUs as that
-    allows, while other layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
+    Words and degrees stand in any order, each once: `WORDS`, ``data:8``, ``tensor:4``, ``pipeline:2``,
+    ``interleave:2``, ``expert:8``, ``microbatches:8``, ``zero:1`` (``sharded`` is ``zero:3``), ``bucket:25M``
+    (bytes; K, M, G: 2^10, …). GPUs that no degree names share the samples, so ``data`` alone is data
+    parallelism. With ``tables`` the GPUs of a stage divide the features of embedding tables among them, as
+    many as that allows, while other layers stay as they are: the hybrid of DLRM (arXiv:1906.00091).
 
     A file says for how many ``gpus`` it is; else they must be given. ``batch``: samples of an iteration, by
     default the file's, or the model's for each data-parallel GPU. `InputError`: words that are unknown or
@@ -87,6 +87,10 @@ def _options(text: str) -> dict[str, Any]:
             options[key] = _bytes(number) if key == "bucket" else _degree(key, number)
         elif key != "data":
             options[key] = True
+    if options.pop("sharded", False):
+        if "zero" in options:
+            raise InputError(f"strategy.zero: {options['zero']} given with sharded; allowed: one of the two")
+        options["zero"] = 3
     return options
 
 
@@ -122,6 +126,8 @@ def _tables(model: ModelGraph, gpus: int, pipeline: int) -> dict[str, LayerLayou
     return {t.name: LayerLayout(stage // n, n) for t, n in zip(tables, tensor, strict=True)}
 
 
+#: Fields of a strategy that its file has as they are.
+_OPTIONS = ("zero", "bucket", "recompute", "selective", "sequence", "overlap", "interleave")
 FORMAT: Literal["wavefabric strategy"] = "wavefabric strategy"
 VERSION: Literal[1] = 1
 
@@ -139,7 +145,7 @@ class LayoutTable(FabricFileTable):
 class StrategyTable(LayoutTable):
     """A strategy, with the keys of `Strategy`; ``data``, ``tensor``, ``expert`` of all layers but ``layers``.
 
-    ``stages`` names the layers at which pipeline stages begin, but for the first stage.
+    ``stages`` names the layers at which pipeline stages (with ``interleave``, chunks) begin, from the second.
     """
 
     format: Literal["wavefabric strategy"] = FORMAT
@@ -149,9 +155,13 @@ class StrategyTable(LayoutTable):
     batch: _Whole
     microbatches: _Whole = 1
     stages: list[StrictStr] = Field(default_factory=list)
-    sharded: StrictBool = False
+    zero: Annotated[StrictInt, Field(ge=0, le=3)] = 0
     bucket: Annotated[float, Field(ge=0, lt=1e15, strict=True)] = 0.0
     recompute: StrictBool = False
+    selective: StrictBool = False
+    sequence: StrictBool = False
+    overlap: StrictBool = False
+    interleave: _Whole = 1
     layers: dict[StrictStr, LayoutTable] = Field(default_factory=dict)
 
 
@@ -162,7 +172,8 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
 
         {"format": "wavefabric strategy", "version": 1, "model": "ncf", "gpus": 8, "batch": 8192,
          "data": 8, "tensor": 1, "expert": 1, "microbatches": 1, "stages": [],
-         "sharded": false, "bucket": 0.0, "recompute": false,
+         "zero": 0, "bucket": 0.0, "recompute": false, "selective": false, "sequence": false,
+         "overlap": false, "interleave": 1,
          "layers": {
           "user factors": {"data": 1, "tensor": 8, "expert": 1}}}
 
@@ -175,7 +186,7 @@ def to_json(model: ModelGraph, strategy: Strategy) -> str:
     stage = strategy.stage
     begins = [model.layers[n].name for n in range(1, len(stage)) if stage[n] != stage[n - 1]]
     values |= {"microbatches": strategy.microbatches, "stages": begins}
-    values |= {"sharded": strategy.sharded, "bucket": float(strategy.bucket), "recompute": strategy.recompute}
+    values |= {key: getattr(strategy, key) for key in _OPTIONS} | {"bucket": float(strategy.bucket)}
     lines = [f"  {_dump(key)}: {_dump(value)}," for key, value in values.items()]
     others = ",\n".join(
         f"    {_dump(layer.name)}: {_dump(vars(layout))}"
@@ -211,10 +222,10 @@ def from_json(text: str, model: ModelGraph, batch: int | None = None) -> Strateg
     own = {name: LayerLayout(**vars(layout)) for name, layout in table.layers.items()}
     layouts = mixed_layouts(model, LayerLayout(table.data, table.tensor, table.expert), own)
     stage = _stage(model, table.stages)
-    if table.gpus % (stage[-1] + 1):
+    if table.gpus % ((stage[-1] + 1) // table.interleave or 1):
         allowed = f"numbers of stages that divide {table.gpus}, the GPUs"
         raise InputError(f"stages: {stage[-1]} given, of {stage[-1] + 1} stages in all; allowed: {allowed}")
-    values = table.model_dump(include={"gpus", "microbatches", "sharded", "bucket", "recompute"})
+    values = table.model_dump(include={"gpus", "microbatches", *_OPTIONS})
     strategy = Strategy(batch=table.batch if batch is None else batch, stage=stage, layouts=layouts, **values)
     check_strategy(model, strategy)
     return strategy

@@ -68,9 +68,9 @@ def gpus_of_workers(
             raise InputError(f"{actual}; allowed: {allowed}")
         return result
     if workload is not None:
-        strategy = workload.strategy
-        firsts = [strategy.first_gpu(stage) for stage in range(strategy.stages)]
-        return [tuple(range(first, first + strategy.stage_gpus)) for first in firsts]
+        return workload.gpus_of_stages
+    if graph.gpus:
+        return graph.gpus
     calls = (call for call in graph.call if call is not None)
     last = max((gpu for call in calls for gpu in call.gpus), default=graph.workers - 1)
     each, left = divmod(last + 1, graph.workers)
@@ -83,9 +83,12 @@ def gpus_of_workers(
 def worker_names(iteration: Iteration) -> list[str]:
     """What workers are called: stages of a pipeline, or workers of tasks from elsewhere, with their GPUs."""
     if iteration.workload is None:
-        return [f"worker {number}" for number in range(iteration.graph.workers)]
+        names = [f"GPUs {ranges(gpus)}" if gpus else "CPU" for gpus in iteration.graph.gpus]
+        return names or [f"worker {number}" for number in range(iteration.graph.workers)]
+    slow = dict(iteration.workload.stragglers)
     words = [
         f"GPU{'s' * (len(gpus) > 1)} {ranges(gpus)}"
+        + "".join(f", {gpu}: {slow[gpu]:g} x" for gpu in sorted(slow.keys() & set(gpus))[:2])
         for gpus in gpus_of_workers(iteration.graph, iteration.workload)
     ]
     return words if len(words) == 1 else [f"stage {number}, {each}" for number, each in enumerate(words)]

@@ -10,6 +10,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from wavefabric.errors import show
 from wavefabric.training.iteration.calls import PURPOSES, Call
 from wavefabric.training.iteration.task_graph import KINDS, TaskGraph
+from wavefabric.training.traces.chakra import messages
 from wavefabric.training.traces.chakra.messages import NodeType
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, fault, whole
 from wavefabric.training.traces.order import in_order
@@ -86,7 +87,9 @@ class Assembly:
         """The tasks, numbered so that each waits for earlier ones."""
         order = in_order(self.waits, self._priority)
         if len(order) < len(self.members):
-            raise fault(self.files[0].file, "nodes wait in a circle", "none that do")
+            file, position = min(self.members.keys() - set(order))
+            name = show(self.files[file].nodes[position].name)
+            raise fault(self.files[file].file, f"nodes wait in a circle, {name} among them", "none that do")
         programs = self._programs(order)
         graph = TaskGraph(len(programs))
         number: dict[Position, int] = {}
@@ -104,6 +107,10 @@ class Assembly:
                 ports = tuple(sorted({self.worker[file] for file, _ in self.members[root]}))
                 number[root] = graph.communicate(node.name, call, ports, waits, microbatch)
         graph.program = [[number[root] for root in program] for program in programs]
+        ranks = enumerate(file.rank for file in self.files)
+        graph.gpus = [() for _ in programs]
+        for file, rank in ranks:
+            graph.gpus[self.worker[file]] += (rank,)
         return graph
 
     def _node(self, root: Position) -> TraceNode:
@@ -156,7 +163,7 @@ class Assembly:
 
     def _call(self, root: Position, hidden: set[Position]) -> Call:
         node, instances = self._node(root), self.instances[root]
-        collective = node.collective or "messages"
+        collective = messages.STAND_FOR.get(node.collective, node.collective or "messages")
         gpus = [gpu for instance in instances for gpu in instance.gpus]
         named = node.own.get("purpose")
         fallback = "gradients" if root in hidden and collective != "messages" else _BLOCKING[collective]
@@ -168,7 +175,8 @@ class Assembly:
         if len(set(gpus)) < len(gpus) or len(set(map(len, groups))) > 1 or len(nodes) > 1:
             actual = f"{show(node.name)} is not the same in its groups"
             raise fault(self.files[root[0]].file, actual, "disjoint groups of one size")
-        whole = node.size * (len(groups[0]) if collective == "all-gather" else 1)
+        each = node.collective in ("all-gather", "gather")
+        whole = node.size * (len(groups[0]) if each else 1)
         return Call(collective, groups, _own_size(node, "call_bytes", whole), purpose)
 
     def _messages(self, root: Position, purpose: str) -> Call:
@@ -180,9 +188,9 @@ class Assembly:
                 raise fault(self.files[root[0]].file, actual, "one of both")
             size = _own_size(node, "message_size", node.size)
             sent.append((whole(node.own.get("message")), (*instance.gpus, size)))
-        messages = tuple(message for _, message in sorted(sent))
-        ends = tuple(sorted({end for source, target, _ in messages for end in (source, target)}))
-        return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, messages)
+        pairs = tuple(message for _, message in sorted(sent))
+        ends = tuple(sorted({end for source, target, _ in pairs for end in (source, target)}))
+        return Call("messages", (ends,), _own_size(self._node(root), "call_bytes", 1.0), purpose, pairs)
 
     def _gradients(self, order: Sequence[Position]) -> set[Position]:
         """Calls that no computation waits for, not even by way of others."""
@@ -242,7 +250,11 @@ def _of_group(
             actual = f"group {show(name)} has GPU {gpu}, of which there is no file"
             raise fault(files[first].file, actual, "GPUs with files")
         if (count := len(by_gpu.get(gpu, ()))) != wanted:
-            raise fault(files[gpu].file, f"{count} collectives of group {show(name)}", f"{wanted}, {like}")
+            raise fault(
+                files[gpu].file,
+                f"{count} collectives of group {show(name)}",
+                f"{wanted}, {like}, or its GPUs described",
+            )
     for gpu in by_gpu:
         if gpu not in gpus:
             actual = f"a collective of group {show(name)}"

@@ -4,6 +4,7 @@ Numbers of fields: MLCommons Chakra, schema/protobuf/et_def.proto. Those left ou
 A file is a sequence of messages, each after its length as a varint: one GlobalMetadata, then Nodes.
 """
 
+import re
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
@@ -32,6 +33,11 @@ class NodeType(IntEnum):
 
 #: Collectives by the schema's number that are understood.
 COLLECTIVE_NUMBERS = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
+#: Collectives of the schema that stand as others, which load the busiest GPU's links as they do.
+STAND_FOR = {
+    "reduce": "reduce-scatter", "gather": "all-gather", "scatter": "reduce-scatter",
+    "broadcast": "all-gather", "barrier": "all-reduce",
+}  # fmt: skip
 #: The schema's numbers in words.
 COMM_TYPES = (
     "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST", "ALL_TO_ALL", "REDUCE_SCATTER",
@@ -62,6 +68,7 @@ _MESSAGES = {
         ("duration_micros", 7, "UINT64"),
         ("inputs", 8, "IOInfo"),
         ("attr", 10, "*AttributeProto"),
+        ("old_attribute", 11, "*BYTES"),  # of versions before 0.0.4
     ),
 }
 
@@ -138,11 +145,11 @@ def with_length(message: Any) -> bytes:
 
 
 def trace_paths(prefix: str | Path) -> list[Path]:
-    """The files ``PREFIX.RANK.et`` that there are."""
+    """The files ``PREFIX.RANK.et`` that there are, or ``.json``, or these packed by gzip."""
     prefix = Path(prefix)
+    name = re.compile(rf"{re.escape(prefix.name)}\.[0-9]+\.(et|json)(\.gz)?")
     files = prefix.parent.iterdir() if prefix.parent.is_dir() else ()
-    ranks = ((file, file.name.removeprefix(f"{prefix.name}.").removesuffix(".et")) for file in files)
-    return sorted(f for f, rank in ranks if f.name == f"{prefix.name}.{rank}.et" and rank.isdecimal())
+    return sorted(file for file in files if name.fullmatch(file.name))
 
 
 #: Messages and their attributes, by their bytes: most are the same in the files of many GPUs.
@@ -150,7 +157,7 @@ Known = dict[bytes, tuple[Any, dict[str, Any]]]
 
 
 def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The messages of a file, each with its attributes: its metadata, then its nodes.
+    """The messages of a file, each with its attributes: its metadata (if it has some), then its nodes.
 
     `InputError` if it ends within a message, or has something else in it.
     """
@@ -166,18 +173,33 @@ def decoded(content: bytes, file: str, known: Known | None = None) -> Iterator[t
         if number and body in known:
             yield known[body]
         else:
-            message = kinds.node() if number else kinds.metadata()
-            try:
-                message.ParseFromString(body)
-            except kinds.decode_error:
-                raise _fault(file, position, "holds something else") from None
-            result = message, attributes(message)
-            if number:
-                known[body] = result
-            yield result
+            if not number:
+                metadata = _metadata(body)
+                yield metadata, attributes(metadata)
+            if number or (
+                body and not metadata.version and not metadata.attr
+            ):  # early files begin with a node
+                message = kinds.node()
+                try:
+                    message.ParseFromString(body)
+                except kinds.decode_error:
+                    raise _fault(file, position, "holds something else") from None
+                if message.old_attribute:
+                    actual = f"{file} is of Chakra's schema before 0.0.4"
+                    raise InputError(f"trace: {actual}; allowed: traces of schema 0.0.4 or later")
+                known[body] = message, attributes(message)
+                yield known[body]
         position, number = begin + length, number + 1
     if not number:
         raise InputError(f"trace: {file} is empty; allowed: a Chakra execution trace")
+
+
+def _metadata(body: bytes) -> Any:
+    """The first message as metadata; empty if it is none."""
+    try:
+        return schema().metadata.FromString(body)
+    except schema().decode_error:
+        return schema().metadata()
 
 
 def _varint(content: bytes, position: int, file: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,14 @@ from wavefabric.errors import InputError, quoted, show
 from wavefabric.files.input import read_bytes
 from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.traces.chakra import messages
+from wavefabric.training.traces.chakra.as_json import decoded_json, is_json
 from wavefabric.training.traces.chakra.messages import NodeType
+from wavefabric.training.traces.chakra.sources import TraceSource
+from wavefabric.training.traces.order import in_order
 
-#: Most bytes of a file.
-MOST_TRACE = 1 << 29
-_NAME = re.compile(r"(.*)\.(0|[1-9][0-9]{0,6})\.et")  # NAME.RANK.et
-_BY_NUMBER = {number: name for name, number in messages.COLLECTIVE_NUMBERS.items()} | {8: "reduce-scatter"}
+_BY_NUMBER = {number: name for number, name in enumerate(messages.COMM_TYPES)}
+_BY_NUMBER = {number: name.lower().replace("_", "-") for number, name in _BY_NUMBER.items()}
+_BY_NUMBER[8] = "reduce-scatter"
 _COMPUTE = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMP)
 
 
@@ -55,21 +57,17 @@ class TraceFile:
     groups: dict[str, tuple[int, ...]]
 
 
-def read_file(path: Path, device: DeviceModel | None, arithmetic: str, known: messages.Known) -> TraceFile:
+def read_file(
+    source: TraceSource, device: DeviceModel | None, arithmetic: str, known: messages.Known
+) -> TraceFile:
     """A file's nodes; `InputError` in one line that names the file and what is wrong.
 
     ``device`` and ``arithmetic``: for nodes with operations and no duration.
     """
-    match = _NAME.fullmatch(path.name)
-    if match is None:
-        raise InputError(f"trace: {path} given; allowed: files called NAME.RANK.et")
-    try:
-        content = read_bytes(path, MOST_TRACE)
-    except OSError as error:
-        raise InputError(f"trace: {path} ({error.strerror}); allowed: a file that can be read") from None
-    nodes = messages.decoded(content, str(path), known)
-    _, metadata = next(nodes)
-    return _Reader(str(path), int(match[2]), device, arithmetic).read(metadata, nodes)
+    content, file = source.content(), source.file
+    nodes = decoded_json(content, file) if is_json(content) else messages.decoded(content, file, known)
+    _, metadata = next(nodes, (None, {}))
+    return _Reader(file, source.rank, device, arithmetic).read(metadata, nodes)
 
 
 @dataclass(frozen=True)
@@ -92,21 +90,36 @@ class _Reader:
                 groups |= self._groups(message)
             else:
                 position[message.id] = len(position)
-        checked = [
-            self._node(message, values, self._waits(message, position, passed))
-            for message, values in result
-            if message.type != NodeType.METADATA
-        ]
+        real = [(message, values) for message, values in result if message.type != NodeType.METADATA]
+        absent: list[str] = []
+        waits = [self._waits(message, position, passed, absent) for message, _ in real]
+        if _circular(waits):
+            # Callers, which PyTorch's traces have among control dependencies, may end after what they call.
+            data = [self._waits(message, position, passed, [], control=False) for message, _ in real]
+            if not _circular(data):
+                self._warn("nodes wait in a circle; without their control dependencies")
+                waits = data
+        if absent:
+            words = f"{len(absent)} times, such as node {absent[0]}"
+            self._warn(f"nodes wait for others that are not there ({words}); as if they did not")
+        checked = [self._node(*pair, own) for pair, own in zip(real, waits, strict=True)]
         return TraceFile(self.file, self.rank, metadata, checked, groups)
 
-    def _waits(self, message: Any, position: dict[int, int], passed: dict[int, list[int]]) -> tuple[int, ...]:
-        waits, seen, left = set(), set(), [*message.data_deps, *message.ctrl_deps]
+    def _waits(
+        self,
+        message: Any,
+        position: dict[int, int],
+        passed: dict[int, list[int]],
+        absent: list[str],
+        control: bool = True,
+    ) -> tuple[int, ...]:
+        waits, seen, left = set(), set(), [*message.data_deps, *(message.ctrl_deps if control else ())]
         while left:
             other = left.pop()
             if other in position:
                 waits.add(position[other])
             elif other not in passed:
-                raise self._fault(message, f"waits for node {other}", "nodes of the file")
+                absent.append(f"{message.id} for {other}")
             elif other not in seen:
                 seen.add(other)
                 left += passed[other]
@@ -118,13 +131,16 @@ class _Reader:
         except ValueError:
             allowed = ", ".join(f"{each.value} ({each.name})" for each in NodeType)
             raise self._fault(message, f"has type {message.type}", allowed) from None
+        if kind == NodeType.COMM_COLL and values.get("is_cpu_op") and "comm_type" not in values:
+            kind = NodeType.COMP  # what launches it: early converters call both so
         node = TraceNode(message.name, kind, waits, own=values)
         if kind in _COMPUTE:
             node.seconds = self._duration(message, values)
             node.cpu = bool(values.get("is_cpu_op", False))
         elif kind == NodeType.COMM_COLL:
             node.collective = self._collective(message, values)
-            node.size = self._number(message, values, "comm_size")
+            none = 0 if node.collective == "barrier" else None
+            node.size = self._number(message, values, "comm_size", none)
             node.group = str(values.get("pg_name", ""))
         else:
             sends = kind == NodeType.COMM_SEND
@@ -149,11 +165,13 @@ class _Reader:
         return self.device.seconds("matmul" if flops else "elementwise", flops, nbytes, self.arithmetic)
 
     def _collective(self, message: Any, values: dict[str, Any]) -> str:
+        if isinstance(named := values.get("comm_type"), str):
+            words = named.lower().replace("_", "").replace("-", "")
+            numbers = {name.replace("-", ""): number for number, name in _BY_NUMBER.items() if number != 8}
+            values = values | {"comm_type": numbers.get(words)}
         number = int(self._number(message, values, "comm_type"))
         if number not in _BY_NUMBER:
-            numbers = messages.COMM_TYPES[number] if number < len(messages.COMM_TYPES) else number
-            allowed = ", ".join(messages.COMM_TYPES[n] for n in sorted(_BY_NUMBER))
-            raise self._fault(message, f"has comm_type {numbers}", allowed)
+            raise self._fault(message, f"has comm_type {number}", ", ".join(messages.COMM_TYPES))
         return _BY_NUMBER[number]
 
     def _end(self, message: Any, values: dict[str, Any], key: str, mine: bool) -> int:
@@ -182,8 +200,15 @@ class _Reader:
         except (ValueError, TypeError, KeyError, RecursionError):
             raise self._fault(message, "has no process groups", "JSON with pg_name and ranks") from None
 
+    def _warn(self, words: str) -> None:
+        warnings.warn(f"{self.file}: {words}", stacklevel=5)
+
     def _fault(self, message: Any, what: str, allowed: str) -> InputError:
         return fault(self.file, f"node {message.id} {what}", allowed)
+
+
+def _circular(waits: list[tuple[int, ...]]) -> bool:
+    return len(in_order(dict(enumerate(waits)), int)) < len(waits)
 
 
 def fault(file: str, what: str, allowed: str) -> InputError:
@@ -191,10 +216,11 @@ def fault(file: str, what: str, allowed: str) -> InputError:
     return InputError(f"trace: {file}: {what}; allowed: {allowed}")
 
 
-def read_groups(path: str | Path) -> dict[str, tuple[int, ...]]:
+def read_groups(path: str | Path, content: bytes | None = None) -> dict[str, tuple[int, ...]]:
     """Groups of GPUs by name, from a file such as ASTRA-sim's: ``{"1": [0, 1, 2, 3]}``."""
     try:
-        return {str(name): _gpus(gpus) for name, gpus in json.loads(read_bytes(Path(path))).items()}
+        content = read_bytes(Path(path)) if content is None else content
+        return {str(name): _gpus(gpus) for name, gpus in json.loads(content).items()}
     except OSError as error:
         raise InputError(f"groups: {path} ({error.strerror}); allowed: a file that can be read") from None
     except (ValueError, TypeError, AttributeError, RecursionError):

@@ -1,7 +1,7 @@
 """Chakra execution traces as tasks, which `simulate_tasks` runs on a fabric."""
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 from wavefabric.errors import InputError
@@ -11,6 +11,7 @@ from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.traces.chakra.assemble import Assembly, matched_collectives, matched_messages
 from wavefabric.training.traces.chakra.messages import Known, trace_paths
 from wavefabric.training.traces.chakra.parse import TraceFile, TraceNode, read_file, read_groups, whole
+from wavefabric.training.traces.chakra.sources import ARCHIVES, sources_of
 
 
 def read_chakra(
@@ -28,20 +29,21 @@ def read_chakra(
     computation waits for are gradients. Sizes are as ASTRA-sim takes them: what each GPU has before the
     collective.
 
-    ``files``: ``NAME`` for all files ``NAME.RANK.et``, or their paths: those of all GPUs, from rank 0.
+    ``files``: ``NAME`` for all files ``NAME.RANK.et`` or ``.json``, a ZIP or tar archive of them, or their
+    paths: those of all GPUs, from rank 0; each may be packed by gzip. Schema 0.0.4 or later. Dependencies on
+    nodes that are not there are left out, and control dependencies of files in which nodes wait in a circle,
+    with a warning. Broadcasts, gathers, … stand as `messages.STAND_FOR` says.
     ``device`` serves nodes with operations (num_ops, tensor_size) and no duration: a matrix product, of the
     ``arithmetic`` given (`wavefabric.training.gpu.device_model.ARITHMETIC`), or a copy. ``groups``: a JSON
     file of the groups of GPUs by their names (pg_name), where the trace does not say them itself.
     `MissingExtra`: without the package protobuf. `InputError`: the file, and what is wrong with it.
     """
     choice("arithmetic", arithmetic, ARITHMETIC)
-    described = read_groups(groups) if groups is not None else {}
+    sources, of_groups = sources_of(trace_files(files))
+    described = {k: v for each in of_groups for k, v in read_groups(each.file, each.content()).items()}
+    described |= read_groups(groups) if groups is not None else {}
     known: Known = {}
-    read = [read_file(path, device, arithmetic, known) for path in trace_files(files)]
-    read.sort(key=lambda file: file.rank)
-    for one, other in pairwise(read):
-        if one.rank == other.rank:
-            raise InputError(f"trace: {one.file} and {other.file} given; allowed: one file for each GPU")
+    read = [read_file(source, device, arithmetic, known) for source in sources]
     _check_whole(read)
     instances = [*matched_collectives(read, described), *matched_messages(read)]
     workers = [whole(file.metadata.get("worker")) for file in read]
@@ -69,7 +71,7 @@ def trace_files(files: str | Path | Sequence[str | Path]) -> list[Path]:
     """Files of a trace: all that are called ``NAME.RANK.et``, or those given; `InputError` for none."""
     if isinstance(files, (str, Path)):
         prefix = Path(files)
-        if prefix.suffix == ".et":
+        if prefix.name.endswith((*ARCHIVES, ".et", ".et.gz", ".json", ".json.gz")):
             return [prefix]
         result = trace_paths(prefix)
         if not result:

@@ -76,6 +76,8 @@ class _Writer:
             simulated = simulated.graph
         graph = self.graph = simulated
         gpus = gpus_of_workers(graph, workload, gpus)
+        if not all(gpus):
+            raise InputError("tasks: some of a CPU given; allowed: those of GPUs")
         self.operations = operations(graph, workload)
         self.turn = {task: turn for turn, task in enumerate(execution_order(graph))}
         self.worker_of = {gpu: worker for worker, members in enumerate(gpus) for gpu in members}
@@ -254,13 +256,15 @@ def _layers(name: str, workload: Workload, stage: int) -> list[int]:
     index = workload.model.index
     ends = [index[part] for part in name.split(" … ") if part in index]
     between = range(min(ends), max(ends) + 1) if ends else ()
-    return [number for number in between if workload.strategy.stage[number] == stage]
+    strategy = workload.strategy
+    return [number for number in between if strategy.stage[number] % strategy.stages == stage]
 
 
 def _candidates(workload: Workload, kind: str, numbers: list[int]) -> Iterator[list[Work]]:
     """What a task with these layers may do."""
     if kind == "update":
-        own = sum(layer_memory(workload, number).parameters for number in numbers)
+        held = ((number, layer_memory(workload, number)) for number in numbers)
+        own = sum((each.parameters + each.whole) / workload.sharing(number, 1) for number, each in held)
         yield [update_work(own, workload.model.optimizer, workload.precision)]
         return
     if kind == "backward":

@@ -1,0 +1,1 @@
+"""When circuits change: choices beside extremes and published methods."""

@@ -1,0 +1,143 @@
+"""Circuits of a schedule that outlive rounds: which are set up when, and which routes the data take."""
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations, groupby, pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wavefabric.collectives.builders.messages import point_to_point
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import transfer_elements
+from wavefabric.errors import InputError
+from wavefabric.fabric.photonic.circuit_plan import Bundle
+from wavefabric.fabric.photonic.edge_colouring import degrees
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+from wavefabric.fabric.photonic.planning import plan_circuits
+from wavefabric.fabric.photonic.reconfiguration.search import CircuitProblem, RoundDemand, Topology, shortest
+
+#: Into how many planes the wavelengths may be divided.
+PLANES = (1, 2, 4)
+_ends = attrgetter("src", "dst")
+
+
+class ReconfigurationPlan(NamedTuple):
+    """When circuits are set up for a schedule, and what no choice beats (s)."""
+
+    fabric: PhotonicFabric
+    #: Round, part, `search.CircuitStep`, name of the topology, and tiles on the route of each of its pairs.
+    rounds: list[tuple]
+    circuits: list[tuple[Bundle, float, float]]  # their set-up begins, they are taken down (s)
+    seconds: float
+    least: float  # of the same topologies, routes and planes: `seconds` if the search was complete
+    bound: float  # of any
+    always: float  # with set-up before every round
+    never: float  # with one topology, the best
+    static: str  # its name
+
+
+def plan_reconfiguration(
+    schedule: Schedule, fabric: PhotonicFabric, element_bytes: float, best: bool = True, **planning: Any
+) -> ReconfigurationPlan:
+    """Choose when circuits are set up, so that set-up and transfers take least in all; else one topology.
+
+    Topologies: those of rounds, of runs of different rounds together, a ring one way and both ways, the grid,
+    and r to r + 2^k, where ports and waveguides allow. Wavelengths are switched together, or in `PLANES`. A
+    set-up takes `reconfiguration` and `synchronisation`, a hop `alpha`. For `planning` see `plan_circuits`.
+    """
+    problems = []
+    for problem, numbers, plane in _problems(schedule, fabric, tuple(sorted(planning.items()))):
+        demands = tuple(d._replace(scale=d.scale * element_bytes) for d in problem.demands)
+        problems.append((replace(problem, demands=demands), numbers, plane))
+    first, *others = problems[0]
+    fixed = [replace(first, topologies=(topology,), known={}) for topology in first.topologies]
+    static = min(fixed, key=lambda p: sum(p.time(r, 0) for r in range(len(p.demands))))
+    choice, (problem, numbers, plane) = shortest(static), (static, *others)
+    least = never = choice[0]
+    own = [next(t for t in range(len(fixed)) if first.topologies[t].ends is d.pairs) for d in first.demands]
+    for each in problems if best else ():
+        result = shortest(each[0], choice[0])
+        least = min(least, result[2])
+        if result[0] < np.inf:
+            choice, (problem, numbers, plane) = result, each
+    if choice[0] == np.inf:
+        raise InputError(f"reconfigure: never given; allowed: best, no one topology fits {fabric.name}")
+    rounds = []
+    for number, step in enumerate(choice[1]):
+        topology, (routes, *_) = problem.topologies[step.topology], problem.carried(number, step.topology)
+        paths = [(*topology.ends[route, 0].tolist(), topology.ends[route[-1], 1]) for route in routes]
+        rounds.append((*numbers[number], step, topology.name, paths))
+    circuits = list(_circuits(problem, choice[1], fabric, plane))
+    always = sum(first.set_up + first.time(r, t) for r, t in enumerate(own))
+    results = choice[0], least, first.lower_bound(), always, never, static.topologies[0].name
+    return ReconfigurationPlan(fabric, rounds, circuits, *results)
+
+
+@lru_cache(maxsize=4)
+def _problems(schedule: Schedule, fabric: PhotonicFabric, planning: tuple) -> list[tuple]:
+    """For each number of planes: the problem for elements of 1 B; round and part of its rounds; a plane."""
+    t, problems, limits = schedule.transfers, [], ("lasers", "ports", "waveguides", "fibres")
+    key = t["src"].astype(np.int64) * fabric.ranks + t["dst"]
+    for planes in (each for each in PLANES if each <= max(1, min(getattr(fabric, n) for n in limits))):
+        lasers, ports, waveguides, fibres = (getattr(fabric, name) // planes for name in limits)
+        plane = replace(fabric, lasers=lasers, serdes_ports=ports, waveguides=waveguides, fibres=fibres)
+        parts = plan_circuits(schedule, plane, **dict(planning)).rounds
+        if problems and len(parts) > len(problems[0][1]):
+            break
+        own, demands = {}, []
+        for part in parts:
+            topology = own.setdefault(id(part.bundles), _topology(f"round {part.round}", part.bundles, plane))
+            elements = transfer_elements(schedule) * (t["round"] == part.round)
+            amount = np.bincount(key, elements, fabric.ranks**2)[topology.ends @ (fabric.ranks, 1)]
+            demands.append(RoundDemand(topology.ends, amount / (amount.max() or 1.0), amount.max()))
+        topologies = (*own.values(), *_more(schedule.ranks, plane, list(own.values()), dict(planning)))
+        speeds = fabric.bandwidth, fabric.reconfiguration + fabric.synchronisation, fabric.alpha
+        problem = CircuitProblem(topologies, tuple(demands), *speeds, planes)
+        problems.append((problem, [(part.round, part.part) for part in parts], plane))
+    return problems
+
+
+def _topology(name: str, bundles: tuple[Bundle, ...], plane: PhotonicFabric) -> Topology:
+    links = [tuple(of) for _, of in groupby(sorted(bundles, key=_ends), _ends)]
+    speed = np.array([sum(b.lasers for b in of) for of in links]) * plane.laser_bandwidth
+    return Topology(name, plane.ranks, np.array([_ends(of[0]) for of in links]), speed, tuple(links))
+
+
+def _more(ranks: int, plane: PhotonicFabric, own: list[Topology], planning: dict[str, Any]) -> list[Topology]:
+    """Topologies that are no round's own, if all their circuits fit at once."""
+    pairs, ring = {}, [(i, (i + 1) % ranks) for i in range(ranks)]
+    for i, j in combinations(range(len(own)), 2):
+        if len(own) <= 8 or j - i == len(own) - 1:  # of many rounds only all together
+            pairs[f"{own[i].name} to {own[j].name}"] = [e for o in own[i : j + 1] for e in o.ends.tolist()]
+    pairs |= {"ring": ring, "ring both ways": ring + [(b, a) for a, b in ring]}
+    steps = [1 << k for k in range((ranks - 1).bit_length())]
+    pairs["powers of two"] = [(i, (i + step) % ranks) for i in range(ranks) for step in steps]
+    pairs["grid"] = [e for e in plane.edges() if max(e) < ranks] or ring
+    made = []
+    for name, ends in pairs.items():
+        if degrees(ends := np.unique(ends, axis=0), plane.ranks).max() <= plane.ports:
+            messages = point_to_point(name, ranks, [(a, b, 1) for a, b in ends.tolist()])
+            parts = plan_circuits(messages, plane, **planning).rounds
+            made += [_topology(name, parts[0].bundles, plane)] if len(parts) == 1 else []
+    return made
+
+
+def _circuits(problem: CircuitProblem, steps: tuple, fabric: PhotonicFabric, plane: PhotonicFabric):
+    """Circuits of all planes, with their wavelengths and waveguides on the whole fabric."""
+    for j in range(problem.planes):
+        up, end = {}, 0.0
+        for step in [*(step for step in steps if j in step.planes), None]:
+            ready = step.ready[step.planes.index(j)] if step else steps[-1].end + problem.set_up
+            circuits = problem.topologies[step.topology].circuits if step else ()
+            wanted, start = {b for link in circuits for b in link}, max(end, ready - problem.set_up)
+            for b in up.keys() - wanted:
+                edges = zip(b.waveguides, pairwise(b.route), strict=True)
+                guides = tuple(guide + j * plane.capacity(*edge) for guide, edge in edges)
+                yield (
+                    replace(b, wavelengths=b.wavelengths << j * plane.lasers, waveguides=guides),
+                    up[b],
+                    start,
+                )
+            up, end = {b: up.get(b, start) for b in wanted}, step.end if step else end

@@ -1,0 +1,173 @@
+"""Rounds of transfers over sets of circuits, and the least time: by dynamic programming, or within a gap."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+
+class Topology(NamedTuple):
+    """Circuits that are up together, in one plane of wavelengths."""
+
+    name: str
+    nodes: int
+    ends: np.ndarray  # from and to of each link, each pair once: shape (links, 2)
+    speed: np.ndarray  # B/s of each link
+    circuits: tuple[Hashable, ...]  # what makes each link: equal ones of two topologies stay in a change
+
+
+class RoundDemand(NamedTuple):
+    """What one round moves: `amount` × `scale` B for each of its pairs, of shape (pairs, 2)."""
+
+    pairs: np.ndarray
+    amount: np.ndarray
+    scale: float = 1.0
+
+
+def carry(topology: Topology, demand: RoundDemand) -> tuple[list[list[int]], int, np.ndarray]:
+    """The links of each pair's route, most hops, and s that each link is busy for a `scale` of 1.
+
+    Routes are shortest, each over links that are least busy so far; without one it takes for ever.
+    """
+    (src, dst), ends = demand.pairs.T, topology.ends.tolist()
+    graph = csr_array((np.ones(len(ends)), tuple(topology.ends.T)), shape=(topology.nodes,) * 2)
+    apart = shortest_path(graph, unweighted=True)
+    if not np.isfinite(apart[src, dst]).all():
+        return [], 0, np.array([np.inf])
+    onward = [np.flatnonzero(topology.ends[:, 0] == node).tolist() for node in range(topology.nodes)]
+    load, routes = np.zeros(len(ends)), [[] for _ in src]
+    for i in np.argsort(-demand.amount * apart[src, dst], kind="stable").tolist():
+        seconds, at, end = demand.amount[i] / topology.speed, src[i], dst[i]
+        while at != end:
+            nearer = [link for link in onward[at] if apart[ends[link][1], end] < apart[at, end]]
+            routes[i].append(nearer[int((load[nearer] + seconds[nearer]).argmin())])
+            at = ends[routes[i][-1]][1]
+        load[routes[i]] += seconds[routes[i]]
+    return routes, int(apart[src, dst].max()), load
+
+
+@dataclass(frozen=True, eq=False)
+class CircuitProblem:
+    """Rounds in order, and topologies that may carry them; at first nothing is up.
+
+    The wavelengths are divided into equal `planes` with waveguides of their own. Each holds one topology and
+    is switched by itself; new links are up `set_up` s later. A round takes its data and `hop` s for each hop.
+    """
+
+    topologies: tuple[Topology, ...]
+    demands: tuple[RoundDemand, ...]
+    node_speed: float  # B/s that a node sends, and receives, over all planes
+    set_up: float
+    hop: float
+    planes: int = 1
+    known: dict = field(default_factory=dict, repr=False)
+
+    def carried(self, number: int, topology: int) -> tuple[list[list[int]], int, np.ndarray]:
+        """Round `number` over a topology: see `carry`."""
+        demand = self.demands[number]
+        key = demand.pairs.tobytes(), demand.amount.tobytes(), topology
+        if key not in self.known:
+            self.known[key] = carry(self.topologies[topology], demand)
+        return self.known[key]
+
+    def new_links(self, before: int, after: int) -> np.ndarray:
+        """Which links of a topology have to be set up after another, -1: after nothing. Shape (links,)."""
+        if (before, after) not in self.known:
+            old = set(self.topologies[before].circuits) if before >= 0 else ()
+            self.known[before, after] = np.array([c not in old for c in self.topologies[after].circuits])
+        return self.known[before, after]
+
+    def time(self, number: int, topology: int) -> float:
+        """s of a round over a topology that all planes hold; infinite where it has no route."""
+        _, hops, seconds = self.carried(number, topology)
+        return self.hop * hops + seconds.max() * self.demands[number].scale / self.planes
+
+    def lower_bound(self) -> float:
+        """s that no choice of any topologies beats: a set-up, a hop a round, the data of the busiest node."""
+        data = (max(np.bincount(e, d.amount).max() for e in d.pairs.T) * d.scale for d in self.demands)
+        return self.set_up + self.hop * len(self.demands) + sum(data) / self.node_speed
+
+
+class CircuitStep(NamedTuple):
+    """One round as it was chosen."""
+
+    topology: int
+    planes: tuple[int, ...]
+    ready: tuple[float, ...]  # when all links of each of them are up, s
+    begin: float
+    end: float
+    choice: str  # keep, forward, change, ahead; "change, forward" if a change forwards
+    wait: float  # s that it takes longer since circuits are set up
+
+
+#: Now (s); what each plane holds (-1: nothing) and from when it can be switched (s); steps so far.
+_State = tuple[float, tuple[tuple[int, float], ...], tuple[CircuitStep, ...]]
+
+
+def shortest(problem: CircuitProblem, most: float = np.inf, keep: int = 64) -> tuple[float, tuple, float]:
+    """The least time below `most` s (else infinite), its steps, and what no choice of these beats (s).
+
+    Rounds follow one another. Each picks a topology and some planes, which are switched to it from when they
+    were last used. The data of a link are divided over them so that all end together. Links that stay in all
+    of them work meanwhile, if nothing is forwarded.
+
+    After each round a choice is dropped if another holds the same and is as early in all, or ends a set-up
+    before it: that one can then hold the same. With several planes up to `keep` of the rest are kept.
+    """
+    rounds, topologies = range(len(problem.demands)), range(len(problem.topologies))
+    quickest = [min(problem.time(r, c) for c in topologies) for r in rounds]
+    states, dropped = [(0.0, ((-1, 0.0),) * problem.planes, ())], np.inf
+    for number in rounds:
+        to_come, alike = sum(quickest[number + 1 :]), defaultdict(list)
+        for state in (after for each in states for after in _after(problem, number, each, most - to_come)):
+            held, free = zip(*sorted(state[1]), strict=True)
+            times = np.array([state[0], *free])
+            if not any((other <= times * (1 + 1e-12)).all() for other, _ in alike[held]):
+                alike[held] = [one for one in alike[held] if not (times <= one[0]).all()] + [(times, state)]
+        states = sorted((state for group in alike.values() for _, state in group), key=lambda s: s[0])
+        states = [s for s in states if s[0] <= states[0][0] + problem.set_up]
+        if problem.planes > 1 and len(states) > keep:
+            dropped, states = min(dropped, states[keep][0] + to_come), states[:keep]
+    now, _, steps = states[0] if states else (np.inf, (), ())
+    return now, steps, min(now, dropped)
+
+
+def _after(problem: CircuitProblem, number: int, state: _State, most: float) -> Iterator[_State]:
+    """States after a round that ends before `most` s: every topology over every set of planes."""
+    now, planes, steps = state
+    sets = [c for size in range(problem.planes) for c in combinations(range(problem.planes), size + 1)]
+    unlike = {frozenset(Counter(planes[j] for j in chosen).items()): chosen for chosen in sets}
+    for topology in range(len(problem.topologies)):
+        for chosen in unlike.values() if now + problem.time(number, topology) < most else ():
+            step = _step(problem, number, state, topology, chosen)
+            if step and step.end < most:
+                after = [(held, max(free, step.end - problem.set_up)) for held, free in planes]
+                for j in chosen:
+                    after[j] = topology, step.end
+                yield step.end, tuple(after), (*steps, step)
+
+
+def _step(problem: CircuitProblem, number: int, state: _State, topology: int, chosen: tuple):
+    """A round over a topology in the chosen planes; None if one of them would be up too late to be used."""
+    _, hops, seconds = problem.carried(number, topology)
+    now, planes, seconds = state[0], [state[1][j] for j in chosen], seconds * problem.demands[number].scale
+    news = [problem.new_links(held, topology) for held, _ in planes]
+    ready = [max(now, p[1] + problem.set_up) if n.any() else now for p, n in zip(planes, news, strict=True)]
+    end = ideal = now + float(seconds.max()) / len(chosen)
+    label = "keep" if hops == 1 else "forward"
+    if (new := np.any(news, axis=0)).any():
+        new = new | (hops > 1)
+        # Planes join one after the other until the work is done: of such ends the soonest is the true one.
+        joined = float(seconds[new].max()) + np.cumsum(np.sort(ready))
+        kept = now + float(seconds[~new].max(initial=0.0)) / len(chosen)
+        end = max(kept, float((joined / np.arange(1, len(ready) + 1)).min()))
+        if max(ready) >= end:
+            return None
+        early = all(p[1] < now for p, n in zip(planes, news, strict=True) if n.any())
+        label = ("ahead" if early else "change") + (", forward" if hops > 1 else "")
+    return CircuitStep(topology, chosen, tuple(ready), now, end + problem.hop * hops, label, end - ideal)
