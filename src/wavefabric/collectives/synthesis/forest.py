@@ -43,9 +43,8 @@ Forest = tuple[list[EqualTrees], Fraction]
 def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: float = inf) -> list[Forest]:
     """So many trees of each root (times its chunks without a common factor), of sums and of copies.
 
-    In the fewest rounds in which links, shared out between pairs in whole trees, carry them; none if these
-    are more than `most`. `OutOfTime` after `until` (`deadline.now`); `InputError` if chunks go to some ranks
-    only, or links do not join all.
+    In the fewest rounds in which links, shared out between pairs in whole trees, carry them; none if above
+    `most`. `OutOfTime` after `until`; `InputError` if chunks go to some ranks only, or links do not join all.
     """
     todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
     mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}

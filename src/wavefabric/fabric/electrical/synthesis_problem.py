@@ -25,9 +25,9 @@ def direct_links(fabric: Fabric) -> Links | None:
 
 
 def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
-    """All pairs of GPUs by their static routes; what routes share, wires and GPUs' ports, are groups.
+    """All pairs by their static routes (`InputError` without one); wires and ports they share are groups.
 
-    `unit` B/s carry a chunk a round, by default those of the slowest. `InputError` if a pair has no route.
+    `unit` B/s carry a chunk a round, by default those of the slowest.
     """
     pairs = list(permutations(range(fabric.ranks), 2))
     use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
