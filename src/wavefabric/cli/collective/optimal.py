@@ -116,7 +116,7 @@ def _least_time(
         raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     schedule, method, text, price = best
     gap = (price["ratio"] or 1.0) - 1
-    most = f"at most {100 * gap:.2g} % above the least time of any schedule"
+    most = f"at most {100 * gap:.3g} % above the least time of any schedule"
     least = f"optimal: no schedule takes less time ({price['bound']['why']})"
     lines = [("method", method), ("optimum", most if gap > 1e-9 else least), ("time", text)]
     facts = {"fabric": fabric.name, "method": method, "optimal": gap <= 1e-9, "gap": gap, "cost": price}
