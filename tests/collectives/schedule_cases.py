@@ -55,6 +55,7 @@ SCHEDULES = st.one_of(*BUILDERS.values())
 OPERATIONS = [(a.name, c) for a in ALGORITHMS.values() for c in a.collectives]
 _EXTENT = st.integers(1, 3)
 _GRIDS = {
+    "hierarchical": st.tuples(st.integers(1, 5), st.integers(1, 4)),
     "squares": st.sampled_from([(2, 2), (2, 4), (4, 2), (4, 4)]),
     "torus": st.lists(_EXTENT, min_size=1, max_size=3),
     "mesh": st.lists(_EXTENT, min_size=1, max_size=3),

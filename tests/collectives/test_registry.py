@@ -178,6 +178,9 @@ REFUSED = {
     "ranks: 12 given; allowed: products of numbers up to the radix, 2 (recursive)": (
         "recursive", "all-gather", 12, {}
     ),
+    "grid: 2x2x2 given; allowed: nodes and GPUs of each, such as 4x8 (hierarchical)": (
+        "hierarchical", "all-reduce", 8, {"grid": (2, 2, 2)}
+    ),
     "ranks: 10 given; allowed: products of numbers up to the radix, 4 (recursive-exchange)": (
         "recursive-exchange", "all-reduce", 10, {"radix": 4}
     ),

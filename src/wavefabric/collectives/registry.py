@@ -8,6 +8,7 @@ from math import prod
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS, whole
 from wavefabric.collectives.builders import bruck, direct, messages, recursive, ring, switched, trees
+from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
@@ -44,6 +45,7 @@ _SUMMARIES = {
     "bruck": "logarithmic rounds for any number of ranks",
     "direct": "all pairs at once: one round of communication",
     "pairwise": "one pair after the other: N - 1 rounds",
+    "hierarchical": "within nodes, between equal local ranks of nodes, within nodes: --grid NODESxGPUS",
     "squares": "divide and conquer on a grid: whole arrays among squares of four, then pairs of squares",
     "nvls": "a switch multicasts and reduces: each rank reads the sum of its share, and writes it to all",
     "nvls-one-shot": "a switch reduces: each rank reads the sum of the whole array",
@@ -66,6 +68,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ("bruck", ("all-gather", "all-to-all"), ("pieces", "radix"), bruck.bruck),
         ("direct", COLLECTIVES, ("pieces", "root"), direct.direct),
         ("pairwise", _PAIRS, ("pieces",), direct.pairwise),
+        ("hierarchical", (*_SUMS, "broadcast"), ("pieces", "radix", "root", "grid"), hierarchical),
         ("squares", ("all-reduce",), ("pieces", "grid"), recursive.squares),
         ("nvls", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), switched.nvls),
         ("nvls-one-shot", ("all-reduce",), ("pieces",), switched.nvls_one_shot),
@@ -166,6 +169,7 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
     if collective == "halo":  # at most as many axes as ranks have factors of 2
         return 4 * ranks * ranks.bit_length(), 2 * ranks * ranks.bit_length()
     shared = algorithm in ("ring", "bidirectional-ring", "recursive", "nvls") and collective == "all-reduce"
+    shared |= algorithm == "hierarchical"
     chunks = pieces * (ranks if shared or collective in CUT_BY_RANK else 1 + (algorithm == "double-tree"))
     data, scratch, moves = ranks * chunks, 0, 4 * ranks * chunks
     if collective == "all-to-all":
@@ -220,6 +224,8 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:
         raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
+    if algorithm == "hierarchical" and len(shape) != 2:
+        raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 (hierarchical)")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
         raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")
     return shape

@@ -109,6 +109,29 @@ def test_make_optimal_over_wires(command, fabric, steps):
     assert (result["rounds"], result["optimal"], result["fabric"]) == (steps, True, fabric)
 
 
+@pytest.mark.parametrize(
+    ("collective", "fabric", "method", "most"),
+    [
+        ("all-gather", "dgx-a100", "algorithm direct", 0),
+        ("broadcast", "switch:4", "trees: 3 of each root, 2 deep", 0.15),
+        ("reduce-scatter", "nodes:2x4", "trees: ", 0.2),
+    ],
+)
+def test_make_optimal_on_switches(command, collective, fabric, method, most):
+    result = told(command, "make", "optimal", collective, "--fabric", fabric)
+    assert (result["collective"], result["optimal"]) == (collective, most == 0)
+    assert result["method"].startswith(method)
+    assert -1e-9 <= result["gap"] <= most + 1e-9
+
+
+def test_chunks_steps_and_rounds_on_switches(command):
+    ask = ("make", "optimal", "all-gather", "--fabric", "dgx-a100", "--steps", 1, "--rounds")
+    result = told(command, *ask, 7)
+    assert (result["rounds"], result["lower_bound"], result["optimal"]) == (1, 7, True)
+    code, out, _ = command("collective", *ask, 6)
+    assert (code, out.startswith("impossible in 1 steps and 6 rounds on dgx-a100")) == (1, True)
+
+
 def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
     # As many pieces as GPUs: every rank adds up a part, and no algorithm of the registry is faster.
     result = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "-o", "a.json")
@@ -120,7 +143,7 @@ def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
     )
     rows = told(command, "cost", "all-reduce", "--algorithms", "all,recursive:4", "--fabric", "lightpath:4x8")
     assert all(row["seconds"] > result["cost"]["seconds"] for row in rows["costs"])
-    assert len(rows["costs"]) == 9
+    assert len(rows["costs"]) == 10
     same = told(command, "cost", "a.json", "--circuits", "a.circuits.json")["costs"][0]
     assert same["seconds"] == pytest.approx(result["cost"]["seconds"])
     one = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "--pieces", 1)

@@ -20,7 +20,7 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "all-reduce, 8 ranks, dgx-1"
     assert "4 KiB recursive-exchange, radix 4 1.73 µs recursive, radix 8 3.6 %" in lines
-    assert "4 MiB recursive, radix 4 213 µs bidirectional-ring 28 %" in lines
+    assert "4 MiB hierarchical, radix 2 129 µs recursive, radix 4 65 %" in lines
     assert lines[-2:] == ["wrote mine.json", "wrote mine.png"]
     assert sorted(os.listdir(tmp_path)) == ["mine.json", "mine.png"]
     assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
@@ -28,7 +28,7 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     assert (tuning.ranks, tuning.fabric, tuning.model) == (8, "dgx-1", "alpha-beta")
     assert [size.bytes for size in tuning.tables[0].sizes] == [1 << 12, 1 << 20, 1 << 22]
     assert tuning.choose("all-reduce", 100) == Choice("recursive-exchange", 4)
-    assert tuning.choose("all-reduce", 1 << 30) == Choice("recursive", 4)
+    assert tuning.choose("all-reduce", 1 << 30) == Choice("hierarchical", 2)
 
 
 def test_json_has_what_the_file_has(command, tmp_path):

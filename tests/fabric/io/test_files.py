@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.static_routes import resource_use
 from wavefabric.fabric.io import writing as file_text
 from wavefabric.fabric.io.files import check_connected, from_toml, load, save, to_toml
 from wavefabric.fabric.photonic.budget import budget
@@ -159,6 +160,7 @@ FAULTS = {
         FAMILY.replace("ring", "torus") + "grid = [4096, 4096] }",
         "family: torus:4096x4096 given; allowed: 1 to 4096 GPUs in all",
     ),
+    "nodes": (FAMILY.replace("ring", "nodes") + "grid = [2, 2] }", "family.network: missing for nodes; al"),
     "family and links": (FAMILY + "ranks = 3 }\ngpus = 3", "gpus: given beside family"),
     "lasers": (LIGHT.replace("lasers = 4", "lasers = 0"), "lasers: 0 given; allowed: from 1"),
     "rows": (LIGHT.replace("rows = 2", "rows = 2.5"), "rows: 2.5 given; allowed: a whole number"),
@@ -190,6 +192,7 @@ def test_faults_of_a_file_are_told_in_one_line(text, message, tmp_path):
         ("ring:٣", "fabric: ring:٣ given; allowed: ring: and a number of GPUs"),
         ("torus:4x", "fabric: torus:4x given; allowed: torus: and sizes such as 4x4"),
         ("switch:99999999999999", "allowed: switch: and a number of GPUs"),
+        ("nodes:8", "fabric: nodes [8] given; allowed: nodes and GPUs of each, such as 4x8"),
         ("hypercube:13", "fabric: hypercube:13 given; allowed: 1 to 4096 GPUs in all"),
         ("lightpath:8", "fabric: lightpath:8 given; allowed: lightpath: and rows and columns such as 4x8"),
         (
@@ -226,6 +229,17 @@ def test_families_have_the_links_of_their_textbooks():
     for kind, sizes in (("mesh", (2, 3)), ("torus", (3, 3)), ("hypercube", (3,)), ("ring", (4,))):
         ends = {(link.source, link.target) for link in families.make_links(kind, sizes, 1.0, 0.0, "wire")}
         assert ends == {(b, a) for a, b in ends}
+
+
+@pytest.mark.parametrize(("leaves", "uplink"), [("rails", 4 * 50e9 / 2), ("nodes", 3 * 50e9 / 2)])
+def test_nodes_on_a_network(leaves, uplink):
+    net = f'bandwidth = "50 GB/s", latency = "1 us", leaves = "{leaves}", oversubscription = 2'
+    family = f'kind = "nodes", grid = [4, 3], bandwidth = "450 GB/s", network = {{ {net} }}'
+    fabric = from_toml(f'name = "x"\nalpha = "1 us"\nfamily = {{ {family} }}')
+    rates = {(link.source, link.target): link.bandwidth for link in fabric.links}
+    assert (rates["GPU7", "node2"], rates["GPU7", "rail1" if leaves == "rails" else "leaf2"]) == (450e9, 50e9)
+    assert {rate for (_, to), rate in rates.items() if to == "spine"} == {uplink}
+    assert resource_use(fabric, [0, 0], [1, 3]).latency.tolist() == [0, 2e-6]
 
 
 def test_connection_is_through_anything():

@@ -105,13 +105,13 @@ def build_by_name(
 
 
 def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
-    """The grid of a fabric, for an algorithm that takes one and all of its GPUs: tiles, a mesh or a torus."""
+    """The grid of a fabric, for an algorithm that takes one and all its GPUs: tiles, mesh, torus, nodes."""
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
     if isinstance(fabric, PhotonicFabric):
         grid = fabric.rows, fabric.columns
     else:
-        family = re.fullmatch(r"(?:mesh|torus):(\d+(?:x\d+)*)", fabric.name)
+        family = re.fullmatch(r"(?:mesh|torus|nodes):(\d+(?:x\d+)*)", fabric.name)
         grid = tuple(map(int, family[1].split("x"))) if family else ()
     if not grid or math.prod(grid) != ranks or fabric.ranks != ranks:
         return None

@@ -3,28 +3,37 @@
 import math
 import re
 import time
-from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from wavefabric.cli.collective.algorithm import AlgorithmOptions, default_elements, read_schedule
+from wavefabric.cli.collective.algorithm import (
+    AlgorithmOptions,
+    build_by_name,
+    default_elements,
+    read_schedule,
+)
 from wavefabric.cli.collective.circuit_file import circuits_text
 from wavefabric.cli.collective.facts import show_made
 from wavefabric.cli.common.files import check_target, load_fabric
 from wavefabric.cli.common.options import OutputOptions, changed, check_range, option, options, refuse
 from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import print_json, status_line
-from wavefabric.collectives import synthesis
+from wavefabric.collectives import Schedule, synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
+from wavefabric.collectives.registry import ALGORITHMS, extent, why_refused
 from wavefabric.collectives.synthesis.deadline import OutOfTime
+from wavefabric.collectives.synthesis.forest import forest_schedule, forests
 from wavefabric.collectives.synthesis.search import counted
 from wavefabric.errors import InputError
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.electrical.synthesis_problem import direct_links, routed_links
 from wavefabric.fabric.photonic.synthesis_problem import circuit_plan, optical_network
 from wavefabric.units import time_words
 
@@ -61,6 +70,11 @@ def optimal(
         refuse(changed(solver, "steps"), f"with photonic {fabric.name}", "with electrical ones")
     else:
         refuse(changed(solver, "routes"), f"with electrical {fabric.name}", "with photonic ones")
+    direct = direct_links(fabric) if isinstance(fabric, Fabric) else None
+    if isinstance(fabric, Fabric) and direct is None and collective is not None and solver.steps is None:
+        until, quiet = begun + solver.seconds, options.as_json
+        best, lines, facts = _least_time(collective, algorithm, fabric, size, until, quiet)
+        return show_made(best, output, options, more_lines=lines, more_facts=facts)
     if algorithm.pieces is None:
         algorithm = replace(algorithm, pieces=fabric.ranks if collective in _WHOLE else 1)
     try:
@@ -68,7 +82,7 @@ def optimal(
             method, k = solver.parse_routes()
             connections = optical_network(fabric, k, method, begun + solver.seconds)
         else:
-            connections = links_of(fabric)
+            connections = direct or routed_links(fabric)
     except OutOfTime:
         raise solver.too_short() from None
     wanted = _wanted(collective, algorithm, solver.conditions, fabric)
@@ -84,21 +98,68 @@ def optimal(
     show_made(answer.schedule, output, options, more_lines=lines, more_facts=facts, more_files=files)
 
 
-def links_of(fabric: Fabric) -> synthesis.Links:
-    """Chunks a round over each link of GPUs that are joined directly, the slowest link carrying one.
+def _least_time(
+    collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float, quiet: bool
+) -> tuple[Schedule, list[tuple[str, str]], dict[str, Any]]:
+    """On a machine with switches: the schedule of least time for `size` B of the array, lines and facts."""
+    begun, best = time.monotonic(), None
+    with status_line(quiet) as say:
+        for schedule, method in _timed(collective, algorithm, fabric, size, until):
+            with suppress(InputError):  # a pair has no route, or no switch multicasts
+                text, price = _cost(schedule, fabric, size)
+                if best is None or price["seconds"] < best[3]["seconds"] * (1 - 1e-9):
+                    best = schedule, method, text, price
+                    say(f"{time_words(price['seconds'])}: {method}")
+            if (best and (best[3]["ratio"] or 1) <= 1 + 1e-9) or time.monotonic() > until:
+                break
+    if best is None:
+        raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
+    schedule, method, text, price = best
+    gap = (price["ratio"] or 1.0) - 1
+    most = f"at most {100 * gap:.3g} % above the least time of any schedule"
+    least = f"optimal: no schedule takes less time ({price['bound']['why']})"
+    lines = [("method", method), ("optimum", most if gap > 1e-9 else least), ("time", text)]
+    facts = {"fabric": fabric.name, "method": method, "optimal": gap <= 1e-9, "gap": gap, "cost": price}
+    return schedule, lines, facts | {"seconds": time.monotonic() - begun}
 
-    Links to switches are left out: they are shared in ways that rounds of chunks do not describe.
-    """
-    number = {name: r for r, name in enumerate(fabric.gpus)}
-    width: dict[tuple[int, int], float] = defaultdict(float)
-    for link in fabric.links:
-        if link.source in number and link.target in number:
-            width[number[link.source], number[link.target]] += link.bandwidth
-    if not width:
-        actual = f"{fabric.name} has switches alone"
-        raise InputError(f"--fabric: {actual}; allowed: GPUs that are linked directly")
-    least = min(width.values())
-    return synthesis.Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
+
+def _timed(
+    collective: str, algorithm: AlgorithmOptions, fabric: Fabric, size: int, until: float
+) -> Iterator[tuple[Schedule, str]]:
+    """Schedules, and what made each: algorithms of the registry, then trees."""
+    n, rooted = fabric.ranks, collective in ("broadcast", "reduce")
+    for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
+        refused = why_refused(name, collective, n, **algorithm.registry(name, n, fabric))
+        if not refused and extent(name, collective, n, algorithm.parts)[1] <= _MOST_CHUNKS:
+            yield build_by_name(name, collective, algorithm, fabric), f"algorithm {name}"
+    base = algorithm.pieces or (n if collective == "all-reduce" else 1)
+    latency, most = fabric.alpha + 2 * max(link.latency for link in fabric.links), math.inf
+    with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
+        for count in (n - 1, 1, 2, 3)[not rooted : 4 * (n * n <= _MOST_CHUNKS)]:
+            links = routed_links(fabric, 1.0)
+            made = forests(layout(collective, n, n * base, base, algorithm.root), links, count, until, most)
+            if not made[0][0]:
+                break
+            most = float(made[0][1]) * 0.99  # else more trees are not worth it
+            depth = max(depth for trees, _ in made for tree in trees for _, depth in tree.reached.values())
+            # P chunks a tree take P + depth − 1 rounds, each of 1/P of the transfer.
+            fitting = round(((depth - 1) * float(made[0][1]) * size / (latency or 1e-9)) ** 0.5)
+            length = max(1, min(fitting, _MOST_CHUNKS // (count * n * (1 if rooted else n))))
+            pieces = algorithm.pieces or base * count * length
+            cut = layout(
+                collective, n, algorithm.elements or default_elements(n, pieces), pieces, algorithm.root
+            )
+            yield forest_schedule(cut, made), f"trees: {count} of each root, {depth} deep, {pieces} pieces"
+
+
+def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> tuple[str, dict[str, Any]]:
+    """What `size` B of the whole array take, beside the bound: in words, and as facts."""
+    price = cost(schedule, fabric, size / whole_elements(schedule), **options)
+    ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
+    text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
+    if ratio is not None:
+        text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
+    return text, {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
 
 
 def _wanted(
@@ -186,13 +247,8 @@ def _about(
         result = [("circuits", f"{facts['circuits']} on {fabric.name}")]
         if circuits is not None:
             files[circuits] = circuits_text(plan)
-    if elements := whole_elements(answer.schedule):
-        price = cost(answer.schedule, fabric, size / elements, **options)
-        ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
-        facts["cost"] = {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
-        text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
-        if ratio is not None:
-            text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
+    if whole_elements(answer.schedule):
+        text, facts["cost"] = _cost(answer.schedule, fabric, size, **options)
         lines.append(("time", text))
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *result], facts, files
 
@@ -200,7 +256,7 @@ def _about(
 def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
     """What is optimal, or best so far, and why, in words."""
     best = "optimal" if answer.optimal else "not proved optimal"
-    if getattr(fabric, "switches", ()):
+    if isinstance(fabric, Fabric) and fabric.switches and direct_links(fabric):
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):
         best += " in each half"

@@ -1,6 +1,8 @@
-"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube."""
+"""Fabrics made from a few numbers: switch, ring, mesh, torus, hypercube; nodes on a network."""
 
 import math
+from dataclasses import replace
+from itertools import product
 
 from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
@@ -13,6 +15,7 @@ FAMILIES = {
     "mesh": "grid",
     "torus": "grid",
     "hypercube": "dimensions",
+    "nodes": "grid",
     "lightpath": "grid",
 }
 #: One of each family.
@@ -22,6 +25,7 @@ EXAMPLES = {
     "torus": "torus:4x4",
     "hypercube": "hypercube:3",
     "switch": "switch:256",
+    "nodes": "nodes:4x8",
     "lightpath": "lightpath:8x8",
 }
 
@@ -41,6 +45,8 @@ def parse_sizes(kind: str, text: str) -> tuple[int, ...]:
 
 def check_sizes(kind: str, sizes: tuple[int, ...], key: str) -> tuple[int, ...]:
     """Refuse a family of no GPU, or of more than `MOST_RANKS`."""
+    if kind == "nodes" and len(sizes) != 2:
+        raise InputError(f"{key}: {kind} {list(sizes)} given; allowed: nodes and GPUs of each, such as 4x8")
     least = 0 if kind == "hypercube" else 1
     if min(sizes) < least or count_gpus(kind, sizes) > MOST_RANKS:
         actual = "x".join(map(str, sizes))
@@ -66,6 +72,24 @@ def make_links(
     else:
         ends = [(f"GPU{a}", f"GPU{b}") for a, b in sorted(neighbour_pairs(kind, sizes))]
     return tuple(Link(a, b, bandwidth, latency, link_kind) for a, b in ends)
+
+
+def make_nodes(
+    sizes: tuple[int, ...], inside: Link, nic: Link, rails: bool, oversubscription: float
+) -> tuple[tuple[str, ...], tuple[Link, ...]]:
+    """Switches and links of nodes, in each a switch, and for each GPU an adapter (NIC) on a leaf switch.
+
+    With `rails` leaf i has adapter i of every node, else leaf n has those of node n. Leaves hang on a spine
+    by what their adapters carry, over `oversubscription`. GPUs are numbered node by node.
+    """
+    nodes, gpus = sizes
+    leaves = [f"{'rail' if rails else 'leaf'}{i}" for i in range(gpus if rails else nodes)]
+    rate = nic.bandwidth * (nodes if rails else gpus) / oversubscription
+    ends = [(leaf, "spine", replace(nic, bandwidth=rate, latency=0.0)) for leaf in leaves]
+    for r, (node, local) in enumerate(product(range(nodes), range(gpus))):
+        ends += [(f"GPU{r}", f"node{node}", inside), (f"GPU{r}", leaves[local if rails else node], nic)]
+    links = (replace(link, source=x, target=y) for a, b, link in ends for x, y in ((a, b), (b, a)))
+    return (*(f"node{i}" for i in range(nodes)), *leaves, "spine"), tuple(links)
 
 
 def neighbour_pairs(kind: str, sizes: tuple[int, ...]) -> set[tuple[int, int]]:

@@ -149,15 +149,20 @@ def _family(table: ElectricalTable, family: FamilyTable) -> tuple[tuple, tuple, 
         if getattr(table, key):
             raise InputError(f"{key}: given beside family; allowed: one of the two")
     wanted = families.FAMILIES[family.kind]
-    for key in ("ranks", "grid", "dimensions"):
-        if (getattr(family, key) is not None) != (key == wanted):
-            fault = "missing" if key == wanted else "given"
+    for key in ("ranks", "grid", "dimensions", "network"):
+        needed = key == wanted or (key == "network" and family.kind == "nodes")
+        if (getattr(family, key) is not None) != needed:
+            fault = "missing" if needed else "given"
             raise InputError(f"family.{key}: {fault} for {family.kind}; allowed: {wanted} alone")
     value = getattr(family, wanted)
     sizes = families.check_sizes(family.kind, tuple(value) if wanted == "grid" else (value,), "family")
+    gpus = tuple(f"GPU{r}" for r in range(families.count_gpus(family.kind, sizes)))
+    if (net := family.network) is not None:
+        inside = Link("", "", family.bandwidth, family.latency, family.link)
+        nic = Link("", "", net.bandwidth, net.latency, "network")
+        return gpus, *families.make_nodes(sizes, inside, nic, net.leaves == "rails", net.oversubscription)
     links = families.make_links(family.kind, sizes, family.bandwidth, family.latency, family.link)
-    ranks = families.count_gpus(family.kind, sizes)
-    return tuple(f"GPU{r}" for r in range(ranks)), ("switch",) if family.kind == "switch" else (), links
+    return gpus, ("switch",) if family.kind == "switch" else (), links
 
 
 def _names(key: str, word: str, nodes: int | list[str]) -> tuple[str, ...]:

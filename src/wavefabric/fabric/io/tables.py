@@ -104,16 +104,26 @@ class FabricLinkTable(FabricFileTable):
     both: StrictBool = True
 
 
+class NetworkTable(FabricFileTable):
+    """Between nodes; see `wavefabric.fabric.electrical.families.make_nodes`."""
+
+    bandwidth: Bandwidth
+    latency: Seconds = 0.0
+    leaves: Literal["rails", "nodes"] = "rails"
+    oversubscription: Annotated[Ratio, Field(ge=0.01)] = 1.0
+
+
 class FamilyTable(FabricFileTable):
     """Links made from a few numbers; see `wavefabric.fabric.electrical.families`."""
 
-    kind: Literal["switch", "ring", "mesh", "torus", "hypercube"]
+    kind: Literal["switch", "ring", "mesh", "torus", "hypercube", "nodes"]
     ranks: Side | None = None
     grid: Annotated[list[Side], Field(min_length=1, max_length=8)] | None = None
     dimensions: Annotated[StrictInt, Field(ge=0, le=12)] | None = None
     bandwidth: Bandwidth
     latency: Seconds = 0.0
     link: Name = "wire"
+    network: NetworkTable | None = None
 
 
 class KernelsTable(FabricFileTable):

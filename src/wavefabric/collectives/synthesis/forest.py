@@ -1,0 +1,160 @@
+"""Spanning trees from every root that use shared links as fully as cuts allow.
+
+ForestColl (Zhao et al. 2024, arXiv:2402.06787) splits off switches and may send a pair's data over any path.
+Here pairs of ranks keep their routes, as on a machine, and links are shared out between pairs evenly.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from math import gcd, inf
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from wavefabric.collectives.conditions import Layout
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.synthesis.deadline import Deadline
+from wavefabric.collectives.synthesis.demand import Demand, task
+from wavefabric.collectives.synthesis.problem import Edge, Links
+from wavefabric.collectives.synthesis.search import Solution
+from wavefabric.collectives.synthesis.write import ScheduleWriter
+from wavefabric.errors import InputError
+
+
+@dataclass
+class EqualTrees:
+    """Of `all` trees of a root those from the `first` on with the same parent and depth of ranks reached."""
+
+    root: int
+    all: int
+    first: int
+    count: int
+    reached: dict[int, tuple[int, int]]
+
+
+#: Trees, and the rounds in which links carry all chunks over them, were these one chunk in all.
+Forest = tuple[list[EqualTrees], Fraction]
+
+
+def forests(layout: Layout, links: Links, trees: int, until: float = inf, most: float = inf) -> list[Forest]:
+    """So many trees of each root (times its chunks without a common factor), of sums and of copies.
+
+    In the fewest rounds in which links, shared out between pairs in whole trees, carry them; none if above
+    `most`. `OutOfTime` after `until`; `InputError` if chunks go to some ranks only, or links do not join all.
+    """
+    todo, stop, back = task(layout), Deadline(until, 1), links.reversed()
+    mirrored = back.capacity == links.capacity and {*back.groups} == {*links.groups}
+    parts = [(todo.sums, back)] * (not mirrored or todo.sums != todo.copies) + [(todo.copies, links)]
+    return [_forest(demand, over, trees, stop, most) for demand, over in parts if demand is not None]
+
+
+def forest_schedule(layout: Layout, made: list[Forest]) -> Schedule:
+    """The layout's chunks over what `forests` made of it, or of the same with other pieces: verified."""
+    todo = task(layout)
+    writer = ScheduleWriter(todo)
+    if todo.sums is not None:
+        sums = _pipelined(made[0][0], todo.sums)
+        writer.sums(sums.reversed(sums.rounds).moves)
+    writer.copies(() if todo.copies is None else _pipelined(made[-1][0], todo.copies).moves)
+    return writer.schedule()
+
+
+def _forest(demand: Demand, links: Links, trees: int, stop: Deadline, most: float) -> Forest:
+    n, chunks = demand.ranks, Counter(min(chunk.have) for chunk in demand.chunks)
+    if any(len(chunk.have) != 1 or len(chunk.need) != n - 1 for chunk in demand.chunks):
+        raise InputError("layout: chunks for some ranks; allowed: chunks from one rank to all others")
+    wanted = np.array([chunks[r] for r in range(n)], np.int32) // gcd(*chunks.values()) * trees
+    routes = {e: [i for i, (group, _) in enumerate(links.groups) if e in group] for e in links.usable}
+    capacities = {*links.capacity.values(), *(most for _, most in links.groups)} - {0} or {1}
+
+    def carries(rounds: Fraction) -> bool:  # a flow from all roots reaches every rank (Edmonds 1973)
+        stop.check()
+        table = _divide(rounds, links, routes, wanted.sum())
+        graph = csr_array(np.pad(np.vstack((table, wanted)), ((0, 0), (0, 1))))
+        direct = bool((table + np.diag(wanted) >= wanted[:, None]).all())
+        return direct or all(maximum_flow(graph, n, v).flow_value >= wanted.sum() for v in range(n))
+
+    high = next((r for i in range(64) if carries(r := Fraction(trees << i, max(capacities)))), None)
+    if high is None:
+        raise InputError("links: they do not join the ranks; allowed: links that do")
+    steps = (Fraction(i, c) for c in capacities if high * c < 1e5 for i in range(int(high * c) + 1))
+    tried = sorted({high, *steps})
+    rounds = tried[bisect_left(tried, True, key=carries)]
+    in_all, table = rounds / int(wanted.sum()), _divide(rounds, links, routes, wanted.sum())
+    return _pack(table, wanted, stop) if in_all <= most else [], in_all
+
+
+def _strides(ranks: int) -> list[int]:
+    """Distances in number, first those that lead from a node to the same local rank of others."""
+    return sorted(range(1, ranks), key=lambda ahead: (-gcd(ahead, ranks), ahead))
+
+
+def _divide(rounds: Fraction, links: Links, routes: dict[Edge, list[int]], most: int) -> np.ndarray:
+    """Trees that each pair carries, one more in turn up to `most` while it has space: (ranks, ranks)."""
+    n, up, down = links.ranks, *rounds.as_integer_ratio()
+    sent, left = np.zeros((n, n), np.int32), [chunks * up // down for _, chunks in links.groups]
+    able = [(r, (r + ahead) % n) for ahead in _strides(n) for r in range(n)]
+
+    def has_space(e: Edge) -> bool:
+        return sent[e] < min(links.capacity.get(e, 0) * up // down, most) and all(left[i] for i in routes[e])
+
+    while able := [e for e in able if has_space(e)]:
+        for e in filter(has_space, able):
+            sent[e] += 1
+            for i in routes[e]:
+                left[i] -= 1
+    return sent
+
+
+def _pack(carried: np.ndarray, wanted: np.ndarray, stop: Deadline) -> list[EqualTrees]:
+    """Edge-disjoint spanning trees, grown level by level (Bérczi & Frank 2010, as in ForestColl)."""
+    n, left = len(carried), carried.copy()
+    trees = [EqualTrees(r, int(wanted[r]), 0, int(wanted[r]), {r: (r, 0)}) for r in range(n) if wanted[r]]
+    direct = (carried + np.diag(wanted) >= wanted[:, None]).all()
+    for level, ahead in product(range(n - 1), _strides(n)):
+        if min(len(tree.reached) for tree in trees) == n:
+            break
+        for tree in trees:  # grows meanwhile
+            for x in [rank for rank, (_, depth) in tree.reached.items() if depth == level]:
+                y = (x + ahead) % n
+                able = 0 if y in tree.reached else min(int(left[x, y]), tree.count)
+                if able and not direct:
+                    stop.check()
+                    able = min(able, _spare(left, trees, tree, x, y))
+                if able > 0:
+                    if able < tree.count:
+                        rest = replace(tree, first=tree.first + able, count=tree.count - able)
+                        trees.append(replace(rest, reached=dict(tree.reached)))
+                    tree.count, tree.reached[y] = able, (x, level + 1)
+                    left[x, y] -= able
+    return trees
+
+
+def _spare(left: np.ndarray, trees: list[EqualTrees], tree: EqualTrees, x: int, y: int) -> int:
+    """How many of equal trees may take the edge from x to y so that all others can still be completed.
+
+    A node for each of the others is fed by x and linked to the ranks that it reaches: what flows from x to y
+    beyond the number of others (Edmonds' condition for every set of ranks with y and without x).
+    """
+    n = len(left)
+    others = [each for each in trees if each is not tree and len(each.reached) < n]
+    table = np.pad(left, (0, len(others)))
+    for i, other in enumerate(others, n):
+        table[x, i] = other.count
+        table[i, list(other.reached)] = 2**30  # no limit
+    return int(maximum_flow(csr_array(table), x, y).flow_value) - sum(each.count for each in others)
+
+
+def _pipelined(trees: list[EqualTrees], demand: Demand) -> Solution:
+    """The chunks of each root dealt out to its trees, on each one after the other."""
+    moves = []
+    for tree in trees:
+        mine = [number for number, chunk in enumerate(demand.chunks) if tree.root in chunk.have]
+        begin, end = (len(mine) * at // tree.all for at in (tree.first, tree.first + tree.count))
+        for i, number in enumerate(mine[begin:end]):
+            moves += [(i // tree.count + d - 1, number, x, y) for y, (x, d) in tree.reached.items() if d]
+    return Solution(sorted(moves), "trees")

@@ -1,0 +1,40 @@
+"""An electrical fabric as the links over which `wavefabric.collectives.synthesis` sends chunks."""
+
+from collections import defaultdict
+from itertools import permutations
+
+import numpy as np
+
+from wavefabric.collectives.synthesis.demand import FAR, distances
+from wavefabric.collectives.synthesis.problem import Links
+from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.static_routes import resource_use
+
+
+def direct_links(fabric: Fabric) -> Links | None:
+    """Chunks a round over links from GPU to GPU, one over the slowest; None if these do not join all GPUs."""
+    number = {name: r for r, name in enumerate(fabric.gpus)}
+    width: dict[tuple[int, int], float] = defaultdict(float)
+    for link in fabric.links:
+        if link.source in number and link.target in number:
+            width[number[link.source], number[link.target]] += link.bandwidth
+    if (distances(fabric.ranks, width) >= FAR).any():
+        return None
+    least = min(width.values(), default=1.0)
+    return Links(fabric.ranks, {pair: max(1, int(w / least + 1e-9)) for pair, w in width.items()})
+
+
+def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
+    """All pairs by their static routes (`InputError` without one); wires and ports they share are groups.
+
+    `unit` B/s carry a chunk a round, by default those of the slowest.
+    """
+    pairs = list(permutations(range(fabric.ranks), 2))
+    use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
+    groups = defaultdict(set)
+    for pair, resource in zip(use.pair.tolist(), use.resource.tolist(), strict=True):
+        groups[float(use.capacity[resource]), resource].add(pairs[pair])
+    alone = min(fabric.flow_bandwidth or np.inf, max(groups, default=(1.0,))[0])
+    unit = unit or min(alone, min(groups, default=(1.0,))[0])
+    shared = ((frozenset(links), int(rate / unit + 1e-9)) for (rate, _), links in groups.items())
+    return Links(fabric.ranks, dict.fromkeys(pairs, int(alone / unit + 1e-9)), tuple(shared))
