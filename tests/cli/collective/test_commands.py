@@ -115,6 +115,7 @@ def test_make_optimal_over_wires(command, fabric, steps):
         ("all-gather", "dgx-a100", "algorithm direct", 0),
         ("broadcast", "switch:4", "trees: 3 of each root, 2 deep", 0.15),
         ("reduce-scatter", "nodes:2x4", "trees: ", 0.2),
+        ("all-reduce", "hgx-h100", "algorithm nvls, 15 pieces", 0.26),
     ],
 )
 def test_make_optimal_on_switches(command, collective, fabric, method, most):

@@ -128,12 +128,19 @@ def _timed(
 ) -> Iterator[tuple[Schedule, str]]:
     """Schedules, and what made each: algorithms of the registry, then trees."""
     n, rooted = fabric.ranks, collective in ("broadcast", "reduce")
-    for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
-        refused = why_refused(name, collective, n, **algorithm.registry(name, n, fabric))
-        if not refused and extent(name, collective, n, algorithm.parts)[1] <= _MOST_CHUNKS:
-            yield build_by_name(name, collective, algorithm, fabric), f"algorithm {name}"
     base = algorithm.pieces or (n if collective == "all-reduce" else 1)
     latency, most = fabric.alpha + 2 * max(link.latency for link in fabric.links), math.inf
+    alone = size / max(link.bandwidth for link in fabric.links)
+    for name in sorted(ALGORITHMS, key=lambda name: name != "direct"):
+        # Of a switch that reads one piece while it writes another, the pieces that fill both directions.
+        pipelined = ALGORITHMS[name].switched and collective == "all-reduce" and algorithm.pieces is None
+        fill = min(round((alone / (latency or 1e-9)) ** 0.5), _MOST_CHUNKS // (4 * n * n))
+        for pieces in (algorithm.parts, *[fill] * pipelined):
+            own = replace(algorithm, pieces=pieces) if pieces > 1 else algorithm
+            refused = why_refused(name, collective, n, **own.registry(name, n, fabric))
+            if not refused and extent(name, collective, n, own.parts)[1] <= _MOST_CHUNKS:
+                words = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
+                yield build_by_name(name, collective, own, fabric), words
     with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
         for count in (n - 1, 1, 2, 3)[not rooted : 4 * (n * n <= _MOST_CHUNKS)]:
             links = routed_links(fabric, 1.0)
