@@ -14,6 +14,7 @@ from wavefabric.collectives.conditions import kind
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.files.input import naming
+from wavefabric.units import counted
 
 
 @options()
@@ -46,7 +47,7 @@ def command(
         print_json(verified)
         return
     for facts in verified:
-        counts = ", ".join(f"{facts[name]} {name}" for name in ("ranks", "rounds", "transfers"))
+        counts = ", ".join(counted(facts[f"{name}s"], name) for name in ("rank", "round", "transfer"))
         text = f"ok: {facts['file']}: {facts['schedule']}: {facts['collective']}, {counts}"
         if "msccl" in facts:
             text += f"; {about.msccl_text(facts['msccl'])}"
