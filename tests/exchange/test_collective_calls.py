@@ -69,6 +69,8 @@ def all_alike(comm, value):
 
 def _algorithms(collective, ranks):
     for name, algorithm in ALGORITHMS.items():
+        if algorithm.switched:
+            continue
         for radix in (None, 3, 4) if "radix" in algorithm.options else (None,):
             for pieces in (1, 3) if "pieces" in algorithm.options else (1,):
                 if why_refused(name, collective, ranks, radix=radix, pieces=pieces) is None:

@@ -8,7 +8,6 @@ import numpy as np
 import wavefabric
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.structure import refuse_switches
 from wavefabric.collectives.tuning import Tuning
 from wavefabric.device import Device, get_device
 from wavefabric.device.bfloat16 import named
@@ -66,14 +65,11 @@ class Communicator(CollectiveCalls):
         if protocol not in self.protocols:
             allowed = ", ".join(self.protocols)
             raise InputError(f"protocol: {protocol!r} given; allowed for {self.transport}: {allowed}")
+        protocol = self._transport.protocol_for(schedule, protocol)
         chosen = self._transport.protocol if protocol == "auto" else protocol
-        if protocol == "auto" and "signals" in self.protocols and schedule.transfers["switch"].any():
-            chosen = "signals"  # the one that has multicasts and sums by a switch
         plan = chosen in PROTOCOLS
         if blocks is not None and not plan:
             raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
-        if chosen != "signals":
-            refuse_switches(schedule, f"{self.transport} (protocol {chosen}; signals of p2p can)")
         program = self.program(schedule)
         arrays = []
         for name, size in zip(schedule.buffers, program.sizes, strict=True):

@@ -185,6 +185,7 @@ class PreparedCalls:
             before, after = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
+        protocol = self._transport.protocol_for(schedule, protocol)
         return PreparedCall(program_of(schedule), request, before, after, protocol)
 
     def _served(self, protocol: str) -> str:

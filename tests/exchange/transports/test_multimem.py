@@ -74,7 +74,9 @@ def test_machines_without_multicast_are_refused_on_all_ranks(transports, monkeyp
             comm.bind(schedule, buffers_of(comm, schedule, "float32"), "signals")
         with pytest.raises(InputError) as other:
             comm.bind(schedule, buffers_of(comm, schedule, "float32"), "copies")
-        assert "allowed for p2p (protocol copies; signals of p2p can)" in str(other.value)
+        assert "allowed for p2p (signals of p2p can)" in str(other.value)
+        with pytest.raises(InputError, match=fault[:16]):  # calls take that protocol by themselves
+            comm.all_reduce(np.ones(8, np.float32), algorithm="nvls")
         return str(caught.value)
 
     assert together(transports, "p2p", 2, work) == [fault, fault]

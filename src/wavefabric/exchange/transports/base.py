@@ -4,6 +4,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import refuse_switches
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control
@@ -19,6 +21,8 @@ class Exchange:
     """
 
     def __init__(self, program: Program, buffers: list, scratch, transport: Any):
+        if program.levels:  # kernels that run plans have none
+            refuse_switches(program.schedule, f"{transport.name} (signals of p2p can)")
         self._program, self._buffers, self._scratch = program, buffers, scratch
         self._transport = transport
         self._running = False
@@ -175,6 +179,11 @@ class Transport:
         `protocols` have it.
         """
         raise NotImplementedError
+
+    def protocol_for(self, schedule: Schedule, protocol: str) -> str:
+        """A protocol; instead of ``"auto"``, of multicasts and sums by a switch, the one that has them."""
+        switched = protocol == "auto" and schedule.transfers["switch"].any()
+        return "signals" if switched and "signals" in self.protocols else protocol
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         """An array of the same shape on every rank, in which kernels of all may store; collective.
