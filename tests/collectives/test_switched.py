@@ -20,7 +20,8 @@ from wavefabric.collectives import (
 )
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.levels import dependencies
-from wavefabric.collectives.structure import units
+from wavefabric.collectives.structure import in_rounds, units
+from wavefabric.execution.run_schedule import as_run
 
 
 def schedule_of(rows, ranks=3, chunks=3):
@@ -78,6 +79,16 @@ def test_all_rows_wait_and_are_waited_for_as_one():
     assert levels(schedule).tolist() == [0, 1, 1, 0]
     assert units(schedule).of.tolist() == [0, 1, 1, 2]
     assert [pairs.tolist() for pairs in dependencies(schedule)] == [[0], [1]]
+
+
+def test_operations_that_come_together_stay_apart():
+    """Whatever their numbers in the rounds that they had."""
+    rows = [(r, 0, d, 0, r, 0, r, 1, False, 1) for r in (0, 1) for d in (1, 2)]
+    schedule = schedule_of(rows)
+    together = in_rounds(schedule, np.zeros(4, int))
+    assert units(together).of.tolist() == units(schedule).of.tolist() == [0, 0, 1, 1]
+    for pieces in (1, 2, 3):
+        verify(as_run(build("nvls", "all-reduce", 3, 18, pieces=pieces)))
 
 
 @pytest.mark.parametrize("ranks", [4, 8, 72])

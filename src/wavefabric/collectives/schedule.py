@@ -93,13 +93,6 @@ def scaled(schedule: Schedule, factor: int) -> Schedule:
     return replace(schedule, sizes=tuple(own * factor for own in schedule.sizes))
 
 
-def in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
-    """The same transfers in other rounds, and in their order; those of a round stay as they are."""
-    transfers = schedule.transfers.copy()
-    transfers["round"] = rounds
-    return replace(schedule, transfers=transfers[np.argsort(rounds, kind="stable")])
-
-
 _Result = TypeVar("_Result")
 
 

@@ -1,6 +1,6 @@
 """Whether the numbers of a schedule fit together, and its chunks as rows of flat tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -90,6 +90,21 @@ def refuse_switches(schedule: Schedule, who: str) -> None:
     if schedule.transfers["switch"].any():
         what = f"{schedule.name} has multicasts or reductions by a switch"
         raise InputError(f"schedule: {what}; allowed for {who}: transfers from rank to rank alone")
+
+
+def issuers(schedule: Schedule) -> np.ndarray:
+    """Whose transfer each is: the source's, but what a switch adds up is read by the destination."""
+    t, u = schedule.transfers, units(schedule)
+    return np.where(u.sums[u.of], t["dst"], t["src"]).astype(np.int64)
+
+
+def in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
+    """The same transfers in other rounds, and in their order; those of a round stay as they are."""
+    transfers = schedule.transfers.copy()
+    transfers["round"] = rounds
+    # Operations of switches that come together stay apart.
+    transfers["switch"] = np.where(transfers["switch"] > 0, units(schedule).of + 1, 0)
+    return replace(schedule, transfers=transfers[np.argsort(rounds, kind="stable")])
 
 
 def transfer_elements(schedule: Schedule) -> np.ndarray:

@@ -41,7 +41,8 @@ class CollectiveCalls:
     size; or ``"auto"``, what the communicator's tuning says is fastest, with the protocol that it names if
     the transport has this and it can serve here, or where there is no tuning
     `wavefabric.collectives.tuning.default_choice`. Sums are taken in the order of the schedule: their bits
-    are the same on all ranks, in every run and with every protocol.
+    are the same on all ranks, in every run and with every protocol; but a switch (``nvls``) adds in an
+    order of its own.
 
     **Memory.** Contiguous arrays are used as they are. Others are copied to buffers of the communicator, and
     with the transport ``p2p`` all that are not from `allocate` (or views of such arrays), since peers map

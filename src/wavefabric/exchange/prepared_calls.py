@@ -176,7 +176,6 @@ class PreparedCalls:
         algorithm = request.algorithm if own else str(choice)
         self._gather({"calls so far": str(self._calls), **wanted, "algorithm": algorithm})
         self._agreed.add(request.collective)
-        protocol = self._served(choice.protocol)
         if own is not None:
             schedule, before, after = _own_schedule(own, request, ranks, elements)
         else:
@@ -185,7 +184,7 @@ class PreparedCalls:
             before, after = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
-        protocol = self._transport.protocol_for(schedule, protocol)
+        protocol = self._served(self._transport.protocol_for(schedule, choice.protocol))
         return PreparedCall(program_of(schedule), request, before, after, protocol)
 
     def _served(self, protocol: str) -> str:

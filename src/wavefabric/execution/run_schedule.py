@@ -11,7 +11,8 @@ import numpy as np
 from wavefabric.collectives import Schedule, levels
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.schedule import in_rounds, scaled
+from wavefabric.collectives.schedule import scaled
+from wavefabric.collectives.structure import in_rounds
 from wavefabric.collectives.tuning import VARIANTS
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator

@@ -4,10 +4,12 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from plan_cases import wrong_of_calls
 from plan_mutants import dropped, misplaced, renumbered, swapped
 
-from wavefabric.collectives import ScheduleError, build
+from wavefabric.collectives import ScheduleError, build, verify
 from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import compile_plan
@@ -52,6 +54,39 @@ def test_faults_are_refused(kind):
         # What is accepted does no harm.
         for seed in range(20):
             assert wrong_of_calls(fault, random.Random(seed).randrange, blocks=1, unit=100, seed=seed) == []
+
+
+@st.composite
+def mixed(draw):
+    """Copies within ranks, multicasts and sums by a switch, of any buffers, which `verify` accepts."""
+    rows, held = [], {(r, b, 0): (0, 1 << r) for r in range(3) for b in range(2)}
+    for round_ in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(("copy", "multicast", "sum")))
+        one, src, dst = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(0, 2))
+        others = range(3) if kind != "copy" else [one]
+        pairs = [(other, one) if kind == "sum" else (one, other) for other in others]
+        parts = [held.get((a, src, 0), (0, 0))[1] for a, _ in pairs]
+        if not all(parts) or (kind == "copy" and src == dst) or (kind == "sum" and sum(parts) != 7):
+            continue
+        rows += [(round_, a, b, src, 0, dst, 0, 1, False, int(kind != "copy")) for a, b in pairs]
+        for _, b in pairs:
+            held[b, dst, 0] = (0, 7 if kind == "sum" else parts[0])
+    pre = {(r, b, 0): (0, 1 << r) for r in range(3) for b in range(2)}
+    post = {at: value for at, value in held.items() if at[1] in draw(st.sets(st.integers(0, 2)))}
+    sizes = (np.full((3, 1), 4, np.int64),) * 3
+    made = Schedule("mixed", 3, ("a", "b", "c"), sizes, np.array(rows, TRANSFER), pre, post)
+    verify(made)
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(schedule=mixed(), seed=st.integers(0, 99))
+def test_any_mixture_gives_the_sums_of_the_schedule(schedule, seed):
+    plan = compile_plan(schedule)
+    check_execution_plan(plan)
+    assert wrong_of_calls(plan, random.Random(seed).randrange, seed=seed) == []
+    for move in (each for code in plan.instructions for each in code if isinstance(each, Move)):
+        assert move.summed == any(a.rank != move.rank for a in move.sources)
 
 
 def test_what_a_plan_cannot_say_is_refused():

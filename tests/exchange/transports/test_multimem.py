@@ -9,6 +9,7 @@ from plan_cases import noise, wrong
 from wavefabric.collectives import build
 from wavefabric.collectives.plans.plan import compile_plan
 from wavefabric.collectives.registry import ALGORITHMS
+from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports.plan_code import check_switched
 from wavefabric.execution.timed_schedule import count_wrong, fill
@@ -51,6 +52,30 @@ def test_exchanges_in_multicast_memory(transports, monkeypatch):
     assert together(transports, "p2p", 3, work) == [0, 0, 0]
     assert all(len(gpus) == 3 for gpus in transports.driver.devices.values())
     assert len(transports.driver.copies) < len(schedules)
+
+
+def test_what_nothing_writes_stays(transports, monkeypatch):
+    """Also in buffers that are copied back; and calls take the protocol that can, whatever others take."""
+    monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
+    monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "packets")
+    rows = [(0, 0, r, 0, 0, 0, 0, 1, False, 1) for r in (0, 1)]
+    held = {(0, 0, 0): (0, 1)}
+    sizes = (np.full((2, 2), 4, np.int64),)
+    schedule = Schedule("half", 2, ("data",), sizes, np.array(rows, TRANSFER), held, {(1, 0, 0): (0, 1)})
+
+    def work(comm):
+        buffers = buffers_of(comm, schedule, "float32")
+        buffers["data"][...] = comm.rank + 1.0
+        comm.bind(schedule, buffers, "signals").run()
+        ones = comm.allocate((8,), np.dtype("float32"))
+        ones[...] = 1.0
+        return buffers["data"].tolist(), comm.all_reduce(ones, algorithm="nvls").tolist()
+
+    half = [1.0] * 4, [1.0] * 4, [2.0] * 4
+    assert together(transports, "p2p", 2, work) == [
+        ([*half[0], *half[1]], [2.0] * 8),
+        ([*half[0], *half[2]], [2.0] * 8),
+    ]
 
 
 @pytest.mark.parametrize(

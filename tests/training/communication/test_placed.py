@@ -21,6 +21,8 @@ ALGORITHMS = (
     ("bruck", "all-to-all"),
     ("pairwise", "all-to-all"),
     ("direct", "all-reduce"),
+    ("nvls", "reduce-scatter"),
+    ("nvls", "reduce"),
 )
 
 

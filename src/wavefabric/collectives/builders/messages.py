@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from wavefabric.collectives.arguments import padded, whole
-from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule, in_rounds
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.collectives.structure import in_rounds
 from wavefabric.errors import InputError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from wavefabric.collectives.arguments import ragged
 from wavefabric.collectives.conditions import COLLECTIVES, operation
 from wavefabric.collectives.formats.buffers import CollectiveArrays, conditions
-from wavefabric.collectives.schedule import Schedule, in_rounds
-from wavefabric.collectives.structure import check_structure, chunk_numbers, units
+from wavefabric.collectives.schedule import Schedule
+from wavefabric.collectives.structure import check_structure, chunk_numbers, in_rounds, units
 from wavefabric.collectives.structure import moves as single_moves
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError
@@ -133,7 +133,8 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     """Transfers by round, neighbouring chunks joined, cut into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
-    for key in ("round", "switch", "src", "dst", "reduce"):
+    moves["switch"] = np.where(t["switch"] > 0, units(schedule).of + 1, 0)
+    for key in ("round", "src", "dst", "reduce"):
         moves[key] = t[key]
     moves["cnt"] = t["count"]
     for side in ("src", "dst"):

@@ -219,6 +219,8 @@ def _read_once(schedule: Schedule, parts: list[Piece]) -> set[int]:
             if any(switched[parts[number].transfer] for number in (i, reader[0][0])):
                 continue
             kept = then[0][1] if then else parts[i].target[:2] in promised
+            # A switch may read what it writes, in whatever order its pieces are listed.
+            kept = kept or (bool(then) and switched[parts[then[0][0]].transfer] > 0)
             if reader[0][2] or not kept:
                 result.add(i)
     return result
@@ -278,7 +280,12 @@ def _together(before: list[Move | None], move: Move, writes: set[tuple[int, int]
     first, *others = (each if each and _may_wait(each, move, writes) else None for each in before)
     if move.switched:
         # What a switch has added up goes to all in one pass.
-        fits = first and move.multicast and {*first.targets} == {*move.sources} <= {*move.targets}
+        fits = (
+            first
+            and first.summed
+            and move.multicast
+            and {*first.targets} == {*move.sources} <= {*move.targets}
+        )
         return (0, replace(move, sources=first.sources, summed=True)) if first and fits else None
     if first is not None:
         alone = first.targets == move.sources[:1]

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import cupy
 
@@ -22,7 +22,10 @@ from wavefabric.exchange.transports.waiting import multiprocessors
 SWITCH = "NCCL_NVLS_ENABLE"
 _SUPPORTED = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
 _FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-_PINNED, _DEVICE, _READ_WRITE, _RECOMMENDED = 1, 1, 3, 1
+_PINNED, _DEVICE, _READ_WRITE, _MINIMUM = 1, 1, 3, 0
+#: Seconds that ranks wait for one another with descriptors.
+_PATIENCE = 60.0
+_T = TypeVar("_T")
 
 
 class _Location(ctypes.Structure):
@@ -74,7 +77,7 @@ class Driver:
     def rounded(self, devices: int, nbytes: int) -> int:
         """The size of an object of at least so many bytes."""
         grain, wanted = ctypes.c_size_t(), _Multicast(devices, nbytes, _FD, 0)
-        self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(wanted), _RECOMMENDED)
+        self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(wanted), _MINIMUM)
         return -(-nbytes // grain.value) * grain.value
 
     def create(self, devices: int, nbytes: int) -> int:
@@ -165,7 +168,8 @@ class MulticastPool:
     def take(self, nbytes: int, owner: Any) -> MulticastMemory:
         """Memory of at least so many bytes on all ranks, free again when ``owner`` is gone; collective."""
         mine = {number for number in self._free if self._made[number].nbytes >= nbytes}
-        number = min(set.intersection(*self._transport.control.all_gather(mine)), default=len(self._made))
+        fitting = set.intersection(*self._transport.control.all_gather(mine))
+        number = min(fitting, key=lambda n: (self._made[n].nbytes, n), default=len(self._made))
         if number == len(self._made):
             self._made.append(_shared_memory(self._transport.control, nbytes))
         # What it served before may still be read or written.
@@ -179,39 +183,62 @@ def _shared_memory(control, nbytes: int) -> MulticastMemory:
     calls, device = driver(), cupy.cuda.Device().id
     size = calls.rounded(control.size, nbytes)
     handle = _shared_handle(control, size)
-    calls.add(handle, device)
-    control.barrier()  # nobody binds before all have been added
-    memory = calls.memory(device, size)
-    own = calls.map(memory, device, size)
-    calls.bind(handle, memory, size)
-    control.barrier()  # nobody writes before all are bound
-    return MulticastMemory(own, calls.map(handle, device, size), size)
+
+    def bound() -> MulticastMemory:
+        memory = calls.memory(device, size)
+        own = calls.map(memory, device, size)
+        calls.bind(handle, memory, size)
+        return MulticastMemory(own, calls.map(handle, device, size), size)
+
+    # Nobody binds before all have been added, nor writes before all are bound.
+    _on_all(control, lambda: calls.add(handle, device))
+    return _on_all(control, bound)
+
+
+def _on_all(control, call: Callable[[], _T]) -> _T:
+    """What a call returns when all ranks have made it; `InputError` on all if it fails on one."""
+    result, fault = None, ""
+    try:
+        result = call()
+    except (InputError, OSError) as error:
+        fault = str(error)
+    for rank, each in enumerate(control.all_gather(fault)):
+        if each:
+            raise InputError(f"{each} (rank {rank})")
+    return cast("_T", result)
 
 
 def _shared_handle(control, nbytes: int) -> int:
     """The object that rank 0 creates, in all processes: its descriptor goes through a socket of the host."""
-    calls, fault, handle, fd = driver(), "", 0, -1
-    with socket.socket(socket.AF_UNIX) as end:
-        # A name of Linux's abstract namespace: no file is left behind.
-        name = f"\0wavefabric-{os.getpid()}-{id(end)}"
-        if control.rank == 0:
-            end.bind(name)
-            end.listen(control.size)
-            try:
-                handle = calls.create(control.size, nbytes)
-                fd = calls.export(handle)
-            except InputError as error:
-                fault = str(error)
-        name, fault = control.bcast((name, fault))
-        if fault:
-            raise InputError(fault)
+    calls, fds = driver(), []
+
+    def create() -> int:
+        end.bind(name)
+        end.listen(control.size)
+        handle = calls.create(control.size, nbytes)
+        fds.append(calls.export(handle))
+        return handle
+
+    def hand_over() -> int:
         if control.rank:
             end.connect(name)
-            _, (fd, *_), _, _ = socket.recv_fds(end, 1, 1)
-            handle = calls.import_(fd)
-        for _ in range(control.size - 1 if control.rank == 0 else 0):
+            fds.extend(socket.recv_fds(end, 1, 1)[1])
+            if not fds:
+                raise OSError("multicast: no descriptor came from rank 0")
+            return calls.import_(fds[0])
+        for _ in range(control.size - 1):
             client, _ = end.accept()
             with client:
-                socket.send_fds(client, [b"x"], [fd])
-        os.close(fd)
-    return handle
+                socket.send_fds(client, [b"x"], fds)
+        return handle
+
+    with socket.socket(socket.AF_UNIX) as end:
+        end.settimeout(_PATIENCE)
+        # A name of Linux's abstract namespace: no file is left behind.
+        name = control.bcast(f"\0wavefabric-{os.getpid()}-{id(end)}")
+        try:
+            handle = _on_all(control, create if control.rank == 0 else int)
+            return _on_all(control, hand_over)
+        finally:
+            for fd in fds:
+                os.close(fd)

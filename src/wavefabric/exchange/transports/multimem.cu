@@ -2,6 +2,9 @@
 // the sum of all copies, a store that reaches all. A word is what a switch adds up at least: 4 or 8 bytes.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Multicast addresses are other names of memory that the ranks know by their own: accesses by one name are ordered with
+// those by another only by this fence.
+__device__ __forceinline__ void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 #define MULTIMEM_LOAD "multimem.ld_reduce.relaxed.sys.global.add"
 __device__ __forceinline__ void multimem_store(unsigned *at, unsigned v) {
     asm volatile("multimem.st.relaxed.sys.global.b32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
@@ -49,6 +52,7 @@ template <class T> __device__ void multimem_store(T *at, T v) {
 template <class T> __device__ void multimem_store(T *, T) { __trap(); }
 template <class T> __device__ const T *emulated_copy(const T *, int) { __trap(); return nullptr; }
 #endif
+__device__ __forceinline__ void fence_aliases() {}
 template <class Number, class Word> struct SumCopies {
     static __device__ Word sum(const Word *at) {
         Number total = {};

@@ -79,10 +79,13 @@ class PlanExchange(Exchange):
         ends = np.cumsum([-(-size * dtype.itemsize // _ALIGNED) * _ALIGNED for size in sizes]).tolist()
         memory, offsets = transport.multicast.take(ends[-1], self), [0, *ends[:-1]]
         copies = [memory.array(at, size, dtype) for at, size in zip(offsets, sizes, strict=True)]
-        for held, pairs in ((schedule.pre, self._taken), (schedule.post, self._left)):
-            used = {buffer for rank, buffer, _ in held if rank == transport.control.rank}
+        rank = transport.control.rank
+        left = {buffer for owner, buffer, _ in schedule.post if owner == rank}
+        # What is copied back is taken too: chunks that nothing writes come back as they were.
+        taken = left | {buffer for owner, buffer, _ in schedule.pre if owner == rank}
+        for used, pairs in ((taken, self._taken), (left, self._left)):
             for b in sorted(used):
-                size = int(schedule.sizes[b][transport.control.rank].sum())
+                size = int(schedule.sizes[b][rank].sum())
                 pairs.append((self._buffers[b][:size], copies[b][:size]))
         return [memory.own + at for at in offsets], [memory.everywhere + at for at in offsets]
 

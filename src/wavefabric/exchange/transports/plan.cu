@@ -308,14 +308,15 @@ __device__ __forceinline__ void move_switched(const Instruction &one, const Oper
 extern __shared__ long long kept_program[];
 
 // Grid: as many blocks as in all calls before, all of them resident at once with those of the other ranks.
-// `program`: instructions, operands and marks, so many of each, one after another; with `keep` each block copies all of
-// it to its shared memory first: reading it piece by piece from afar would take as long as a signal does.
+// `program`: instructions, operands and marks, so many of each, one after another. `keep` has bits. 1: each block copies all
+// of it to its shared memory first: reading it piece by piece from afar would take as long as a signal does. 2: switches
+// take part.
 extern "C" __global__ void __launch_bounds__(512)
 run_plan(const long long *program, int length, int operand_count, int mark_count, int keep,
          unsigned *calls, unsigned slots, unsigned *late, unsigned long long timeout)
 {
     static_assert(sizeof(Instruction) % 8 == 0 && sizeof(Operand) % 8 == 0 && sizeof(Mark) % 8 == 0, "whole words");
-    if (keep) {
+    if (keep & 1) {
         const int words = (length * sizeof(Instruction) + operand_count * sizeof(Operand) + mark_count * sizeof(Mark)) / 8;
         for (int i = threadIdx.x; i < words; i += blockDim.x) kept_program[i] = program[i];
         program = kept_program;
@@ -325,6 +326,7 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
     const Operand *const operands = (const Operand *)(code + length);
     const Mark *const marks = (const Mark *)(operands + operand_count);
     Call call = {calls[blockIdx.x] + 1, slots, {late, timeout, false}, 0};
+    const bool switched = keep & 2;
     bool stop = false;
     for (int at = 0; at < length && !stop; ++at) {
         const Instruction one = code[at];
@@ -340,9 +342,11 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
                 move(one, operands + one.first, call, first, last);
             continue;
         }
+        if (switched && one.kind == SIGNAL) fence_aliases();
         if (one.kind == WAIT)
             for (int k = threadIdx.x; k < one.sources; k += blockDim.x) call.wait(marks[one.first + k]);
         stop = __syncthreads_or(call.timeout.missed);
+        if (switched && one.kind != SIGNAL) fence_aliases();
         if (one.kind == SIGNAL && !stop)
             for (int k = threadIdx.x; k < one.sources; k += blockDim.x) {
                 const Mark mark = marks[one.first + k];

@@ -146,7 +146,8 @@ class PlanCode:
     def arguments(self, program, shared: int) -> tuple:
         """Of the kernel, up to ``keep``: the program on the device, and so much shared memory of a block."""
         counts = (len(part) for part in (self.instructions, self.operands, self.marks))
-        return program, *map(np.int32, counts), np.int32(shared >= program.nbytes)
+        switched = 2 * bool((self.instructions["kind"] == _SWITCHED).any())
+        return program, *map(np.int32, counts), np.int32((shared >= program.nbytes) | switched)
 
 
 def encode(plan: ExecutionPlan, rank: int, dtype, memory: Sequence[RankMemory]) -> PlanCode:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import units
+from wavefabric.collectives.structure import issuers, units
 from wavefabric.fabric.bounds.bound import bounds
 from wavefabric.fabric.cost_models.cost import Cost, RoundCost, check_sizes
 from wavefabric.fabric.electrical.fabric import Fabric
@@ -139,7 +139,8 @@ def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
     if not t.size or not (fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead):
         return 0.0, 0
     remote = units(schedule).leads & ((t["src"] != t["dst"]) | (t["switch"] > 0))
-    number, src, dst = (t[key][remote].astype(np.int64) for key in ("round", "src", "dst"))
+    number, src = t["round"][remote].astype(np.int64), issuers(schedule)[remote]
+    dst = np.where(t["switch"] > 0, issuers(schedule), t["dst"])[remote]
     peers = np.unique((number * ranks + src) * ranks + dst) // ranks
     sending = np.unique(peers)
     taking_part = np.union1d(sending, number * ranks + dst)

@@ -5,7 +5,7 @@ import numpy as np
 from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.levels import dependencies
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import units
+from wavefabric.collectives.structure import issuers, units
 from wavefabric.fabric.bounds.bound import bounds
 from wavefabric.fabric.cost_models.alpha_beta import issue_time, works_alone
 from wavefabric.fabric.cost_models.cost import Cost, check_sizes
@@ -69,7 +69,7 @@ def _simulate(
     before, after = order[:-1], order[1:]
     same = (pair[before] == pair[after]) & (pair[after] >= 0)
     follows[after[same]] = before[same]
-    ends = t["src"].astype(np.int64), t["dst"].astype(np.int64)
+    ends = issuers(schedule), t["dst"].astype(np.int64)
     first_after = np.searchsorted(first, np.arange(t.size + 1))
     transfers = Transfers(*ends, pair, size, delay, work, follows, first_after, then)
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth

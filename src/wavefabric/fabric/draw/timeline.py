@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import units
+from wavefabric.collectives.structure import issuers, units
 from wavefabric.fabric.cost_models.kernel import PlanEvent
 from wavefabric.fabric.draw import style
 from wavefabric.units import binary_bytes
@@ -26,8 +26,7 @@ def gantt(axes: style.Axes, schedule: Schedule, times: np.ndarray) -> None:
     t, u = schedule.transfers, units(schedule)
     # Of an operation of a switch one bar, at the rank that issues it.
     remote = np.flatnonzero(u.leads & ((t["switch"] > 0) | (t["src"] != t["dst"])))
-    sums = u.sums[u.of]
-    rank = np.where(sums, t["dst"], t["src"])
+    sums, rank = u.sums[u.of], issuers(schedule)
     last = float(times[:, 1].max(initial=0.0))
     scale, unit = time_unit(last)
     ranks, rounds = schedule.ranks, max(int(t["round"].max(initial=0)), 1)

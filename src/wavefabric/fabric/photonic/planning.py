@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.collectives.structure import batches
+from wavefabric.collectives.structure import batches, refuse_switches
 from wavefabric.errors import InputError
 from wavefabric.fabric.photonic import wavelengths
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan, CircuitRound
@@ -68,6 +68,7 @@ def plan_circuits(
     peers than ports is served in ⌈peers / ports⌉ parts, the least possible. `InputError` for more ranks than
     tiles, or an option that is unknown.
     """
+    refuse_switches(schedule, "photonic fabrics")
     for key, value, allowed in (
         ("routing", routing, METHODS),
         ("sharing", sharing, wavelengths.SHARING),

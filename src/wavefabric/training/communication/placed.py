@@ -125,6 +125,7 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
     for p in placements:
         alike.setdefault((id(p.schedule), p.buffers, p.start), []).append(p)
     tables, times = [np.zeros(0, TRANSFER)], [np.zeros(0, np.int64)]
+    numbers = 0
     for same in alike.values():
         first, t = same[0], same[0].schedule.transfers
         gpus = np.stack([p.gpus for p in same], axis=1)  # rank of the part × part
@@ -137,7 +138,8 @@ def _transfers(placements: Sequence[_Placement]) -> np.ndarray:
             table[f"{end}_buffer"] = buffers[t[f"{end}_buffer"]][:, None]
         # Rows of an operation of a switch follow one another: part by part, each with numbers of its own.
         switch, part = t["switch"][:, None].astype(np.int64), np.arange(len(same))
-        table["switch"] = np.where(switch > 0, switch * len(same) + part, 0)
+        table["switch"] = np.where(switch > 0, numbers + switch * len(same) + part, 0)
+        numbers = int(table["switch"].max(initial=numbers))
         tables.append(table.T.ravel())
         times.append(np.tile(_times(first), len(same)))
     joined = np.concatenate(tables)
