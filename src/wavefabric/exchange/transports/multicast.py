@@ -24,7 +24,7 @@ _SUPPORTED = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
 _FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 _PINNED, _DEVICE, _READ_WRITE, _MINIMUM = 1, 1, 3, 0
 #: Seconds that ranks wait for one another with descriptors.
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _T = TypeVar("_T")
 
 
@@ -233,7 +233,7 @@ def _shared_handle(control, nbytes: int) -> int:
         return handle
 
     with socket.socket(socket.AF_UNIX) as end:
-        end.settimeout(_PATIENCE)
+        end.settimeout(_TIMEOUT)
         # A name of Linux's abstract namespace: no file is left behind.
         name = control.bcast(f"\0wavefabric-{os.getpid()}-{id(end)}")
         try:
