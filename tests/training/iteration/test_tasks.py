@@ -1,7 +1,8 @@
 """Tasks of an iteration: which calls there are, of what size, and what waits for what."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -306,3 +307,13 @@ def test_merging_makes_few_tasks():
     # One forward; one that ends with each gradient, and what comes after the last; the updates.
     assert len(merged) <= 1 + layers + 1 + layers
     assert len(build_tasks(Workload(bert, uniform(bert, 1), DEVICES["h100"], BF16), merge=False)) > 700
+
+
+@pytest.mark.parametrize(("stages", "interleave"), [(1, 1), (4, 1), (3, 2), (4, 3)])
+def test_four_periods_of_an_order_have_as_much_in_flight_as_all(stages, interleave):
+    for stage in range(stages):
+        strategy = SimpleNamespace(stages=stages, interleave=interleave, microbatches=9 * stages)
+        orders = [pipeline_order(stage, strategy, few) for few in (None, 4 * stages)]
+        kept = {stage + turn * stages: 1.0 + turn / 7 for turn in range(interleave)}
+        signs = [[(1 - 2 * d) * kept[chunk] for d, _, chunk in order] for order in orders]
+        assert max(accumulate(signs[0])) == pytest.approx(max(accumulate(signs[1])))

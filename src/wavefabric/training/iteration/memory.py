@@ -113,7 +113,9 @@ def strategy_needs(workload: Workload) -> tuple[MemoryNeed, ...]:
             for kind, more in (("parameters", "whole"), ("gradients", "unreduced"))
         ]
         in_flight = most = 0.0
-        for direction, _, chunk in pipeline_order(stage, strategy):
+        # Less than (v + 1)p passes run ahead, then the order repeats: four of its periods have the most.
+        few = min(strategy.microbatches, 4 * strategy.stages)
+        for direction, _, chunk in pipeline_order(stage, strategy, few):
             in_flight += kept[chunk] if direction == FORWARD else -kept[chunk]
             most = max(most, in_flight)
         sizes = held[0] * precision.parameter, held[1] * precision.gradient, sum(own.states for own in each)

@@ -93,13 +93,15 @@ def build_tasks(workload: Workload, merge: bool = True) -> TaskGraph:
     return with_stragglers(graph, workload.gpus_of_stages, dict(workload.stragglers))
 
 
-def pipeline_order(stage: int, strategy: Strategy) -> list[tuple[int, int, int]]:
+def pipeline_order(
+    stage: int, strategy: Strategy, microbatches: int | None = None
+) -> list[tuple[int, int, int]]:
     """Passes of a stage in order: (0 forward or 1 backward, microbatch, chunk of layers).
 
     Interleaved, a stage takes p microbatches through each of its v chunks by turns and runs 2(p − s − 1) +
-    (v − 1)p forward passes ahead.
+    (v − 1)p forward passes ahead. ``microbatches`` by default all.
     """
-    p, v, parts = strategy.stages, strategy.interleave, strategy.microbatches
+    p, v, parts = strategy.stages, strategy.interleave, microbatches or strategy.microbatches
     ahead = p - stage - 1 if v == 1 else 2 * (p - stage - 1) + (v - 1) * p
     count = parts * v
     turns = [(k // (p * v) * p + k % p, k % (p * v) // p) if v > 1 else (k, 0) for k in range(count)]
