@@ -109,8 +109,8 @@ def joined(schedule):
     """The same schedule, neighbouring transfers of consecutive chunks made one."""
     rows = []
     for row in schedule.transfers.tolist():
-        round_, src, dst, sb, sc, db, dc, count, reduce, _ = row
-        if rows:
+        round_, src, dst, sb, sc, db, dc, count, reduce, switch = row
+        if rows and not switch and not rows[-1][-1]:  # operations of switches stay as they are
             last = rows[-1]
             follows = (round_, src, dst, sb, sc, db, dc, reduce) == (
                 *last[:4], last[4] + last[7], last[5], last[6] + last[7], last[8]
