@@ -427,6 +427,16 @@ def test_what_a_link_refuses(cpu):
 # --- Over ranks ---------------------------------------------------------------------------------------------
 
 
+def on_one_and_two_ranks(run, comm, tmp_path_factory):
+    """Results of a run on one rank and on two, for rank 0; nothing for the other."""
+    folder = comm.control.bcast(str(tmp_path_factory.mktemp("ranks")))
+    run_link(run, f"{folder}/two.h5", comm=comm, warn=lambda _: None)
+    if comm.rank:
+        return None
+    run_link(run, f"{folder}/one.h5", comm=solo(comm.device), warn=lambda _: None)
+    return [read_result(f"{folder}/{name}.h5") for name in ("one", "two")]
+
+
 @pytest.mark.parallel(2)
 def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
     """Groups of one, two and three modes over two ranks: coupling, gains, Raman scattering, solved back."""
@@ -440,11 +450,8 @@ def test_ranks_hold_whole_groups_and_agree(comm, tmp_path_factory):
             "output": {"save_field": True},
         },
     )
-    run, folder = settings(**changes), comm.control.bcast(str(tmp_path_factory.mktemp("ranks")))
-    run_link(run, f"{folder}/two.h5", comm=comm, warn=lambda _: None)
-    if comm.rank == 0:
-        run_link(run, f"{folder}/one.h5", comm=solo(comm.device), warn=lambda _: None)
-        one, two = (read_result(f"{folder}/{name}.h5") for name in ("one", "two"))
+    if results := on_one_and_two_ranks(settings(**changes), comm, tmp_path_factory):
+        one, two = results
         assert two.attrs("solver")["ranks"] == 2
         assert abs(two["field"] - one["field"]).max() < 1e-12 * abs(one["field"]).max()
         key = "received/span_2/q_squared_db"
@@ -465,11 +472,8 @@ def test_groups_of_two_ranks_couple(comm, tmp_path_factory, precision):
         "solver": solver,
         "output": {"save_field": True},
     }
-    run, folder = settings(**changes), comm.control.bcast(str(tmp_path_factory.mktemp("ranks")))
-    run_link(run, f"{folder}/two.h5", comm=comm, warn=lambda _: None)
-    if comm.rank == 0:
-        run_link(run, f"{folder}/one.h5", comm=solo(comm.device), warn=lambda _: None)
-        one, two = (read_result(f"{folder}/{name}.h5") for name in ("one", "two"))
+    if results := on_one_and_two_ranks(settings(**changes), comm, tmp_path_factory):
+        one, two = results
         tolerance = 1e-12 if precision == "double" else 1e-5
         assert abs(two["field"] - one["field"]).max() < tolerance * abs(one["field"]).max()
         assert abs(penalty(two, 1)).max() < (1e-6 if precision == "double" else 1e-3)
