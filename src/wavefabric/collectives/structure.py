@@ -64,6 +64,11 @@ class Units:
     sums: np.ndarray
 
     @property
+    def numbers(self) -> np.ndarray:
+        """For each transfer a number that its operation of a switch alone has, 0 for other transfers."""
+        return np.where(self.switched[self.of], self.of + 1, 0)
+
+    @property
     def leads(self) -> np.ndarray:
         """Whether each transfer is the first of its unit, which stands for all."""
         return np.isin(np.arange(self.of.size), self.first[:-1])
@@ -103,7 +108,7 @@ def in_rounds(schedule: Schedule, rounds: np.ndarray) -> Schedule:
     transfers = schedule.transfers.copy()
     transfers["round"] = rounds
     # Operations of switches that come together stay apart.
-    transfers["switch"] = np.where(transfers["switch"] > 0, units(schedule).of + 1, 0)
+    transfers["switch"] = units(schedule).numbers
     return replace(schedule, transfers=transfers[np.argsort(rounds, kind="stable")])
 
 

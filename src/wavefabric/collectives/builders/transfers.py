@@ -67,17 +67,10 @@ def joined(t: np.ndarray, ranks: int) -> np.ndarray:
     if not t.size:
         return t
     wide = {name: t[name].astype(np.int64) for name in TRANSFER.names or ()}
-    pair = (wide["round"] * ranks + (wide["dst"] - wide["src"]) % ranks) * ranks + wide["src"]
+    pair = (wide["dst"] - wide["src"]) % ranks * ranks + wide["src"]
     kinds = (wide["src_buffer"] * (1 + wide["dst_buffer"].max()) + wide["dst_buffer"]) * 2 + wide["reduce"]
-    # Operations of a switch stay together, chunk by chunk.
-    single = np.lexsort((wide["src_chunk"] + kinds * (1 + wide["src_chunk"].max()), pair))
-    t = t[
-        single[
-            np.argsort(
-                wide["round"][single] * (1 + wide["switch"].max()) + wide["switch"][single], kind="stable"
-            )
-        ]
-    ]
+    # Operations of a switch stay together.
+    t = t[np.lexsort((wide["src_chunk"], kinds, pair, wide["switch"], wide["round"]))]
     follows = np.logical_and.reduce([t[name][1:] == t[name][:-1] for name in _EQUAL])
     for name in ("src_chunk", "dst_chunk"):
         follows &= t[name][1:] == t[name][:-1] + t["count"][:-1]

@@ -133,7 +133,7 @@ def _moves(schedule: Schedule, letters: np.ndarray, shifts: np.ndarray, instance
     """Transfers by round, neighbouring chunks joined, cut into instances."""
     t = schedule.transfers
     moves = np.zeros(t.size, MOVE)
-    moves["switch"] = np.where(t["switch"] > 0, units(schedule).of + 1, 0)
+    moves["switch"] = units(schedule).numbers
     for key in ("round", "src", "dst", "reduce"):
         moves[key] = t[key]
     moves["cnt"] = t["count"]

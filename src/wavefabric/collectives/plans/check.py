@@ -51,8 +51,7 @@ class _Rank:
         self.clock = Clock(rank, plan.schedule.ranks)
         #: Clocks that went with each signal so far, by the rank that gets it.
         self.sent: dict[int, list[list[int]]] = {}
-        moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
-        addresses = {address for move in moves for address in (*move.sources, *move.targets)}
+        addresses = {address for move in plan.moves for address in (*move.sources, *move.targets)}
         self.buffers = [
             address for address in addresses if address.rank == rank and address.buffer != STAGING
         ]

@@ -1,6 +1,7 @@
 """Execution plans: what each rank's kernel does, instruction by instruction."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from wavefabric.collectives.plans.moves import Move, StagingBuffer, joined, moves
 from wavefabric.collectives.plans.order import Barrier, Signal, Wait, ordered
@@ -32,6 +33,11 @@ class ExecutionPlan:
     instructions: tuple[tuple[Instruction, ...], ...]
     staging: tuple[StagingBuffer, ...] = field(repr=False)
     signals: dict[tuple[int, int], int] = field(repr=False)
+
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """Moves of all ranks, rank by rank."""
+        return tuple(each for code in self.instructions for each in code if isinstance(each, Move))
 
     @property
     def packets(self) -> bool:

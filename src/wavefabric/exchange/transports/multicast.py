@@ -172,8 +172,9 @@ class MulticastPool:
         number = min(fitting, key=lambda n: (self._made[n].nbytes, n), default=len(self._made))
         if number == len(self._made):
             self._made.append(_shared_memory(self._transport.control, nbytes))
-        # What it served before may still be read or written.
-        cupy.cuda.runtime.deviceSynchronize()
+        else:
+            # What it served before may still be read or written.
+            cupy.cuda.runtime.deviceSynchronize()
         self._free.discard(number)
         weakref.finalize(owner, self._free.add, number)
         return self._made[number]

@@ -8,7 +8,6 @@ import cupy
 import numpy as np
 
 from wavefabric.collectives.plans.check import check_execution_plan
-from wavefabric.collectives.plans.moves import Move
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
@@ -137,6 +136,5 @@ class PlanExchange(Exchange):
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
     """Blocks of a kernel: a power of two, so that each has some bytes of the largest piece."""
-    sizes = [each.size for code in plan.instructions for each in code if isinstance(each, Move)]
-    slices = max(sizes, default=0) * itemsize // _SLICE
+    slices = max((move.size for move in plan.moves), default=0) * itemsize // _SLICE
     return min(1 << max(0, slices.bit_length() - 1), _ENOUGH, most)

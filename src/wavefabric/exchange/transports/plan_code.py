@@ -54,7 +54,7 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
 
 def has_sums(plan: ExecutionPlan) -> bool:
     """Whether anything is added."""
-    return any(isinstance(one, Move) and len(one.sources) > 1 for code in plan.instructions for one in code)
+    return any(len(move.sources) > 1 for move in plan.moves)
 
 
 def check_switched(plan: ExecutionPlan, dtype) -> bool:
@@ -62,13 +62,12 @@ def check_switched(plan: ExecutionPlan, dtype) -> bool:
 
     It is one array of all ranks, whose words of 4 bytes (8 of larger numbers) switches add up and write.
     """
-    moves = [one for code in plan.instructions for one in code if isinstance(one, Move)]
-    if not any(move.switched for move in moves):
+    if not any(move.switched for move in plan.moves):
         return False
     fault, ranks = "", set(range(plan.schedule.ranks))
     itemsize = np.dtype(dtype).itemsize
     word = 8 if itemsize // element_type(dtype, has_sums(plan))[1] > 4 else 4
-    for move in moves:
+    for move in plan.moves:
         ends = (move.sources, move.summed), (move.targets, move.multicast)
         for addresses in (addresses for addresses, switched in ends if switched):
             if {a.rank for a in addresses} != ranks or len({(a.buffer, a.first) for a in addresses}) > 1:

@@ -139,8 +139,8 @@ def issue_time(schedule: Schedule, fabric: Fabric) -> tuple[float, int]:
     if not t.size or not (fabric.round_overhead or fabric.peer_overhead or fabric.reduce_overhead):
         return 0.0, 0
     remote = units(schedule).leads & ((t["src"] != t["dst"]) | (t["switch"] > 0))
-    number, src = t["round"][remote].astype(np.int64), issuers(schedule)[remote]
-    dst = np.where(t["switch"] > 0, issuers(schedule), t["dst"])[remote]
+    number, source = t["round"][remote].astype(np.int64), issuers(schedule)
+    src, dst = source[remote], np.where(t["switch"] > 0, source, t["dst"])[remote]
     peers = np.unique((number * ranks + src) * ranks + dst) // ranks
     sending = np.unique(peers)
     taking_part = np.union1d(sending, number * ranks + dst)

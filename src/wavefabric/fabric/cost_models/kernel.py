@@ -125,10 +125,12 @@ class _Replay:
         pairs = list(permutations(range(ranks), 2))
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
         use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
-        moves = [each for code in plan.instructions for each in code if isinstance(each, Move)]
-        trees = dict.fromkeys(tree for move in moves for tree, _ in _trees(move))
+        trees = dict.fromkeys(tree for move in plan.moves for tree, _ in _trees(move))
         self._trees = {tree: len(pairs) + number for number, tree in enumerate(trees)}
         self._use = with_trees(use, list(trees))
+        #: Of each route: of a pair of ranks, or of what a switch does.
+        ends = np.searchsorted(self._use.pair, np.arange(1, self._use.latency.size))
+        self._resources = np.split(self._use.resource, ends)
         self._loads = self._level_loads()
         self._at, self._now = [0] * ranks, [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -168,17 +170,13 @@ class _Replay:
         addresses = [address for address in (*move.sources, *move.targets) if address.rank == move.rank]
         return move.size * self._bytes * sum(map(self._packing, addresses))
 
-    def _used(self, rank: int, peer: int) -> np.ndarray:
-        """Resources between two ranks."""
-        return self._use.of(np.array([self._pairs[rank, peer]]))[1]
-
     def _level_loads(self) -> dict[tuple[int, int], np.ndarray]:
         """Seconds that each resource is busy, by level and phase of the moves of all ranks."""
         capacity = self._use.capacity
         loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
-        for move in (each for code in self._plan.instructions for each in code if isinstance(each, Move)):
+        for move in self._plan.moves:
             for peer, nbytes in self._remote(move):
-                used = self._used(move.rank, peer)
+                used = self._resources[self._pairs[move.rank, peer]]
                 loads[move.level, move.phase][used] += nbytes / capacity[used]
             for used, seconds in self._switched(move):
                 np.add.at(loads[move.level, move.phase], used, seconds)
@@ -188,7 +186,7 @@ class _Replay:
         """Resources of what switches do in a move, and seconds of each: data, and requests for them."""
         data, rate = move.size * self._bytes, self._times.bandwidth
         for tree, asks in _trees(move):
-            used = self._use.of(np.array([self._trees[tree]]))[1]
+            used = self._resources[self._trees[tree]]
             each = 1 / self._use.capacity[used]
             header = np.where(used < self._use.wires.source.size, np.maximum(1 / rate - each, 0.0), 0.0)
             yield used, data * (header if asks else np.maximum(each, 1 / rate))
@@ -197,12 +195,13 @@ class _Replay:
         busy = sum(self._local(move) for move in moves) / self._times.memory
         to: dict[int, float] = defaultdict(float)
         for move in moves:
+            routes = [self._trees[tree] for tree, _ in _trees(move)]
             for peer, nbytes in self._remote(move):
                 to[peer] += nbytes
-                used = self._used(move.rank, peer)
-                busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
-            for used, _ in self._switched(move):
-                busy = max(busy, float(self._loads[move.level, move.phase][used].max()))
+                routes.append(self._pairs[move.rank, peer])
+            for route in routes:
+                load = self._loads[move.level, move.phase][self._resources[route]]
+                busy = max(busy, float(load.max()))
         return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
 
     def _round_trip(self, move: Move) -> float:

@@ -93,14 +93,16 @@ def _crossed(fabric: Fabric, sums: bool, at: int, members: Sequence[int]) -> lis
     routes = static_routes(fabric)
     source, target = routes.wires.source.tolist(), routes.wires.target.tolist()
 
-    def wires_between(src: int, dst: int) -> list[int]:
-        return routes.wires_of(np.array([src]), np.array([dst]))[1].tolist()
-
     others = [gpu for gpu in members if gpu != at]
-    paths = [wires_between(gpu, at) if sums else wires_between(at, gpu) for gpu in others]
+    # Of each other one; behind them, for the own part, the route of the first in the other direction.
+    far, near = others + [at] * (at in members), [at] * len(others) + others[:1] * (at in members)
+    which, wire = routes.wires_of(*map(np.array, (far, near) if sums else (near, far)))
+    ends = np.searchsorted(which, np.arange(1, len(far)))
+    paths = [part.tolist() for part in np.split(wire, ends)]
     if at in members:
         # To the first such switch on a route to another one, and back.
-        there, back = wires_between(at, others[0]), wires_between(others[0], at)
+        reverse = paths.pop()
+        there, back = (reverse, paths[0]) if sums else (paths[0], reverse)
         up = next((i for i, w in enumerate(there, 1) if target[w] in able), 0)
         down = next((i for i, w in enumerate(back[::-1], 1) if source[w] in able), 0)
         paths += [there[:up] + back[len(back) - down :]] if up and down else []
