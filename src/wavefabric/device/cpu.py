@@ -1,6 +1,7 @@
 """CPU: NumPy arrays, FFTW transforms (scipy.fft where pyfftw is missing), Numba kernels."""
 
 import importlib
+import itertools
 import math
 import os
 import threading
@@ -138,6 +139,19 @@ class CpuDevice:
         out = self.empty(shape, dtype)
         out[...] = 0
         return out
+
+    def host_empty(self, shape, dtype):
+        return self.empty(shape, dtype)
+
+    def copy(self, target, source, /) -> None:
+        # One thread has less than the bandwidth of memory.
+        parts = min(self.threads, target.shape[0]) if target.nbytes >> 20 else 1
+        if parts == 1:
+            np.copyto(target, source)
+            return
+        bounds = [target.shape[0] * part // parts for part in range(parts + 1)]
+        slices = [slice(*each) for each in itertools.pairwise(bounds)]
+        list(self._pool.map(lambda part: np.copyto(target[part], source[part]), slices))
 
     asarray, to_host = staticmethod(np.asarray), staticmethod(np.asarray)
     view, address, borrow = staticmethod(views.view), staticmethod(views.address), staticmethod(views.borrow)
