@@ -50,7 +50,7 @@ class Device(Protocol):
         ...
 
     def copy(self, target, source, /) -> None:
-        """Copy ``source`` into ``target``: contiguous arrays of one shape and type, on the device or the host."""
+        """Copy ``source`` into ``target``: contiguous, of one shape and type, on the device or the host."""
 
     def asarray(self, array, /, dtype=None) -> Any:
         """Copy of ``array`` on this device (no copy if it is there already)."""

@@ -1,7 +1,6 @@
 """CPU: NumPy arrays, FFTW transforms (scipy.fft where pyfftw is missing), Numba kernels."""
 
 import importlib
-import itertools
 import math
 import os
 import threading
@@ -140,18 +139,15 @@ class CpuDevice:
         out[...] = 0
         return out
 
-    def host_empty(self, shape, dtype):
-        return self.empty(shape, dtype)
+    host_empty = empty
 
     def copy(self, target, source, /) -> None:
-        # One thread has less than the bandwidth of memory.
-        parts = min(self.threads, target.shape[0]) if target.nbytes >> 20 else 1
-        if parts == 1:
+        if target.nbytes < 1 << 20:
             np.copyto(target, source)
             return
-        bounds = [target.shape[0] * part // parts for part in range(parts + 1)]
-        slices = [slice(*each) for each in itertools.pairwise(bounds)]
-        list(self._pool.map(lambda part: np.copyto(target[part], source[part]), slices))
+        # One thread has less than the bandwidth of memory.
+        parts = (np.array_split(array, self.threads) for array in (target, source))
+        list(self._pool.map(np.copyto, *parts))
 
     asarray, to_host = staticmethod(np.asarray), staticmethod(np.asarray)
     view, address, borrow = staticmethod(views.view), staticmethod(views.address), staticmethod(views.borrow)

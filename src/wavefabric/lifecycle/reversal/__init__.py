@@ -1,1 +1,1 @@
-"""A run of time steps in reverse, for gradients: `binomial` (which states are stored when), `reversal`, `store`."""
+"""A run of time steps in reverse, for adjoint gradients: `binomial` (the schedule), `reversal`, `store`."""

@@ -30,31 +30,27 @@ class Reversible(Protocol):
 class Reversal:
     """Brings back the states of a run of ``steps`` steps, from the last to state 0.
 
-    The forward run calls `after` after each of its steps, then `bring` is called for falling numbers. Steps are
-    fewest for as many states as ``store`` holds: `binomial.advances` of one more, as `Reversible.begin` makes
-    state 0 anew. With ``store_start`` state 0 is the first that is stored, and `begin` is never called.
+    The forward run calls `after` after each step; then `bring` is called for falling numbers. Steps are the
+    fewest for the states of ``store``: `binomial.advances` of one more, as `Reversible.begin` makes state 0
+    anew. With ``store_start`` state 0, now in the working arrays, is stored, and `begin` is never called.
 
-    ``at``: the forward run begins (is resumed) there; states before it are not stored. Whoever resumes a run, or
-    wants state 0 stored, calls `after` once before the first step. An error of `Reversible.advance` leaves
-    an object that is of no more use. ValueError if state 0 is to be stored and cannot be.
+    ``at``: the forward run is resumed there, so states before it are not stored; call `after` for it too.
+    After an error of `Reversible.advance` the object is of no more use.
     """
 
-    def __init__(
-        self, system: Reversible, steps: int, store: StateStore, at: int = 0, store_start: bool = False
-    ):
-        if store_start and (at > 0 or not store.states):
-            raise ValueError(
-                "store_start: state 0 cannot be stored; allowed: a run from 0, and a state or more"
-            )
+    def __init__(self, system: Reversible, steps: int, store: StateStore, at=0, store_start=False):
+        if store_start and (at or not store.states):
+            raise ValueError("store_start: state 0 cannot be stored; allowed: at 0, with a state or more")
         self.steps = steps
         #: Steps that `bring` has taken.
         self.advanced = 0
-        self._system, self._store, self._store_start = system, store, store_start
+        self._system, self._store, self._last = system, store, steps
         #: Numbers of the stored states; each lies in the store at its position in this list.
         self._stored: list[int] = []
-        self._last = steps
+        if store_start:
+            self._push(0)
         # The cost is convex in the first state stored: the earliest that the run still comes by is best.
-        self._next = 0 if store_start else max(at, self._following(0, steps))
+        self._next = max(at, self._following(0, steps))
 
     def after(self, step: int) -> None:
         """The working arrays of the forward run hold state ``step``; it is stored if it is due."""
@@ -69,10 +65,15 @@ class Reversal:
         """
         if not 0 <= step <= self._last:
             raise ValueError(f"step: {step} given; allowed: 0 to {self._last}, the last one brought")
-        self._last = step
+        self._last, position = step, 0
         while self._stored and self._stored[-1] > step:
             self._stored.pop()
-        position = self._restore()
+        if self._stored:
+            position = self._stored[-1]
+            self._store.read(len(self._stored) - 1, self._system.arrays())
+            self._system.restored(position)
+        else:
+            self._system.begin()
         due = self._following(position, step)
         while position < step:
             self._system.advance(position)
@@ -86,21 +87,10 @@ class Reversal:
         """Arrays of state ``step`` where it is stored on the device, to be read until the next `bring`."""
         return self._store.peek(self._stored.index(step)) if step in self._stored else None
 
-    def _restore(self) -> int:
-        """Make the last stored state, or state 0, in the working arrays; its number."""
-        if self._stored:
-            self._store.read(len(self._stored) - 1, self._system.arrays())
-            self._system.restored(self._stored[-1])
-            return self._stored[-1]
-        if self._store_start:
-            raise ValueError("state 0 was not stored: `after` was not called before the first step")
-        self._system.begin()
-        return 0
-
     def _push(self, step: int) -> None:
         self._store.write(len(self._stored), self._system.arrays())
         self._stored.append(step)
 
     def _following(self, step: int, end: int) -> int:
-        """The state to store next on the way from ``step``, stored or made anew, to ``end``; ``end`` if none."""
+        """The state to store next after ``step``, stored or made anew, on the way to ``end``, or that."""
         return step + split(end - step, self._store.states - len(self._stored) + 1)
