@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -138,20 +138,17 @@ def choose_tiers(
 def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None) -> list[int]:
     """How many states all ranks can have on the device, in host memory and on disk; collective."""
 
-    def free() -> dict[tuple[str, ...], int]:
-        """Bytes, by tier and by whose they are."""
+    def free() -> list[tuple[tuple[str, ...], int]]:
         if folder is not None:
             _reserved(folder, nbytes, 1).close()
         disk = 0 if folder is None else shutil.disk_usage(folder).free * 9 // 10
         host = (0, 0) if device.name == "cpu" else host_memory()  # the memory of a CPU is the host's
         usable = [free - total // 10 for free, total in (device.memory(), host)]
         owners = ("device", *device_identity(device)), ("host", socket.gethostname()), ("disk",)
-        return dict(zip(owners, (*usable, disk), strict=True))
+        return list(zip(owners, (*usable, disk), strict=True))
 
-    needed, least = defaultdict(int), {}
-    for size, memory in comm.control.all_gather((nbytes, on_all_ranks(comm, free))):
-        for owner, usable in memory.items():
-            needed[owner] += max(size, 1)
-            least[owner] = min(usable, least.get(owner, usable))
-    tiers = {tier: [least[o] // n for o, n in needed.items() if o[0] == tier] for tier in Tiers._fields[:3]}
-    return [max(min(numbers), 0) for numbers in tiers.values()]
+    ranks = comm.control.all_gather((max(nbytes, 1), on_all_ranks(comm, free)))
+    needed = Counter()
+    for size, tiers in ranks:
+        needed.update({owner: size for owner, _ in tiers})
+    return [max(min(tiers[i][1] // needed[tiers[i][0]] for _, tiers in ranks), 0) for i in range(3)]
