@@ -53,7 +53,7 @@ def test_to_and_from_the_host(device):
     assert device.asarray(host, np.complex64).dtype == np.complex64
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (3, 1 << 16)])
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (3, 1 << 19)])
 def test_copies_between_device_and_host(device, shape):
     device = CpuDevice(2) if device.name == "cpu" else device
     array, on_host = put(device, np.asarray(noise(shape))), device.host_empty(shape, complex)
