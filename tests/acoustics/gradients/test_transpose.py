@@ -31,7 +31,7 @@ from wavefabric.acoustics.solver.adjoint_sources import SOURCES as SIGNALS
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 
 #: Largest change of a parameter, of its largest value: what the objective hardly feels is changed more.
-CHANGES = dict(sound_speed=1e-2, density=1e-2, alpha_coeff=0.15, nonlinearity=30.0, p0=1e-2, p=1e-2, ux=1e-2)
+CHANGES = dict(sound_speed=1e-2, density=1e-2, alpha_coeff=0.15, nonlinearity=30.0, p0=5e-2, p=5e-2, ux=5e-2)
 POWER, SERIES = dict(alpha_power=1.4), ("p", "u", "p_final", "u_final")
 #: Name to (what varies from point to point, other keywords of `Medium`).
 LINEAR = {
