@@ -339,7 +339,7 @@ class _GradientRun:
         """Add that sources are scaled by the sound speed where they are."""
         total = field.astype(np.float64)
         flat = total.reshape(-1)
-        for name in self._scaled:
+        for name in sorted(self._scaled):  # of sets the order differs from process to process
             index, c = self._points[name], self._speed_at(name)
             if name == "transducer":
                 unscaled = self._transducer(signals[name]) / transducer_scale(self._grid, c, self._problem.dt)

@@ -17,6 +17,7 @@ from wavefabric.acoustics.solver.adjoint import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import Status, combine
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.binomial import advances
@@ -242,7 +243,7 @@ class AdjointRun:
             return host
         blocks = RankParts.of_blocks(self._comm, list(self._partition.subdomains))
         whole = {name: blocks.gather(np.ascontiguousarray(array[owned])) for name, array in host.items()}
-        return broadcast(self._comm, whole)  # type: ignore[arg-type]
+        return _on_all_ranks(self._comm, whole)
 
     def signals(self, sources: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Derivatives with respect to signals, (steps, points) or (steps, 1), and Σ s̄ s over time, (points,).
@@ -268,7 +269,7 @@ class AdjointRun:
             empty = (known[0], 0) if len(known) > 1 else (0,)
             own = np.zeros(empty, self._stages.coefficients.dtype) if own is None else own
             parts = RankParts.of_columns(comm, np.flatnonzero(mask), index.size)
-            return broadcast(comm, {name: parts.gather(np.ascontiguousarray(own))})[name]  # type: ignore[dict-item]
+            return _on_all_ranks(comm, {name: parts.gather(np.ascontiguousarray(own))})[name]
 
         names = [name for name in sources if name in self._wrt or name in self._scaled]
         has = comm.control.all_gather((sorted(read), sorted(products)))
@@ -278,3 +279,8 @@ class AdjointRun:
             {name: everywhere(read, name, 0) for name in reads},
             {name: everywhere(products, name, None) for name in sums},
         )
+
+
+def _on_all_ranks(comm: Communicator, gathered: Mapping[str, np.ndarray | None]) -> dict[str, np.ndarray]:
+    """Arrays that rank 0 alone has."""
+    return broadcast(comm, {name: array for name, array in gathered.items() if array is not None})
