@@ -16,6 +16,7 @@ from wavefabric.exchange import solo
 
 two = pytest.mark.parallel(2)
 pytestmark = [pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")]
+FOUR = pytest.param("3-D", True, marks=pytest.mark.parallel([2, 4]))
 LOCAL = Decomposition("local", overlap=2)
 
 
@@ -28,8 +29,8 @@ def everywhere(comm, *arguments, **options):
     return gradient
 
 
-@pytest.mark.parallel([2, 4])
-@pytest.mark.parametrize(("dimensions", "pencils"), [("2-D", False), ("3-D", False), ("3-D", True)])
+@two
+@pytest.mark.parametrize(("dimensions", "pencils"), [("2-D", False), ("3-D", False), FOUR])
 @pytest.mark.parametrize("source", SOURCES)
 def test_global_decompositions(comm, dimensions, source, pencils):
     case = made(dimensions, "nonlinear power law", source)

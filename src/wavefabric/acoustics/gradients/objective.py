@@ -1,6 +1,6 @@
 """What an objective says: its derivatives with respect to recorded quantities, as the recorder keeps these."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ def evaluate(objective: Objective, results: Results, grid: Grid, problem: Proble
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
         raise InputError("objective: returns something else; allowed: (value, {name: derivative})")
     value, derivatives = answer
-    if not np.isscalar(value) and np.ndim(value) != 0:
-        raise InputError("objective: its value is an array; allowed: a number")
+    if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiu":
+        raise InputError(f"objective: its value is a {type(value).__name__}; allowed: a number")
     value = float(value)
     if not np.isfinite(value):
         raise InputError(f"objective: its value is {value}; allowed: a finite number")
@@ -59,8 +59,9 @@ def _in_memory(name: str, derivative: Any, values: Any, grid: Grid, recording: R
     """A derivative like ``results[name]`` as the recorder keeps it: the transpose of `Results`."""
     field = (quantity := quantity_of(name)) is not None and quantity.kind == "field"
     if is_tone(name):
-        if len(derivative) != len(values):
-            raise InputError(f"objective: {len(derivative)} derivatives of {name}; allowed: {len(values)}")
+        count = len(derivative) if isinstance(derivative, Sized) else "no list of"
+        if count != len(values):
+            raise InputError(f"objective: {count} derivatives of {name}; allowed: {len(values)}")
         pairs = zip(derivative, values, strict=True)
         return np.stack([_one(name, *pair, field, grid, recording) for pair in pairs])
     return _one(name, derivative, values, field, grid, recording)
@@ -72,7 +73,7 @@ def _one(
     boxes = isinstance(values, list)
     parts = (
         [_checked(name, *pair) for pair in zip(derivative, values, strict=True)]
-        if boxes and len(derivative) == len(values)
+        if boxes and isinstance(derivative, Sized) and len(derivative) == len(values)
         else [_checked(name, derivative, values)]
     )
     if field:

@@ -263,7 +263,7 @@ class AdjointRun:
             own = held.get(name)
             shapes = comm.control.all_gather(None if own is None else own.shape)
             known = next(shape for shape in shapes if shape is not None)
-            if len(known) > 1 and known[1] == 1 and index.size > 1:
+            if len(known) > 1 and _has_one_signal(self._problem, name):
                 parts = comm.control.all_gather(own)
                 return np.sum([part for part in parts if part is not None], axis=0)
             empty = (known[0], 0) if len(known) > 1 else (0,)
@@ -279,6 +279,15 @@ class AdjointRun:
             {name: everywhere(read, name, 0) for name in reads},
             {name: everywhere(products, name, None) for name in sums},
         )
+
+
+def _has_one_signal(problem: Problem, source: str) -> bool:
+    """Whether all points of a source have the same signal; a rank with one of many points cannot tell."""
+    if source == "transducer":
+        return False
+    p, u = problem.pressure_source, problem.velocity_source
+    signal = p.signal if source == "p" else u.signals["xyz".index(source[1])]  # type: ignore[union-attr]
+    return signal.shape[1] == 1  # type: ignore[union-attr]
 
 
 def _on_all_ranks(comm: Communicator, gathered: Mapping[str, np.ndarray | None]) -> dict[str, np.ndarray]:
