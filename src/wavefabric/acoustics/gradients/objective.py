@@ -1,12 +1,12 @@
 """What an objective says: its derivatives with respect to recorded quantities, as the recorder keeps these."""
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import Cuboids, Problem, Recording
+from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, components, is_tone, quantity_of
 from wavefabric.acoustics.recording.recorder import layout_of
 from wavefabric.acoustics.recording.tones import sum_names
@@ -59,11 +59,9 @@ def _in_memory(name: str, derivative: Any, values: Any, grid: Grid, recording: R
     """A derivative like ``results[name]`` as the recorder keeps it: the transpose of `Results`."""
     field = (quantity := quantity_of(name)) is not None and quantity.kind == "field"
     if is_tone(name):
-        count = len(derivative) if isinstance(derivative, Sized) else "no list of"
-        if count != len(values):
-            raise InputError(f"objective: {count} derivatives of {name}; allowed: {len(values)}")
-        pairs = zip(derivative, values, strict=True)
-        return np.stack([_one(name, *pair, field, grid, recording) for pair in pairs])
+        return np.stack(
+            [_one(name, *pair, field, grid, recording) for pair in _pairs(name, derivative, values)]
+        )
     return _one(name, derivative, values, field, grid, recording)
 
 
@@ -71,11 +69,8 @@ def _one(
     name: str, derivative: Any, values: Any, field: bool, grid: Grid, recording: Recording
 ) -> np.ndarray:
     boxes = isinstance(values, list)
-    parts = (
-        [_checked(name, *pair) for pair in zip(derivative, values, strict=True)]
-        if boxes and isinstance(derivative, Sized) and len(derivative) == len(values)
-        else [_checked(name, derivative, values)]
-    )
+    pairs = _pairs(name, derivative, values) if boxes else [(derivative, values)]
+    parts = [_checked(name, *pair) for pair in pairs]
     if field:
         whole = np.zeros(grid.total_shape[::-1])
         grid.from_memory(whole)[...] = parts[0]
@@ -87,6 +82,14 @@ def _one(
         ]
         return np.concatenate(parts, axis=-1)
     return parts[0].T
+
+
+def _pairs(name: str, derivatives: Any, values: Any) -> Iterable[tuple[Any, Any]]:
+    """Each derivative and what it is taken with respect to, of tones or boxes."""
+    count = len(derivatives) if isinstance(derivatives, Sized) else "no list of"
+    if count != len(values):
+        raise InputError(f"objective: {count} derivatives of {name}; allowed: {len(values)}")
+    return zip(derivatives, values, strict=True)
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
