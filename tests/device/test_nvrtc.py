@@ -62,10 +62,10 @@ def kernels_in(source: str) -> list[str]:
 
 #: What the launcher puts before a source.
 BEFORE = {
-    **{
-        f"acoustics/solver/{name}.cu": ("acoustics/solver/split_density.cu", "acoustics/solver/points.cu")
-        for name in ("kernels", "adjoint_kernels")
-    },
+    "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu", "acoustics/solver/points.cu"),
+    "acoustics/solver/adjoint_kernels.cu": (
+        *(f"acoustics/solver/{name}.cu" for name in ("split_density", "points", "adjoint_density")),
+    ),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu", "exchange/transports/multimem.cu"),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
@@ -82,6 +82,8 @@ BEHIND_OTHERS = {
     "acoustics/fused/fused_columns.cu",
     "acoustics/fused/fused.cu",
     "acoustics/fused/fused_rows.cu",
+    "acoustics/fused/adjoint_rows.cu",
+    "acoustics/solver/adjoint_density.cu",
     "acoustics/solver/points.cu",
     "acoustics/solver/split_density.cu",
     "optics/propagation/kernels/fused_linear.cu",
@@ -240,16 +242,24 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, kernels, large
     if form == "uniform":
         forms |= {"staggered": "full", "tau": "full"}
     text = cuda.prelude(shape, real, cuda.MediumKind(nonlinear, absorption, forms), kernels, series, runs)
-    text += behind(cuda.SOURCES[:-1], "acoustics/fused/fused_rows.cu")
-    cubin = nvrtc.compile_source(text, OPTIONS, arch, "fused_rows.cu")
-    exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
+
+    def exports(sources):
+        file = sources[-1].partition("/")[2]
+        cubin = nvrtc.compile_source(
+            text + behind(sources[:-1], f"acoustics/fused/{file}"), OPTIONS, arch, file
+        )
+        return {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
+
+    exported = exports(cuda.SOURCES)
+    if "X" in kernels and "index" not in form:
+        assert exports(cuda.ADJOINT_SOURCES) == set(cuda.ADJOINT_KERNELS)
     launched = {name for names in cuda._KERNELS.values() for name in names}
     assert len(launched) > 8
     assert exported == {name for name in launched if name[0].upper() in kernels}
     # No kernel but these is named where they are launched.
     named = re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/axis_kernels_cuda.py"))
     named += re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/fused_cuda.py"))
-    assert set(named) == launched | {"y_scatter"}
+    assert set(named) == launched | {"y_scatter", *cuda.ADJOINT_KERNELS}
 
 
 @pytest.mark.parametrize(

@@ -130,20 +130,40 @@ def test_adjoint_velocity(case, kernels, full, asked, subtracts):
 @kinds
 def test_medium_gradients(case, kernels, full, which, kind):
     nonlinear, lossy, _, disperses = kind
-    sums = [case.gradient(i in which) for i in range(4)]
+    sums, more = [case.gradient(i in which) for i in range(4)], case.real()
     fields, (bar, p, rho) = case.several_of(3)
     media, (c, rho0, ratio, tau, unit) = case.several_of(5, case.parameter, full)
-    more, (loss, shift, flow, rate) = case.several_of(4)
     gradients, constants = MediumGradients(*split(sums)[0]), (case.dtype(1.5), case.dtype(-1.75))
-    kernels.medium_gradients(gradients, *fields, *media, *more, *constants, nonlinear, lossy, disperses)
+    kernels.medium_gradients(gradients, *fields, *media, more[0], *constants, nonlinear, lossy, disperses)
+    square, shift = nonlinear * rho**2 / (2 * rho0), disperses * -1.75 * more[1]
+    absorbed = p / c**2 - rho - ratio * square
     wanted = [
-        2 * bar * p / c + bar * c * tau * (lossy * 0.5 * loss + disperses * c * 1.5 * 1.75 * shift),
-        lossy * flow * rate / rho0 - nonlinear * bar * c**2 * ratio * (rho / rho0) ** 2 / 2,
-        bar * c**2 * unit * (loss + disperses * c * 1.75 * shift),
-        nonlinear * bar * c**2 * rho**2 / (2 * rho0),
+        2 * bar * p / c + bar * c * (lossy * 0.5 * absorbed - c * tau * shift),
+        -bar * c**2 * ratio * square / rho0,
+        -bar * c**3 * unit * shift,
+        bar * c**2 * square,
     ]
     for i in which:
-        case.close(gradients[i], sums[i][1] + wanted[i], 4)
+        case.close(gradients[i], sums[i][1] + wanted[i], 9)
+
+
+@full
+@asked
+@pytest.mark.parametrize("nonlinear", [True, False], ids=["nonlinear", "linear"])
+def test_rate_and_alpha(case, kernels, full, asked, nonlinear):
+    """Where ρ_ξ,after = f (f ρ_ξ,before − Δt m ∂u), the rate is ρ₀ ∇·u."""
+    (before, layers_before, b, _), (after, layers_after, a, factors) = case.split(), case.split()
+    (media, (rho0, c, unit)), dt = case.several_of(3, case.parameter, full), case.dtype(0.25)
+    (gradient, sums), (rate, _), (rate_bar, bar) = case.gradient(asked), case.real(), case.real()
+    forward = before, layers_before, after, layers_after
+    kernels.forward_rate(rate, layers_after, rate_bar, media[0], gradient, *forward, dt, nonlinear)
+    pairs = zip(b, a, map(case.along, factors, range(3)), strict=False)
+    divergence = sum(f * x - y / f for x, y, f in pairs) / (0.25 * (rho0 + 2 * nonlinear * sum(b)))
+    case.close(rate, rho0 * divergence, 30)
+    if asked:
+        case.close(gradient, sums + bar * divergence / rho0, 30)
+        kernels.alpha_gradient(gradient, rate_bar, *media[1:], rate)
+        case.close(gradient, sums + bar * divergence * (1 / rho0 + c**2 * unit * rho0), 60)
 
 
 def test_density_sum(case, kernels):
