@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, opened, split
+from random_problems import _along as along
 
 from wavefabric.acoustics.solver.adjoint_kernels import MediumGradients
 
@@ -39,21 +40,17 @@ class AdjointCase(Case):
     def gradient(self, asked):
         return self.real() if asked else self.pair(np.zeros((0, 1, 1)))
 
-    def along(self, vector, axis):
-        return vector.reshape([-1 if 2 - i == axis else 1 for i in range(3)])
-
     def bars(self):
         """What no layer damps, the layers, and on the host that, all parts, and factors."""
         _, layers, parts, factors = self.split()
         total, bar = self.real()
-        inside = [self.along(self.device.to_host(at) >= 0, axis) for axis, at in enumerate(layers[3:6])]
+        inside = [along(self.device.to_host(at) >= 0, axis) for axis, at in enumerate(layers[3:6])]
         whole = [np.where(here, part, bar) for here, part in zip(inside, parts, strict=False)]
-        return total, layers, bar, whole, [self.along(f, axis) for axis, f in enumerate(factors)]
+        return total, layers, bar, whole, [along(f, axis) for axis, f in enumerate(factors)]
 
     def close(self, got, wanted, size=1.0):
         """To the round-off of terms of this size."""
-        error = abs(self.device.to_host(got) - wanted).max()
-        assert error <= 16 * TOLERANCE[self.dtype] * max(size, abs(wanted).max())
+        self.check(got, wanted, 16 * TOLERANCE[self.dtype] * max(size / abs(wanted).max(), 1))
 
     def check_bars(self, total, layers, bar, parts):
         self.close(total, bar)
@@ -82,6 +79,8 @@ def test_adjoint_pressure(case, kernels, full, kind):
     kernels.adjoint_pressure(total, layers, *fields[:3], *media, *fields[3:], *kind)
     more = c**2 * p * (1 + nonlinear * ratio * rho / rho0) - disperses * shift
     case.check_bars(total, layers, bar + more, [part + more for part in parts])
+    kernels.density_sum(fields[1], total, layers, case.dtype(case.axes))
+    case.close(fields[1], sum(parts) + case.axes * more)
     case.close(fields[0], rho0 * (tau * c**2 * p if stokes else loss) if lossy else rate)
 
 
@@ -116,7 +115,7 @@ def test_adjoint_velocity(case, kernels, full, asked, subtracts):
     for axis in range(case.axes):
         fields, (u, g, before, after) = case.several_of(4)
         (rho, rho_host), (pml, f) = case.parameter(full), case.real((case.shape[2 - axis],))
-        (gradient, sums), f, bar = case.gradient(asked), case.along(f, axis), u - subtracts * g
+        (gradient, sums), f, bar = case.gradient(asked), along(f, axis), u - subtracts * g
         arguments = *fields[:2], rho, pml, gradient, *fields[2:], axis, case.dtype(0.25), subtracts
         kernels.adjoint_velocity(*arguments)
         case.close(fields[0], f**2 * bar)
@@ -157,19 +156,13 @@ def test_rate_and_alpha(case, kernels, full, asked, nonlinear):
     (gradient, sums), (rate, _), (rate_bar, bar) = case.gradient(asked), case.real(), case.real()
     forward = before, layers_before, after, layers_after
     kernels.forward_rate(rate, layers_after, rate_bar, media[0], gradient, *forward, dt, nonlinear)
-    pairs = zip(b, a, map(case.along, factors, range(3)), strict=False)
+    pairs = zip(b, a, map(along, factors, range(3)), strict=False)
     divergence = sum(f * x - y / f for x, y, f in pairs) / (0.25 * (rho0 + 2 * nonlinear * sum(b)))
     case.close(rate, rho0 * divergence, 30)
     if asked:
         case.close(gradient, sums + bar * divergence / rho0, 30)
         kernels.alpha_gradient(gradient, rate_bar, *media[1:], rate)
         case.close(gradient, sums + bar * divergence * (1 / rho0 + c**2 * unit * rho0), 60)
-
-
-def test_density_sum(case, kernels):
-    (total, layers, _, parts, _), out = case.bars(), case.real()[0]
-    kernels.density_sum(out, total, layers, case.dtype(case.axes))
-    case.close(out, sum(parts))
 
 
 @pytest.mark.parametrize("points", [9, 0])
