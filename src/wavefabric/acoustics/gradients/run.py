@@ -18,6 +18,7 @@ from wavefabric.acoustics.solver.adjoint import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import Status, combine
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.binomial import advances
@@ -263,7 +264,7 @@ class AdjointRun:
             return host
         blocks = RankParts.of_blocks(self._comm, list(self._partition.subdomains))
         whole = {name: blocks.gather(np.ascontiguousarray(array[owned])) for name, array in host.items()}
-        return broadcast(self._comm, whole)  # type: ignore[arg-type]
+        return _on_all_ranks(self._comm, whole)
 
     def signals(self, sources: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Derivatives with respect to signals, (steps, points) or (steps, 1), and Σ s̄ s over time, (points,).
@@ -283,13 +284,13 @@ class AdjointRun:
             own = held.get(name)
             shapes = comm.control.all_gather(None if own is None else own.shape)
             known = next(shape for shape in shapes if shape is not None)
-            if len(known) > 1 and known[1] == 1 and index.size > 1:
+            if len(known) > 1 and _has_one_signal(self._problem, name):
                 parts = comm.control.all_gather(own)
                 return np.sum([part for part in parts if part is not None], axis=0)
             empty = (known[0], 0) if len(known) > 1 else (0,)
             own = np.zeros(empty, self._stages.coefficients.dtype) if own is None else own
             parts = RankParts.of_columns(comm, np.flatnonzero(mask), index.size)
-            return broadcast(comm, {name: parts.gather(np.ascontiguousarray(own))})[name]  # type: ignore[dict-item]
+            return _on_all_ranks(comm, {name: parts.gather(np.ascontiguousarray(own))})[name]
 
         names = [name for name in sources if name in self._wrt or name in self._scaled]
         has = comm.control.all_gather((sorted(read), sorted(products)))
@@ -299,3 +300,17 @@ class AdjointRun:
             {name: everywhere(read, name, 0) for name in reads},
             {name: everywhere(products, name, None) for name in sums},
         )
+
+
+def _has_one_signal(problem: Problem, source: str) -> bool:
+    """Whether all points of a source have the same signal; a rank with one of many points cannot tell."""
+    if source == "transducer":
+        return False
+    p, u = problem.pressure_source, problem.velocity_source
+    signal = p.signal if source == "p" else u.signals["xyz".index(source[1])]  # type: ignore[union-attr]
+    return signal.shape[1] == 1  # type: ignore[union-attr]
+
+
+def _on_all_ranks(comm: Communicator, gathered: Mapping[str, np.ndarray | None]) -> dict[str, np.ndarray]:
+    """Arrays that rank 0 alone has."""
+    return broadcast(comm, {name: array for name, array in gathered.items() if array is not None})
