@@ -1,5 +1,6 @@
 """A run forward, watched, and back: the adjoint steps, and the states that they need, checkpoints, progress."""
 
+import copy
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +40,15 @@ class _Forward:
 
     def arrays(self) -> dict[str, Any]:
         return self._stages.fields.named()
+
+    def fields_of(self, arrays: dict[str, Any]) -> Fields:
+        """Stored arrays as fields."""
+        fields = copy.copy(self._stages.fields)
+        fields.p, fields.rho = arrays["p"], arrays["rho"]
+        fields.u = [arrays[f"u{axis}"] for axis in "xyz"[: fields.dimensions]]
+        parts = {axis: arrays[f"rho{axis}"] for axis in "xyz" if f"rho{axis}" in arrays}
+        fields.split_layers = fields.split_layers._replace(**parts)
+        return fields
 
     def begin(self) -> None:
         for array in self.arrays().values():
@@ -113,7 +123,7 @@ class AdjointRun:
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
-        self._forward = _Forward(stages, step, self._poll)
+        self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
         if not self._states_needed:
             return
         device, steps = stages.coefficients.device, self._problem.steps
@@ -185,24 +195,35 @@ class AdjointRun:
         self.seconds = time.perf_counter() - began
 
     def _step_back(self, number: int) -> None:
-        adjoint = self._adjoint
+        adjoint, after = self._adjoint, self._fields
         if not self._half:
             self._injection.add(adjoint.fields, number)
-            adjoint.after(number)
+            adjoint.after(number, after)
             self._half = True
-        adjoint.keep(number)
         if self._states_needed:
-            self._bring(number)
-        adjoint.before(number)
+            after = self._step_fields_back(number)
+        adjoint.before(number, self._fields, after)
         self._number, self._half = number - 1, False
         self._poll()
 
+    def _step_fields_back(self, number: int) -> Fields:
+        """The forward fields go back to those after so many steps; those of one step more."""
+        assert self._reversal is not None
+        after, stored = self._fields, self._reversal.peek(number)
+        if stored is None:
+            after = self._adjoint.kept(after)
+            self._bring(number)
+        else:
+            self._fields = self._forward.fields_of(stored)
+        return after
+
     def _bring(self, number: int) -> None:
-        """The forward fields after so many steps."""
+        """Make the forward fields those after so many steps."""
         assert self._reversal is not None
         self._reversal.bring(number)
         self._stages.layout.finish_exchanges()
         self._forward.spoilt()
+        self._fields = self._stages.fields
 
     def _poll(self) -> None:
         """A step is done, forward or back: stop or save, as all ranks do now."""
