@@ -125,21 +125,25 @@ def test_adjoint_velocity(case, kernels, full, asked, subtracts):
 
 
 @full
-@pytest.mark.parametrize("which", [(0, 1, 2, 3), (0,), (1, 2), (3,)])
+@pytest.mark.parametrize(
+    ("which", "absorbs"), [((0, 1, 2, 3), True), ((0,), False), ((1, 2), False), ((3,), False)]
+)
 @kinds
-def test_medium_gradients(case, kernels, full, which, kind):
-    nonlinear, lossy, _, disperses = kind
+def test_medium_gradients(case, kernels, full, which, absorbs, kind):
+    (nonlinear, lossy, _, disperses), absorbs = kind, absorbs and kind[1]
     sums, more = [case.gradient(i in which) for i in range(4)], case.real()
     fields, (bar, p, rho) = case.several_of(3)
     media, (c, rho0, ratio, tau, unit) = case.several_of(5, case.parameter, full)
     gradients, constants = MediumGradients(*split(sums)[0]), (case.dtype(1.5), case.dtype(-1.75))
-    kernels.medium_gradients(gradients, *fields, *media, more[0], *constants, nonlinear, lossy, disperses)
+    kernels.medium_gradients(
+        gradients, *fields, *media, more[0], *constants, nonlinear, lossy, disperses, absorbs
+    )
     square, shift = nonlinear * rho**2 / (2 * rho0), disperses * -1.75 * more[1]
     absorbed = p / c**2 - rho - ratio * square
     wanted = [
         2 * bar * p / c + bar * c * (lossy * 0.5 * absorbed - c * tau * shift),
         -bar * c**2 * ratio * square / rho0,
-        -bar * c**3 * unit * shift,
+        bar * c**2 * absorbed / unit if absorbs else -bar * c**3 * unit * shift,
         bar * c**2 * square,
     ]
     for i in which:
