@@ -7,7 +7,7 @@ from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
-#: Goes before ``kerr.cu``, ``kerr_chunks.cu`` and ``kerr_one_sided.cu``.
+#: Goes before ``kerr.cu``, ``kerr_adjoint.cu``, ``kerr_chunks.cu`` and ``kerr_one_sided.cu``.
 FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
@@ -45,6 +45,8 @@ def tile(rows: int, dtype) -> tuple[int, int, int]:
 class CudaKerrLayout:
     """γκ between phase groups as the CUDA kernels read it, and the module compiled for it."""
 
+    source, arrays = "kerr.cu", 6
+
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         xp, real, group = device.xp, np.finfo(dtype).dtype, coupling.group_of_row
         rows = group.size
@@ -57,21 +59,23 @@ class CudaKerrLayout:
         group_slot = np.searchsorted(group[first], np.arange(coupling.groups + 1))
         self._slots, self._tall = int(slot[-1]) + 1, max(coupling.groups, coupling.rank, 1)
         self._item = real.itemsize
-        if self._shared_bytes(6) > _SHARED_LIMIT:
+        if (shared := self._shared_bytes(self.arrays)) > _SHARED_LIMIT:
             raise InputError(
-                f"kerr: {coupling.groups} phase groups of {rows} rows need {self._shared_bytes(6)} bytes of "
+                f"kerr: {coupling.groups} phase groups of {rows} rows need {shared} bytes of "
                 f"shared memory a block; allowed: {_SHARED_LIMIT}. Use kerr = 'factored'"
             )
         # Keep the device arrays alive: the kernels see only their addresses.
         integers = [xp.asarray(a.astype(np.int32)) for a in (group, 2 * slot + first, group_slot)]
-        matrices = [xp.asarray(m.astype(real)) for m in (*coupling.blocks, coupling.left, coupling.right)]
-        self._held = integers + matrices
+        matrices = (*coupling.blocks, coupling.left, coupling.right)
+        self.matrices = [xp.asarray(np.ascontiguousarray(m, real)) for m in matrices]
+        self._held = integers + self.matrices
         struct = np.zeros(1, np.dtype([("sizes", np.int32, 4), ("pointers", np.uint64, 6)]))
         struct["sizes"] = (rows, coupling.groups, self._slots, coupling.rank)
         struct["pointers"] = [array.data.ptr for array in self._held]
-        self._struct = xp.asarray(struct.view(np.uint8))
+        self.struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
-        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes), (FORMULAS,))
+        before = FORMULAS, f"{PACKAGE}/kerr_layout.cu"
+        self.module = device.module(PACKAGE, self.source, (*type_options(dtype), *sizes), before)
         self._functions: dict = {}
         self.blocks = -(-n // self.lanes)
         self.errors = xp.empty(self.blocks, np.float64)
@@ -84,14 +88,14 @@ class CudaKerrLayout:
         return max(used, 8 * self.lanes * self.warps)
 
     def launch(self, name: str, arrays: int, *arguments) -> None:
-        """Run a kernel of ``kerr.cu`` that uses so many shared arrays of phase groups over all samples."""
+        """Run a kernel of the module that uses so many shared arrays of phase groups over all samples."""
         shared = self._shared_bytes(arrays)
         if name not in self._functions:
             self._functions[name] = self.module.get_function(name)
             if shared > 48 * 1024:
                 self._functions[name].max_dynamic_shared_size_bytes = shared
         arguments = [np.float64(a) if isinstance(a, (int, float)) else a for a in arguments]
-        arguments += [np.int64(self.n), self._struct]
+        arguments += [np.int64(self.n), self.struct]
         block = self.lanes, self.warps
         self._device.launch(self._functions[name], (self.blocks,), block, arguments, shared)
 
