@@ -45,6 +45,13 @@ class Device(Protocol):
     def zeros(self, shape, dtype) -> Any:
         """Array of zeros."""
 
+    def host_empty(self, shape, dtype) -> Any:
+        """Uninitialised NumPy array that the device copies from and to fast (pinned memory of a GPU)."""
+        ...
+
+    def copy(self, target, source, /) -> None:
+        """Copy ``source`` into ``target``: contiguous, of one shape and type, on the device or the host."""
+
     def asarray(self, array, /, dtype=None) -> Any:
         """Copy of ``array`` on this device (no copy if it is there already)."""
 

@@ -139,6 +139,16 @@ class CpuDevice:
         out[...] = 0
         return out
 
+    host_empty = empty
+
+    def copy(self, target, source, /) -> None:
+        if target.nbytes < 1 << 20:
+            np.copyto(target, source)
+            return
+        # One thread has less than the bandwidth of memory.
+        parts = (np.array_split(array, self.threads) for array in (target, source))
+        list(self._pool.map(np.copyto, *parts))
+
     asarray, to_host = staticmethod(np.asarray), staticmethod(np.asarray)
     view, address, borrow = staticmethod(views.view), staticmethod(views.address), staticmethod(views.borrow)
 

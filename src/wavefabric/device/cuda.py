@@ -1,6 +1,7 @@
 """GPU: CuPy arrays, cuFFT plans with owned work areas, ``.cu`` kernels through NVRTC, CUDA graphs."""
 
 import importlib
+import math
 from functools import lru_cache
 from importlib.resources import files
 
@@ -134,6 +135,19 @@ class CudaDevice:
     empty, zeros = staticmethod(cupy.empty), staticmethod(cupy.zeros)
     asarray, to_host = staticmethod(cupy.asarray), staticmethod(cupy.asnumpy)
     row_fft, real_fft, axis_fft = CudaRowFFT, CudaRealFFT, CudaAxisFFT
+
+    def host_empty(self, shape, dtype):
+        # Not from CuPy's pool, which keeps what is freed.
+        memory = cupy.cuda.PinnedMemory(max(math.prod(shape) * np.dtype(dtype).itemsize, 1))
+        return np.ndarray(shape, dtype, cupy.cuda.PinnedMemoryPointer(memory, 0))
+
+    def copy(self, target, source, /) -> None:
+        if not isinstance(target, cupy.ndarray):
+            source.get(out=target)
+        elif isinstance(source, cupy.ndarray):
+            cupy.copyto(target, source)
+        else:
+            target.set(source, cupy.cuda.get_current_stream())
 
     def view(self, array, /, write: bool = False):
         return viewed(array, lambda each: self._view(each, write))

@@ -80,6 +80,12 @@ def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
         return None, error
 
 
+def device_identity(device: Device) -> tuple[str, str, str]:
+    """What tells a device of this rank from those of others, on this host and elsewhere."""
+    visible = "" if device.name == "cpu" else os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return socket.gethostname(), visible, device.name
+
+
 def check_memory(comm: Communicator | None, device: Device, needed: int, what: str, advice: str) -> None:
     """Raise InputError on all ranks if ``needed`` bytes on each do not fit; collective.
 
@@ -88,9 +94,8 @@ def check_memory(comm: Communicator | None, device: Device, needed: int, what: s
     free, total = device.memory()
     ranks = 1
     if comm is not None and comm.size > 1:
-        position = (socket.gethostname(), os.environ.get("CUDA_VISIBLE_DEVICES", ""), device.name)
         devices = defaultdict(list)
-        for key, *facts in comm.control.all_gather((position, needed, free, total)):
+        for key, *facts in comm.control.all_gather((device_identity(device), needed, free, total)):
             devices[key].append(facts)
         sums = [
             (sum(n for n, _, _ in each), min(f for _, f, _ in each), each[0][2], len(each))
