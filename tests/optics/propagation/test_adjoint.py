@@ -28,7 +28,7 @@ BETA[:, 1] = -20e-27, -22e-27, -19e-27
 BETA[:, 2:] = 0.1e-39, 2e-54
 LOSS = np.array([0.1e-3, 0.14e-3, 0.12e-3])
 FIBRE = make_fibre(KAPPA, beta=BETA, alpha=LOSS)
-FIELD = smooth_field(6, N, 0.2, seed=2, width=0.3)
+FIELD = smooth_field(6, N, 0.1, seed=2, width=0.3)
 SPLIT = ("strang", "ssfm_rk4", "blanes_moan")
 ALL = tuple(ADJOINT_STEPS)
 
@@ -130,7 +130,7 @@ def test_linear_phases(kernel_device, integrator):
 @pytest.mark.parametrize("integrator", ALL)
 def test_taylor_remainders(integrator):
     """f(A + εδ) − f(A) − ε Re⟨g, δ⟩ falls with ε² over five decades of ε."""
-    direction = smooth_field(6, N, 0.2, seed=3, width=0.3)
+    direction = smooth_field(6, N, 0.1, seed=3, width=0.3)
 
     def objective(A):
         return float((abs(A) ** 4).sum()), 4 * abs(A) ** 2 * A
@@ -242,9 +242,10 @@ def test_more_refusals(monkeypatch, cpu, comm_of_two=type("Ranks", (), {"size": 
     with pytest.raises(InputError, match="comm: 2 ranks given; allowed: one"):
         gradient(y, "strang", comm=comm_of_two())
     with pytest.raises(InputError, match=r"objective: gradient of shape \(6, 7\) given"):
-        gradient(y[:, :7], "strang")
+        options = dict(sample_rate=1 / DT, step=500, device=cpu)
+        propagate_and_gradient(FIELD, FIBRE, LENGTH, lambda A: (0.0, y[:, :7]), **options)
     with pytest.raises(FieldLost, match="not finite"):
-        gradient(np.full((6, N), np.inf + 0j), "strang")
+        propagate_and_gradient(FIELD, FIBRE, LENGTH, lambda A: (0.0, A * np.nan), **options)
     monkeypatch.setattr(type(cpu), "memory", lambda _: (1 << 20, 1 << 30))
     with pytest.raises(InputError, match="memory: a gradient of 6 rows x 48 samples needs"):
         gradient(y, "strang", cpu)

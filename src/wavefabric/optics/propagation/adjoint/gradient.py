@@ -20,7 +20,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.operators import StepOperators
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, AdjointSplitSteps
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import linear_coefficients
+from wavefabric.optics.propagation.operators import fused_plan_of, linear_coefficients
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.propagate import (
     PropagationOptions,
@@ -138,8 +138,8 @@ class DifferentiablePropagator(AbstractContextManager):
             raise InputError("linear_phases: some given; allowed for a propagator made with linear_phases=True")
         self._parameters.set_parameters(nonlinear_factors, linear_phases)
         self._field[...] = A
-        self._reversal = Reversal(self, self._stages, self._store, store_start=True)
         self._steps.begin(self._field)
+        self._reversal = Reversal(self, self._stages, self._store, store_start=True)
         self._reversal.after(0)
         for stage in range(self._stages):
             self.advance(stage)
@@ -198,8 +198,9 @@ def gradient_memory(
     tables = 16 * samples * len(lengths) * len(linear_coefficients(fibre, RankModes((0, fibre.modes)))[0])
     # The working field, the gradient, a field between for sums.
     beside = (3 + kind.extra_fields) * field + (1 + 2 * kind.rate_arrays) * rates
-    if linear_phases:  # the tables of both ways, phases and their gradients
-        beside += field + tables + (48 + 16 * steps) * fibre.rows * samples
+    if linear_phases:  # phases and their gradients, of a step and of all; tables in place of fused kernels
+        beside += field + (40 + 16 * steps) * fibre.rows * samples
+        beside += tables + field if fused_plan_of(device, samples, options.dtype) else 0
     return memory_needed(fibre, samples, options, device) + tables + beside
 
 

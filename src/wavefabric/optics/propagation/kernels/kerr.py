@@ -41,7 +41,7 @@ class KerrLayout:
         self.start = coupling.start.astype(np.int64)
         self.tile = formulas.tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
         matrices = *coupling.blocks, coupling.left, coupling.right
-        self.matrices = [np.ascontiguousarray(matrix, real) for matrix in matrices]
+        self.matrices = [np.array(matrix, real, order="C") for matrix in matrices]
         tallest = max(coupling.groups, coupling.rank)
         self.scratch = device.empty((device.threads, _KEPT + 5, tallest, self.tile), real)
 
