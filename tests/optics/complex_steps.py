@@ -81,7 +81,7 @@ class Written:
         return self.strang(a, h, c, psi, rk4)
 
     def blanes_moan(self, a, h, c, psi):
-        for z, w in zip(LINEAR, KERR):
+        for z, w in zip(LINEAR[:-1], KERR, strict=True):
             a = self.linear(a, z * h)
             a = turn(a, w * h * rate(a, c * self.kappa))
         return self.linear(a, LINEAR[-1] * h, psi)

@@ -1,15 +1,16 @@
-"""Gradients of a whole propagation: against complex steps in NumPy, by their definition, and their bookkeeping."""
+"""Gradients of a whole propagation: against complex steps in NumPy, by their definition, and their
+bookkeeping."""
 
 import itertools
 import math
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from complex_steps import STEP, Written, stepped, tangent, value
 from fibre_cases import distance, make_fibre, smooth_field
 
-from wavefabric.device import get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.optics.propagation.adjoint.gradient import (
     DifferentiablePropagator,
@@ -45,7 +46,7 @@ def inner(a, b):
 
 def linear_objective(y):
     """f(A) = ⟨y, A⟩, whose gradient is y."""
-    return lambda A: (inner(y, np.asarray(A)), y)
+    return lambda A: (inner(y, A.get() if hasattr(A, "get") else A), y)
 
 
 def gradient(y, integrator, device="cpu", field=FIELD, of=FIBRE, **options):
@@ -59,7 +60,9 @@ def written(integrator, direction, factors=None, phases=None, sign=1):
     kappa = 1.3e-3 * np.repeat(np.repeat(KAPPA, 2, axis=0), 2, axis=1)
     omega = 2 * np.pi * np.fft.fftfreq(N, DT)
     beta = np.repeat(BETA, 2, axis=0)
-    operator = sum(1j * 1j**k / math.factorial(k) * beta[:, k - 1 : k] * (1j * omega) ** k for k in range(1, 5))
+    operator = sum(
+        1j * 1j**k / math.factorial(k) * beta[:, k - 1 : k] * (1j * omega) ** k for k in range(1, 5)
+    )
     reference = Written(integrator, kappa, operator - np.repeat(LOSS, 2)[:, None] / 2)
     a = stepped(FIELD, direction)
     for step in range(STEPS):
@@ -122,7 +125,9 @@ def test_linear_phases(kernel_device, integrator):
     np.testing.assert_allclose(whole.linear_phases, spread.linear_phases.sum(axis=1), rtol=1e-9, atol=1e-12)
     # With both kinds the gradient with respect to the field is still right.
     y2 = random(6, N, seed=7, complex_=True)
-    both = gradient(y2, integrator, kernel_device, linear_phases=phases, nonlinear_factors=np.ones((STEPS, 3)))
+    both = gradient(
+        y2, integrator, kernel_device, linear_phases=phases, nonlinear_factors=np.ones((STEPS, 3))
+    )
     change = written(integrator, y, np.ones((STEPS, 3)), phases)[1]
     assert inner(both.field, y) == pytest.approx(inner(y2, change), rel=1e-12)
 
@@ -225,9 +230,17 @@ def test_progress_and_interruption():
         ("erk43ip", {}, "integrator: 'erk43ip' given; allowed with a gradient: strang"),
         ("strang", {"step": None}, "step: none given"),
         ("strang", {"max_phase": 0.1}, "max_phase: 0.1 given"),
-        ("rk4ip", {"linear_phases": np.zeros((STEPS, N))}, "linear_phases: integrator 'rk4ip' given; allowed with"),
+        (
+            "rk4ip",
+            {"linear_phases": np.zeros((STEPS, N))},
+            "linear_phases: integrator 'rk4ip' given; allowed with",
+        ),
         ("strang", {"linear_phases": np.zeros((STEPS, 5, N))}, r"linear_phases: shape \(3, 5, 48\) given"),
-        ("strang", {"nonlinear_factors": [1, 2]}, r"nonlinear_factors: shape \(2,\) given; allowed: .*\(3, 3\)"),
+        (
+            "strang",
+            {"nonlinear_factors": [1, 2]},
+            r"nonlinear_factors: shape \(2,\) given; allowed: .*\(3, 3\)",
+        ),
         ("strang", {"nonlinear_factors": [1, 2, np.nan]}, "nonlinear_factors: .*finite"),
         ("strang", {"states": 0}, "states: 0 given"),
     ],
@@ -237,12 +250,12 @@ def test_refusals(integrator, options, message):
         gradient(random(6, N, complex_=True), integrator, **options)
 
 
-def test_more_refusals(monkeypatch, cpu, comm_of_two=type("Ranks", (), {"size": 2})):
-    y = random(6, N, complex_=True)
+def test_more_refusals(monkeypatch, cpu):
+    y, two_ranks = random(6, N, complex_=True), SimpleNamespace(size=2)
+    options = dict(sample_rate=1 / DT, step=500, device=cpu)
     with pytest.raises(InputError, match="comm: 2 ranks given; allowed: one"):
-        gradient(y, "strang", comm=comm_of_two())
+        gradient(y, "strang", comm=two_ranks)
     with pytest.raises(InputError, match=r"objective: gradient of shape \(6, 7\) given"):
-        options = dict(sample_rate=1 / DT, step=500, device=cpu)
         propagate_and_gradient(FIELD, FIBRE, LENGTH, lambda A: (0.0, y[:, :7]), **options)
     with pytest.raises(FieldLost, match="not finite"):
         propagate_and_gradient(FIELD, FIBRE, LENGTH, lambda A: (0.0, A * np.nan), **options)

@@ -94,6 +94,8 @@ def test_phase_rate(case):
 
 
 def test_turn(case):
-    Y, rates = case.run(KerrOperator("turn"), case.a, case.k, np.zeros((case.coupling.groups, case.a.shape[1])))
+    Y, rates = case.run(
+        KerrOperator("turn"), case.a, case.k, np.zeros((case.coupling.groups, case.a.shape[1]))
+    )
     case.check(Y, case.k, 1e-30)
     case.check(rates, case.by_group((case.a.conj() * case.k).imag))

@@ -138,8 +138,8 @@ class ERK43IP(RK4IP):
 
 
 class SplitStep(Integrator):
-    """Linear propagation and the Kerr flow in turns; the last linear propagation of a step and the first of the
-    next are merged."""
+    """Linear propagation and the Kerr flow in turns; the last linear propagation of a step and the first of
+    the next are merged."""
 
     #: Fractions of a step, symmetric: of linear propagation, and of the Kerr flows between them.
     linear: tuple[float, ...]

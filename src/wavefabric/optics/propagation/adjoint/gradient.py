@@ -20,7 +20,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.operators import StepOperators
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, AdjointSplitSteps
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import fused_plan_of, linear_coefficients
+from wavefabric.optics.propagation.operators import fused_plan_of, linear_coefficients, linear_nbytes
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.propagate import (
     PropagationOptions,
@@ -38,8 +38,9 @@ from wavefabric.units import quantity
 class GradientOptions(PropagationOptions):
     """How a field is propagated for a gradient: with a ``step``, and an integrator of `ADJOINT_STEPS`.
 
-    ``states``: most states that are kept on the way; by default as many as memory holds, and ``scratch``, a folder
-    for states on disk. `InputError` as of `PropagationOptions`, and for what has no gradient.
+    ``states``: most states that are kept on the way; by default as many as memory holds, and ``scratch``, a
+    folder for states on disk. Where several propagators are in use at once, name ``states`` for each.
+    `InputError` as of `PropagationOptions`, and for what has no gradient.
     """
 
     states: int | None = None
@@ -60,12 +61,13 @@ class GradientOptions(PropagationOptions):
 class DifferentiablePropagator(AbstractContextManager):
     """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
 
-    `run` propagates a field and keeps some of the states on the way, by binomial checkpointing; `adjoint` then takes
-    a gradient from the end of the fibre to its begin. The gradient of a real function f of a complex field A is
-    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ.
+    `run` propagates a field and keeps some of the states on the way, by binomial checkpointing; `adjoint`
+    then takes a gradient from the end of the fibre to its begin. The gradient of a real function f of a
+    complex field A is ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ.
 
-    ``backward`` of ``options`` is for digital back-propagation. ``linear_phases``: whether `run` will get some.
-    `InputError` for options without a gradient and for too little memory, before anything large is allocated.
+    ``backward`` of ``options`` is for digital back-propagation. ``linear_phases``: whether `run` will get
+    some. `InputError` for options without a gradient and for too little memory, before anything large is
+    allocated.
     """
 
     def __init__(
@@ -81,8 +83,9 @@ class DifferentiablePropagator(AbstractContextManager):
         length = quantity(length, "m", "length")
         kind = ADJOINT_STEPS[options.integrator]
         if linear_phases and not issubclass(kind, AdjointSplitSteps):
-            split = ", ".join(name for name, kind in ADJOINT_STEPS.items() if issubclass(kind, AdjointSplitSteps))
-            raise InputError(f"linear_phases: integrator {options.integrator!r} given; allowed with: {split}")
+            split = [name for name, each in ADJOINT_STEPS.items() if issubclass(each, AdjointSplitSteps)]
+            fault = f"integrator {options.integrator!r} given"
+            raise InputError(f"linear_phases: {fault}; allowed with: {', '.join(split)}")
         steps = step_count(length, options.step)
         needed = gradient_memory(fibre, samples, options, device, steps, linear_phases)
         what = f"a gradient of {fibre.rows} rows x {samples} samples"
@@ -94,8 +97,10 @@ class DifferentiablePropagator(AbstractContextManager):
         self._steps = kind(self._parameters, self._propagator.integrator, h)
         self._stages = steps * self._steps.stages_of_step
         self._field, self._reversal = self.operators.empty(), None
-        tiers = choose_tiers(solo(device), device, self._field.nbytes, self._stages, options.states, options.scratch, True)
-        self._store = StateStore(device, self._field.nbytes, tiers)
+        state, kept = self._field.nbytes, (options.states, options.scratch)
+        self._store = StateStore(
+            device, state, choose_tiers(solo(device), device, state, self._stages, *kept, store_start=True)
+        )
         self._check = options.check_interval * self._steps.stages_of_step
 
     @property
@@ -109,7 +114,7 @@ class DifferentiablePropagator(AbstractContextManager):
         """Release the kept states."""
         self._store.close()
 
-    # --- what `Reversal` steps ----------------------------------------------------------------------------------
+    # --- what `Reversal` steps -------------------------------------------------------------------
 
     def arrays(self) -> dict[str, Any]:
         return {"field": self._field}
@@ -124,18 +129,19 @@ class DifferentiablePropagator(AbstractContextManager):
         self._steps.stage(self._field, step)
         self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
 
-    # --- calls --------------------------------------------------------------------------------------------------
+    # --- calls -----------------------------------------------------------------------------------
 
     def run(self, A, nonlinear_factors=None, linear_phases=None, progress=None) -> None:
         """Propagate ``A`` (rows, N), √W, from ``operators.empty()``, in place.
 
-        ``nonlinear_factors`` (steps,) or (steps, phase groups) multiply the Kerr phase of each step, 1 by default.
-        ``linear_phases`` (steps, N) or (steps, rows, N), rad, in NumPy's order of frequencies, are added to the
-        phase of the linear propagation behind the Kerr phase of each step. ``progress(done, all)`` counts steps.
-        `InputError` for other shapes, `FieldLost` if the field does not stay finite.
+        Parameters of the steps, in the order in which they are taken. ``nonlinear_factors`` (steps,) or
+        (steps, phase groups of ``operators.coupling``) multiply the Kerr phase of a step, 1 by default.
+        ``linear_phases`` (steps, N) or (steps, rows, N), rad, in NumPy's order of frequencies, are added to
+        the phase of the linear propagation behind the Kerr phase of a step. ``progress(done, all)`` counts
+        steps. `InputError` for other shapes, `FieldLost` if the field does not stay finite.
         """
         if linear_phases is not None and not self._parameters.phased:
-            raise InputError("linear_phases: some given; allowed for a propagator made with linear_phases=True")
+            raise InputError("linear_phases: some given; allowed where the propagator was made for them")
         self._parameters.set_parameters(nonlinear_factors, linear_phases)
         self._field[...] = A
         self._steps.begin(self._field)
@@ -152,10 +158,10 @@ class DifferentiablePropagator(AbstractContextManager):
         A[...] = self._field
 
     def adjoint(self, Y, progress=None) -> None:
-        """``Y`` (rows, N), the gradient with respect to the field at the end, becomes that of the launched field.
+        """``Y`` (rows, N), the gradient for the field at the end, becomes that for the launched field.
 
-        In place, after a `run`, once. Then `factor_gradient` and `phase_gradient` have those of the parameters.
-        ValueError without a run.
+        In place, after a `run`, once. Then `factor_gradient` and `phase_gradient` have those of the
+        parameters. ValueError without a run.
         """
         if self._reversal is None:
             raise ValueError("adjoint: no run before it; allowed: once after each run")
@@ -175,12 +181,12 @@ class DifferentiablePropagator(AbstractContextManager):
 
     @property
     def factor_gradient(self) -> np.ndarray | None:
-        """Gradient with respect to the ``nonlinear_factors`` of the last run, of their shape; None without."""
+        """Gradient for the ``nonlinear_factors`` of the last run, of their shape; None without."""
         return self._on_host(self._parameters.factor_gradient)
 
     @property
     def phase_gradient(self) -> np.ndarray | None:
-        """Gradient with respect to the ``linear_phases`` of the last run, of their shape; None without."""
+        """Gradient for the ``linear_phases`` of the last run, of their shape; None without."""
         return self._on_host(self._parameters.phase_gradient)
 
     def _on_host(self, array):
@@ -190,18 +196,20 @@ class DifferentiablePropagator(AbstractContextManager):
 def gradient_memory(
     fibre: Fibre, samples: int, options: PropagationOptions, device: Device, steps: int, linear_phases: bool
 ) -> int:
-    """Bytes on the device of a `DifferentiablePropagator` and the gradient at the end, but for kept states."""
+    """Bytes of a `DifferentiablePropagator`, a field and a gradient on the device, but for kept states."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
     field, rates = fibre.rows * samples * item, groups * samples * item // 2
-    lengths = set(INTEGRATORS[options.integrator].lengths(1.0))
-    tables = 16 * samples * len(lengths) * len(linear_coefficients(fibre, RankModes((0, fibre.modes)))[0])
+    lengths = len(set(INTEGRATORS[options.integrator].lengths(1.0)))
+    table_rows = len(linear_coefficients(fibre, RankModes((0, fibre.modes)))[0])
+    conjugate = linear_nbytes(device, fibre.rows, samples, options.dtype, table_rows, lengths)
     # The working field, the gradient, a field between for sums.
-    beside = (3 + kind.extra_fields) * field + (1 + 2 * kind.rate_arrays) * rates
+    beside = conjugate + (3 + kind.extra_fields) * field + (1 + 2 * kind.rate_arrays) * rates
     if linear_phases:  # phases and their gradients, of a step and of all; tables in place of fused kernels
         beside += field + (40 + 16 * steps) * fibre.rows * samples
-        beside += tables + field if fused_plan_of(device, samples, options.dtype) else 0
-    return memory_needed(fibre, samples, options, device) + tables + beside
+        fused = fused_plan_of(device, samples, options.dtype)
+        beside += 2 * (16 * samples * table_rows * lengths + field) if fused else 0
+    return memory_needed(fibre, samples, options, device) + beside
 
 
 @dataclass(frozen=True)
@@ -237,13 +245,13 @@ def propagate_and_gradient(
     ...     gradient[0] = 2 * A[0]
     ...     return float((abs(A[0]) ** 2).sum()), gradient
     >>> result = propagate_and_gradient(
-    ...     field, fibre, "80 km", energy_of_first_row, sample_rate="512 GHz", step="1 km", integrator="strang"
+    ...     field, fibre, "80 km", energy_of_first_row, sample_rate="512 GHz", step="1 km"
     ... )
 
-    ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of the
-    device. Options: ``nonlinear_factors`` and ``linear_phases`` as in `DifferentiablePropagator.run`, those of
-    `GradientOptions`, and ``comm`` as in `propagate`, but of one rank. ``progress(done, all)`` counts steps, there
-    and back.
+    ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of
+    the device. Options: ``nonlinear_factors`` and ``linear_phases`` as in `DifferentiablePropagator.run`,
+    those of `GradientOptions`, and ``comm`` as in `propagate`, but of one rank. ``progress(done, all)``
+    counts steps, there and back.
 
     The gradient is that of the discrete steps, exact to round-off. `InputError` and `FieldLost` as of
     `DifferentiablePropagator`, and for more than one rank.
@@ -254,14 +262,15 @@ def propagate_and_gradient(
     field, length, rate = checked_launch(field, fibre, length, sample_rate)
     device = get_device(device) if isinstance(device, str) else device
     shape = fibre, field.shape[1], rate, length
-    with DifferentiablePropagator(*shape, device, GradientOptions(**options), phases is not None) as propagator:
+    made = DifferentiablePropagator(*shape, device, GradientOptions(**options), phases is not None)
+    with made as propagator:
         A = propagator.operators.empty()
         A[...] = device.asarray(field)
         propagator.run(A, factors, phases, progress)
         output = device.to_host(A).copy()
         value, gradient = objective(A)
         if gradient.shape != A.shape:
-            raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {tuple(A.shape)}")
+            raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
         A[...] = device.asarray(gradient)
         propagator.adjoint(A, progress)
         gradients = propagator.factor_gradient, propagator.phase_gradient

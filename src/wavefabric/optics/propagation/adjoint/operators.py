@@ -1,7 +1,7 @@
 """Operators of single steps with their parameters, and the adjoints of these operators.
 
-The adjoint of linear propagation is linear propagation with the conjugate transfer function. Kerr operators have
-kernels of their own (``kernels/kerr_adjoint.py``).
+The adjoint of linear propagation is linear propagation with the conjugate transfer function. Kerr operators
+have kernels of their own (``kernels/kerr_adjoint.py``).
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ class PhasedTransforms(TransformsAndTable):
 
     #: exp(i phase), (rows, N) complex128, of the next propagation; None for none.
     turn = None
-    #: Of an adjoint: the spectrum before the propagation, and where the gradient with respect to the phase goes.
+    #: Of an adjoint: the spectrum before the propagation, and where the gradient for the phase goes.
     spectrum = phase_gradient = None
 
     def __init__(self, device, kernels, coefficients, table_row, *rest):
@@ -41,9 +41,9 @@ class PhasedTransforms(TransformsAndTable):
 class StepOperators:
     """Operators of steps that each have a nonlinear phase factor and a linear phase, and their adjoints.
 
-    A *factor* multiplies the Kerr phase of a step, in all phase groups or each by its own; a *phase*, rad, is added
-    to that of the last linear propagation of a step, in all rows or each by its own. `select` names the step.
-    ``phased`` says whether there may be phases.
+    A *factor* multiplies the Kerr phase of a step, in all phase groups or each by its own; a *phase*, rad, is
+    added to that of the last linear propagation of a step, in all rows or each by its own. `select` names the
+    step. ``phased`` says whether there may be phases.
     """
 
     def __init__(self, operators: FibreOperators, steps: int, phased: bool):
@@ -64,13 +64,16 @@ class StepOperators:
         self.set_parameters(None, None)
 
     def set_parameters(self, factors, phases) -> None:
-        """Begin anew with ``factors`` (steps,) or (steps, groups) and ``phases`` (steps, N) or (steps, rows, N).
+        """Begin with factors (steps,) or (steps, groups), and phases (steps, N) or (steps, rows, N).
 
         ``None`` for factors of 1 and no phases. Gradients are 0. `InputError` for other shapes.
         """
         steps, operators = self.steps, self.forward
         (rows, n), groups = operators.shape, operators.coupling.groups
         self._selected = -1
+        for propagation in (operators.propagation, self.conjugate):
+            if isinstance(propagation, PhasedTransforms):  # a call that was interrupted may have left them
+                propagation.turn = propagation.spectrum = None
         self.factors = self._checked("nonlinear_factors", factors, [(steps,), (steps, groups)])
         self.phases = self._checked("linear_phases", phases, [(steps, n), (steps, rows, n)])
         #: ∂f/∂ factors and ∂f/∂ phases, float64 on the device, of the shapes of these; None without.
@@ -115,7 +118,7 @@ class StepOperators:
         self.forward.linear(A, length)
         propagation.turn = None
 
-    # --- adjoints: Y, the gradient with respect to an operator's output, becomes that with respect to its input -----
+    # --- adjoints: Y, the gradient for the output of an operator, becomes that for its input -------
 
     def linear_adjoint(self, Y, length: float) -> None:
         """Of linear propagation."""
@@ -131,8 +134,8 @@ class StepOperators:
         conjugate.phase_gradient = self._phase_gradient
         self.linear_adjoint(Y, length)
         conjugate.turn = conjugate.spectrum = None
-        whole = self.phases.ndim == 2
-        self.phase_gradient[self._selected] += self._phase_gradient.sum(axis=0) if whole else self._phase_gradient
+        own = self._phase_gradient
+        self.phase_gradient[self._selected] += own.sum(axis=0) if self.phases.ndim == 2 else own
         self.forward.counts.ffts += 1
 
     def kerr_adjoint(self, operator: KerrOperator, A, Y, h: float, rates=None) -> None:

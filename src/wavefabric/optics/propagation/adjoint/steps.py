@@ -1,11 +1,11 @@
 """Steps of each integrator and their adjoints, the discrete gradient exactly.
 
-A *stage* is what is taken again and reversed at once: a Kerr flow and the linear propagation behind it for split
-steps, a whole step for others. Between stages the field is as the integrator holds it.
+A *stage* is what is taken again and reversed at once: a Kerr flow and the linear propagation behind it for
+split steps, a whole step for others. Between stages the field is as the integrator holds it.
 """
 
 from wavefabric.optics.propagation.adjoint.operators import PHASE_RATE, StepOperators
-from wavefabric.optics.propagation.integrators import Integrator, SplitStep, SSFMRK4
+from wavefabric.optics.propagation.integrators import SSFMRK4, Integrator, SplitStep
 from wavefabric.optics.propagation.operators import DERIVATIVE, ROTATE, ROTATE_RK4
 
 
@@ -163,7 +163,7 @@ class AdjointRK4IPSteps(AdjointSteps):
         forward.kerr_derivative(B3, B4)
         add(B4, h, I, 1)
         forward.linear(B4, half)
-        # Gradients. R: with respect to the sum that k4/6 goes to. I: to A_I. Y: to B_4, k3, B_3, k2, B_2, k1, A.
+        # Gradients: R for the sum that k4/6 goes to, I for A_I, Y for B_4, k3, B_3, k2, B_2, k1, A in turn.
         R[...] = Y
         own.linear_adjoint(R, half)
         own.kerr_adjoint(DERIVATIVE, B4, Y, h / 6)

@@ -1,9 +1,9 @@
 """Adjoints of the Kerr operators on a CPU: Numba, the reference of ``kerr_adjoint.cu``.
 
-An operator multiplies the rows of phase group g by one complex number, A′_r = m_g A_r, and m_g follows from the
-powers P of all groups. The gradient of a real function f with respect to a field A is ∂f/∂Re A + i ∂f/∂Im A.
-Let y be that with respect to A′. With C_g = Σ_r A_r* y_r, which is the gradient with respect to m_g, that with
-respect to A_r is m_g* y_r + 2 (∂f/∂P_g) A_r. Phase rates are θ = c γκP, with a factor c for each group.
+An operator multiplies the rows of phase group g by one complex number, A′_r = m_g A_r, and m_g follows from
+the powers P of all groups. The gradient of a real function f with respect to a field A is ∂f/∂Re A + i ∂f/∂Im
+A. Let y be that with respect to A′. With C_g = Σ_r A_r* y_r, which is the gradient with respect to m_g, that
+with respect to A_r is m_g* y_r + 2 (∂f/∂P_g) A_r. Phase rates are θ = c γκP, with a factor c for each group.
 """
 
 import numpy as np
@@ -30,25 +30,30 @@ class KerrAdjointLayout:
 
 
 def kerr_adjoint(operator, A, Y, h, factors, rates, layout):
-    """``Y``, the gradient with respect to the output of an operator on ``A``, becomes that for ``A``; in place.
+    """``Y``, the gradient with respect to the output of an operator on ``A``, becomes that for ``A``; in
+    place.
 
-    ``A`` and ``Y`` (rows, N); ``factors`` (groups,), real, multiply the phase rates γκP. By ``operator.name``:
+    ``A`` and ``Y`` (rows, N); ``factors`` (groups,), real, multiply the phase rates γκP. By
+    ``operator.name``:
 
     - ``derivative``: of h N̂(A)A.
     - ``rotate``: of exp(h N̂(A)) A.
     - ``rotate_rk4``: of one RK4 step over h of A' = N̂(A)A.
-    - ``phase_rate``: of the phase rates; ``rates`` holds the gradient with respect to them, and ``Y`` is added to.
+    - ``phase_rate``: of the phase rates; ``rates`` holds the gradient with respect to them, and ``Y`` is
+      added to.
     - ``turn``: of exp(i φ) A, φ of each group: ``rates`` ← the gradient with respect to φ; ``Y`` is that with
       respect to A already, and stays.
 
-    ``rates`` (groups, N), real: of all but ``turn`` it becomes the gradient with respect to ``factors`` at each
-    sample, which is to be summed over the samples.
+    ``rates`` (groups, N), real: of all but ``turn`` it becomes the gradient with respect to ``factors`` at
+    each sample, which is to be summed over the samples.
     """
     _kerr_adjoint(_NUMBER[operator.name], A, Y, float(h), factors, rates, layout)
 
 
 @field_kernel
-def _kerr_adjoint(op, A, Y, h, factors, slope, start, dense, left, right, dense_t, left_t, right_t, scratch, tile):
+def _kerr_adjoint(
+    op, A, Y, h, factors, slope, start, dense, left, right, dense_t, left_t, right_t, scratch, tile
+):
     n, workers = A.shape[1] // 2, scratch.shape[0]
     for worker in prange(workers):
         first, last = formulas.worker_samples(worker, workers, n, tile)
@@ -98,7 +103,8 @@ def _sums(a, y, start, power, cr, ci):
 
 @njit(**SERIAL)
 def _one_rate(op, theta, h, factors, cr, ci, bar, out, re, im):
-    """Operators of one phase rate: ``bar`` ← ∂f/∂γκP, ``out`` ← ∂f/∂c; ``cr`` + i ``ci`` ← m*, less 1 if it turns."""
+    """Operators of one phase rate: ``bar`` ← ∂f/∂γκP, ``out`` ← ∂f/∂c; ``cr`` + i ``ci`` ← m*, less 1 if it
+    turns."""
     for g in range(theta.shape[0]):
         c, length = factors[g], theta.dtype.type(h) * factors[g]
         if op == _ROTATE:
@@ -120,7 +126,8 @@ def _one_rate(op, theta, h, factors, cr, ci, bar, out, re, im):
 
 @njit(**SERIAL)
 def _chain(thetas, g, t, length, stages):
-    """Of the RK4 stages up to ``stages``: the multiplier of A in the last increment, and their weighted sum."""
+    """Of the RK4 stages up to ``stages``: the multiplier of A in the last increment, and their weighted
+    sum."""
     mr = mi = sr = si = 0.0
     for stage in range(stages):
         u, before = length * thetas[stage, g, t], formulas._before(stage)
@@ -144,12 +151,17 @@ def _stage_power(stage, power, thetas, h, factors, out):
 
 @njit(**SERIAL)
 def _stage_rate(stage, thetas, h, factors, cr, ci, nr, ni, bar, out):
-    """From the gradient ``nr`` + i ``ni`` with respect to a stage's argument factor: that of the stage before.
+    """From the gradient ``nr`` + i ``ni`` with respect to a stage's argument factor: that of the stage
+    before.
 
     ``bar`` ← ∂f/∂γκP of the stage, ``out`` += its ∂f/∂c; ``nr``, ``ni`` ← gradient with respect to the factor
     x of A in the argument of the stage, but for the power.
     """
-    after, weight, before = formulas._before(stage + 1), (1 if stage in (0, 3) else 2) / 6, formulas._before(stage)
+    after, weight, before = (
+        formulas._before(stage + 1),
+        (1 if stage in (0, 3) else 2) / 6,
+        formulas._before(stage),
+    )
     for g in range(bar.shape[0]):
         length = h * factors[g]
         for t in range(bar.shape[1]):
