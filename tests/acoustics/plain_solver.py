@@ -1,4 +1,4 @@
-"""The equations of the time step in plain NumPy: double precision, full complex transforms, no speed.
+"""The equations of the time step in plain NumPy or JAX: double precision, full transforms, no speed.
 
 Written from Treeby & Cox 2010 (doi:10.1117/1.3360308) and Treeby et al. 2012 (doi:10.1121/1.4712021), apart
 from the package: only `Problem` is shared. Fields are ``(Nz, Ny, Nx)``.
@@ -10,18 +10,20 @@ import numpy as np
 
 
 class PlainSolver:
-    """Takes time steps of a problem; `p`, `u` and `rho` (lists, x first) are the fields so far."""
+    """Takes time steps of a problem; `p`, `u` and `rho` (lists, x first) are the fields so far.
 
-    def __init__(self, problem):
-        self.problem, self.number = problem, 0
-        # Double precision whatever the arrays are.
-        self.density = np.asarray(problem.density, float)
-        self.density_staggered = [np.asarray(rho, float) for rho in problem.density_staggered]
-        self.sound_speed = c = np.asarray(problem.sound_speed, float)
+    With ``xp`` = ``jax.numpy`` whatever the problem has of medium and sources may be differentiated.
+    """
+
+    def __init__(self, problem, xp=np):
+        self.problem, self.number, self.xp = problem, 0, xp
+        self.density = self.double(problem.density)
+        self.density_staggered = [self.double(rho) for rho in problem.density_staggered]
+        self.sound_speed = c = self.double(problem.sound_speed)
         shape, d = problem.array_shape, problem.dimensions
-        self.p = np.zeros(shape)
-        self.u = [np.zeros(shape) for _ in range(d)]
-        self.rho = [np.zeros(shape) for _ in range(d)]
+        self.p = xp.zeros(shape)
+        self.u = [xp.zeros(shape) for _ in range(d)]
+        self.rho = [xp.zeros(shape) for _ in range(d)]
         self.k = [
             self.along(2 * np.pi * np.fft.fftfreq(problem.shape[axis], problem.spacing[axis]), axis)
             for axis in range(d)
@@ -39,11 +41,24 @@ class PlainSolver:
             self.loss_operator = np.where(magnitude == 0, 0.0, magnitude ** (y - 2))
             self.shift_operator = np.where(magnitude == 0, 0.0, magnitude ** (y - 1))
         # dB/(MHz^y cm) to Np/m (rad/s)^-y
-        alpha = np.asarray(problem.alpha_coeff, float) * 100 * math.log(10) / 20 / (2 * math.pi * 1e6) ** y
+        alpha = self.double(problem.alpha_coeff) * 100 * math.log(10) / 20 / (2 * math.pi * 1e6) ** y
         self.tau = -2 * alpha * c ** (y - 1)
         self.eta = 2 * alpha * c**y * math.tan(math.pi * y / 2)
         self.layer = [self.pml(axis, 0.0) for axis in range(d)]
         self.layer_staggered = [self.pml(axis, 0.5) for axis in range(d)]
+
+    def double(self, values):
+        """An array in double precision, whatever it was."""
+        return self.xp.asarray(values, float)
+
+    @staticmethod
+    def put(field, index, values):
+        """The field with other values at flat indices."""
+        if not isinstance(field, np.ndarray):
+            return field.reshape(-1).at[index].set(values).reshape(field.shape)
+        out = field.copy()
+        out.reshape(-1)[index] = values
+        return out
 
     @staticmethod
     def along(vector, axis):
@@ -67,24 +82,22 @@ class PlainSolver:
         """k-space derivative half a point further (+1) or back (-1)."""
         k = self.k[axis]
         factor = 1j * k * np.exp(sign * 0.5j * k * self.problem.spacing[axis] * self.problem.staggered)
-        if self.problem.axisymmetric:
-            half = axis == 1 and sign < 0
-            return self.multiplied(field, factor * self.kappa, "odd_half" if half else "even")
-        return np.fft.ifftn(factor * self.kappa * np.fft.fftn(field)).real
+        return self.multiplied(field, factor * self.kappa, self.symmetry(axis) if sign < 0 else "even")
 
     def multiplied(self, field, operator, symmetry="even"):
         """By a transform; of an axisymmetric grid of the field mirrored to four times its length."""
+        xp = self.xp
         if not self.problem.axisymmetric:
-            return np.fft.ifftn(operator * np.fft.fftn(field)).real
+            return xp.fft.ifftn(operator * xp.fft.fftn(field)).real
         if symmetry == "even":  # 0 one point after the last
-            zero = np.zeros_like(field[:, :1])
-            whole = np.concatenate([field, zero, -field[:, :0:-1]], axis=1)
-            whole = np.concatenate([whole, -whole], axis=1)
+            zero = xp.zeros_like(field[:, :1])
+            whole = xp.concatenate([field, zero, -field[:, :0:-1]], axis=1)
+            whole = xp.concatenate([whole, -whole], axis=1)
         else:
             back = field[:, ::-1]
             signs = (1, 1, -1, -1) if symmetry == "odd_half" else (1, -1, -1, 1)
-            whole = np.concatenate([s * f for s, f in zip(signs, (field, back) * 2, strict=True)], axis=1)
-        return np.fft.ifftn(operator * np.fft.fftn(whole)).real[:, : field.shape[1]]
+            whole = xp.concatenate([s * f for s, f in zip(signs, (field, back) * 2, strict=True)], axis=1)
+        return xp.fft.ifftn(operator * xp.fft.fftn(whole)).real[:, : field.shape[1]]
 
     def divergence(self):
         """Derivatives of the velocity; along a radius with u/r."""
@@ -110,14 +123,11 @@ class PlainSolver:
         """One step of a source."""
         if self.number >= len(signal):
             return field
-        value = np.broadcast_to(signal[self.number].astype(float), index.shape)
-        out = field.copy()
+        values = self.xp.broadcast_to(self.double(signal[self.number]), index.shape)
         if mode == "dirichlet":
-            out.reshape(-1)[index] = value
-            return out
-        more = np.zeros_like(field)
-        more.reshape(-1)[index] = value
-        return out + (self.multiplied(more, self.source_kappa, symmetry) if mode == "additive" else more)
+            return self.put(field, index, values)
+        more = self.put(self.xp.zeros_like(field), index, values)
+        return field + (self.multiplied(more, self.source_kappa, symmetry) if mode == "additive" else more)
 
     def step(self):
         """One time step."""
@@ -134,9 +144,10 @@ class PlainSolver:
                     )
         transducer = problem.transducer
         if transducer is not None and self.number < transducer.steps:
-            padded = np.concatenate([transducer.signal, np.zeros(1)]).astype(float)
+            padded = self.xp.concatenate([self.double(transducer.signal), self.xp.zeros(1)])
             sample = np.minimum(transducer.delay + self.number, len(transducer.signal))
-            self.u[0].reshape(-1)[transducer.index] += padded[sample]
+            pushed = self.u[0].reshape(-1)[transducer.index] + padded[sample]
+            self.u[0] = self.put(self.u[0], transducer.index, pushed)
 
         slopes = self.divergence()
         mass = self.density
@@ -152,7 +163,7 @@ class PlainSolver:
         total = sum(self.rho)
         bracket = total
         if problem.nonlinearity is not None:
-            bracket = bracket + np.asarray(problem.nonlinearity, float) * total**2 / (2 * self.density)
+            bracket = bracket + self.double(problem.nonlinearity) * total**2 / (2 * self.density)
         rate = self.density * sum(slopes)
         if problem.absorption == "stokes":
             bracket = bracket + self.tau * rate
@@ -163,7 +174,7 @@ class PlainSolver:
         self.p = self.sound_speed**2 * bracket
 
         if self.number == 0 and problem.initial_pressure is not None:
-            self.p = np.array(problem.initial_pressure, float)
+            self.p = self.double(problem.initial_pressure)
             self.rho = [self.p / (d * self.sound_speed**2) for _ in range(d)]
             for axis in range(d):
                 rho0 = self.density_staggered[axis]

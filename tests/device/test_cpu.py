@@ -53,6 +53,17 @@ def test_to_and_from_the_host(device):
     assert device.asarray(host, np.complex64).dtype == np.complex64
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (3, 1 << 19)])
+def test_copies_between_device_and_host(device, shape):
+    device = CpuDevice(2) if device.name == "cpu" else device
+    array, on_host = put(device, np.asarray(noise(shape))), device.host_empty(shape, complex)
+    back, second = device.zeros(shape, complex), device.zeros(shape, complex)
+    for target, source in ((on_host, array), (back, on_host), (second, back)):
+        device.copy(target, source)
+    assert isinstance(on_host, np.ndarray)
+    np.testing.assert_array_equal(device.to_host(second), device.to_host(array))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", [1, 64, 625, 1037])
 def test_out_of_place_transforms(device, n, dtype):

@@ -59,10 +59,12 @@ def make_stages(
     plain: bool = False,
     comm: Communicator | None = None,
     decomposition: Partition | None = None,
+    indexed: bool = True,
 ) -> Stages:
     """The fastest stages that this device has for a problem of the whole grid, or the ``plain`` ones.
 
     Collective with several ranks, which share the grid by a ``decomposition``, a global one by default.
+    ``indexed``: a medium of few materials may be held as an index.
     """
     if comm is None or comm.size == 1:
         comm, rank, decomposition = None, 0, decompose(problem.shape, 1)
@@ -73,7 +75,7 @@ def make_stages(
     kind, layout = _form(device, problem, np.dtype(dtype), decomposition, plain, one_sided)
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, np.dtype(dtype))
-    coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index)
+    coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index and indexed)
     stages = kind(layout(coefficients, comm, decomposition))
     stages.begin()
     return stages
@@ -130,15 +132,16 @@ def needed_bytes(
     device,
     decomposition: Partition | None = None,
     one_sided: bool = False,
+    indexed: bool = True,
 ) -> int:
     """Bytes that a run allocates on its device, within a few per cent; on the rank with most.
 
-    ``one_sided``: whether the ranks' communicator does, see `Communicator`.
+    ``one_sided``: whether the ranks' communicator does, see `Communicator`; ``indexed`` as of `make_stages`.
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
     kind, layout = _form(device, problem, dtype, decomposition, one_sided=one_sided)
-    materials = find_materials(problem, dtype) if kind.by_index else None
+    materials = find_materials(problem, dtype) if kind.by_index and indexed else None
     return max(
         Coefficients.nbytes(problem, subdomain, dtype, device, materials)
         + Fields.nbytes(problem, subdomain, dtype)

@@ -202,6 +202,17 @@ class Grid:
             return array
         return np.pad(array, list(zip(self.margin, self._after, strict=True))[::-1], mode)
 
+    def from_edges(self, field: np.ndarray) -> np.ndarray:
+        """The transpose of `to_memory`: what a PML outside repeats is added to the edges."""
+        whole = field.astype(np.float64)
+        for axis, (before, after) in enumerate(zip(self.margin[::-1], self._after[::-1], strict=True)):
+            along = np.moveaxis(whole, axis, 0)
+            if before:
+                along[before] += along[:before].sum(axis=0)
+            if after:
+                along[-1 - after] += along[-after:].sum(axis=0)
+        return np.array(self.from_memory(whole))
+
     def from_memory(self, field: np.ndarray) -> np.ndarray:
         """Field (Nz, Ny, Nx) of the total grid as a view [x, y(, z)] without a PML that is outside."""
         shape = (*self.shape, 1, 1)

@@ -7,16 +7,18 @@ import time
 import zlib
 from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from wavefabric.acoustics import choose_stages
 from wavefabric.acoustics.decomposition.decompose import decompose
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.recorder import Recorder
 from wavefabric.acoustics.recording.sinks import Report, Sink
 from wavefabric.acoustics.run_settings import RunSettings
+from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.alternation import Alternation, AlternationWatch
 from wavefabric.acoustics.stability.energy import Energy, EnergyWatch
@@ -37,12 +39,30 @@ _ENERGY_STEPS = 32
 _STATUS_SECONDS = 0.5
 
 
+class Observer(Protocol):
+    """Looks at the fields of a run between its steps, and uses its stages when it is over.
+
+    Its stages hold the medium as arrays.
+    """
+
+    def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
+        """Bytes that it needs on the device of the rank with most."""
+        ...
+
+    def begin(self, stages: Stages, step: Step, taken: int) -> None:
+        """So many steps are ``taken``, none or those before a checkpoint."""
+
+    def after(self, taken: int) -> None:
+        """So many steps are taken; what exchanges there are may be under way."""
+
+
 def run(
     problem: Problem,
     recording: Recording,
     sink: Sink | None,
     options: RunSettings | None = None,
     loading_seconds: float = 0.0,
+    observer: Observer | None = None,
 ) -> Report:
     """Simulate. Collective where several ranks were started.
 
@@ -56,6 +76,8 @@ def run(
         Of which ``check_stability`` is not looked at.
     loading_seconds : float
         Time that reading the input took, for the report.
+    observer : Observer, optional
+        Looks on.
 
     Returns
     -------
@@ -75,13 +97,16 @@ def run(
     """
     begun = time.perf_counter()
     options = (options or RunSettings()).with_ranks(problem.shape)
-    return _Run(problem, recording, options).run(sink, begun, loading_seconds)
+    return _Run(problem, recording, options, observer).run(sink, begun, loading_seconds)
 
 
 class _Run:
     """One run, from its checks to its report."""
 
-    def __init__(self, problem: Problem, recording: Recording, options: RunSettings):
+    def __init__(
+        self, problem: Problem, recording: Recording, options: RunSettings, observer: Observer | None
+    ):
+        self._observer = observer
         comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype(problem)
         self._problem, self._recording, self._dtype = problem, recording, dtype
         self._comm, self._device = comm, comm.device
@@ -127,11 +152,14 @@ class _Run:
     def _allocate(self, sink: Sink | None) -> None:
         comm, device, shared = self._comm, self._device, self._decomposition
         inputs = self._problem, self._recording, self._dtype, device, shared
-        needed = choose_stages.needed_bytes(*inputs, comm.one_sided)
+        observer = self._observer
+        needed = choose_stages.needed_bytes(*inputs, comm.one_sided, observer is None)
+        if observer is not None:
+            needed += observer.nbytes(self._problem, self._dtype, list(shared.subdomains))
         advice = "use a smaller grid, single precision or fewer recorded points"
         check_memory(comm, device, needed, "this run", advice)
         self._stages = choose_stages.make_stages(
-            device, self._problem, self._dtype, comm=comm, decomposition=shared
+            device, self._problem, self._dtype, comm=comm, decomposition=shared, indexed=observer is None
         )
         self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
         self._step, self._energy = Step(self._stages), Energy(self._stages)
@@ -153,6 +181,8 @@ class _Run:
         elif self._checkpoint is not None and not self._checkpoint.policy.resume:
             self._checkpoint.remove()  # the rows it goes with are about to be replaced
         self._first = self._report.resumed_at = self._done
+        if self._observer is not None:
+            self._observer.begin(self._stages, self._step, self._first)
         # Whether all ranks have agreed to stop.
         self._agreed = self._comm.size == 1
         try:
@@ -220,6 +250,8 @@ class _Run:
             self._recorder.after(number)
             self._alternation.add(self._watch.steps_left(number + 1))
             self._done, self._whole = number + 1, True
+            if self._observer is not None:
+                self._observer.after(self._done)
             last = self._done == steps
             looks = self._done % self._look == 0 or last
             save = False

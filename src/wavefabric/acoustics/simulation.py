@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from wavefabric.acoustics.recording.delivery import broadcast
 from wavefabric.acoustics.recording.sinks import MemorySink, SeriesFiles
 from wavefabric.acoustics.recording.tones import broken_periods, with_tones
 from wavefabric.acoustics.result import Results
-from wavefabric.acoustics.run import run
+from wavefabric.acoustics.run import Observer, run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.source import Source
@@ -56,6 +56,9 @@ class SimulateSettings(ResultSettings):
     steps: int | None = None
     t_end: float | str | None = None
     cfl: float = 0.3
+
+
+SettingsType = TypeVar("SettingsType", bound=SimulateSettings)
 
 
 def to_problem(
@@ -129,6 +132,14 @@ def simulate(
     how = SimulateSettings(**options)
     # First: what goes wrong on one rank alone then ends the others too.
     how = how.with_ranks(getattr(grid, "total_shape", None))
+    problem, recording, how = prepare(grid, medium, source, sensor, how)
+    return solve(problem, recording, grid, how)
+
+
+def prepare(
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor | None, how: SettingsType
+) -> tuple[Problem, Recording, SettingsType]:
+    """What the solver takes of the arguments of `simulate`; a time step that it chose is stable."""
     dt, steps = how.dt, how.steps
     if steps is not None and how.t_end is not None:
         raise InputError("steps: is given along with t_end; allowed: one of them")
@@ -142,8 +153,7 @@ def simulate(
         how = replace(how, check_stability=how.check_stability and not stable)
     if steps is None:
         steps = grid.steps(medium, dt, how.t_end)
-    problem, recording = to_problem(grid, medium, source, sensor, dt, steps)
-    return solve(problem, recording, grid, how)
+    return *to_problem(grid, medium, source, sensor, dt, steps), how
 
 
 def solve(
@@ -152,10 +162,11 @@ def solve(
     grid: Grid,
     options: ResultSettings,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
+    observer: Observer | None = None,
 ) -> Results:
     """Check, run, and return and write results: the last part of `simulate`.
 
-    ``adapt`` may rename and rework what was recorded before it is returned and written.
+    ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` looks on.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
@@ -170,7 +181,7 @@ def solve(
     with locked_by_first_rank(comm, output, "output"):
         # Its arrays are those of rank 0 alone.
         sink = MemorySink() if checkpoints is None else SeriesFiles(checkpoints.path)
-        report = run(problem, recording, sink, options)
+        report = run(problem, recording, sink, options, observer=observer)
         arrays = with_tones(broadcast(comm, sink.arrays), recording)
         arrays = arrays if adapt is None else adapt(arrays)
         results = Results(arrays, problem, recording, grid, report, writes=comm.rank == 0)

@@ -168,6 +168,22 @@ class Source:
             raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
         return parameters
 
+    def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
+        """What multiplies the signals "p", "ux", … at points where the sound speed is ``c``, (points,) or (1,).
+
+        It goes with the power `scale_power` of c.
+        """
+        if name == "p":
+            additive = 2 * dt / (grid.dimensions * c * grid.spacing[0])
+            return 1 / (grid.dimensions * c**2) if self.p_mode == "dirichlet" else additive
+        return np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / grid.spacing["xyz".index(name[1])]
+
+    def scale_power(self, name: str) -> int:
+        """The power of the sound speed in `scale`."""
+        if name == "p":
+            return -2 if self.p_mode == "dirichlet" else -1
+        return 0 if self.u_mode == "dirichlet" else 1
+
     @staticmethod
     def _smoothed(p0: np.ndarray, grid: Grid) -> np.ndarray:
         """As `smooth` does; of an axisymmetric grid mirrored to four times its radius, as in k-Wave."""
@@ -180,9 +196,7 @@ class Source:
     def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
         check_choice(self.p_mode, _MODES, "source.p_mode")
         index = grid.points(self.p_mask, "source.p_mask")
-        c = _at(sound_speed, index)
-        additive = 2 * dt / (grid.dimensions * c * grid.spacing[0])
-        scale = 1 / (grid.dimensions * c**2) if self.p_mode == "dirichlet" else additive
+        scale = self.scale("p", grid, _at(sound_speed, index), dt)
         return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), self.p_mode)
 
     def _velocity(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> VelocitySource:
@@ -193,9 +207,9 @@ class Source:
         check_choice(self.u_mode, _MODES, "source.u_mode")
         index = grid.points(self.u_mask, "source.u_mask")
         c, signals = _at(sound_speed, index), []
-        for axis, d in zip("xyz", grid.spacing, strict=False):
+        for axis in "xyz"[: grid.dimensions]:
             u = getattr(self, f"u{axis}")
-            scale = np.ones(1) if self.u_mode == "dirichlet" else 2 * c * dt / d
+            scale = self.scale(f"u{axis}", grid, c, dt)
             signals.append(None if u is None else _scaled(u, scale, index.size, f"source.u{axis}"))
         return VelocitySource(index, tuple(signals), self.u_mode)
 
@@ -220,8 +234,13 @@ def _transducer(
         allowed = f"below {signal.size}, the signal's samples"
         raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
     # One signal serves all points, hence the mean sound speed, as in k-Wave.
-    scale = 2 * float(np.mean(_at(sound_speed, index))) * dt / grid.spacing[0]
+    scale = transducer_scale(grid, _at(sound_speed, index), dt)
     return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
+
+
+def transducer_scale(grid: Grid, c: np.ndarray, dt: float) -> float:
+    """What multiplies the signal of a `Transducer` at points where the sound speed is ``c``."""
+    return 2 * float(np.mean(c)) * dt / grid.spacing[0]
 
 
 def _at(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -142,10 +142,10 @@ class CpuDevice:
     host_empty = empty
 
     def copy(self, target, source, /) -> None:
-        if target.nbytes < 1 << 20:
+        if target.nbytes < 1 << 24:
             np.copyto(target, source)
             return
-        # One thread has less than the bandwidth of memory.
+        # Of many cores one has little of the bandwidth of memory.
         parts = (np.array_split(array, self.threads) for array in (target, source))
         list(self._pool.map(np.copyto, *parts))
 

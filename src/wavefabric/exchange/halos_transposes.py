@@ -27,6 +27,10 @@ class Message:
         """Of the box."""
         return math.prod(_shape(self.src_box))
 
+    def reversed(self) -> "Message":
+        """The way back."""
+        return Message(self.dst, self.src, self.dst_box, self.src_box)
+
     def __post_init__(self):
         if _shape(self.src_box) != _shape(self.dst_box):
             raise ValueError(f"boxes of {_shape(self.src_box)} and {_shape(self.dst_box)} points differ")
@@ -103,6 +107,22 @@ class RegionExchange:
         shapes, allowed = [tuple(a.shape) for a in arrays], [self._shapes[which]] * self.fields
         if shapes != allowed:
             raise ValueError(f"arrays of shapes {shapes}; allowed: {allowed}")
+
+
+class RegionSum(RegionExchange):
+    """Messages of one field between ranks that are added to what is there, in their order; boxes may overlap."""
+
+    def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
+        super()._connect(comm, messages, elements, dtype)
+        self._boxes = [m.dst_box for m in messages if m.dst == comm.rank]
+
+    def _finish(self, arrays: list[Any], weights) -> None:
+        self.exchange.finish()
+        first = 0
+        for box in self._boxes:
+            last = first + math.prod(_shape(box))
+            arrays[0][box] += self._receive[first:last].reshape(_shape(box))
+            first = last
 
 
 class OneSidedRegionExchange(RegionExchange):

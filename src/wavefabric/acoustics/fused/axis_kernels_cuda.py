@@ -29,7 +29,7 @@ SOURCES = (
 )
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
-    "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_pressure"),
+    "X": ("x_forward", "x_backward", "x_sum_backward", "x_velocity", "x_density", "x_pressure"),
     "Y": ("y_transform", "y_gradient"),
     "Z": ("z_divergence", "z_scale", "z_translate"),
     "G": ("z_gradient",),

@@ -17,7 +17,15 @@ from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.row_kernels import MediumArrays
 from wavefabric.acoustics.solver.source_terms import SourceTerm, sorted_points
 from wavefabric.acoustics.solver.stages import Stages
-from wavefabric.spectral.vector_axes import AxisTransforms, pitch, usable
+from wavefabric.spectral.vector_axes import (
+    X_BACK_BY_UP,
+    Y_BACK_BY_UP,
+    Z_BACK_BY_DOWN,
+    Z_BACK_BY_UP,
+    AxisTransforms,
+    pitch,
+    usable,
+)
 
 kernels: Any = plane_kernels  # compiled functions, whose many arguments come in groups
 
@@ -80,7 +88,7 @@ class FusedCpuStages(Stages):
         s0, s1, s2 = self._spectra
         source = self._source(self.sources.pressure if active[0] else None, int(f.clock[0]))
         mode = 0 if not c.lossy else 1 if c.stokes else 2
-        kernels.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, self._columns)
+        kernels.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, self._columns, Z_BACK_BY_DOWN)
         kernels.density_planes(
             self._fft_axes, tuple(self._spectra), f.rho, f.split_layers, f.p, self._medium, c.dt, source,
             c.dimensions, c.nonlinear, mode, c.disperses, self._rows, self._row,
@@ -106,13 +114,39 @@ class FusedCpuStages(Stages):
         """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
         kernels.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
 
-    def apply_operator(self, field, operator, axis=None) -> None:
+    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         axes, batch, spectrum = self._fft_axes, self._axes.batch, self._spectra[-1]
         kernels.transform_planes(axes, batch, field, spectrum)
         kernels.multiply_columns(axes, spectrum, operator, self._columns)
         kernels.transform_planes_back(axes, batch, spectrum, field)
         self.transforms += 2
+
+    def adjoint_divergence(self, fields) -> None:
+        self._derivatives(fields, Z_BACK_BY_UP)
+        axes, batch = self._fft_axes, self._axes.batch
+        x, y, z = fields
+        kernels.derivative_planes(axes, batch, self._by_axis(), (x, y, z), X_BACK_BY_UP, Y_BACK_BY_UP)
+
+    def adjoint_gradient(self, fields, out) -> None:
+        self.divergence(fields, out)
+
+    def divergence(self, fields, out) -> None:
+        self._derivatives(fields, Z_BACK_BY_DOWN)
+        kernels.divergence_planes(self._fft_axes, self._by_axis(), out, self._rows)
+
+    def _by_axis(self) -> tuple:
+        """Spectra of the x, y and z components."""
+        s0, s1, s2 = self._spectra
+        return s1, s0, s2
+
+    def _derivatives(self, fields, z_back: int) -> None:
+        """Planes' spectra of κ F{field}, with the derivative along z of the last by a kind of transform."""
+        for field, spectrum in zip(fields, self._by_axis(), strict=True):
+            kernels.transform_planes(self._fft_axes, self._axes.batch, field, spectrum)
+        c = self.coefficients
+        kernels.divergence_columns(self._fft_axes, *self._spectra, c.kappa, self._columns, z_back)
+        self.transforms += 6
 
     def _free_spectrum(self):
         """Rows of whole-array transforms are not padded."""

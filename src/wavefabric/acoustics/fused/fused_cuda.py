@@ -60,11 +60,7 @@ class FusedCudaStages(Stages):
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
 
-        def divergence(s, numbers) -> None:
-            kernel = "z_divergence", *s, *self.layout.squares, *self.layout.down, numbers[0]
-            self._columns.run(*kernel, layers=len(numbers))
-
-        self.layout.through_z(range(3), divergence)
+        self._divergence_spectra(self.layout.down)
         _, source = self._structures_for(active)
         self._planes.run("x_density", *self._spectra, self._state, source, c.dt, f.clock)
         if c.lossy and not c.stokes:
@@ -111,13 +107,36 @@ class FusedCudaStages(Stages):
     def prepare_sources(self, active: tuple[bool, ...]) -> None:
         self._structures_for(active)
 
-    def apply_operator(self, field, operator, axis=None) -> None:
+    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
-        self.layout.fill_overlaps([field])
-        self._planes.x_forward([field], self._spectra[-1:])
-        self.layout.through_z([2], lambda s, numbers: self._columns.z_scale(s, [operator] * 3, numbers))
-        self._planes.run("x_backward", self._spectra[-1], field)
+        with self.layout.overlaps([field], [field], adjoint):
+            self._planes.x_forward([field], self._spectra[-1:])
+            self.layout.through_z([2], lambda s, numbers: self._columns.z_scale(s, [operator] * 3, numbers))
+            self._planes.run("x_backward", self._spectra[-1], field)
         self.transforms += 2
+
+    def adjoint_divergence(self, fields) -> None:
+        with self.layout.overlaps(fields, fields, True):
+            self._derivatives(fields, self.layout.up_columns)
+            for spectrum, field in zip(self._by_axis(), fields, strict=True):
+                self._planes.run("x_backward", spectrum, field)
+
+    def adjoint_gradient(self, fields, out) -> None:
+        self._summed_divergence(fields, out, True)
+
+    def divergence(self, fields, out) -> None:
+        self._summed_divergence(fields, out, False)
+
+    def _summed_divergence(self, fields, out, adjoint: bool) -> None:
+        with self.layout.overlaps(fields, [out], adjoint):
+            self._derivatives(fields, self.layout.down)
+            self._planes.run("x_sum_backward", *self._spectra, out)
+
+    def _derivatives(self, fields, factors) -> None:
+        """Spectra along x of derivatives of each field along its axis."""
+        self._planes.x_forward(fields, self._by_axis())
+        self._divergence_spectra(factors)
+        self.transforms += 6
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""
@@ -139,6 +158,15 @@ class FusedCudaStages(Stages):
             )
         self._planes.run("x_backward", spectrum, out)
         self.transforms += 2
+
+    def _divergence_spectra(self, factors) -> None:
+        """Spectra along x of three components ← those of their derivatives by these factors."""
+
+        def along_z(s, numbers) -> None:
+            kernel = "z_divergence", *s, *self.layout.squares, *factors, numbers[0]
+            self._columns.run(*kernel, layers=len(numbers))
+
+        self.layout.through_z(range(3), along_z)
 
     # --- Structures that kernels read --------------------------------------------------------------------
 

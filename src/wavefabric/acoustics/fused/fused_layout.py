@@ -34,6 +34,7 @@ class FusedLayout(FieldLayout):
     def _prepare(self) -> None:
         c = self.coefficients
         self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
+        self.up_columns = list(self.up)  # as ``down`` lies, where a rank's columns have some k_y alone
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_kernels, self.column_kernels = self._kernels()
 

@@ -117,6 +117,38 @@ def transform_planes_back(fft, batch, spectrum, real):
 
 
 @njit(**_JIT)
+def derivative_planes(fft, batch, spectra, fields, x_back, y_back):
+    """The planes of three spectra, along x, y and z, to real fields, with the derivatives along x and y."""
+    for z in prange(fields[0].shape[0]):
+        for axis in range(3):
+            spectrum = spectra[axis][z]
+            _transform(fft, y_back if axis == 1 else axes.Y_BACK, spectrum, spectrum)
+            for y in range(0, spectrum.shape[0], batch):
+                _transform(fft, x_back if axis == 0 else axes.X_BACK, spectrum[y], fields[axis][z, y])
+
+
+@njit(**_JIT)
+def divergence_planes(fft, spectra, out, rows):
+    """out ← the sum of the derivatives of three components, from κ F{u_x}, κ F{u_y} and ∂z of the last."""
+    batch = rows.shape[2]
+    sx, sy, sz = spectra
+    for z in prange(out.shape[0]):
+        me = get_thread_id()
+        ga, gb = rows[me, 0], rows[me, 1]
+        _transform(fft, axes.Y_BACK, sx[z], sx[z])
+        _transform(fft, axes.Y_BACK_BY_DOWN, sy[z], sy[z])
+        _transform(fft, axes.Y_BACK, sz[z], sz[z])
+        for first in range(0, out.shape[1], batch):
+            _transform(fft, axes.X_BACK_BY_DOWN, sx[z, first], ga)
+            _transform(fft, axes.X_BACK, sy[z, first], gb)
+            _transform(fft, axes.X_BACK, sz[z, first], out[z, first])
+            for y in range(first, first + batch):
+                row = out[z, y]
+                for x in range(row.size):
+                    row[x] += ga[y - first, x] + gb[y - first, x]
+
+
+@njit(**_JIT)
 def multiply_columns(fft, spectrum, operator, scratch):
     """Along z: a spectrum times an operator."""
     slab = scratch.shape[2]
@@ -180,15 +212,18 @@ def velocity_planes(
 
 
 @njit(**_JIT)
-def divergence_columns(fft, s0, s1, s2, kappa, scratch):
-    """Along z: s0, s1 (u_y, u_x) ← κ F{u}, s2 (u_z) ← ∂z of it; ∂x and ∂y are left to the planes."""
+def divergence_columns(fft, s0, s1, s2, kappa, scratch, z_back):
+    """Along z: s0, s1 (u_y, u_x) ← κ F{u}, s2 (u_z) ← ∂z of it; ∂x and ∂y are left to the planes.
+
+    ``z_back`` is Z_BACK_BY_DOWN or, for the adjoint step, Z_BACK_BY_UP.
+    """
     slab = scratch.shape[2]
     for number in prange(s0.shape[1] // slab):
         block, y = scratch[get_thread_id()], number * slab
         following = min(y + slab, s0.shape[1] - slab)
         _multiply(fft, axes.Z_BACK, s0, kappa, y, block, s1, y)
         _multiply(fft, axes.Z_BACK, s1, kappa, y, block, s2, y)
-        _multiply(fft, axes.Z_BACK_BY_DOWN, s2, kappa, y, block, s0, following)
+        _multiply(fft, z_back, s2, kappa, y, block, s0, following)
 
 
 @njit(**_JIT)

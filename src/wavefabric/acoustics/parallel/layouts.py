@@ -17,7 +17,7 @@ from wavefabric.acoustics.solver.coefficients import Coefficients
 from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.exchange.communicator import Communicator
-from wavefabric.exchange.halos_transposes import region_exchange
+from wavefabric.exchange.halos_transposes import RegionSum, region_exchange
 from wavefabric.spectral.distributed import DistributedRealFFT, held_elements
 
 
@@ -33,6 +33,8 @@ class HaloExchange:
             count: region_exchange(comm, messages, shape, shape, dtype, count)
             for count in sorted(self.counts(coefficients.problem))
         }
+        self._comm, self._messages, self._shape, self._dtype = comm, messages, shape, dtype
+        self._owned = decomposition.subdomains[comm.rank].owned
         self.weights = None
         name, overlap = decomposition.options.bell, decomposition.options.overlap
         if name != "none":
@@ -65,6 +67,27 @@ class HaloExchange:
         """Exchange what the overlaps of ``fields`` lack."""
         self.start(fields)
         self.finish(fields)
+
+    def empty(self, fields: list) -> None:
+        """Overlaps ← 0."""
+        for field in fields:
+            for axis, owned in enumerate(self._owned):
+                before = (slice(None),) * axis
+                field[(*before, slice(0, owned.start))] = 0
+                field[(*before, slice(owned.stop, None))] = 0
+
+    def give_back(self, fields: list) -> None:
+        """Add overlaps, times the window, to what their owners have: the transpose of `fill`."""
+        for field in fields:
+            if self.weights is not None:
+                z, y, x = self.weights
+                field *= z[:, None, None] * y[:, None] * x
+            self._returns.run([field], [field])
+
+    @cached_property
+    def _returns(self) -> RegionSum:
+        reverse = [message.reversed() for message in self._messages]
+        return RegionSum(self._comm, reverse, self._shape, self._shape, self._dtype)
 
 
 class GlobalLayout(FieldLayout):

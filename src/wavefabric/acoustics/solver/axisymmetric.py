@@ -109,7 +109,9 @@ class AxisymmetricStages(PlainStages):
         )
         self.sources.add_pressure(f, active)
 
-    def apply_operator(self, field: Any, operator: Any, axis: int | None = None) -> None:
+    def apply_operator(
+        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False
+    ) -> None:
         symmetry = "even" if axis is None else self._VELOCITY[axis]
         spectrum = self._spectra[-1]
         self._forward(field, spectrum, symmetry)

@@ -1,28 +1,4 @@
 // Pointwise kernels of the time step; formulas and arguments are explained in kernels.py.
-// One thread a grid point: x along the block, y and z along the grid. A medium parameter is a full grid
-// (full = 1) or one row that serves everywhere (full = 0).
-
-typedef long long Index;
-
-struct Complex {
-    REAL re, im;
-};
-
-__device__ __forceinline__ Complex operator*(Complex a, Complex b) {
-    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-__device__ __forceinline__ Complex operator*(Complex a, REAL b) { return {a.re * b, a.im * b}; }
-
-#define IN const REAL *__restrict__
-#define FACTOR const Complex *__restrict__
-
-#define POINT(nx, ny)                                                        \
-    const int x = blockIdx.x * blockDim.x + threadIdx.x;                     \
-    const int y = blockIdx.y, z = blockIdx.z;                                \
-    if (x >= nx) return;                                                     \
-    const Index i = ((Index)z * ny + y) * nx + x
-
-#define AT(parameter, full) ((parameter)[(full) ? i : (Index)x])
 
 extern "C" __global__ void fill_operator(REAL *out, int nx, int ny, const double *kx2, const double *ky2,
                                          const double *kz2, int kind, double parameter, double scale) {
@@ -91,12 +67,6 @@ extern "C" __global__ void update_velocity(REAL *__restrict__ u, int nx, int ny,
     u[i] = f * (f * u[i] - dt / AT(density, full) * gradient[i]);
 }
 
-#define LAYERS                                                                                                \
-    REAL *part_x, REAL *part_y, REAL *part_z, const int *at_x, const int *at_y, const int *at_z, IN pml_x, \
-        IN pml_y, IN pml_z, Index layers_x, Index layers_y
-#define LAYERS_OF(nx, ny) \
-    const SplitLayers layers = {part_x, part_y, part_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
-
 extern "C" __global__ void update_density(REAL *__restrict__ total, int nx, int ny, LAYERS, IN gx, IN gy, IN gz,
                                           IN density, int full, REAL dt, int nonlinear, int axes) {
     POINT(nx, ny);
@@ -145,10 +115,6 @@ extern "C" __global__ void split_density(REAL *total, int nx, int ny, LAYERS, co
 }
 
 // --- Sources -------------------------------------------------------------------------------------------
-
-#define ITEM(count)                                                          \
-    const Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x;            \
-    if (i >= count) return
 
 extern "C" __global__ void set_points(REAL *field, const Index *index, Index count, const REAL *signal,
                                       Index columns, const Index *clock, int replace) {

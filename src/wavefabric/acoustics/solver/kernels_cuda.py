@@ -5,8 +5,8 @@ from functools import partialmethod
 import numpy as np
 
 _BLOCK = 256
-#: Sources that ``kernels.cu`` needs before it.
-BEFORE = ("wavefabric.acoustics.solver/split_density.cu",)
+#: Sources that pointwise kernels need before them.
+BEFORE = ("wavefabric.acoustics.solver/split_density.cu", "wavefabric.acoustics.solver/points.cu")
 
 
 def _split_layers(split_layers) -> list:
@@ -23,6 +23,8 @@ def _full(parameter) -> np.int32:
 class AcousticKernels:
     """The kernels on one CUDA device; the precision follows from the arrays."""
 
+    _FILE = "kernels.cu"
+
     def __init__(self, device):
         self._device = device
         self._functions: dict = {}
@@ -34,7 +36,7 @@ class AcousticKernels:
         self._module("float" if self._own == np.float32 else "double")
 
     def _module(self, letter: str):
-        return self._device.module(__package__, "kernels.cu", (f"-DREAL={letter}",), BEFORE)
+        return self._device.module(__package__, self._FILE, (f"-DREAL={letter}",), BEFORE)
 
     def _launch(self, name: str, dtype, grid: tuple, threads: int, *arguments) -> None:
         letter = "float" if np.dtype(dtype) in (np.float32, np.complex64) else "double"
@@ -48,7 +50,8 @@ class AcousticKernels:
         """Launch over the points of the first argument.
 
         ``kinds``: "p" an array or a real scalar as it is, "m" a medium parameter and whether it is a full
-        grid, "s" a `SplitLayers`, "i" int, "d" double; "|" sizes nx and ny.
+        grid, "s" a `SplitLayers`, "l" its parts alone, "g" an array or, without elements, null, "i" int, "d"
+        double; "|" sizes nx and ny.
         """
         nz, ny, nx = arguments[0].shape
         converted: list = []
@@ -62,6 +65,10 @@ class AcousticKernels:
                 converted.append(_full(argument))
             elif kind == "s":
                 converted += _split_layers(argument)
+            elif kind == "l":
+                converted += argument.parts
+            elif kind == "g":
+                converted.append(argument if argument.size else np.uintp(0))
             elif kind in "id":
                 converted.append(np.int32(argument) if kind == "i" else np.float64(argument))
         threads = min(_BLOCK, -(-nx // 32) * 32)

@@ -1,5 +1,7 @@
 """How fields and spectra of a step lie over ranks, and what carries them between: on one device nothing."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +18,8 @@ class FieldLayout:
 
     #: What an exchange that is under way between steps brings; None if there is none.
     pending: Any = None
+    #: What fills overlaps, where there are any.
+    halo: Any = None
 
     def __init__(self, coefficients: Coefficients, comm: Communicator | None, decomposition: Partition):
         self.coefficients, self.fields = coefficients, Fields(coefficients)
@@ -66,6 +70,22 @@ class FieldLayout:
 
     def fill_overlaps(self, fields: list) -> None:
         """Bring overlaps from the neighbours, where there are any, before fields are transformed."""
+
+    @contextmanager
+    def overlaps(self, fields: list, results: list, adjoint: bool = False) -> Iterator[None]:
+        """Around transforms of ``fields`` into ``results``: overlaps are filled before.
+
+        ``adjoint``: the transpose. Overlaps are emptied before, and what has come there is added to its
+        owners after.
+        """
+        if self.halo is None or not adjoint:
+            self.fill_overlaps(fields)
+            yield
+            return
+        self.finish_exchanges()
+        self.halo.empty(fields)
+        yield
+        self.halo.give_back(results)
 
     def finish_exchanges(self) -> None:
         """End exchanges under way, before the fields are freed or steps end for good; collective."""

@@ -105,7 +105,9 @@ class SourceTerm:
         self._kernels, self._correct = coefficients.kernels, correct
         self._parts = coefficients.dimensions
         self.steps, self.replace = len(signal), source.mode == "dirichlet"
-        self.host_index, self.form = source.index, form.name
+        self.host_index, self.form, self.weights = source.index, form.name, form.weights
+        #: Whether one signal serves all points.
+        self.common = signal.shape[1] == 1
         self.index = device.asarray(source.index)
 
         def spread(weights) -> Any:

@@ -100,8 +100,30 @@ class Stages(ABC):
         """Copy to the device what a step with these sources needs, before it is captured."""
 
     @abstractmethod
-    def apply_operator(self, field: Any, operator: Any, axis: int | None = None) -> None:
-        """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity."""
+    def apply_operator(
+        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False
+    ) -> None:
+        """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity.
+
+        ``adjoint``: its transpose, which differs where overlaps are filled.
+        """
+
+    # --- The adjoint step's: its derivatives are transposes of the stages' -------------------------------
+
+    def adjoint_divergence(self, fields: list) -> None:
+        """Each field ← −Dᵀ field = F⁻¹{i k e^{ikΔ/2} κ F{field}} along its axis, D the stages' ∂u_ξ."""
+        self._not_adjoint()
+
+    def adjoint_gradient(self, fields: list, out: Any) -> None:
+        """out ← Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}}, G the stages' ∂p; fields are spoilt."""
+        self._not_adjoint()
+
+    def divergence(self, fields: list, out: Any) -> None:
+        """out ← ∇·u at the points of the pressure."""
+        self._not_adjoint()
+
+    def _not_adjoint(self) -> None:
+        raise NotImplementedError("these stages have no adjoint")
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""
@@ -151,9 +173,7 @@ class PlainStages(Stages):
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
         self.layout.fill_overlaps(f.u)
-        for component, spectrum in zip(f.u, self._spectra, strict=True):
-            self._forward(component, spectrum)
-        c.kernels.divergence_spectra(*f.three(self._spectra), c.kappa, *c.down, c.axes)
+        self._derivatives(f.u, c.down)
         for spectrum, real in zip(self._spectra, self._real, strict=False):
             self._backward(spectrum, real)
         c.kernels.update_density(
@@ -178,9 +198,35 @@ class PlainStages(Stages):
 
     # --- Transforms ------------------------------------------------------------------------------------
 
-    def apply_operator(self, field, operator, axis=None) -> None:
-        self.layout.fill_overlaps([field])
-        self._multiply(field, operator)
+    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
+        with self.layout.overlaps([field], [field], adjoint):
+            self._multiply(field, operator)
+
+    def adjoint_divergence(self, fields) -> None:
+        with self.layout.overlaps(fields, fields, True):
+            self._derivatives(fields, self.coefficients.up)
+            for spectrum, field in zip(self._spectra, fields, strict=True):
+                self._backward(spectrum, field)
+
+    def adjoint_gradient(self, fields, out) -> None:
+        self._summed_divergence(fields, out, True)
+
+    def divergence(self, fields, out) -> None:
+        self._summed_divergence(fields, out, False)
+
+    def _summed_divergence(self, fields, out, adjoint: bool) -> None:
+        with self.layout.overlaps(fields, [out], adjoint):
+            self._derivatives(fields, self.coefficients.down)
+            for spectrum in self._spectra[1:]:
+                self._spectra[0][...] += spectrum
+            self._backward(self._spectra[0], out)
+
+    def _derivatives(self, fields, factors) -> None:
+        """Spectra of derivatives of each field along its axis."""
+        c = self.coefficients
+        for field, spectrum in zip(fields, self._spectra, strict=True):
+            self._forward(field, spectrum)
+        c.kernels.divergence_spectra(*self.fields.three(self._spectra), c.kappa, *factors, c.axes)
 
     def _multiply(self, field, operator) -> None:
         self._forward(field, self._spectra[-1])

@@ -95,6 +95,17 @@ class TransducerMask:
             driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
+    def element_signals(self, points: Any) -> np.ndarray:
+        """Derivatives with respect to the elements' signals, (elements, steps), of those at the points.
+
+        ``points`` (points, steps) are `simulate_and_gradient`'s by ``"p"`` of `source`.
+        """
+        derivative = np.asarray(points)
+        if derivative.ndim != 2 or len(derivative) != self.index.size:
+            allowed = f"({self.index.size}, steps)"
+            raise InputError(f"points: has the shape {derivative.shape}; allowed: {allowed}")
+        return self.weights.T @ derivative
+
     @property
     def receiving(self) -> csr_array:
         """Weights (elements, points) of the mean over each element: the adjoint of those it sends by."""

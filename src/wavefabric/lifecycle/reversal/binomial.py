@@ -27,19 +27,13 @@ def repetitions(steps: int, states: int) -> int:
 
 
 def advances(steps: int, states: int) -> int:
-    """Least number of steps in all, of the forward run and taken again; errors of `repetitions`.
-
-    t(l + 1, s) of the article, t(l, s) = r l − C(s + r, s + 1).
-    """
+    """Least number of steps in all: t(l + 1, s) of the article, with t(l, s) = r l − C(s + r, s + 1)."""
     number = repetitions(steps, states)
     return number * (steps + 1) - math.comb(states + number, states + 1)
 
 
 def split(steps: int, states: int) -> int:
-    """How many of ``steps`` steps from a stored state to the next one to store; all if there is none.
-
-    After the steps comes the state that is needed first; ``states`` may be stored, with the one before them.
-    """
+    """How many of ``steps`` steps to take from one of ``states`` states to the next to store; all if none."""
     number = repetitions(steps, states)
     if states == 1 or number == 0:
         return steps

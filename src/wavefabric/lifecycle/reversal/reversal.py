@@ -49,7 +49,7 @@ class Reversal:
         self._stored: list[int] = []
         if store_start:
             self._push(0)
-        # The cost is convex in the first state stored: the earliest that the run still comes by is best.
+        # The cost is convex in the first state stored: the first that the run still comes by is best.
         self._next = max(at, self._following(0, steps))
 
     def after(self, step: int) -> None:

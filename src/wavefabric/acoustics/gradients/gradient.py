@@ -1,0 +1,356 @@
+"""`simulate_and_gradient`: the gradient of an objective of a simulation, in the terms of its arguments."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.gradients.objective import Objective, check_recorded, evaluate
+from wavefabric.acoustics.gradients.run import AdjointRun
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.recording.delivery import broadcast
+from wavefabric.acoustics.recording.sinks import Report
+from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.run import identity
+from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.simulation import SimulateSettings, prepare, solve
+from wavefabric.acoustics.solver.adjoint import MEDIUM
+from wavefabric.acoustics.solver.adjoint_sources import SOURCES
+from wavefabric.acoustics.source import ContinuousWave, Source, transducer_scale
+from wavefabric.errors import InputError
+from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
+from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.lifecycle.reversal.store import Tiers
+from wavefabric.results.file import Data, ResultWriter
+from wavefabric.results.provenance import provenance
+from wavefabric.units import show
+
+#: What a simulation can be differentiated by: names of the parameters of `Medium` and `Source`.
+PARAMETERS = ("p0", *SOURCES, *MEDIUM)
+_UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "dB/(MHz^y cm)"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSettings(SimulateSettings):
+    """The keywords of `simulate_and_gradient`."""
+
+    states: int | None = None
+    scratch: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_files("scratch")
+        for key in ("record", "output"):
+            require(getattr(self, key) is None, key, getattr(self, key), "a sensor, and `Gradient.save`")
+        if self.checkpoints is not None and self.checkpoints.stop:
+            raise InputError("checkpoint: stops at its first save; allowed: Checkpoints(path, stop=False)")
+
+
+class Gradient(Mapping[str, Any]):
+    """Derivatives of an objective, by the names of the parameters: ``gradient["sound_speed"]``.
+
+    Each has the shape of the parameter: a number where that is one.
+
+    Attributes
+    ----------
+    value : float
+        Of the objective.
+    results : Results
+        Of the forward run.
+    states : Tiers
+        How many states of the forward run were stored on the device, in host memory and on disk.
+    steps_again : int
+        Time steps of the forward run that were taken again.
+    seconds : float
+        Wall time of the adjoint steps and of those taken again.
+    """
+
+    def __init__(self, derivatives: Mapping[str, Any], value: float, results: Results, run: AdjointRun):
+        self._derivatives, self.value, self.results = dict(derivatives), value, results
+        self.states: Tiers = run.tiers
+        self.steps_again, self.seconds = run.advanced, run.seconds
+
+    def __getitem__(self, name: str) -> Any:
+        return self._derivatives[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._derivatives)
+
+    def __len__(self) -> int:
+        return len(self._derivatives)
+
+    def __repr__(self) -> str:
+        return f"Gradient({', '.join(self)}; value {self.value:.6g})"
+
+    def save(self, path: str | Path, force: bool = False) -> Path:
+        """Write an HDF5 result file; `InputError` if it exists (without ``force``) or cannot be written."""
+        contents: dict[str, Any] = {"value": Data(self.value, "", "value of the objective")}
+        contents["gradient"] = {
+            name: Data(np.asarray(array), f"1/({_UNITS.get(name, 'm/s' if name[0] in 'ut' else '1')})", name)
+            for name, array in self.items()
+        }
+        return ResultWriter(path, force).write(
+            contents, attributes=provenance(device=self.results.report.device)
+        )
+
+
+def simulate_and_gradient(
+    grid: Grid,
+    medium: Medium,
+    source: Source,
+    sensor: Sensor,
+    objective: Objective,
+    wrt: str | tuple[str, ...] = ("sound_speed",),
+    **options: Any,
+) -> Gradient:
+    """Simulate, and differentiate an objective of what was recorded: exactly, by the adjoint of each step.
+
+    Parameters
+    ----------
+    grid, medium, source, sensor
+        As of `simulate`. Of what a sensor records, ``p``, ``u``, ``p_final``, ``u_final``, ``p_amp`` and
+        ``p_amp_all`` with their phases can be differentiated.
+    objective : callable
+        ``objective(results)`` returns its value and a mapping of derivatives: by the name of a recorded
+        quantity an array (of boxes a list) of its shape. Called once, on rank 0.
+    wrt : str or sequence of str
+        By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
+        ``"p0"`` (with ``smooth=False``), ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its signal).
+        For the elements of an array see `TransducerMask.element_signals`.
+
+    Other Parameters
+    ----------------
+    states : int, optional
+        Most states of the forward run that are stored; by default as many as help and fit.
+    scratch : path, optional
+        A folder for states on disk, where memory is short.
+    checkpoint : path or Checkpoints, optional
+        As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on from them.
+    dt, steps, t_end, cfl, device, threads, precision, progress, check_stability, comm, decomposition : optional
+        As of `simulate`.
+
+    Returns
+    -------
+    Gradient
+        The same on all ranks.
+
+    Raises
+    ------
+    InputError, FieldLost
+        As of `simulate`; if a name in ``wrt`` or what the objective returns is wrong.
+
+    Notes
+    -----
+    Derivatives hold the time step and c_ref fixed (`Medium.reference_speed`, by default the largest sound
+    speed). Those by the sound speed include the scaling of the source's signals (`Source`); those by the
+    density the default staggered densities. In single precision sums over the steps are in single precision.
+    The adjoint is that of the discrete scheme (`solver.adjoint`); states between are taken again by binomial
+    checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846).
+    """
+    how = GradientSettings(**options).with_ranks(getattr(grid, "total_shape", None))
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    _check(names, grid, medium, source)
+    problem, recording, how = prepare(grid, medium, source, sensor, how)
+    check_recorded(recording)
+    return _GradientRun(grid, medium, source, problem, recording, names, how).run(objective)
+
+
+def _check(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any) -> None:
+    """Refuse by what cannot be differentiated."""
+    require(bool(names), "wrt", names, f"one or more of {', '.join(PARAMETERS)}")
+    if getattr(grid, "axisymmetric", False):
+        raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
+    for name in names:
+        require(name in PARAMETERS, "wrt", name, ", ".join(PARAMETERS))
+        owner, held = ("medium", medium) if name in MEDIUM else ("source", source)
+        value = getattr(held, name, None)
+        if value is None:
+            raise InputError(f"wrt: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
+        if isinstance(value, ContinuousWave):
+            raise InputError(f"wrt: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
+    if "p0" in names and source.smooth:
+        raise InputError("wrt: 'p0', which is smoothed; allowed: Source(smooth=False)")
+    if "density" in names and medium.density_staggered is not None:
+        raise InputError("wrt: 'density', but medium.density_staggered is set; allowed: the default, None")
+
+
+class _GradientRun:
+    """One gradient, from its run to the terms of the user."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        medium: Medium,
+        source: Any,
+        problem: Problem,
+        recording: Recording,
+        names: tuple[str, ...],
+        how: GradientSettings,
+    ):
+        self._grid, self._medium, self._source, self._names, self._how = grid, medium, source, names, how
+        self._problem, self._recording = problem, recording
+        p, u = problem.pressure_source, problem.velocity_source
+        self._points = {} if p is None else {"p": p.index}
+        if u is not None:
+            signals = zip(SOURCES[1:], u.signals, strict=False)
+            self._points |= {name: u.index for name, signal in signals if signal is not None}
+        if problem.transducer is not None:
+            self._points["transducer"] = problem.transducer.index
+        #: Sources whose scale goes with the sound speed.
+        self._scaled: frozenset[str] = frozenset()
+        if "sound_speed" in names and isinstance(source, Source):
+            self._scaled = frozenset(
+                name for name in self._points if name == "transducer" or source.scale_power(name)
+            )
+
+    def run(self, objective: Objective) -> Gradient:
+        how, comm = self._how, self._how.ranks
+        wrt = frozenset("initial_pressure" if name == "p0" else name for name in self._names)
+        inputs = self._problem, self._recording, wrt, self._scaled
+        with ExitStack() as stack:
+            run = stack.enter_context(closing(AdjointRun(*inputs, how, how.states, how.scratch)))
+            checkpoint = self._checkpoint(wrt)
+            saved = None
+            if checkpoint is not None:
+                stack.enter_context(locked_by_first_rank(comm, checkpoint.path, "checkpoint"))
+                saved = checkpoint.find()
+            if checkpoint is None or saved is None:
+                results, recorded = self._simulated(run)
+                value, derivatives = self._evaluated(objective, results)
+                arrays = {f"recorded/{name}": array for name, array in recorded.items()}
+                arrays |= {f"derivative/{name}": array for name, array in derivatives.items()}
+                state = {"value": value, "report": asdict(results.report)}
+            else:
+                run.without_forward_run()
+                arrays, state = run.restore(checkpoint)
+                recorded, derivatives = (
+                    {
+                        name.removeprefix(kind): array
+                        for name, array in arrays.items()
+                        if name.startswith(kind)
+                    }
+                    for kind in ("recorded/", "derivative/")
+                )
+                value, report = state["value"], Report(**state["report"])
+                inputs = self._problem, self._recording, self._grid, report
+                results = Results(recorded, *inputs, writes=comm.rank == 0)
+            run.back(derivatives, checkpoint, arrays, {key: state[key] for key in ("value", "report")})
+            gradient = Gradient(self._in_terms_of_user(run), value, results, run)
+            if checkpoint is not None:
+                checkpoint.remove()
+        return gradient
+
+    def _checkpoint(self, wrt: frozenset[str]) -> RunCheckpoint | None:
+        how = self._how
+        if how.checkpoints is None:
+            return None
+        digest = identity(self._problem, self._recording, tuple(sorted(wrt)), how.dtype(self._problem).str)
+        path = how.checkpoints.path
+        policy = replace(how.checkpoints, path=path.with_name(f"{path.name}.adjoint"), every=None)
+        return RunCheckpoint(how.ranks, policy, f"{digest} {how.decomposition}")
+
+    def _simulated(self, run: AdjointRun) -> tuple[Results, dict[str, np.ndarray]]:
+        """The forward run, and its arrays as recorded."""
+        recorded: dict[str, np.ndarray] = {}
+
+        def keep(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            recorded.update(arrays)
+            return arrays
+
+        how = self._how
+        return solve(self._problem, self._recording, self._grid, how, keep, observer=run), recorded
+
+    def _evaluated(self, objective: Objective, results: Results) -> tuple[float, dict[str, np.ndarray]]:
+        """On rank 0; value and derivatives on all."""
+        derivatives: dict[str, np.ndarray] = {}
+
+        def call() -> float:
+            value, arrays = evaluate(objective, results, self._grid, self._problem, self._recording)
+            derivatives.update(arrays)
+            return value
+
+        value = on_first_rank(self._how.ranks, call)
+        return value, broadcast(self._how.ranks, derivatives)
+
+    # --- From the solver's terms to the user's ------------------------------------------------------------
+
+    def _in_terms_of_user(self, run: AdjointRun) -> dict[str, Any]:
+        medium = run.medium()
+        signals, products = run.signals(self._points)
+        grid, problem = self._grid, self._problem
+        derivatives: dict[str, Any] = {}
+        for name in self._names:
+            if name == "p0":
+                derivatives[name] = grid.from_memory(medium["initial_pressure"])
+            elif name == "transducer":
+                derivatives[name] = self._transducer(signals[name])
+            elif name in SOURCES:
+                derivatives[name] = self._signal(name, signals[name])
+            else:
+                field = medium[name]
+                if name == "density":
+                    for axis, letter in enumerate("xyz"[: problem.dimensions]):
+                        field = field + transposed_stagger(medium[f"density_{letter}"], axis)
+                if name == "sound_speed":
+                    field = self._with_scales(field, signals, products)
+                uniform = np.ndim(getattr(self._medium, name)) == 0
+                derivatives[name] = float(field.sum()) if uniform else grid.from_edges(field)
+        return derivatives
+
+    def _speed_at(self, name: str) -> np.ndarray:
+        """The sound speed at the points of a source, (points,) or (1,)."""
+        c, index = self._problem.sound_speed, self._points[name]
+        return np.asarray(c.reshape(-1)[index] if isinstance(c, np.ndarray) else [c], np.float64)
+
+    def _signal(self, name: str, derivative: np.ndarray) -> np.ndarray:
+        """Of the solver's signals (steps, points) or (steps, 1), that of the user's."""
+        values = np.asarray(getattr(self._source, name))
+        scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
+        scaled = (derivative * scale).T
+        if values.ndim == 1 or values.shape[0] == 1:
+            scaled = scaled.sum(axis=0, keepdims=True)
+        out = np.zeros((scaled.shape[0], values.shape[-1]))
+        steps = min(values.shape[-1], scaled.shape[1])
+        out[:, :steps] = scaled[:, :steps]
+        return out.reshape(values.shape)
+
+    def _transducer(self, derivative: np.ndarray) -> np.ndarray:
+        """Of the pushes (steps, points), that of the signal."""
+        transducer = self._problem.transducer
+        assert transducer is not None
+        at = transducer.delay + np.arange(len(derivative))[:, None]
+        size = transducer.signal.size
+        sums = np.bincount(at.ravel(), derivative.ravel().astype(np.float64), max(size, int(at.max()) + 1))[
+            :size
+        ]
+        return sums * transducer_scale(self._grid, self._speed_at("transducer"), self._problem.dt)
+
+    def _with_scales(self, field: np.ndarray, signals: Mapping, products: Mapping) -> np.ndarray:
+        """Add that sources are scaled by the sound speed where they are."""
+        total = field.astype(np.float64)
+        flat = total.reshape(-1)
+        for name in self._scaled:
+            index, c = self._points[name], self._speed_at(name)
+            if name == "transducer":
+                unscaled = self._transducer(signals[name]) / transducer_scale(self._grid, c, self._problem.dt)
+                sums = float(np.sum(unscaled * self._problem.transducer.signal))  # type: ignore[union-attr]
+                flat[index] += sums / (index.size * c.mean())
+            else:
+                flat[index] += products[name] * self._source.scale_power(name) / c
+        return total
+
+
+def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
+    """The transpose of `medium.stagger`."""
+    out = np.zeros_like(field)
+    along, source = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
+    along[:-1] += source[:-1] / 2
+    along[1:] += source[:-1] / 2
+    along[-1] += source[-1]
+    return out

@@ -1,0 +1,206 @@
+"""The adjoint of the time step: the transpose of what `step` does, stage by stage, from the last to the first.
+
+With the derivatives of the objective with respect to the fields after a step it gives those with respect to
+the fields before it, and adds up those with respect to the medium. In terms of the step's formulas
+
+    q = c₀² p̄,  ρ̄_ξ += q (1 + B/A ρ/ρ₀) − L2{η q}                    (`pressure`)
+    g_ξ = ρ₀ L1{τ q} − Δt m f ρ̄_ξ,  ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,  ū_ξ += Dᵀ g_ξ  (`density`, m = ρ₀ or 2ρ + ρ₀)
+    p̄ = −Σ Gᵀ{f Δt/ρ₀ ū_ξ},  ū_ξ ← f² ū_ξ                              (`velocity`)
+
+where the transposed derivatives are derivatives to the other side: Dᵀ = −G, Gᵀ = −D. So an adjoint step takes
+the transforms of a step, by the same passes. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p of the
+forward step; these follow from its fields before and after it, and no transform is taken again for them.
+Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of this scheme for absorbing media:
+Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.adjoint_kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint_sources import AdjointSources
+from wavefabric.acoustics.solver.coefficients import Fields
+from wavefabric.acoustics.solver.formulas import absorption_factors
+from wavefabric.acoustics.solver.stages import Stages
+
+#: Parameters of the medium by which can be differentiated, as `Problem` names them.
+MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
+
+
+def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
+    """Whether the adjoint steps need the fields of the forward steps."""
+    return problem.nonlinearity is not None or bool(wrt & set(MEDIUM))
+
+
+def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
+    """Whether they need those before and after a step at once."""
+    return problem.nonlinearity is not None or "density" in wrt
+
+
+class AdjointStep:
+    """The adjoint fields of some stages, and what takes them a step back.
+
+    ``fields`` are p̄, ū and ρ̄ (see ``adjoint_kernels``); `gradients` has, by their names in `Problem`, sums of
+    derivatives with respect to what ``wrt`` names of the medium. ``scaled`` as of `AdjointSources`, ``sources``.
+    """
+
+    def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
+        c = stages.coefficients
+        self._stages, self._c = stages, c
+        self.kernels = self._kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint_kernels")
+        self._kernels.load(c.dtype)
+        self.sources = self._sources = AdjointSources(stages, self._kernels, wrt, scaled)
+        self.fields = Fields(c)
+        self._none = c.device.zeros((0, 1, 1), c.dtype)
+        self._differs = needs_differences(c.problem, wrt)
+        # The forward fields after a step, without what its sources have added.
+        self._after = Fields(c) if self._differs else stages.fields
+
+        def sums(name: str) -> Any:
+            return c.device.zeros(c.shape, c.dtype) if name in wrt else self._none
+
+        self._medium = MediumGradients(*map(sums, MEDIUM))
+        self._staggered = [sums("density") for _ in stages.fields.u]
+        self._losses = c.lossy and any(each.size for each in self._medium[:3])
+        self._scratch = [
+            c.device.empty(c.shape, c.dtype) for _ in range(self._scratch_count(c, self._losses))
+        ]
+        self._unit_tau = self._tau_of_one() if "alpha_coeff" in wrt else c.tau
+        self._power = c.dtype.type(c.problem.alpha_power)
+
+    @staticmethod
+    def _scratch_count(c: Any, losses: bool) -> int:
+        return 4 if losses else max(c.axes, 2 if c.lossy else 1)
+
+    @staticmethod
+    def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
+        """Bytes, where `Fields` take ``fields`` and a field ``field``."""
+        medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
+        return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 4)
+
+    def _tau_of_one(self) -> Any:
+        """τ of α₀ = 1."""
+        c = self._c
+        tau, (factor, _) = c.device.empty(c.speed.shape, c.dtype), absorption_factors(c.problem)
+        one = c.device.asarray(np.ones((1, 1, c.shape[2]), c.dtype))
+        c.kernels.fill_absorption(tau, c.speed, one, factor, float(c.problem.alpha_power) - 1)
+        return tau
+
+    def arrays(self) -> dict[str, Any]:
+        """What a checkpoint must hold, and what `Fields.named` calls p̄, ū and ρ̄."""
+        named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
+        named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
+        return named | {f"product/{name}": array for name, array in self.sources.products.items()}
+
+    def gradients(self) -> dict[str, Any]:
+        """Sums so far; those with respect to the staggered densities are ``density_x``, …"""
+        named = {name: array for name, array in zip(MEDIUM, self._medium, strict=True) if array.size}
+        staggered = zip("xyz", self._staggered, strict=False)
+        return named | {f"density_{axis}": array for axis, array in staggered if array.size}
+
+    # --- A step: `after` and `keep`, then `before`, between which the forward fields go a step back ---------
+
+    def _begins(self, number: int) -> bool:
+        """Whether an initial pressure replaces what this step makes."""
+        return number == 0 and self._c.problem.initial_pressure is not None
+
+    def after(self, number: int) -> None:
+        """The transpose of the pressure stage of a step; the forward fields are those after it."""
+        c, f, forward = self._c, self.fields, self._stages.fields
+        if self._begins(number):
+            self._split_of_initial_pressure()
+            return
+        loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
+        if c.lossy and not c.stokes:
+            self._kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
+            self._stages.apply_operator(loss, c.nabla1, adjoint=True)
+            if c.disperses:
+                self._stages.apply_operator(shift, c.nabla2, adjoint=True)
+        self._kernels.adjoint_pressure(
+            f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss, shift,
+            c.nonlinear, c.lossy, c.stokes, c.disperses,
+        )  # fmt: skip
+        if any(each.size for each in self._medium):
+            self._add_medium(loss)
+
+    def keep(self, number: int) -> None:
+        """Keep of the forward fields after a step, without its sources, what `before` needs of them."""
+        if not self._differs:
+            return
+        for kept, array in zip(
+            self._after.named().values(), self._stages.fields.named().values(), strict=True
+        ):
+            kept[...] = array
+        if not self._begins(number):
+            self._sources.remove(self._after, number)
+
+    def _add_medium(self, rate_bar: Any) -> None:
+        c, forward = self._c, self._stages.fields
+        loss = shift = divergence = rate_bar
+        if self._losses:
+            divergence, loss = self._scratch[1], self._scratch[2]
+            self._stages.divergence(forward.u, divergence)
+            loss[...] = divergence
+            loss *= c.density
+            if c.disperses:
+                shift = self._scratch[3]
+                shift[...] = forward.rho
+            if not c.stokes:
+                self._stages.apply_operator(loss, c.nabla1)
+            if c.disperses:
+                self._stages.apply_operator(shift, c.nabla2)
+        self._kernels.medium_gradients(
+            self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
+            self._unit_tau, loss, shift, divergence, rate_bar, self._power, c.eta_factor,
+            c.nonlinear, c.lossy, c.disperses,
+        )  # fmt: skip
+
+    def before(self, number: int) -> None:
+        """The transpose of the other two stages; the forward fields are those before the step."""
+        stages, c, f, forward, after = self._stages, self._c, self.fields, self._stages.fields, self._after
+        if self._begins(number):
+            self._motion_of_initial_pressure()
+            return
+        gradients = self._scratch[: c.axes]
+        self._sources.pressure(f, number)
+        self._kernels.adjoint_density(
+            f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, forward.rho,
+            forward.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy, self._differs,
+            c.axes,
+        )  # fmt: skip
+        stages.adjoint_divergence(gradients)
+        aside = self._sources.acts_on_velocity
+        if aside:  # sources come between
+            for component, gradient in zip(f.u, gradients, strict=True):
+                component -= gradient
+            self._sources.velocity(f, number)
+        self._velocity(c.pml_staggered, c.dt, not aside)
+
+    def _velocity(self, pml: list, dt: Any, subtracts: bool) -> None:
+        c, f, forward, gradients = self._c, self.fields, self._stages.fields, self._scratch[: self._c.axes]
+        for axis, (component, gradient) in enumerate(zip(f.u, gradients, strict=True)):
+            self._kernels.adjoint_velocity(
+                component, gradient, c.staggered[axis], pml[axis], self._staggered[axis],
+                forward.u[axis], self._after.u[axis], axis, dt, subtracts,
+            )  # fmt: skip
+        self._stages.adjoint_gradient(gradients, f.p)
+
+    def _split_of_initial_pressure(self) -> None:
+        """p = p₀ and ρ_ξ = p₀/(D c₀²): p̄ becomes the derivative with respect to p₀ that they give."""
+        c, f, gradient = self._c, self.fields, self._scratch[0]
+        self._kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
+        gradient /= c.dimensions * c.speed * c.speed
+        f.p += gradient
+        if self._medium.speed.size:
+            gradient *= self._stages.fields.p / c.speed
+            self._medium.speed[...] -= gradient + gradient
+
+    def _motion_of_initial_pressure(self) -> None:
+        """u = Δt/(2ρ₀) ∂p₀, which is an update by −Δt/2 from rest and without PML, adds to that."""
+        c, f, p_bar = self._c, self.fields, self.fields.p.copy()
+        for component in self._stages.fields.u:
+            component[...] = 0
+        self._velocity([vector * 0 + 1 for vector in c.pml_staggered], -c.half_dt, False)
+        f.p += p_bar

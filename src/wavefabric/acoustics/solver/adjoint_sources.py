@@ -1,0 +1,201 @@
+"""The transpose of the sources: derivatives with respect to signals, read where the sources act."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.solver.coefficients import Fields
+from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
+from wavefabric.acoustics.solver.stages import Stages
+
+#: Names of the sources: pressure, velocity along each axis, transducer.
+SOURCES = ("p", "ux", "uy", "uz", "transducer")
+#: Bytes of a block of readings on the device, at most.
+_BLOCK_BYTES = 16 << 20
+
+
+class _Readings:
+    """What is read at the points of a source in each step, on the host, (steps, points) or (steps, 1) in sum."""
+
+    def __init__(self, coefficients: Any, term: SourceTerm | TransducerTerm, steps: int, summed: bool):
+        self._c, size = coefficients, term.index.size
+        self._columns = 1 if summed else size
+        self.values = np.zeros((steps, self._columns), coefficients.dtype)
+        device = coefficients.device
+        if summed:
+            arrays = np.array([0, size], np.int64), np.ones(size)
+            self._weights = tuple(device.asarray(array) for array in arrays)
+        else:
+            self._corners = term.index.reshape(-1, 1)
+            self._weights = (device.asarray(np.zeros((0, 1))),)
+        row = max(1, self._columns * coefficients.dtype.itemsize)
+        self._block = device.zeros(
+            (min(steps, max(1, _BLOCK_BYTES // row)), self._columns), coefficients.dtype
+        )
+        self._first: int | None = None
+        self._index, self._summed = term.index, summed
+
+    def read(self, field: Any, step: int) -> None:
+        """The values of ``field`` for one step; steps come from the last to the first."""
+        if self._first is not None and self._first - step == len(self._block):
+            self.flush()
+        if self._first is None:
+            self._first = step
+        row, kernels = self._first - step, self._c.kernels
+        if self._summed:
+            if self._index.size:
+                bounds, weights = self._weights
+                kernels.sample_elements(self._block, row, field, bounds, self._index, weights)
+        else:
+            kernels.sample(self._block, row, field, self._corners, self._weights[0], False)
+        self._last = step
+
+    def flush(self) -> None:
+        """What was read so far is in ``values``."""
+        if self._first is not None:
+            count = self._first - self._last + 1
+            host = np.asarray(self._c.device.to_host(self._block[:count]))
+            self.values[self._last : self._first + 1] = host[::-1]
+            self._first = None
+
+
+class AdjointSources:
+    """The transpose of `SourceTerms`, of a rank.
+
+    ``wrt`` names, of `SOURCES`, signals by which is differentiated. ``scaled`` names those whose Σ s̄ s over
+    time, of the signals s, is needed at each point: they are scaled by the sound speed there.
+    """
+
+    def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
+        self._stages, self._c, self._kernels = stages, stages.coefficients, kernels
+        c, sources = self._c, stages.sources
+        terms = dict(zip(SOURCES, (sources.pressure, *sources.velocity), strict=False))
+        terms["transducer"] = sources.transducer
+        self._terms: dict[str, Any] = {name: term for name, term in terms.items() if term is not None}
+        self.readings: dict[str, _Readings] = {}
+        #: Σ s̄ s at each point of a source.
+        self.products: dict[str, Any] = {}
+        for name, term in self._terms.items():
+            if name in wrt or (name == "transducer" and name in scaled):
+                steps = min(term.steps, c.problem.steps)
+                summed = name != "transducer" and term.common
+                self.readings[name] = _Readings(c, term, steps, summed)
+            if name in scaled and name != "transducer":
+                self.products[name] = c.device.zeros(term.index.size, c.dtype)
+        acting = [
+            name for name in self._terms if name != "p" and (name in self._read or self._replaces(name))
+        ]
+        #: Whether something is read of the velocities, or they are replaced.
+        self.acts_on_velocity = bool(acting)
+        self._zero = c.device.zeros((1, 1), c.dtype)
+        self._first_row = c.device.zeros(1, np.int64)
+        self._clock = c.device.zeros(1, np.int64)
+        corrected = any(getattr(term, "form", "points") != "points" for term in self._terms.values())
+        self._field = c.device.empty(c.shape, c.dtype) if "p" in self._terms or corrected else None
+        self._kappa = c.source_kappa() if corrected and self._read else None
+        self._weights = {name: self._weights_of(term) for name, term in self._terms.items()}
+        self._negative = {name: _negated(term) for name, term in self._terms.items()}
+
+    @property
+    def _read(self) -> Mapping[str, Any]:
+        return self.readings | self.products
+
+    def _replaces(self, name: str) -> bool:
+        return getattr(self._terms[name], "replace", False)
+
+    def _active(self, name: str, step: int) -> Any:
+        term = self._terms.get(name)
+        return term if term is not None and step < term.steps else None
+
+    # --- The forward fields ------------------------------------------------------------------------------
+
+    def remove(self, fields: Fields, step: int) -> None:
+        """Take from the forward fields after a step what sources have added in it; not what they replaced."""
+        fields.clock[...] = step
+        for name in self._terms:
+            if self._active(name, step) is None or self._replaces(name):
+                continue
+            term = self._negative[name]
+            if name == "transducer":
+                term.apply(fields.u[0], fields.clock)
+                continue
+            term.refresh(fields.clock)
+            if name == "p":
+                term.apply_to_density(fields)
+            else:
+                term.apply(fields.u["xyz".index(name[1])], fields.clock)
+
+    # --- The adjoint fields ------------------------------------------------------------------------------
+
+    def pressure(self, fields: Fields, step: int) -> None:
+        """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
+        term = self._active("p", step)
+        if term is None:
+            return
+        parts = self._c.dimensions
+        if "p" in self._read:
+            self._kernels.density_sum(self._field, fields.rho, fields.split_layers, parts)
+            self._take("p", term, self._field, step, None)
+        if term.replace:
+            self._c.kernels.set_density_points(
+                fields.rho, fields.split_layers, term.index, self._zero, self._first_row, True, parts
+            )
+
+    def velocity(self, fields: Fields, step: int) -> None:
+        """The same of ū at the velocity sources and the transducer, which adds to u_x last."""
+        term = self._active("transducer", step)
+        if term is not None and "transducer" in self.readings:
+            self.readings["transducer"].read(fields.u[0], step)
+        for axis, component in enumerate(fields.u):
+            name = SOURCES[1 + axis]
+            term = self._active(name, step)
+            if term is None:
+                continue
+            if name in self._read:
+                values = component
+                if term.form != "points":
+                    values = self._field
+                    values[...] = component
+                self._take(name, term, values, step, axis)
+            if term.replace:
+                self._c.kernels.set_points(component, term.index, self._zero, self._first_row, True)
+
+    def _take(self, name: str, term: SourceTerm, field: Any, step: int, axis: int | None) -> None:
+        if term.form != "points":
+            self._stages.apply_operator(field, self._kappa, axis, adjoint=True)
+        if name in self.readings:
+            self.readings[name].read(field, step)
+        if name in self.products:
+            self._clock[...] = step
+            for signal, weights in self._weights[name]:
+                self._kernels.accumulate_products(
+                    self.products[name], field, term.index, signal, self._clock, weights
+                )
+
+    def _weights_of(self, term: Any) -> list[tuple[Any, Any]]:
+        """A source as signals (steps, points or 1), each times weights of its points."""
+        c = self._c
+        if isinstance(term, TransducerTerm) or term.weights is None:
+            return [(term.signal, c.device.asarray(np.ones(1, c.dtype)))]
+        columns = np.atleast_2d(term.weights.T)
+        signals = [c.device.asarray(np.ascontiguousarray(one[:, None])) for one in term.host_signal.T]
+        weights = [c.device.asarray(np.ascontiguousarray(one, c.dtype)) for one in columns]
+        return list(zip(signals, weights, strict=True))
+
+    def host_arrays(self) -> dict[str, np.ndarray]:
+        """What was read so far, by ``signal/p``, …: (steps, points), or (steps, 1) in sum."""
+        for reading in self.readings.values():
+            reading.flush()
+        return {f"signal/{name}": reading.values for name, reading in self.readings.items()}
+
+
+def _negated(term: Any) -> Any:
+    """The same source with the other sign."""
+    negative = copy.copy(term)
+    if isinstance(term, TransducerTerm) or term.form == "points":
+        negative.signal = -term.signal
+    else:
+        negative.amplitude = -term.amplitude
+    return negative
