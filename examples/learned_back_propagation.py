@@ -55,9 +55,7 @@ class Receiver:
     def __init__(self, symbols, spans, steps, device):
         rate, n = 64e9, 2 * symbols
         options = GradientOptions("strang", step=SPAN / steps, backward=True)
-        self.spans = [
-            DifferentiablePropagator(FIBRE, n, rate, SPAN, device, options, True) for _ in range(spans)
-        ]
+        self.spans = [DifferentiablePropagator(FIBRE, n, rate, SPAN, device, options) for _ in range(spans)]
         frequency = np.fft.fftfreq(n, 0.5)  # in symbol rates
         self.filter = root_raised_cosine(frequency, ROLLOFF)
         # A few even polynomials: as many phases as there are frequencies would learn the noise.
@@ -80,7 +78,8 @@ class Receiver:
         for span, own in zip(reversed(self.spans), reversed(gradient), strict=True):
             span.adjoint(A)
             A *= scale
-            own[:, 0], own[:, 1:] = span.factor_gradient, span.phase_gradient @ self.basis.T
+            own[:, 0], phases = span.parameter_gradients
+            own[:, 1:] = phases @ self.basis.T
         return value, gradient.ravel()
 
     def judged(self, A, sent):

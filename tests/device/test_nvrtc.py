@@ -57,8 +57,6 @@ def kernels_in(source: str) -> list[str]:
     bounds = re.compile(r"__launch_bounds__\([^()]*\)")
     names = {bounds.sub("", head).split("(")[0].strip(" \\\n") for head in heads}
     operators = OPERATORS[:4] if source.endswith("kerr_one_sided.cu") else OPERATORS
-    if source.endswith("kerr_adjoint.cu"):
-        operators = ("derivative", "rotate", "rotate_rk4", "phase_rate", "turn")
     return sorted({re.sub("(##)?name$", operator, name) for name in names for operator in operators})
 
 
@@ -67,13 +65,7 @@ BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu",),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu", "exchange/transports/multimem.cu"),
-    **{
-        f"optics/propagation/kernels/{name}.cu": (
-            "optics/propagation/kernels/kerr_formulas.cu",
-            "optics/propagation/kernels/kerr_layout.cu",
-        )
-        for name in ("kerr", "kerr_adjoint")
-    },
+    "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/kerr_chunks.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
     "optics/propagation/kernels/kerr_one_sided.cu": (
         "exchange/transports/signals.cu",
@@ -117,7 +109,6 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         "exchange/transports/signals.cu",
         "exchange/transports/multimem.cu",
         "optics/propagation/kernels/kerr_formulas.cu",
-        "optics/propagation/kernels/kerr_layout.cu",
     ):
         return []  # functions for other sources
     if source == "optics/propagation/kernels/kerr_one_sided.cu":
@@ -131,8 +122,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
     if source in BEHIND_OTHERS:
         # Needs definitions and sources before it: `test_passes_compile`, `test_fused_kernels_compile`.
         return []
-    kerr = source == "optics/propagation/kernels/kerr.cu"
-    assert kerr or source == "optics/propagation/kernels/kerr_adjoint.cu", f"{source}: say how it is compiled"
+    assert source == "optics/propagation/kernels/kerr.cu", f"{source}: say here how it is compiled"
     from wavefabric.optics.propagation.kernels.kerr_cuda import tile
 
     result = []
@@ -143,7 +133,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         ("sm_90", "double", 2),
         ("sm_80", "float", 30),
         ("sm_80", "double", 30),
-    ][slice(None) if kerr else slice(1, 4, 2)]:
+    ]:
         lanes, warps, per_thread = tile(rows, REALS[real])
         assert lanes * warps <= 1024
         assert warps * per_thread >= rows
@@ -292,10 +282,8 @@ def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
     from wavefabric.acoustics.solver import kernels as sound
     from wavefabric.acoustics.solver import kernels_cuda as sound_cuda
-    from wavefabric.optics.propagation.kernels import kerr, kerr_adjoint, kerr_adjoint_cuda, kerr_cuda, linear
+    from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
-    assert {"kerr_adjoint", "KerrAdjointLayout"} == public(kerr_adjoint)
-    assert public(kerr_adjoint) <= set(dir(kerr_adjoint_cuda.KerrAdjointKernels))
     light = public(kerr, linear)
     assert {"kerr", "kerr_begin", "transfer_table", "row_energy", "KerrLayout"} <= light
     assert light <= set(dir(kerr_cuda.KerrKernels))

@@ -36,7 +36,6 @@ SOURCES = (
     "fabric/cost_models/flow_kernel.py",
     "optics/fibre/mixing_kernel.py",
     "optics/propagation/kernels/kerr.py",
-    "optics/propagation/kernels/kerr_adjoint.py",
     "optics/propagation/kernels/kerr_formulas.py",
     "optics/propagation/kernels/linear.py",
     "optics/theory/correlated_kernels.py",

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from complex_steps import STEP, kerr, stepped, tangent, turn
+from complex_steps import rate as phase_rate
 from emulated_device import EmulatedDevice
-from kerr_cases import TOLERANCE, KerrCase
 
 from wavefabric.device import get_device
 from wavefabric.optics.propagation.operators import (
@@ -21,6 +22,7 @@ DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.
 #: (rows, samples): one tile, less than a tile, several tiles with a rest.
 SIZES = [(2, 1037), (6, 13), (6, 2100), (30, 1037)]
 FORMS = ["dense", "factored", "svd"]
+TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -37,6 +39,52 @@ def device(request):
 @pytest.fixture(scope="module")
 def kernels(device):
     return device.kernels("wavefabric.optics.propagation.kernels.kerr")
+
+
+def kappa_for(rows):
+    """κ of cells of 2, 4, 6 … rows, of rank 2, not symmetric."""
+    rng = np.random.default_rng(rows)
+    sizes = {2: [2], 6: [2, 4], 30: [2, 4, 6, 8, 10]}[rows]
+    cells = np.repeat(np.arange(len(sizes)), sizes)
+    u, v = rng.uniform(0.2, 1.0, (2, len(sizes), 2))
+    return (u @ v.T)[np.ix_(cells, cells)]
+
+
+class Case:
+    """Fields with phase rates of a few rad/m, and the coupling laid out for the kernels."""
+
+    def __init__(self, device, kernels, rows, n, form, dtype):
+        self.device, self.dtype = device, dtype
+        rng = np.random.default_rng(n)
+        gamma = 1.7
+        self.coupling = phase_group_coupling(kappa_for(rows), gamma, form)
+        self.layout = kernels.KerrLayout(device, self.coupling, n, dtype)
+        self.kappa = gamma * kappa_for(rows)
+        # Rounded to the type first: references start from what the kernels see.
+        draw = rng.standard_normal((4, rows, n, 2)).view(complex)[..., 0]
+        self.a, self.k = (0.4 * draw[:2] / math.sqrt(rows)).astype(dtype).astype(complex)
+
+    def put(self, array):
+        out = self.device.empty(array.shape, self.dtype)
+        out[...] = self.device.asarray(array.astype(self.dtype))
+        return out
+
+    def rates(self):
+        n = self.a.shape[1]
+        return self.device.empty((self.coupling.groups, n), np.zeros(1, self.dtype).real.dtype)
+
+    def phase(self, field):
+        """γκ|A|² of every row, rad/m."""
+        return self.kappa @ abs(field) ** 2
+
+    def kerr(self, field):
+        return 1j * self.phase(field) * field
+
+    def check(self, got, wanted, tolerance=None):
+        got = self.device.to_host(got)
+        assert got.dtype in (self.dtype, np.zeros(1, self.dtype).real.dtype)
+        error = abs(got - wanted).max() / abs(wanted).max()
+        assert error < (tolerance or TOLERANCE[self.dtype])
 
 
 @pytest.fixture(scope="module", params=SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -56,7 +104,7 @@ def dtype(request):
 
 @pytest.fixture(params=FORMS)
 def case(request, device, kernels, size, dtype):
-    return KerrCase(device, kernels, *size, request.param, dtype)
+    return Case(device, kernels, *size, request.param, dtype)
 
 
 def test_kerr_derivative(case, kernels):
@@ -139,8 +187,48 @@ def test_rk4ip_last(case, kernels):
     )
 
 
+@pytest.mark.parametrize("name", ["derivative", "rotate", "phase_rate", "turn"])
+def test_adjoints(case, kernels, name):
+    """Against the whole Jacobian of an operator by complex steps, also with respect to factors of γκ."""
+    h, n, group, a, y = 0.4, case.a.shape[1], case.coupling.group_of_row, case.a, case.k
+    members = group == np.arange(case.coupling.groups)[:, None]
+    draw = np.random.default_rng(3)
+    real = np.zeros(1, case.dtype).real.dtype
+    factors = draw.uniform(-0.5, 1.5, case.coupling.groups).astype(real)
+    slope = draw.standard_normal((case.coupling.groups, n)).astype(real)
+    A, Y, kept = case.put(a), case.put(y), case.rates()
+    kept[...] = case.device.asarray(slope)
+    back = kernels.KerrLayout(case.device, case.coupling.transposed, n, case.dtype)
+    kernels.kerr_adjoint(name, A, Y, h, case.device.asarray(factors), kept, case.layout, back)
+    case.check(A, a, 1e-30)
+    if name == "turn":
+        case.check(Y, y, 1e-30)
+        case.check(kept, h * (members @ (a.conj() * y).imag))
+        return
+    scaled = factors.astype(float)[group, None] * case.kappa
+
+    def change(a, kappa):
+        """Re y* of the derivative of the output, or of the rates by the gradient for these."""
+        if name == "phase_rate":
+            return (slope[group] / members.sum(axis=1)[group, None]) * phase_rate(a, kappa).imag / STEP
+        out = kerr(a, kappa, h) if name == "derivative" else turn(a, h * phase_rate(a, kappa))
+        return (y.conj() * tangent(out)).real
+
+    rows = np.array([0, len(a) // 2, len(a) - 1])
+    wanted, by_factor = y[rows] * (name == "phase_rate"), []
+    for k, row in enumerate(rows):
+        for part in (1, 1j):
+            direction = np.zeros_like(a)
+            direction[row] = part
+            wanted[k] += part * change(stepped(a, direction), scaled).sum(axis=0)
+        moved = scaled + 1j * STEP * case.kappa * members[group[row]][:, None]
+        by_factor.append(change(stepped(a, 0 * a), moved).sum(axis=0))
+    case.check(case.device.to_host(Y)[rows], wanted)
+    case.check(case.device.to_host(kept)[group[rows]], np.array(by_factor))
+
+
 def test_a_nan_shows(device, kernels, dtype):
-    case = KerrCase(device, kernels, 6, 2100, "factored", dtype)
+    case = Case(device, kernels, 6, 2100, "factored", dtype)
     bad = case.a.copy()
     bad[3, 1500] = np.nan
     out = device.empty((6,), np.float64)
@@ -150,7 +238,7 @@ def test_a_nan_shows(device, kernels, dtype):
 
 
 def test_norms(device, kernels, size, dtype):
-    case = KerrCase(device, kernels, *size, "factored", dtype)
+    case = Case(device, kernels, *size, "factored", dtype)
     out = device.empty((size[0],), np.float64)
     kernels.row_energy(case.put(case.a), out)
     # Sums run in double precision whatever the field.
@@ -187,7 +275,7 @@ def test_apply_transfer(device, kernels, size, dtype):
     rng = np.random.default_rng(9)
     table = np.exp(2j * np.pi * rng.random((3, n)))
     cell = np.sort(rng.integers(0, 3, rows)).astype(np.int32)
-    case = KerrCase(device, kernels, rows, n, "factored", dtype)
+    case = Case(device, kernels, rows, n, "factored", dtype)
     spectrum = case.put(case.a)
     held = device.empty((3, n), np.complex128)
     held[...] = device.asarray(table)
@@ -254,7 +342,7 @@ def test_sums_do_not_depend_on_the_tile():
     from wavefabric.optics.propagation.kernels import kerr as kernels
 
     cpu = get_device("cpu", threads=1)
-    case = KerrCase(cpu, kernels, 30, 1037, "factored", np.complex128)
+    case = Case(cpu, kernels, 30, 1037, "factored", np.complex128)
     outs = []
     for tile in (16, 160, 1024):
         layout = kernels.KerrLayout(cpu, case.coupling, 1037, np.complex128)

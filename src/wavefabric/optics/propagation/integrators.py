@@ -137,41 +137,7 @@ class ERK43IP(RK4IP):
         self.K[...] = self._kept[1]
 
 
-class SplitStep(Integrator):
-    """Linear propagation and the Kerr flow in turns; the last linear propagation of a step and the first of
-    the next are merged."""
-
-    #: Fractions of a step, symmetric: of linear propagation, and of the Kerr flows between them.
-    linear: tuple[float, ...]
-    kerr: tuple[float, ...]
-
-    @classmethod
-    def pairs(cls, h: float) -> list[tuple[float, float]]:
-        """Lengths of the Kerr flow and the linear propagation behind it, for each pair of a step, m."""
-        return [(b * h, a * h) for b, a in zip(cls.kerr, (*cls.linear[1:-1], 2 * cls.linear[0]), strict=True)]
-
-    @classmethod
-    def lengths(cls, h: float) -> tuple[float, ...]:
-        first = cls.linear[0] * h
-        return tuple(dict.fromkeys((first, *(length for _, length in cls.pairs(h)), -first)))
-
-    def rotate(self, A, h: float) -> None:
-        """The Kerr flow, or what stands for it."""
-        self.operators.kerr_rotate(A, h)
-
-    def begin(self, A, h: float) -> None:
-        self.operators.linear(A, self.linear[0] * h)
-
-    def step(self, A, h: float) -> None:
-        for kerr, linear in self.pairs(h):
-            self.rotate(A, kerr)
-            self.operators.linear(A, linear)
-
-    def end(self, A, h: float) -> None:
-        self.operators.linear(A, -self.linear[0] * h)
-
-
-class Strang(SplitStep):
+class Strang(Integrator):
     r"""Strang splitting: 2 FFTs and one evaluation of N̂ a step, globally second order.
 
     .. math:: A(z+h) = e^{\frac h2\hat L}\,e^{h\hat N}\,e^{\frac h2\hat L} A(z)
@@ -181,7 +147,24 @@ class Strang(SplitStep):
     """
 
     name, order = "strang", 2
-    linear, kerr = (0.5, 0.5), (1.0,)
+
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
+        return (h / 2, h, -h / 2)
+
+    def rotate(self, A, h: float) -> None:
+        """The nonlinear sub-step."""
+        self.operators.kerr_rotate(A, h)
+
+    def begin(self, A, h: float) -> None:
+        self.operators.linear(A, h / 2)
+
+    def step(self, A, h: float) -> None:
+        self.rotate(A, h)
+        self.operators.linear(A, h)
+
+    def end(self, A, h: float) -> None:
+        self.operators.linear(A, -h / 2)
 
     def last(self, A, h: float) -> None:
         self.rotate(A, h)
@@ -229,7 +212,7 @@ class SSFMAgrawal(Integrator):
         operators.linear(A, h / 2)
 
 
-class BlanesMoan(SplitStep):
+class BlanesMoan(Integrator):
     r"""Symmetric splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations, fourth order.
 
     .. math::
@@ -241,7 +224,22 @@ class BlanesMoan(SplitStep):
     """
 
     name, order = "blanes_moan", 4
-    linear, kerr = LINEAR, KERR
+
+    @staticmethod
+    def lengths(h: float) -> tuple[float, ...]:
+        first = LINEAR[0]
+        return (first * h, *(a * h for a in LINEAR[1:4]), 2 * first * h, -first * h)
+
+    def begin(self, A, h: float) -> None:
+        self.operators.linear(A, LINEAR[0] * h)
+
+    def step(self, A, h: float) -> None:
+        for a, b in zip((*LINEAR[1:-1], 2 * LINEAR[0]), KERR, strict=True):
+            self.operators.kerr_rotate(A, b * h)
+            self.operators.linear(A, a * h)
+
+    def end(self, A, h: float) -> None:
+        self.operators.linear(A, -LINEAR[0] * h)
 
 
 #: Integrator classes by the name used in run files and on the command line: the one list of them.

@@ -63,13 +63,10 @@ class TransformsAndTable(LinearPropagation):
         def rows(span: slice) -> None:
             part = field[span]
             self._fft.forward(part)
-            self._multiply(part, table, span)
+            self._kernels.apply_transfer(part, table, self.table_row[span])
             self._fft.backward(part)
 
         self._device.map_rows(len(self.table_row), rows)
-
-    def _multiply(self, spectrum, table, span: slice) -> None:
-        self._kernels.apply_transfer(spectrum, table, self.table_row[span])
 
     def _fill(self, free, length):
         table = (

@@ -12,7 +12,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.fused_linear_cuda import FusedSteps
 from wavefabric.optics.propagation.kernels.fused_plan import FusedPlan, fused_plan
-from wavefabric.optics.propagation.linear_propagation import LinearPropagation, TransformsAndTable
+from wavefabric.optics.propagation.linear_propagation import TransformsAndTable
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes
 
@@ -89,7 +89,7 @@ class FibreOperators:
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
         self.counts = OperationCounts()
         self._lay_out_kerr(kerr, svd_tolerance)
-        self.sample_rate = float(sample_rate)
+        self._sample_rate = float(sample_rate)
         self.propagation = self.linear_propagation()
         self._energy = device.empty((self.local_modes.rows,), np.float64)
         self.error = device.zeros((1,), np.float64)
@@ -98,21 +98,18 @@ class FibreOperators:
         self.coupling = phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
         self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
 
-    def linear_propagation(
-        self, conjugate: bool = False, by_table: type[TransformsAndTable] | None = None
-    ) -> LinearPropagation:
-        """Linear propagation of the rows, or that of the conjugate transfer function: its adjoint.
-
-        ``by_table`` is the class to use instead of the fastest form.
-        """
+    def linear_propagation(self, conjugate: bool = False) -> FusedSteps | TransformsAndTable:
+        """That of the rows, or by the conjugate transfer function: its adjoint."""
         coefficients, row = linear_coefficients(self.fibre, self.local_modes)
         if conjugate:
-            coefficients[:, 1:] *= -1  # all of it but loss is a phase
-        plan = None if by_table else fused_plan_of(self.device, self.n, self.dtype)
+            coefficients[:, 1:] *= -1  # all but loss is a phase
+        sample_rate = self._sample_rate
+        plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
-            return FusedSteps(self.device, plan, coefficients, row, self.sample_rate)
-        numbers = coefficients, row, self.n, self.sample_rate
-        return (by_table or TransformsAndTable)(self.device, self.kernels, *numbers, self._plan)
+            return FusedSteps(self.device, plan, coefficients, row, sample_rate)
+        return TransformsAndTable(
+            self.device, self.kernels, coefficients, row, self.n, sample_rate, self._plan
+        )
 
     def _plan(self):
         return self.device.row_fft(self.local_modes.rows, self.n, self.dtype)

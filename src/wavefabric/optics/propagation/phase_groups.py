@@ -62,8 +62,7 @@ class PhaseGroupCoupling:
     @property
     def transposed(self) -> "PhaseGroupCoupling":
         """With the transpose of γκ, of one rank: what adjoints multiply gradients by."""
-        (block,) = self.blocks
-        return replace(self, blocks=[block.T], left=self.right.T, right=self.left.T)
+        return replace(self, blocks=[self.blocks[0].T], left=self.right.T, right=self.left.T)
 
     @property
     def products(self) -> int:

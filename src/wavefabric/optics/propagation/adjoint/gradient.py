@@ -1,4 +1,4 @@
-"""The exact gradient of a propagation, with respect to the launched field and to parameters of its steps."""
+"""The exact gradient of a propagation, for the launched field and for parameters of its steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from wavefabric.lifecycle.reversal.reversal import Reversal
 from wavefabric.lifecycle.reversal.store import StateStore, choose_tiers
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.operators import StepOperators
-from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS, AdjointSplitSteps
+from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS
 from wavefabric.optics.propagation.integrators import INTEGRATORS
-from wavefabric.optics.propagation.operators import fused_plan_of, linear_coefficients, linear_nbytes
+from wavefabric.optics.propagation.operators import linear_nbytes
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.propagate import (
     PropagationOptions,
@@ -29,18 +29,17 @@ from wavefabric.optics.propagation.propagate import (
     checked_launch,
     memory_needed,
 )
-from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.units import quantity
 
 
 @dataclass(frozen=True)
 class GradientOptions(PropagationOptions):
-    """How a field is propagated for a gradient: with a ``step``, and an integrator of `ADJOINT_STEPS`.
+    """How a field is propagated for a gradient: with a ``step``, by an integrator of `ADJOINT_STEPS`.
 
-    ``states``: most states that are kept on the way; by default as many as memory holds, and ``scratch``, a
-    folder for states on disk. Where several propagators are in use at once, name ``states`` for each.
-    `InputError` as of `PropagationOptions`, and for what has no gradient.
+    ``states``: most states that are kept on the way, by default as many as fit into memory, and into
+    ``scratch``, a folder. Where several propagators are in use at once, name ``states`` for each. `InputError`
+    as of `PropagationOptions`, and for what has no gradient.
     """
 
     states: int | None = None
@@ -51,23 +50,17 @@ class GradientOptions(PropagationOptions):
         if self.integrator not in ADJOINT_STEPS:
             allowed = ", ".join(ADJOINT_STEPS)
             raise InputError(f"integrator: {self.integrator!r} given; allowed with a gradient: {allowed}")
-        if self.step is None:
-            raise InputError("step: none given; allowed with a gradient: a length in m")
-        for key in ("max_phase", "tolerance"):
-            if (value := getattr(self, key)) is not None:
-                raise InputError(f"{key}: {value} given; allowed with a gradient: step, of one length")
+        if self.step is None or self.max_phase is not None or self.tolerance is not None:
+            raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
 
 
 class DifferentiablePropagator(AbstractContextManager):
     """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
 
-    `run` propagates a field and keeps some of the states on the way, by binomial checkpointing; `adjoint`
-    then takes a gradient from the end of the fibre to its begin. The gradient of a real function f of a
-    complex field A is ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ.
-
-    ``backward`` of ``options`` is for digital back-propagation. ``linear_phases``: whether `run` will get
-    some. `InputError` for options without a gradient and for too little memory, before anything large is
-    allocated.
+    `run` propagates a field and keeps states on the way, by binomial checkpointing; `adjoint` then takes a
+    gradient from the end of the fibre to its begin. The gradient of a real function f of a complex field A is
+    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. ``backward`` of ``options`` is for
+    digital back-propagation. `InputError` for too little memory, before anything large is allocated.
     """
 
     def __init__(
@@ -78,37 +71,23 @@ class DifferentiablePropagator(AbstractContextManager):
         length: float,
         device: Device,
         options: GradientOptions,
-        linear_phases: bool = False,
     ):
-        length = quantity(length, "m", "length")
-        kind = ADJOINT_STEPS[options.integrator]
-        if linear_phases and not issubclass(kind, AdjointSplitSteps):
-            split = [name for name, each in ADJOINT_STEPS.items() if issubclass(each, AdjointSplitSteps)]
-            fault = f"integrator {options.integrator!r} given"
-            raise InputError(f"linear_phases: {fault}; allowed with: {', '.join(split)}")
-        steps = step_count(length, options.step)
-        needed = gradient_memory(fibre, samples, options, device, steps, linear_phases)
+        length, kind = quantity(length, "m", "length"), ADJOINT_STEPS[options.integrator]
+        self.length, self.step_count = length, step_count(length, options.step or 0)
+        needed = gradient_memory(fibre, samples, options, device)
         what = f"a gradient of {fibre.rows} rows x {samples} samples"
         check_memory(None, device, needed, what, "fewer modes or samples, or single precision, need less")
         self._propagator = Propagator(fibre, samples, sample_rate, device, options)
-        self.operators, self.length, self.step_count = self._propagator.operators, length, steps
-        h = self._propagator.control.h(length)
-        self._parameters = StepOperators(self.operators, steps, linear_phases)
+        self.operators = self._propagator.operators
+        self._parameters = StepOperators(self.operators, self.step_count)
+        h = (-1 if options.backward else 1) * length / self.step_count
         self._steps = kind(self._parameters, self._propagator.integrator, h)
-        self._stages = steps * self._steps.stages_of_step
+        self._stages = self.step_count * kind.stages_of_step
+        self._check = options.check_interval * kind.stages_of_step
         self._field, self._reversal = self.operators.empty(), None
-        state, kept = self._field.nbytes, (options.states, options.scratch)
-        self._store = StateStore(
-            device, state, choose_tiers(solo(device), device, state, self._stages, *kept, store_start=True)
-        )
-        self._check = options.check_interval * self._steps.stages_of_step
-
-    @property
-    def report(self) -> PropagationReport:
-        """What all calls have cost; ``steps`` counts those taken again too."""
-        report, counts = self._propagator.report, self.operators.counts
-        vars(report).update(vars(counts), step=abs(self._steps.h))
-        return report
+        limits = self._stages, options.states, options.scratch, True
+        tiers = choose_tiers(solo(device), device, self._field.nbytes, *limits)
+        self._store = StateStore(device, self._field.nbytes, tiers)
 
     def __exit__(self, *_: object) -> None:
         """Release the kept states."""
@@ -117,15 +96,18 @@ class DifferentiablePropagator(AbstractContextManager):
     # --- what `Reversal` steps -------------------------------------------------------------------
 
     def arrays(self) -> dict[str, Any]:
+        """The working state."""
         return {"field": self._field}
 
     def begin(self) -> None:
-        raise AssertionError("the launched field is kept")
+        """Never called: the first state is kept."""
+        raise AssertionError
 
     def restored(self, step: int) -> None:
         """The field is all there is."""
 
     def advance(self, step: int) -> None:
+        """Take a stage."""
         self._steps.stage(self._field, step)
         self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
 
@@ -138,40 +120,45 @@ class DifferentiablePropagator(AbstractContextManager):
         (steps, phase groups of ``operators.coupling``) multiply the Kerr phase of a step, 1 by default.
         ``linear_phases`` (steps, N) or (steps, rows, N), rad, in NumPy's order of frequencies, are added to
         the phase of the linear propagation behind the Kerr phase of a step. ``progress(done, all)`` counts
-        steps. `InputError` for other shapes, `FieldLost` if the field does not stay finite.
+        steps, there and back. `InputError` for other shapes, `FieldLost` if the field does not stay finite.
         """
-        if linear_phases is not None and not self._parameters.phased:
-            raise InputError("linear_phases: some given; allowed where the propagator was made for them")
-        self._parameters.set_parameters(nonlinear_factors, linear_phases)
+        if linear_phases is not None and not self._steps.phased:
+            allowed = ", ".join(name for name, each in ADJOINT_STEPS.items() if each.phased)
+            fault = f"integrator {self._steps.integrator.name!r} given"
+            raise InputError(f"linear_phases: {fault}; allowed with: {allowed}")
+        self._parameters.begin(nonlinear_factors, linear_phases)
         self._field[...] = A
-        self._steps.begin(self._field)
+        if first := self._steps.first:
+            self.operators.linear(self._field, first)
         self._reversal = Reversal(self, self._stages, self._store, store_start=True)
         self._reversal.after(0)
-        for stage in range(self._stages):
-            self.advance(stage)
-            self._reversal.after(stage + 1)
-            if (stage + 1) % self._check == 0:
-                self._propagator.finite_energy(self._field, self.length * (stage + 1) / self._stages)
-            self._tell(progress, stage + 1, 0)
-        self._steps.end(self._field)
+        for stage in range(1, self._stages + 1):
+            self.advance(stage - 1)
+            self._reversal.after(stage)
+            if stage % self._check == 0:
+                self._propagator.finite_energy(self._field, self.length * stage / self._stages)
+            self._tell(progress, stage, 0)
+        if first:
+            self.operators.linear(self._field, -first)
         self._propagator.finite_energy(self._field, self.length)
         A[...] = self._field
 
     def adjoint(self, Y, progress=None) -> None:
         """``Y`` (rows, N), the gradient for the field at the end, becomes that for the launched field.
 
-        In place, after a `run`, once. Then `factor_gradient` and `phase_gradient` have those of the
-        parameters. ValueError without a run.
+        In place, once after each `run`, else ValueError. Then there are `parameter_gradients`.
         """
-        if self._reversal is None:
+        reversal, self._reversal, first = self._reversal, None, self._steps.first
+        if reversal is None:
             raise ValueError("adjoint: no run before it; allowed: once after each run")
-        reversal, self._reversal = self._reversal, None
-        self._steps.end_adjoint(Y)
+        if first:
+            self._parameters.linear_adjoint(Y, -first)
         for stage in reversed(range(self._stages)):
             reversal.bring(stage)
             self._steps.stage_adjoint(self._field, Y, stage)
             self._tell(progress, self._stages - stage, self.step_count)
-        self._steps.begin_adjoint(Y)
+        if first:
+            self._parameters.linear_adjoint(Y, first)
         self._propagator.finite_energy(Y, 0.0)
 
     def _tell(self, progress, stages: int, before: int) -> None:
@@ -180,48 +167,39 @@ class DifferentiablePropagator(AbstractContextManager):
             progress(before + steps, 2 * self.step_count)
 
     @property
-    def factor_gradient(self) -> np.ndarray | None:
-        """Gradient for the ``nonlinear_factors`` of the last run, of their shape; None without."""
-        return self._on_host(self._parameters.factor_gradient)
+    def parameter_gradients(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Gradients for ``nonlinear_factors`` and ``linear_phases`` of the last run; None without."""
+        pairs, to_host = (self._parameters.factors, self._parameters.phases), self.operators.device.to_host
+        first, second = (pair and to_host(pair[1]).copy() for pair in pairs)
+        return first, second
 
     @property
-    def phase_gradient(self) -> np.ndarray | None:
-        """Gradient for the ``linear_phases`` of the last run, of their shape; None without."""
-        return self._on_host(self._parameters.phase_gradient)
-
-    def _on_host(self, array):
-        return None if array is None else self._propagator.device.to_host(array).copy()
+    def report(self) -> PropagationReport:
+        """What all calls have cost; ``steps`` counts those taken again too."""
+        vars(self._propagator.report).update(vars(self.operators.counts), step=abs(self._steps.h))
+        return self._propagator.report
 
 
-def gradient_memory(
-    fibre: Fibre, samples: int, options: PropagationOptions, device: Device, steps: int, linear_phases: bool
-) -> int:
-    """Bytes of a `DifferentiablePropagator`, a field and a gradient on the device, but for kept states."""
+def gradient_memory(fibre: Fibre, samples: int, options: GradientOptions, device: Device) -> int:
+    """Bytes of a `DifferentiablePropagator`, a field and a gradient; kept states and phases not counted."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
     field, rates = fibre.rows * samples * item, groups * samples * item // 2
+    # The working field, the gradient, a field between for sums; what the conjugate takes.
+    beside = (3 + kind.extra_fields) * field + (1 + kind.rate_arrays) * rates
     lengths = len(set(INTEGRATORS[options.integrator].lengths(1.0)))
-    table_rows = len(linear_coefficients(fibre, RankModes((0, fibre.modes)))[0])
-    conjugate = linear_nbytes(device, fibre.rows, samples, options.dtype, table_rows, lengths)
-    # The working field, the gradient, a field between for sums.
-    beside = conjugate + (3 + kind.extra_fields) * field + (1 + 2 * kind.rate_arrays) * rates
-    if linear_phases:  # phases and their gradients, of a step and of all; tables in place of fused kernels
-        beside += field + (40 + 16 * steps) * fibre.rows * samples
-        fused = fused_plan_of(device, samples, options.dtype)
-        beside += 2 * (16 * samples * table_rows * lengths + field) if fused else 0
-    return memory_needed(fibre, samples, options, device) + beside
+    conjugate = linear_nbytes(device, fibre.rows, samples, options.dtype, fibre.modes, lengths)
+    return memory_needed(fibre, samples, options, device) + beside + conjugate
 
 
-@dataclass(frozen=True)
-class PropagationGradient:
-    """The value of a function of the field at the end, and its gradients."""
+class PropagationGradient(NamedTuple):
+    """A function of the field at the end, and its gradients: NumPy arrays on the host."""
 
-    #: The field at the end, (2M, N) on the host, √W.
+    #: The field at the end, (2M, N), √W; the function of it; the gradient for the launched field.
     output: np.ndarray
     value: float
-    #: ∂f/∂Re A + i ∂f/∂Im A for the launched field, (2M, N) on the host.
     field: np.ndarray
-    #: With respect to the parameters, of their shapes; None without.
+    #: Gradients for parameters, of their shapes; None without.
     nonlinear_factors: np.ndarray | None
     linear_phases: np.ndarray | None
     report: PropagationReport
@@ -240,21 +218,14 @@ def propagate_and_gradient(
 ) -> PropagationGradient:
     """`wavefabric.optics.propagate`, then the exact gradient of a function of the field at the end.
 
-    >>> def energy_of_first_row(A):
-    ...     gradient = 0 * A
-    ...     gradient[0] = 2 * A[0]
-    ...     return float((abs(A[0]) ** 2).sum()), gradient
-    >>> result = propagate_and_gradient(
-    ...     field, fibre, "80 km", energy_of_first_row, sample_rate="512 GHz", step="1 km"
-    ... )
+    >>> def objective(A):
+    ...     return (abs(A) ** 4).sum(), 4 * abs(A) ** 2 * A
+    >>> result = propagate_and_gradient(field, fibre, "80 km", objective, sample_rate="512 GHz", step="1 km")
 
     ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of
-    the device. Options: ``nonlinear_factors`` and ``linear_phases`` as in `DifferentiablePropagator.run`,
-    those of `GradientOptions`, and ``comm`` as in `propagate`, but of one rank. ``progress(done, all)``
-    counts steps, there and back.
-
-    The gradient is that of the discrete steps, exact to round-off. `InputError` and `FieldLost` as of
-    `DifferentiablePropagator`, and for more than one rank.
+    the device. Options: ``nonlinear_factors``, ``linear_phases`` and ``progress`` as in
+    `DifferentiablePropagator.run`, those of `GradientOptions`, and ``comm`` as in `propagate`, but of one
+    rank. The gradient is that of the discrete steps, to round-off. `InputError` and `FieldLost` as of the class.
     """
     comm, factors, phases = (options.pop(key, None) for key in ("comm", "nonlinear_factors", "linear_phases"))
     if comm is not None and comm.size > 1:
@@ -262,8 +233,7 @@ def propagate_and_gradient(
     field, length, rate = checked_launch(field, fibre, length, sample_rate)
     device = get_device(device) if isinstance(device, str) else device
     shape = fibre, field.shape[1], rate, length
-    made = DifferentiablePropagator(*shape, device, GradientOptions(**options), phases is not None)
-    with made as propagator:
+    with DifferentiablePropagator(*shape, device, GradientOptions(**options)) as propagator:
         A = propagator.operators.empty()
         A[...] = device.asarray(field)
         propagator.run(A, factors, phases, progress)
@@ -273,5 +243,5 @@ def propagate_and_gradient(
             raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
         A[...] = device.asarray(gradient)
         propagator.adjoint(A, progress)
-        gradients = propagator.factor_gradient, propagator.phase_gradient
-        return PropagationGradient(output, value, device.to_host(A).copy(), *gradients, propagator.report)
+        own, report = device.to_host(A).copy(), propagator.report
+        return PropagationGradient(output, value, own, *propagator.parameter_gradients, report)

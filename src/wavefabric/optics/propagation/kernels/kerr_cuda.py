@@ -3,11 +3,11 @@
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation.kernels import KerrOperator
+from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
-#: Goes before ``kerr.cu``, ``kerr_adjoint.cu``, ``kerr_chunks.cu`` and ``kerr_one_sided.cu``.
+#: Goes before ``kerr.cu``, ``kerr_chunks.cu`` and ``kerr_one_sided.cu``.
 FORMULAS = f"{PACKAGE}/kerr_formulas.cu"
 _SHARED_LIMIT = 227 * 1024
 _PARTS = 64
@@ -45,8 +45,6 @@ def tile(rows: int, dtype) -> tuple[int, int, int]:
 class CudaKerrLayout:
     """γκ between phase groups as the CUDA kernels read it, and the module compiled for it."""
 
-    source, arrays = "kerr.cu", 6
-
     def __init__(self, device, coupling: PhaseGroupCoupling, n: int, dtype):
         xp, real, group = device.xp, np.finfo(dtype).dtype, coupling.group_of_row
         rows = group.size
@@ -59,9 +57,9 @@ class CudaKerrLayout:
         group_slot = np.searchsorted(group[first], np.arange(coupling.groups + 1))
         self._slots, self._tall = int(slot[-1]) + 1, max(coupling.groups, coupling.rank, 1)
         self._item = real.itemsize
-        if (shared := self._shared_bytes(self.arrays)) > _SHARED_LIMIT:
+        if self._shared_bytes(6) > _SHARED_LIMIT:
             raise InputError(
-                f"kerr: {coupling.groups} phase groups of {rows} rows need {shared} bytes of "
+                f"kerr: {coupling.groups} phase groups of {rows} rows need {self._shared_bytes(6)} bytes of "
                 f"shared memory a block; allowed: {_SHARED_LIMIT}. Use kerr = 'factored'"
             )
         # Keep the device arrays alive: the kernels see only their addresses.
@@ -74,8 +72,7 @@ class CudaKerrLayout:
         struct["pointers"] = [array.data.ptr for array in self._held]
         self.struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
-        before = FORMULAS, f"{PACKAGE}/kerr_layout.cu"
-        self.module = device.module(PACKAGE, self.source, (*type_options(dtype), *sizes), before)
+        self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes), (FORMULAS,))
         self._functions: dict = {}
         self.blocks = -(-n // self.lanes)
         self.errors = xp.empty(self.blocks, np.float64)
@@ -88,7 +85,7 @@ class CudaKerrLayout:
         return max(used, 8 * self.lanes * self.warps)
 
     def launch(self, name: str, arrays: int, *arguments) -> None:
-        """Run a kernel of the module that uses so many shared arrays of phase groups over all samples."""
+        """Run a kernel of ``kerr.cu`` that uses so many shared arrays of phase groups over all samples."""
         shared = self._shared_bytes(arrays)
         if name not in self._functions:
             self._functions[name] = self.module.get_function(name)
@@ -129,6 +126,10 @@ class KerrKernels:
         if error is not None:
             function = layout.module.get_function("reduce_sum")
             self._device.launch(function, (1,), (256,), (layout.errors, error, np.int64(layout.blocks)))
+
+    def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
+        number = np.int32(ADJOINTS.index(name))
+        layout.launch("kerr_adjoint", _ARRAYS + 2, A, Y, float(h), factors, slope, number, transposed.struct)
 
     def kerr_phase_rate(self, A, rate, layout):
         layout.launch("kerr_phase_rate", _ARRAYS, A, rate)
