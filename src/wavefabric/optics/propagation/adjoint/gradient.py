@@ -24,22 +24,20 @@ from wavefabric.optics.propagation.operators import linear_nbytes
 from wavefabric.optics.propagation.phase_groups import phase_group_coupling
 from wavefabric.optics.propagation.propagate import (
     PropagationOptions,
-    PropagationReport,
     Propagator,
     checked_launch,
     memory_needed,
 )
 from wavefabric.optics.propagation.step_size import step_count
-from wavefabric.units import quantity
+from wavefabric.quantities import positive
 
 
 @dataclass(frozen=True)
 class GradientOptions(PropagationOptions):
     """How a field is propagated for a gradient: with a ``step``, by an integrator of `ADJOINT_STEPS`.
 
-    ``states``: most states that are kept on the way, by default as many as fit into memory, and into
-    ``scratch``, a folder. Where several propagators are in use at once, name ``states`` for each. `InputError`
-    as of `PropagationOptions`, and for what has no gradient.
+    ``states``: most states that are kept on the way, by default as many as fit into memory, and ``scratch``,
+    a folder; of several propagators in use at once name those of each. `InputError` for what has no gradient.
     """
 
     states: int | None = None
@@ -48,8 +46,8 @@ class GradientOptions(PropagationOptions):
     def __post_init__(self):
         super().__post_init__()
         if self.integrator not in ADJOINT_STEPS:
-            allowed = ", ".join(ADJOINT_STEPS)
-            raise InputError(f"integrator: {self.integrator!r} given; allowed with a gradient: {allowed}")
+            allowed = f"allowed with a gradient: {', '.join(ADJOINT_STEPS)}"
+            raise InputError(f"integrator: {self.integrator!r} given; {allowed}")
         if self.step is None or self.max_phase is not None or self.tolerance is not None:
             raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
 
@@ -72,7 +70,7 @@ class DifferentiablePropagator(AbstractContextManager):
         device: Device,
         options: GradientOptions,
     ):
-        length, kind = quantity(length, "m", "length"), ADJOINT_STEPS[options.integrator]
+        length, kind = positive(length, "m", "length"), ADJOINT_STEPS[options.integrator]
         self.length, self.step_count = length, step_count(length, options.step or 0)
         needed = gradient_memory(fibre, samples, options, device)
         what = f"a gradient of {fibre.rows} rows x {samples} samples"
@@ -93,15 +91,12 @@ class DifferentiablePropagator(AbstractContextManager):
         """Release the kept states."""
         self._store.close()
 
-    # --- what `Reversal` steps -------------------------------------------------------------------
-
     def arrays(self) -> dict[str, Any]:
-        """The working state."""
+        """For the `Reversal`, as `begin`, `restored` and `advance`: the working state."""
         return {"field": self._field}
 
     def begin(self) -> None:
-        """Never called: the first state is kept."""
-        raise AssertionError
+        """Not called: the first state is kept."""
 
     def restored(self, step: int) -> None:
         """The field is all there is."""
@@ -111,16 +106,14 @@ class DifferentiablePropagator(AbstractContextManager):
         self._steps.stage(self._field, step)
         self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
 
-    # --- calls -----------------------------------------------------------------------------------
-
     def run(self, A, nonlinear_factors=None, linear_phases=None, progress=None) -> None:
         """Propagate ``A`` (rows, N), √W, from ``operators.empty()``, in place.
 
-        Parameters of the steps, in the order in which they are taken. ``nonlinear_factors`` (steps,) or
-        (steps, phase groups of ``operators.coupling``) multiply the Kerr phase of a step, 1 by default.
-        ``linear_phases`` (steps, N) or (steps, rows, N), rad, in NumPy's order of frequencies, are added to
-        the phase of the linear propagation behind the Kerr phase of a step. ``progress(done, all)`` counts
-        steps, there and back. `InputError` for other shapes, `FieldLost` if the field does not stay finite.
+        Parameters of the steps as they are taken: ``nonlinear_factors`` (steps,) or (steps, phase groups of
+        ``operators.coupling``) multiply the Kerr phase, ``linear_phases`` (steps, N) or (steps, rows, N) in
+        rad, frequencies as NumPy's, are added to that of the linear propagation behind it. ``progress(done,
+        all)`` counts steps, there and back. `InputError` for other shapes and integrators, `FieldLost` if the
+        field does not stay finite.
         """
         if linear_phases is not None and not self._steps.phased:
             allowed = ", ".join(name for name, each in ADJOINT_STEPS.items() if each.phased)
@@ -173,15 +166,9 @@ class DifferentiablePropagator(AbstractContextManager):
         first, second = (pair and to_host(pair[1]).copy() for pair in pairs)
         return first, second
 
-    @property
-    def report(self) -> PropagationReport:
-        """What all calls have cost; ``steps`` counts those taken again too."""
-        vars(self._propagator.report).update(vars(self.operators.counts), step=abs(self._steps.h))
-        return self._propagator.report
-
 
 def gradient_memory(fibre: Fibre, samples: int, options: GradientOptions, device: Device) -> int:
-    """Bytes of a `DifferentiablePropagator`, a field and a gradient; kept states and phases not counted."""
+    """Bytes of a `DifferentiablePropagator`, a field and a gradient, without kept states and phases."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
     field, rates = fibre.rows * samples * item, groups * samples * item // 2
@@ -202,7 +189,6 @@ class PropagationGradient(NamedTuple):
     #: Gradients for parameters, of their shapes; None without.
     nonlinear_factors: np.ndarray | None
     linear_phases: np.ndarray | None
-    report: PropagationReport
 
 
 def propagate_and_gradient(
@@ -223,9 +209,8 @@ def propagate_and_gradient(
     >>> result = propagate_and_gradient(field, fibre, "80 km", objective, sample_rate="512 GHz", step="1 km")
 
     ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of
-    the device. Options: ``nonlinear_factors``, ``linear_phases`` and ``progress`` as in
-    `DifferentiablePropagator.run`, those of `GradientOptions`, and ``comm`` as in `propagate`, but of one
-    rank. The gradient is that of the discrete steps, to round-off. `InputError` and `FieldLost` as of the class.
+    the device. Options: those of `DifferentiablePropagator.run` and `GradientOptions`, and ``comm``, of one
+    rank. The gradient is that of the discrete steps, to round-off. Errors as of the class and its methods.
     """
     comm, factors, phases = (options.pop(key, None) for key in ("comm", "nonlinear_factors", "linear_phases"))
     if comm is not None and comm.size > 1:
@@ -243,5 +228,4 @@ def propagate_and_gradient(
             raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
         A[...] = device.asarray(gradient)
         propagator.adjoint(A, progress)
-        own, report = device.to_host(A).copy(), propagator.report
-        return PropagationGradient(output, value, own, *propagator.parameter_gradients, report)
+        return PropagationGradient(output, value, device.to_host(A).copy(), *propagator.parameter_gradients)

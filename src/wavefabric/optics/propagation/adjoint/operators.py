@@ -10,8 +10,7 @@ from wavefabric.optics.propagation.operators import FibreOperators
 class StepOperators:
     """Operators of steps that each have a nonlinear phase factor and a linear phase, and their adjoints.
 
-    A factor multiplies the Kerr phase of a step, a phase is added to its last linear propagation. The adjoint of
-    linear propagation is that with the conjugate transfer function.
+    A factor multiplies the Kerr phase of a step, a phase is added to its last linear propagation.
     """
 
     def __init__(self, operators: FibreOperators, steps: int):
@@ -31,8 +30,7 @@ class StepOperators:
     def begin(self, factors, phases) -> None:
         """Begin with factors (steps,) or (steps, groups), and phases (steps, N) or (steps, rows, N).
 
-        ``None`` for factors of 1 and no phases. Gradients are 0. `InputError` for other shapes, and for phases
-        that do not fit into memory.
+        None for factors of 1 and no phases. Gradients are 0. `InputError` for other shapes and little memory.
         """
         steps, (rows, n), groups = self.steps, self.forward.shape, self._factor.size
         if phases is not None and self._turn is None:
@@ -92,7 +90,7 @@ class StepOperators:
     # --- adjoints: Y, the gradient for the output of an operator, becomes that for its input -------
 
     def linear_adjoint(self, Y, length: float) -> None:
-        """Of linear propagation."""
+        """Of linear propagation: that by the conjugate transfer function."""
         self._conjugate.propagate(Y, length)
         self.forward.counts.ffts += 2
 

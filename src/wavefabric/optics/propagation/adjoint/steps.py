@@ -16,10 +16,8 @@ class AdjointSteps:
 
     #: Fields and arrays of phase rates held beside those of the integrator, and stages of a step.
     extra_fields, rate_arrays, stages_of_step = 0, 0, 1
-    #: Length of linear propagation with which the integrator begins, and which its end takes back.
-    first = 0.0
-    #: Whether steps may have linear phases.
-    phased = False
+    #: Length of linear propagation that the begin takes ahead; whether steps may have linear phases.
+    first, phased = 0.0, False
 
     def __init__(self, operators: StepOperators, integrator: Integrator, h: float):
         self.operators, self.forward, self.integrator, self.h = operators, operators.forward, integrator, h
@@ -35,10 +33,9 @@ class AdjointSteps:
         raise NotImplementedError
 
     def runge_kutta_adjoint(self, A, Y, half: float | None) -> None:
-        r"""Of a step of RK4IP on ``A``, whose names these are, with linear propagation over ``half`` a step or none.
+        """Of a step of RK4IP, whose names these are, with linear propagation over ``half`` a step or none.
 
-        .. math::
-            B_2 = A_I + \tfrac{k_1}2, \quad B_3 = A_I + \tfrac{k_2}2, \quad B_4 = E[A_I + k_3] .
+        B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3] are what k2, k3 and k4 are formed from.
         """
         h, own, forward, add = self.h, self.operators, self.forward, self._add
         A_I, B2, B3, B4, R = self.fields
@@ -154,7 +151,7 @@ class AdjointRK4IPSteps(AdjointSteps):
 
 
 class AdjointAgrawalSteps(AdjointSteps):
-    """Of ``ssfm_agrawal``: rate1 = |B|², B = E exp(ih rate0) H, A(z+h) = E exp(ih (rate0 + rate1)/2) H, H = E A."""
+    """Of ``ssfm_agrawal``: H = E A, B = E exp(ih rate0) H, A(z+h) = E exp(ih (rate0 + rate1)/2) H."""
 
     extra_fields, rate_arrays = 3, 4
 
