@@ -20,7 +20,6 @@ from wavefabric.device import get_device
 from wavefabric.optics import (
     Amplifier,
     DifferentiablePropagator,
-    GradientOptions,
     Transmitter,
     WdmGrid,
     propagate,
@@ -53,9 +52,10 @@ class Receiver:
     """Back-propagation in ``steps`` steps a span with parameters, and the noise that it leaves."""
 
     def __init__(self, symbols, spans, steps, device):
-        rate, n = 64e9, 2 * symbols
-        options = GradientOptions("strang", step=SPAN / steps, backward=True)
-        self.spans = [DifferentiablePropagator(FIBRE, n, rate, SPAN, device, options) for _ in range(spans)]
+        n = 2 * symbols
+        link = FIBRE, n, 64e9, SPAN, device
+        options = dict(integrator="strang", step=SPAN / steps, backward=True)
+        self.spans = [DifferentiablePropagator(*link, **options) for _ in range(spans)]
         frequency = np.fft.fftfreq(n, 0.5)  # in symbol rates
         self.filter = root_raised_cosine(frequency, ROLLOFF)
         # A few even polynomials: as many phases as there are frequencies would learn the noise.
@@ -76,10 +76,9 @@ class Receiver:
         value, A[...] = self.judged(A, symbols)
         gradient = np.empty(self.shape)
         for span, own in zip(reversed(self.spans), reversed(gradient), strict=True):
-            span.adjoint(A)
-            A *= scale
-            own[:, 0], phases = span.parameter_gradients
+            own[:, 0], phases = span.adjoint(A)
             own[:, 1:] = phases @ self.basis.T
+            A *= scale
         return value, gradient.ravel()
 
     def judged(self, A, sent):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,24 +50,18 @@ class GradientOptions(PropagationOptions):
             raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
 
 
-class DifferentiablePropagator(AbstractContextManager):
+class DifferentiablePropagator:
     """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
 
     `run` propagates a field and keeps states on the way, by binomial checkpointing; `adjoint` then takes a
     gradient from the end of the fibre to its begin. The gradient of a real function f of a complex field A is
-    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. ``backward`` of ``options`` is for
-    digital back-propagation. `InputError` for too little memory, before anything large is allocated.
+    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. ``backward`` is for
+    digital back-propagation; options are those of `GradientOptions`. `InputError` for bad options and too
+    little memory, before anything large is allocated.
     """
 
-    def __init__(
-        self,
-        fibre: Fibre,
-        samples: int,
-        sample_rate: float,
-        length: float,
-        device: Device,
-        options: GradientOptions,
-    ):
+    def __init__(self, fibre: Fibre, samples: int, sample_rate: float, length, device: Device, **options):
+        options = GradientOptions(**options)
         length, kind = positive(length, "m", "length"), ADJOINT_STEPS[options.integrator]
         self.length, self.step_count = length, step_count(length, options.step or 0)
         needed = gradient_memory(fibre, samples, options, device)
@@ -86,10 +78,6 @@ class DifferentiablePropagator(AbstractContextManager):
         limits = self._stages, options.states, options.scratch, True
         tiers = choose_tiers(solo(device), device, self._field.nbytes, *limits)
         self._store = StateStore(device, self._field.nbytes, tiers)
-
-    def __exit__(self, *_: object) -> None:
-        """Release the kept states."""
-        self._store.close()
 
     def arrays(self) -> dict[str, Any]:
         """For the `Reversal`, as `begin`, `restored` and `advance`: the working state."""
@@ -136,10 +124,11 @@ class DifferentiablePropagator(AbstractContextManager):
         self._propagator.finite_energy(self._field, self.length)
         A[...] = self._field
 
-    def adjoint(self, Y, progress=None) -> None:
+    def adjoint(self, Y, progress=None) -> tuple[np.ndarray | None, np.ndarray | None]:
         """``Y`` (rows, N), the gradient for the field at the end, becomes that for the launched field.
 
-        In place, once after each `run`, else ValueError. Then there are `parameter_gradients`.
+        In place, once after each `run`, else ValueError. Gives the gradients for ``nonlinear_factors`` and
+        ``linear_phases``, of their shapes, on the host; None without.
         """
         reversal, self._reversal, first = self._reversal, None, self._steps.first
         if reversal is None:
@@ -153,18 +142,14 @@ class DifferentiablePropagator(AbstractContextManager):
         if first:
             self._parameters.linear_adjoint(Y, first)
         self._propagator.finite_energy(Y, 0.0)
+        pairs, to_host = (self._parameters.factors, self._parameters.phases), self.operators.device.to_host
+        factors, phases = (pair and to_host(pair[1]).copy() for pair in pairs)
+        return factors, phases
 
     def _tell(self, progress, stages: int, before: int) -> None:
         steps, rest = divmod(stages, self._steps.stages_of_step)
         if progress and not rest:
             progress(before + steps, 2 * self.step_count)
-
-    @property
-    def parameter_gradients(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Gradients for ``nonlinear_factors`` and ``linear_phases`` of the last run; None without."""
-        pairs, to_host = (self._parameters.factors, self._parameters.phases), self.operators.device.to_host
-        first, second = (pair and to_host(pair[1]).copy() for pair in pairs)
-        return first, second
 
 
 def gradient_memory(fibre: Fibre, samples: int, options: GradientOptions, device: Device) -> int:
@@ -180,27 +165,17 @@ def gradient_memory(fibre: Fibre, samples: int, options: GradientOptions, device
 
 
 class PropagationGradient(NamedTuple):
-    """A function of the field at the end, and its gradients: NumPy arrays on the host."""
+    """The field at the end, (2M, N), √W, a function of it, and its gradients; all arrays on the host."""
 
-    #: The field at the end, (2M, N), √W; the function of it; the gradient for the launched field.
     output: np.ndarray
     value: float
     field: np.ndarray
-    #: Gradients for parameters, of their shapes; None without.
     nonlinear_factors: np.ndarray | None
     linear_phases: np.ndarray | None
 
 
 def propagate_and_gradient(
-    field,
-    fibre: Fibre,
-    length,
-    objective: Callable[[Any], tuple[float, Any]],
-    *,
-    sample_rate,
-    device="auto",
-    progress: Callable[[int, int], None] | None = None,
-    **options,
+    field, fibre: Fibre, length, objective, *, sample_rate, device="auto", progress=None, **options
 ) -> PropagationGradient:
     """`wavefabric.optics.propagate`, then the exact gradient of a function of the field at the end.
 
@@ -217,15 +192,14 @@ def propagate_and_gradient(
         raise InputError(f"comm: {comm.size} ranks given; allowed: one, since adjoints exchange no powers")
     field, length, rate = checked_launch(field, fibre, length, sample_rate)
     device = get_device(device) if isinstance(device, str) else device
-    shape = fibre, field.shape[1], rate, length
-    with DifferentiablePropagator(*shape, device, GradientOptions(**options)) as propagator:
-        A = propagator.operators.empty()
-        A[...] = device.asarray(field)
-        propagator.run(A, factors, phases, progress)
-        output = device.to_host(A).copy()
-        value, gradient = objective(A)
-        if gradient.shape != A.shape:
-            raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
-        A[...] = device.asarray(gradient)
-        propagator.adjoint(A, progress)
-        return PropagationGradient(output, value, device.to_host(A).copy(), *propagator.parameter_gradients)
+    propagator = DifferentiablePropagator(fibre, field.shape[1], rate, length, device, **options)
+    A = propagator.operators.empty()
+    A[...] = device.asarray(field)
+    propagator.run(A, factors, phases, progress)
+    output = device.to_host(A).copy()
+    value, gradient = objective(A)
+    if gradient.shape != A.shape:
+        raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
+    A[...] = device.asarray(gradient)
+    gradients = propagator.adjoint(A, progress)
+    return PropagationGradient(output, value, device.to_host(A).copy(), *gradients)

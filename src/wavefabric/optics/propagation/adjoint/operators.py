@@ -1,5 +1,7 @@
 """Operators of single steps with their parameters, and the adjoints of these operators."""
 
+from typing import Any
+
 import numpy as np
 
 from wavefabric.errors import InputError
@@ -22,7 +24,8 @@ class StepOperators:
         ]
         self._conjugate = operators.linear_propagation(conjugate=True)
         #: exp(i phase)/N of the step, and a field; None before there are phases.
-        self._turn = self.behind = None
+        self._turn: Any = None
+        self.behind: Any = None
         self._matrices = [(matrix, matrix.copy()) for matrix in operators.layout.matrices[:2] if matrix.size]
         self._slope, self._factor = operators.empty_rates(), device.empty((coupling.groups,), operators.real)
         self.begin(None, None)
@@ -34,13 +37,13 @@ class StepOperators:
         """
         steps, (rows, n), groups = self.steps, self.forward.shape, self._factor.size
         if phases is not None and self._turn is None:
-            needed, advice = (80 + 16 * steps) * rows * n, "fewer steps or samples need less"
+            needed, advice = (96 + 16 * steps) * rows * n, "fewer steps or samples need less"
             check_memory(None, self.device, needed, "what linear_phases take", advice)
             self._fft = self.device.row_fft(rows, n, self.forward.dtype)
             self._turn, self.behind = self.forward.empty(), self.forward.empty()
         #: Both with their gradients, float64 on the device; None without.
-        self.factors = self._with_gradient("nonlinear_factors", factors, (steps,), (steps, groups))
-        self.phases = self._with_gradient("linear_phases", phases, (steps, n), (steps, rows, n))
+        self.factors: Any = self._with_gradient("nonlinear_factors", factors, (steps,), (steps, groups))
+        self.phases: Any = self._with_gradient("linear_phases", phases, (steps, n), (steps, rows, n))
         self._selected = -1
         self._scale(1.0)
 
@@ -68,40 +71,35 @@ class StepOperators:
         if self.phases:
             self._turn[...] = self.device.xp.exp(1j * self.phases[0][step]) / self.forward.n
 
-    def phase(self, A) -> None:
-        """A ← exp(i phase) A of the step, in the spectrum."""
-        self._filter(A, self._turn)
-
-    def _filter(self, A, factor, spectrum=None, gradient=None) -> None:
-        """Multiply the spectrum of A; ``gradient`` ← Im of the conjugate of ``spectrum`` times it."""
+    def phase(self, A, adjoint_of=None) -> None:
+        """A ← exp(i phase) A of the step; or the adjoint of that on the field ``adjoint_of``, which is
+        spoilt."""
+        turn, spectrum, values = self._turn, adjoint_of, np.empty(0)
+        if spectrum is not None:
+            turn, values = turn.conj(), self.device.empty(A.shape, np.float64)
 
         def rows(span: slice) -> None:
             part = A[span]
             self._fft.forward(part)
-            part *= factor[span]
+            part *= turn[span]
             if spectrum is not None:
                 self._fft.forward(spectrum[span])
-                gradient[span] = (spectrum[span].conj() * part).imag
+                values[span] = (spectrum[span].conj() * part).imag
             self._fft.backward(part)
 
         self.device.map_rows(len(A), rows)
         self.forward.counts.ffts += 2 if spectrum is None else 3
-
-    # --- adjoints: Y, the gradient for the output of an operator, becomes that for its input -------
+        if spectrum is not None:
+            gradient = self.phases[1][self._selected]
+            gradient += values.sum(axis=0) if gradient.ndim == 1 else values
 
     def linear_adjoint(self, Y, length: float) -> None:
-        """Of linear propagation: that by the conjugate transfer function."""
+        """The adjoint of linear propagation: that by the conjugate transfer function."""
         self._conjugate.propagate(Y, length)
         self.forward.counts.ffts += 2
 
-    def phase_adjoint(self, A, Y) -> None:
-        """Of `phase` on ``A``, which is spoilt."""
-        values, gradient = self.device.empty(A.shape, np.float64), self.phases[1][self._selected]
-        self._filter(Y, self._turn.conj(), A, values)
-        gradient += values.sum(axis=0) if gradient.ndim == 1 else values
-
     def kerr_adjoint(self, name: str, A, Y, h: float, slope=None) -> None:
-        """Of a Kerr operator, see `kernels.kerr.kerr_adjoint`; ``slope`` is what that takes."""
+        """The adjoint of a Kerr operator, see `kernels.kerr.kerr_adjoint`; ``slope`` is what that takes."""
         slope = self._slope if slope is None else slope
         self.forward.kernels.kerr_adjoint(name, A, Y, h, self._factor, slope, *self._layouts)
         self.forward.counts.exchanges += 1

@@ -32,8 +32,8 @@ class AdjointSteps:
         """Of `stage` on ``A``, the field before it."""
         raise NotImplementedError
 
-    def runge_kutta_adjoint(self, A, Y, half: float | None) -> None:
-        """Of a step of RK4IP, whose names these are, with linear propagation over ``half`` a step or none.
+    def runge_kutta_adjoint(self, A, Y, half: float) -> None:
+        """Of a step of RK4IP, whose names these are, with linear propagation over ``half`` a step, or 0.
 
         B2 = A_I + k1/2, B3 = A_I + k2/2, B4 = E[A_I + k3] are what k2, k3 and k4 are formed from.
         """
@@ -56,15 +56,13 @@ class AdjointSteps:
         # Gradients: R for the sum that k4/6 goes to, Y for B4, k3, B3, k2, B2, k1 and A in turn.
         own.device.copy(R, Y)
         linear(R)
-        own.kerr_adjoint("derivative", B4, Y, h / 6)
-        linear(Y)
         own.device.copy(A_I, R)
-        add(A_I, 1, Y, 1)
-        add(Y, 1, R, 1 / 3)
-        for B, after in ((B3, 1 / 3), (B2, 1 / 6)):
-            own.kerr_adjoint("derivative", B, Y, h)
+        for B, length, factor, after in ((B4, h / 6, 1, 1 / 3), (B3, h, 0.5, 1 / 3), (B2, h, 0.5, 1 / 6)):
+            own.kerr_adjoint("derivative", B, Y, length)
+            if B is B4:
+                linear(Y)
             add(A_I, 1, Y, 1)
-            add(Y, 0.5, R, after)
+            add(Y, factor, R, after)
         linear(Y)
         own.kerr_adjoint("derivative", A, Y, h)
         linear(A_I)
@@ -74,8 +72,7 @@ class AdjointSteps:
         """out ← factor out + scale other."""
 
         def rows(span: slice) -> None:
-            out[span] *= factor
-            out[span] += scale * other[span]
+            out[span] = factor * out[span] + scale * other[span]
 
         self.operators.device.map_rows(len(out), rows)
 
@@ -117,7 +114,7 @@ class AdjointStrangSteps(AdjointSteps):
             self.operators.device.copy(behind, A)
             self.rotate(behind, kerr)
             self.forward.linear(behind, linear)
-            self.operators.phase_adjoint(behind, Y)
+            self.operators.phase(Y, adjoint_of=behind)
         self.operators.linear_adjoint(Y, linear)
         self.rotate_adjoint(A, Y, kerr)
 
@@ -131,7 +128,7 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
         self.forward.kerr_rotate_rk4(A, h)
 
     def rotate_adjoint(self, A, Y, h):
-        self.runge_kutta_adjoint(A, Y, None)
+        self.runge_kutta_adjoint(A, Y, 0.0)
 
 
 class AdjointBlanesMoanSteps(AdjointStrangSteps):
