@@ -14,12 +14,11 @@ from fibre_cases import distance, make_fibre, smooth_field
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.optics.propagation.adjoint.gradient import (
     DifferentiablePropagator,
-    GradientOptions,
     gradient_memory,
     propagate_and_gradient,
 )
 from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS
-from wavefabric.optics.propagation.propagate import propagate
+from wavefabric.optics.propagation.propagate import PropagationOptions, propagate
 
 DT, N, LENGTH, STEPS = 2e-12, 48, 1.5e3, 3
 KAPPA = np.array([[0.9, 0.5, 0.4], [0.6, 1.1, 0.3], [0.4, 0.3, 0.8]])
@@ -265,11 +264,11 @@ def test_more_refusals(monkeypatch, cpu):
 
 @pytest.mark.parametrize("integrator", ALL)
 def test_memory_covers_what_is_held(cpu, integrator):
-    n, options = 1 << 14, dict(integrator=integrator, step=LENGTH / 2, states=1)
+    n, options = 1 << 14, dict(integrator=integrator, step=LENGTH / 2)
     gradient(random(6, N, complex_=True), integrator)  # compile
     tracemalloc.start()
     try:
-        whole = DifferentiablePropagator(FIBRE, n, 1 / DT, LENGTH, cpu, **options)
+        whole = DifferentiablePropagator(FIBRE, n, 1 / DT, LENGTH, cpu, states=1, **options)
         A = whole.operators.empty()
         A[...] = smooth_field(6, n, 1e-3)
         tracemalloc.reset_peak()
@@ -279,7 +278,7 @@ def test_memory_covers_what_is_held(cpu, integrator):
     finally:
         tracemalloc.stop()
     needed = (
-        gradient_memory(FIBRE, n, GradientOptions(**options), cpu) - (64 << 20) + A.nbytes
+        gradient_memory(FIBRE, n, PropagationOptions(**options), cpu) - (64 << 20) + A.nbytes
     )  # one state is kept
     assert peak <= needed
     assert needed == pytest.approx(peak, rel=0.3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,53 +28,40 @@ from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.quantities import positive
 
 
-@dataclass(frozen=True)
-class GradientOptions(PropagationOptions):
-    """How a field is propagated for a gradient: with a ``step``, by an integrator of `ADJOINT_STEPS`.
-
-    ``states``: most states that are kept on the way, by default as many as fit into memory, and ``scratch``,
-    a folder; of several propagators in use at once name those of each. `InputError` for what has no gradient.
-    """
-
-    states: int | None = None
-    scratch: str | Path | None = None
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.integrator not in ADJOINT_STEPS:
-            allowed = f"allowed with a gradient: {', '.join(ADJOINT_STEPS)}"
-            raise InputError(f"integrator: {self.integrator!r} given; {allowed}")
-        if self.step is None or self.max_phase is not None or self.tolerance is not None:
-            raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
-
-
 class DifferentiablePropagator:
     """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
 
     `run` propagates a field and keeps states on the way, by binomial checkpointing; `adjoint` then takes a
     gradient from the end of the fibre to its begin. The gradient of a real function f of a complex field A is
-    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. ``backward`` is for
-    digital back-propagation; options are those of `GradientOptions`. `InputError` for bad options and too
-    little memory, before anything large is allocated.
+    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. Options: those of
+    `PropagationOptions` with a ``step`` and an integrator of `ADJOINT_STEPS` (``backward`` for digital
+    back-propagation); ``states``, the most that are kept, by default as many as fit into memory, and
+    ``scratch``, a folder for some; of several propagators in use at once name those of each. `InputError` for
+    what has no gradient and for too little memory, before anything large is allocated.
     """
 
     def __init__(self, fibre: Fibre, samples: int, sample_rate: float, length, device: Device, **options):
-        options = GradientOptions(**options)
-        length, kind = positive(length, "m", "length"), ADJOINT_STEPS[options.integrator]
-        self.length, self.step_count = length, step_count(length, options.step or 0)
-        needed = gradient_memory(fibre, samples, options, device)
+        kept = options.pop("states", None), options.pop("scratch", None)
+        made = PropagationOptions(**options)
+        if made.integrator not in ADJOINT_STEPS:
+            allowed = ", ".join(ADJOINT_STEPS)
+            raise InputError(f"integrator: {made.integrator!r} given; allowed with a gradient: {allowed}")
+        if made.step is None or made.max_phase is not None or made.tolerance is not None:
+            raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
+        length, kind = positive(length, "m", "length"), ADJOINT_STEPS[made.integrator]
+        self.length, self.step_count = length, step_count(length, made.step)
+        needed = gradient_memory(fibre, samples, made, device)
         what = f"a gradient of {fibre.rows} rows x {samples} samples"
         check_memory(None, device, needed, what, "fewer modes or samples, or single precision, need less")
-        self._propagator = Propagator(fibre, samples, sample_rate, device, options)
+        self._propagator = Propagator(fibre, samples, sample_rate, device, made)
         self.operators = self._propagator.operators
         self._parameters = StepOperators(self.operators, self.step_count)
-        h = (-1 if options.backward else 1) * length / self.step_count
+        h = (-1 if made.backward else 1) * length / self.step_count
         self._steps = kind(self._parameters, self._propagator.integrator, h)
         self._stages = self.step_count * kind.stages_of_step
-        self._check = options.check_interval * kind.stages_of_step
+        self._check = made.check_interval * kind.stages_of_step
         self._field, self._reversal = self.operators.empty(), None
-        limits = self._stages, options.states, options.scratch, True
-        tiers = choose_tiers(solo(device), device, self._field.nbytes, *limits)
+        tiers = choose_tiers(solo(device), device, self._field.nbytes, self._stages, *kept, store_start=True)
         self._store = StateStore(device, self._field.nbytes, tiers)
 
     def arrays(self) -> dict[str, Any]:
@@ -152,7 +137,7 @@ class DifferentiablePropagator:
             progress(before + steps, 2 * self.step_count)
 
 
-def gradient_memory(fibre: Fibre, samples: int, options: GradientOptions, device: Device) -> int:
+def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, device: Device) -> int:
     """Bytes of a `DifferentiablePropagator`, a field and a gradient, without kept states and phases."""
     kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
     groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
@@ -184,7 +169,7 @@ def propagate_and_gradient(
     >>> result = propagate_and_gradient(field, fibre, "80 km", objective, sample_rate="512 GHz", step="1 km")
 
     ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of
-    the device. Options: those of `DifferentiablePropagator.run` and `GradientOptions`, and ``comm``, of one
+    the device. Options: those of `DifferentiablePropagator` and its `run`, and ``comm``, of one
     rank. The gradient is that of the discrete steps, to round-off. Errors as of the class and its methods.
     """
     comm, factors, phases = (options.pop(key, None) for key in ("comm", "nonlinear_factors", "linear_phases"))

@@ -18,10 +18,8 @@ class StepOperators:
     def __init__(self, operators: FibreOperators, steps: int):
         device, coupling = operators.device, operators.coupling
         self.forward, self.steps, self.device = operators, steps, device
-        self._layouts = [
-            operators.kernels.KerrLayout(device, each, operators.n, operators.dtype)
-            for each in (coupling, coupling.transposed)
-        ]
+        make, shape = operators.kernels.KerrLayout, (operators.n, operators.dtype)
+        self._layouts = [make(device, each, *shape) for each in (coupling, coupling.transposed)]
         self._conjugate = operators.linear_propagation(conjugate=True)
         #: exp(i phase)/N of the step, and a field; None before there are phases.
         self._turn: Any = None
