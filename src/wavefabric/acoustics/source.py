@@ -193,6 +193,22 @@ class Source:
         whole = smooth(np.concatenate([half, -half], axis=1))
         return np.ascontiguousarray(whole[:, : p0.shape[1]])
 
+    def p0_gradient(self, derivative: np.ndarray, grid: Grid) -> np.ndarray:
+        """Of the derivative with respect to the initial pressure (Nz, Ny, Nx) that with respect to ``p0``."""
+        derivative = np.asarray(derivative, np.float64)
+        if self.smooth:
+            p0 = grid.to_memory(self.p0, "source.p0", outside="zero").astype(np.float64)
+            even = smooth(p0, restore_max=False)
+            highest, smoothed = np.abs(p0).argmax(), np.abs(even).argmax()
+            peak, top = (float(a.flat[i]) for a, i in ((p0, highest), (even, smoothed)))
+            if top:
+                ratio, work = abs(peak / top), float(np.vdot(derivative, even))
+                derivative = derivative * ratio  # the scale that restores the peak depends on both peaks
+                derivative.flat[smoothed] -= work * ratio / top
+                derivative = smooth(derivative, restore_max=False)
+                derivative.flat[highest] += work * np.sign(peak) / abs(top)
+        return np.array(grid.from_memory(derivative))
+
     def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
         check_choice(self.p_mode, _MODES, "source.p_mode")
         index = grid.points(self.p_mask, "source.p_mask")

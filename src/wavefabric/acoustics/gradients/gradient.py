@@ -32,7 +32,7 @@ from wavefabric.results.provenance import provenance
 from wavefabric.units import show
 
 #: What a simulation can be differentiated by: names of the parameters of `Medium` and `Source`.
-PARAMETERS = ("p0", *SOURCES, *MEDIUM)
+PARAMETERS = ("p0", *SOURCES, *MEDIUM, "density_staggered")
 _UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "dB/(MHz^y cm)"}
 
 
@@ -121,7 +121,7 @@ def simulate_and_gradient(
         quantity an array (of boxes a list) of its shape. Called once, on rank 0.
     wrt : str or sequence of str
         By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
-        ``"p0"`` (with ``smooth=False``), ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its signal).
+        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its signal).
         For the elements of an array see `TransducerMask.element_signals`.
 
     Other Parameters
@@ -168,16 +168,12 @@ def _check(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any) -> N
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
     for name in names:
         require(name in PARAMETERS, "wrt", name, ", ".join(PARAMETERS))
-        owner, held = ("medium", medium) if name in MEDIUM else ("source", source)
+        owner, held = ("source", source) if name in ("p0", *SOURCES) else ("medium", medium)
         value = getattr(held, name, None)
         if value is None:
             raise InputError(f"wrt: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
             raise InputError(f"wrt: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
-    if "p0" in names and source.smooth:
-        raise InputError("wrt: 'p0', which is smoothed; allowed: Source(smooth=False)")
-    if "density" in names and medium.density_staggered is not None:
-        raise InputError("wrt: 'density', but medium.density_staggered is set; allowed: the default, None")
 
 
 class _GradientRun:
@@ -211,7 +207,8 @@ class _GradientRun:
 
     def run(self, objective: Objective) -> Gradient:
         how, comm = self._how, self._how.ranks
-        wrt = frozenset("initial_pressure" if name == "p0" else name for name in self._names)
+        called = {"p0": "initial_pressure", "density_staggered": "density"}
+        wrt = frozenset(called.get(name, name) for name in self._names)
         inputs = self._problem, self._recording, wrt, self._scaled
         with ExitStack() as stack:
             run = stack.enter_context(closing(AdjointRun(*inputs, how, how.states, how.scratch)))
@@ -283,25 +280,32 @@ class _GradientRun:
     def _in_terms_of_user(self, run: AdjointRun) -> dict[str, Any]:
         medium = run.medium()
         signals, products = run.signals(self._points)
-        grid, problem = self._grid, self._problem
+        grid = self._grid
+        medium_staggered = [medium[name] for name in (f"density_{axis}" for axis in "xyz") if name in medium]
         derivatives: dict[str, Any] = {}
         for name in self._names:
             if name == "p0":
-                derivatives[name] = grid.from_memory(medium["initial_pressure"])
+                derivatives[name] = self._source.p0_gradient(medium["initial_pressure"], grid)
             elif name == "transducer":
                 derivatives[name] = self._transducer(signals[name])
             elif name in SOURCES:
                 derivatives[name] = self._signal(name, signals[name])
+            elif name == "density_staggered":
+                values = zip(medium_staggered, self._medium.density_staggered, strict=True)
+                derivatives[name] = tuple(self._like(*pair) for pair in values)
             else:
                 field = medium[name]
-                if name == "density":
-                    for axis, letter in enumerate("xyz"[: problem.dimensions]):
-                        field = field + transposed_stagger(medium[f"density_{letter}"], axis)
+                if name == "density" and self._medium.density_staggered is None:
+                    for axis, staggered in enumerate(medium_staggered):
+                        field = field + transposed_stagger(staggered, axis)
                 if name == "sound_speed":
                     field = self._with_scales(field, signals, products)
-                uniform = np.ndim(getattr(self._medium, name)) == 0
-                derivatives[name] = float(field.sum()) if uniform else grid.from_edges(field)
+                derivatives[name] = self._like(field, getattr(self._medium, name))
         return derivatives
+
+    def _like(self, field: np.ndarray, parameter: Any) -> Any:
+        """A derivative by a parameter: a number, or on the user's grid."""
+        return float(field.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(field)
 
     def _speed_at(self, name: str) -> np.ndarray:
         """The sound speed at the points of a source, (points,) or (1,)."""
