@@ -167,7 +167,8 @@ def test_few_states_give_the_same_bits(tmp_path, cpu, integrator):
         assert all((one == other).all() for one, other in zip(few, results[0], strict=True))
 
 
-def test_threads_and_single_precision():
+@pytest.mark.slow
+def test_single_precision():
     y = random(6, N, complex_=True)
     exact = gradient(y, "strang", nonlinear_factors=np.ones(STEPS))
     rough = gradient(y, "strang", precision="single", nonlinear_factors=np.ones(STEPS))
