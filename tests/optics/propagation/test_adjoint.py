@@ -210,17 +210,24 @@ def test_one_propagator_for_many_runs_and_spans(cpu):
         spans[0].adjoint(y.copy())
 
 
-def test_progress_and_interruption():
+def test_progress_and_interruption(cpu):
     y, calls = random(6, N, complex_=True), []
     gradient(y, "blanes_moan", progress=lambda *done: calls.append(done))
     assert calls == [(k, 2 * STEPS) for k in range(1, 2 * STEPS + 1)]
 
     def stop(done, _):
-        if done == 4:
+        if done == 2:
             raise KeyboardInterrupt
 
+    whole = DifferentiablePropagator(FIBRE, N, 1 / DT, LENGTH, cpu, step=LENGTH / STEPS, integrator="strang")
+    A, Y = whole.operators.empty(), y.copy()
+    A[...] = FIELD
     with pytest.raises(KeyboardInterrupt):
-        gradient(y, "strang", progress=stop)
+        whole.run(A, [2, 3, 4], random(STEPS, N), progress=stop)
+    A[...] = FIELD
+    whole.run(A)
+    assert whole.adjoint(Y) == (None, None)
+    assert (Y == gradient(y, "strang", cpu).field).all()
 
 
 @pytest.mark.parametrize(

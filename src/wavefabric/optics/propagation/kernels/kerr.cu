@@ -243,8 +243,9 @@ KERR_OPERATORS(KERNEL)
 
 enum Adjoint { DERIVATIVE, ROTATE, PHASE_RATE, TURN };  // ADJOINTS of kerr.py
 
-extern "C" __global__ void kerr_adjoint(const REAL2* A, REAL2* Y, double h, const REAL* factors, REAL* slope, int of,
-                                        const Layout* transposed, long long n, const Layout* layout)
+extern "C" __global__ void __launch_bounds__(LANES * WARPS)
+kerr_adjoint(const REAL2* A, REAL2* Y, double h, const REAL* factors, REAL* slope, int of, const Layout* transposed,
+             long long n, const Layout* layout)
 {
     PROLOGUE
     REAL *const in = group, *const rate = group + tall, *const low = group + 2 * tall;
