@@ -1,2 +1,1 @@
-"""The exact gradient of a propagation of fixed steps: `operators` (of a step and their adjoints), `steps` (of
-each integrator), `gradient` (a whole propagation). On top of ``propagation`` and ``lifecycle.reversal``."""
+"""The exact gradient of a propagation: `operators` and `steps` with their adjoints, `gradient` of all steps."""

@@ -21,8 +21,7 @@ class StepOperators:
         make, shape = operators.kernels.KerrLayout, (operators.n, operators.dtype)
         self._layouts = [make(device, each, *shape) for each in (coupling, coupling.transposed)]
         self._conjugate = operators.linear_propagation(conjugate=True)
-        #: exp(i phase)/N of the step, and a field; None before there are phases.
-        self._turn: Any = None
+        self._turn: Any = None  # exp(i phase)/N of the step; neither is there before there are phases
         self.behind: Any = None
         self._matrices = [(matrix, matrix.copy()) for matrix in operators.layout.matrices[:2] if matrix.size]
         self._slope, self._factor = operators.empty_rates(), device.empty((coupling.groups,), operators.real)
