@@ -103,12 +103,11 @@ class FibreOperators:
         coefficients, row = linear_coefficients(self.fibre, self.local_modes)
         if conjugate:
             coefficients[:, 1:] *= -1  # all but loss is a phase
-        sample_rate = self._sample_rate
         plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
-            return FusedSteps(self.device, plan, coefficients, row, sample_rate)
+            return FusedSteps(self.device, plan, coefficients, row, self._sample_rate)
         return TransformsAndTable(
-            self.device, self.kernels, coefficients, row, self.n, sample_rate, self._plan
+            self.device, self.kernels, coefficients, row, self.n, self._sample_rate, self._plan
         )
 
     def _plan(self):
