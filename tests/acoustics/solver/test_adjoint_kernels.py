@@ -7,7 +7,7 @@ import pytest
 from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, opened, split
 from random_problems import _along as along
 
-from wavefabric.acoustics.solver.adjoint_kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
 
 #: Nonlinear, lossy, Stokes, disperses.
 KINDS = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (1, 1, 0, 0), (1, 1, 0, 1)]
@@ -28,7 +28,7 @@ def case(device, request):
 
 @pytest.fixture
 def kernels(device):
-    return device.kernels("wavefabric.acoustics.solver.adjoint_kernels")
+    return device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
 
 
 class AdjointCase(Case):
