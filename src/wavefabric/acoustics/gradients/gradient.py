@@ -123,8 +123,8 @@ def simulate_and_gradient(
         quantity an array (of boxes a list) of its shape. Called once, on rank 0.
     wrt : str or sequence of str
         By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
-        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its
-        signal). For the elements of an array see `TransducerMask.element_signals`.
+        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"``
+        (its signal). For the elements of an array see `TransducerMask.element_signals`.
 
     Other Parameters
     ----------------
@@ -294,7 +294,8 @@ class _GradientRun:
             elif name in SOURCES:
                 derivatives[name] = self._signal(name, signals[name])
             elif name == "density_staggered":
-                values = zip(medium_staggered, self._medium.density_staggered, strict=True)
+                parameters: Any = self._medium.density_staggered
+                values = zip(medium_staggered, parameters, strict=True)
                 derivatives[name] = tuple(self._like(*pair) for pair in values)
             else:
                 field = medium[name]

@@ -13,7 +13,7 @@ from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
 KINDS = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (1, 1, 0, 0), (1, 1, 0, 1)]
 kinds = pytest.mark.parametrize("kind", [tuple(map(bool, kind)) for kind in KINDS])
 full = pytest.mark.parametrize("full", [True, False], ids=["full", "row"])
-asked = pytest.mark.parametrize("asked", [True, False], ids=["gradient", "no gradient"])
+with_density = pytest.mark.parametrize("with_density", [True, False], ids=["gradient", "no gradient"])
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -32,13 +32,13 @@ def kernels(device):
 
 
 class AdjointCase(Case):
-    """Random fields whose adjoint densities have no sum, and what is asked for only at times."""
+    """Random fields whose adjoint densities have no sum, and what is with_density for only at times."""
 
     def several_of(self, count, make=None, *arguments):
         return split([(make or self.real)(*arguments) for _ in range(count)])
 
-    def gradient(self, asked):
-        return self.real() if asked else self.pair(np.zeros((0, 1, 1)))
+    def gradient(self, with_density):
+        return self.real() if with_density else self.pair(np.zeros((0, 1, 1)))
 
     def bars(self):
         """What no layer damps, the layers, and on the host that, all parts, and factors."""
@@ -85,14 +85,14 @@ def test_adjoint_pressure(case, kernels, full, kind):
 
 
 @full
-@asked
+@with_density
 @kinds
-def test_adjoint_density(case, kernels, full, asked, kind):
+def test_adjoint_density(case, kernels, full, with_density, kind):
     nonlinear, lossy, *_ = kind
     total, layers, bar, parts, factors = case.bars()
     (before, layers_before, b, _), (after, layers_after, a, _) = case.split(), case.split()
     (rho0, rho0_host), (slopes, rates) = case.parameter(full), split(case.several(case.real))
-    (gradient, sums), differs = case.gradient(asked), nonlinear or asked
+    (gradient, sums), differs = case.gradient(with_density), nonlinear or with_density
     forward = gradient, before, layers_before, after, layers_after
     kernels.adjoint_density(
         total, layers, *slopes, rho0, *forward, case.dtype(0.25), nonlinear, lossy, differs, case.axes
@@ -104,23 +104,23 @@ def test_adjoint_density(case, kernels, full, asked, kind):
     work, size = differs * sum(terms), max(abs(term).max() for term in terms)
     more = 2 * nonlinear * work
     case.check_bars(total, layers, bar + more, [f**2 * part + more for part, f in each])
-    if asked:
+    if with_density:
         case.close(gradient, sums + work, size)
 
 
 @full
-@asked
+@with_density
 @pytest.mark.parametrize("subtracts", [True, False])
-def test_adjoint_velocity(case, kernels, full, asked, subtracts):
+def test_adjoint_velocity(case, kernels, full, with_density, subtracts):
     for axis in range(case.axes):
         fields, (u, g, before, after) = case.several_of(4)
         (rho, rho_host), (pml, f) = case.parameter(full), case.real((case.shape[2 - axis],))
-        (gradient, sums), f, bar = case.gradient(asked), along(f, axis), u - subtracts * g
+        (gradient, sums), f, bar = case.gradient(with_density), along(f, axis), u - subtracts * g
         arguments = *fields[:2], rho, pml, gradient, *fields[2:], axis, case.dtype(0.25), subtracts
         kernels.adjoint_velocity(*arguments)
         case.close(fields[0], f**2 * bar)
         case.close(fields[1], f * 0.25 / rho_host * bar)
-        if asked:
+        if with_density:
             case.close(gradient, sums + bar * (f**2 * before - after) / rho_host)
 
 
@@ -151,19 +151,19 @@ def test_medium_gradients(case, kernels, full, which, absorbs, kind):
 
 
 @full
-@asked
+@with_density
 @pytest.mark.parametrize("nonlinear", [True, False], ids=["nonlinear", "linear"])
-def test_rate_and_alpha(case, kernels, full, asked, nonlinear):
+def test_rate_and_alpha(case, kernels, full, with_density, nonlinear):
     """Where ρ_ξ,after = f (f ρ_ξ,before − Δt m ∂u), the rate is ρ₀ ∇·u."""
     (before, layers_before, b, _), (after, layers_after, a, factors) = case.split(), case.split()
     (media, (rho0, c, unit)), dt = case.several_of(3, case.parameter, full), case.dtype(0.25)
-    (gradient, sums), (rate, _), (rate_bar, bar) = case.gradient(asked), case.real(), case.real()
+    (gradient, sums), (rate, _), (rate_bar, bar) = case.gradient(with_density), case.real(), case.real()
     forward = before, layers_before, after, layers_after
     kernels.forward_rate(rate, layers_after, rate_bar, media[0], gradient, *forward, dt, nonlinear)
     pairs = zip(b, a, map(along, factors, range(3)), strict=False)
     divergence = sum(f * x - y / f for x, y, f in pairs) / (0.25 * (rho0 + 2 * nonlinear * sum(b)))
     case.close(rate, rho0 * divergence, 30)
-    if asked:
+    if with_density:
         case.close(gradient, sums + bar * divergence / rho0, 30)
         kernels.alpha_gradient(gradient, rate_bar, *media[1:], rate)
         case.close(gradient, sums + bar * divergence * (1 / rho0 + c**2 * unit * rho0), 60)
