@@ -13,6 +13,7 @@ from test_gradient import gradient_of
 
 from wavefabric.acoustics import Grid, Sensor
 from wavefabric.acoustics.fused.axis_kernels_cuda import usable
+from wavefabric.device import get_device
 
 POWER, STOKES = dict(alpha_power=1.4), dict(absorption="stokes")
 #: Name to (what varies from point to point, other keywords of `Medium`).
@@ -27,6 +28,7 @@ GRIDS["3-D"] = Grid((8, 5, 6), (g.DX, 1.1 * g.DX, 0.9 * g.DX), pml_size=2, pml_i
 CHANGES = dict(sound_speed=1e-2, density=1e-2, alpha_coeff=0.15, nonlinearity=30.0, p0=0.05, p=0.05, ux=0.05)
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
+GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 grids = pytest.mark.parametrize("dimensions", GRIDS)
 sources = pytest.mark.parametrize("source", SOURCES)
 
@@ -129,11 +131,12 @@ def test_single_precision(dimensions, source):
         assert 0 < np.abs(single[name] - value).max() < 1e-5 * np.abs(value).max(), name
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("device", [pytest.param("emulated", marks=pytest.mark.slow), GPU])
 @pytest.mark.parametrize("medium", ["nonlinear power law", "nonlinear Stokes", "lossless"])
-def test_fused_gpu_stages_emulated(medium):
+def test_fused_gpu_stages(medium, device):
     case = made("3-D", medium, "additive" if medium == "lossless" else "p0")
     assert usable(*case.grid.total_shape, np.float64)
-    emulated = gradient_of(case, tuple(case.values), device=EmulatedDevice(), states=9)
+    device = EmulatedDevice() if device == "emulated" else get_device(device)
+    fused = gradient_of(case, tuple(case.values), device=device, states=9)
     for name, value in gradient_of(case, tuple(case.values)).items():
-        assert np.abs(emulated[name] - value).max() <= 1e-11 * np.abs(value).max(), name
+        assert np.abs(fused[name] - value).max() <= 1e-11 * np.abs(value).max(), name
