@@ -123,8 +123,8 @@ def simulate_and_gradient(
         quantity an array (of boxes a list) of its shape. Called once, on rank 0.
     wrt : str or sequence of str
         By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
-        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its
-        signal). For the elements of an array see `TransducerMask.element_signals`.
+        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, and the signal of
+        the ``"transducer"``. For the elements of an array see `TransducerMask.element_signals`.
 
     Other Parameters
     ----------------
