@@ -64,7 +64,7 @@ def kernels_in(source: str) -> list[str]:
 BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu", "acoustics/solver/points.cu"),
     "acoustics/solver/adjoint/kernels.cu": (
-        *(f"acoustics/solver/{name}.cu" for name in ("split_density", "points", "adjoint_density")),
+        *(f"acoustics/solver/{name}.cu" for name in ("split_density", "points", "adjoint/density")),
     ),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu", "exchange/transports/multimem.cu"),

@@ -7,10 +7,12 @@ import gradient_cases as g
 import numpy as np
 import plain_step
 import pytest
+from emulated_device import EmulatedDevice
 from plain_solver import PlainSolver
 from test_gradient import gradient_of
 
 from wavefabric.acoustics import Grid, Sensor
+from wavefabric.acoustics.fused.axis_kernels_cuda import usable
 
 POWER, STOKES = dict(alpha_power=1.4), dict(absorption="stokes")
 #: Name to (what varies from point to point, other keywords of `Medium`).
@@ -125,3 +127,13 @@ def test_single_precision(dimensions, source):
     single = gradient_of(case, tuple(case.values), precision="single")
     for name, value in gradient_of(case, tuple(case.values)).items():
         assert 0 < np.abs(single[name] - value).max() < 1e-5 * np.abs(value).max(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("medium", ["nonlinear power law", "nonlinear Stokes", "lossless"])
+def test_fused_gpu_stages_emulated(medium):
+    case = made("3-D", medium, "additive" if medium == "lossless" else "p0")
+    assert usable(*case.grid.total_shape, np.float64)
+    emulated = gradient_of(case, tuple(case.values), device=EmulatedDevice(), states=9)
+    for name, value in gradient_of(case, tuple(case.values)).items():
+        assert np.abs(emulated[name] - value).max() <= 1e-11 * np.abs(value).max(), name

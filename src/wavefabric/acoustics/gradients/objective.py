@@ -1,6 +1,6 @@
 """What an objective says: its derivatives with respect to what was recorded, as the recorder keeps it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -84,12 +84,15 @@ def _one(
     return parts[0].T
 
 
-def _pairs(name: str, derivatives: Any, values: Any) -> Iterable[tuple[Any, Any]]:
+def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]]:
     """Each derivative and what it is taken with respect to, of tones or boxes."""
-    count = len(derivatives) if isinstance(derivatives, Sized) else "no list of"
-    if count != len(values):
+    try:
+        each, count = list(derivatives), str(len(derivatives))
+    except TypeError:
+        each, count = [], "no list of"
+    if len(each) != len(values):
         raise InputError(f"objective: {count} derivatives of {name}; allowed: {len(values)}")
-    return zip(derivatives, values, strict=True)
+    return zip(each, values, strict=True)
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:

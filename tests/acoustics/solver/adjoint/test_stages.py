@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
-from kernel_cases import Case
+from kernel_cases import Case, split
 from plain_solver import PlainSolver
 from random_problems import problem
 
@@ -28,24 +28,21 @@ def test_derivatives_of_the_adjoint_step(kind, device, shape, dtype):
     assert type(stages) is kind
     case, c = Case(device, inputs.array_shape, dtype), stages.coefficients
 
-    def noise():
-        made = [case.real() for _ in range(case.axes)]
-        return [on_device for on_device, _ in made], [host for _, host in made]
-
-    def check(got, wanted):
+    def check(got, wanted, scale):
         assert abs(device.to_host(got) - wanted).max() <= 30 * np.finfo(dtype).eps * scale
 
-    fields, hosts = noise()
+    fields, hosts = split([case.real() for _ in range(case.axes)])
     wanted = [plain.derivative(host, axis, 1) for axis, host in enumerate(hosts)]
     scale = max(abs(each).max() for each in wanted)
     stages.adjoint_divergence(fields)
     for got, each in zip(fields, wanted, strict=True):
-        check(got, each)
+        check(got, each, scale)
     for method in (stages.adjoint_gradient, stages.divergence):
-        (fields, hosts), (out, _) = noise(), case.real()
+        (fields, hosts), (out, _) = split([case.real() for _ in range(case.axes)]), case.real()
         method(fields, out)
-        check(out, sum(plain.derivative(host, axis, -1) for axis, host in enumerate(hosts)))
+        check(out, sum(plain.derivative(host, axis, -1) for axis, host in enumerate(hosts)), scale)
     for operator, reference in ((c.nabla1, plain.loss_operator), (c.nabla2, plain.shift_operator)):
-        (field, host), scale = case.real(), abs(reference).max()
-        stages.apply_operator(field, operator, adjoint=True)
-        check(field, plain.multiplied(host, reference))
+        (field, host), (out, _) = case.real(), case.real()
+        for target in (out, None):
+            stages.apply_operator(field, operator, adjoint=True, out=target)
+            check(field if target is None else out, plain.multiplied(host, reference), abs(reference).max())
