@@ -48,6 +48,9 @@ class _Forward:
         self._stages.fields.clock[...] = step
         self.spoilt()
 
+    def close(self) -> None:
+        self._step.forget()
+
     def spoilt(self) -> None:
         """Spectra are used by others now."""
         self._spectrum_lost = True
@@ -83,6 +86,7 @@ class AdjointRun:
         )
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None
+        self._forward: Any = None
         self._states_needed = needs_states(problem, wrt)
         #: Where states were stored; none if none were needed.
         self.tiers = Tiers(0)
@@ -97,9 +101,11 @@ class AdjointRun:
         return 0 if self._reversal is None else self._reversal.advanced
 
     def close(self) -> None:
-        """Free the stored states."""
-        if self._store is not None:
-            self._store.close()
+        """Free the stored states; and the fields, which would wait for the collector of cycles."""
+        for held in (self._store, self._forward):
+            if held is not None:
+                held.close()
+        vars(self).clear()
 
     # --- The forward run ----------------------------------------------------------------------------------
 
