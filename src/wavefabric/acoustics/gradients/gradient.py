@@ -164,7 +164,7 @@ def linearize(
 ) -> "Linearization":
     """Simulate, and keep what the gradient of an objective needs whose derivatives come later.
 
-    As `simulate_and_gradient`, without objective and checkpoint. Taking the gradient frees it; so does leaving.
+    As `simulate_and_gradient`, without objective and checkpoint. The gradient frees it; so does leaving.
     """
     how = GradientSettings(**options)
     require(how.checkpoint is None, "checkpoint", how.checkpoint, "None; `simulate_and_gradient` has one")
@@ -268,7 +268,7 @@ class Linearization(AbstractContextManager):
     def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
         """The gradient of an objective, by its derivatives with respect to `results`, or by itself.
 
-        Both as `simulate_and_gradient` takes them, of rank 0; collective. InputError if wrong, or called twice.
+        Both as `simulate_and_gradient` takes them, of rank 0; collective. InputError if wrong, or twice.
         """
         run, checkpoint = self._back, self._checkpoint
         if run is None:
