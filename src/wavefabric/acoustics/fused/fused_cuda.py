@@ -13,7 +13,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm, sorted_points
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 
 class FusedCudaStages(Stages):
@@ -36,6 +36,7 @@ class FusedCudaStages(Stages):
         )
         #: Points of sources by rows, on the device, by the source.
         self._points: dict[int, tuple] = {}
+        self._adjoint_passes: tuple | None = None
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
@@ -117,7 +118,8 @@ class FusedCudaStages(Stages):
 
     def adjoint_divergence(self, fields) -> None:
         with self.layout.overlaps(fields, fields, True):
-            self._derivatives(fields, self.layout.up_columns)
+            self._planes.x_forward(fields, self._by_axis())
+            self._divergence_spectra(self.layout.up_columns)
             for spectrum, field in zip(self._by_axis(), fields, strict=True):
                 self._planes.run("x_backward", spectrum, field)
 
@@ -129,14 +131,47 @@ class FusedCudaStages(Stages):
 
     def _summed_divergence(self, fields, out, adjoint: bool) -> None:
         with self.layout.overlaps(fields, [out], adjoint):
-            self._derivatives(fields, self.layout.down)
-            self._planes.run("x_sum_backward", *self._spectra, out)
+            self._planes.x_forward(fields, self._by_axis())
+            self.layout.gather()
+            self._planes.run("x_backward", self._spectra[0], out)
+        self.transforms += 4
 
-    def _derivatives(self, fields, factors) -> None:
-        """Spectra along x of derivatives of each field along its axis."""
-        self._planes.x_forward(fields, self._by_axis())
-        self._divergence_spectra(factors)
-        self.transforms += 6
+    def adjoint_density_and_velocity(self, change: AdjointChange) -> bool:
+        if self.layout.halo is not None:
+            return False  # what comes back to its owners does between the transforms
+        if self._adjoint_passes is None:
+            self._planes.load_adjoint()
+            self._adjoint_passes = self._adjoint_structures(change)
+        state, components = self._adjoint_passes
+        c = self.coefficients
+        self._planes.run("x_adjoint_density", *self._spectra, state, c.dt, int(change.differs))
+        self._divergence_spectra(self.layout.up_columns)
+        self._planes.run("x_adjoint_velocity", components, c.dt, layers=3)
+        self.layout.gather()
+        self._planes.run("x_backward", self._spectra[0], change.fields.p)
+        self.transforms += 10
+        return True
+
+    def _adjoint_structures(self, change: AdjointChange) -> tuple:
+        """Of the passes of the adjoint step: what they read and write is always the same."""
+        c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
+        densities = (
+            [each.rho for each in (before, after)],
+            [each.split_layers.parts for each in (before, after)],
+        )
+        words = [*adjoint.split_layers.words, adjoint.rho, change.rate, *members(c.density)[:2]]
+        for total, parts in zip(*densities, strict=True):
+            words += [total, *parts]
+        state = structure(c.device, *words, change.density_bar if change.density_bar.size else None)
+        words = []
+        parts = zip(
+            self._by_axis(), adjoint.u, c.pml_staggered, c.staggered, before.u, after.u, change.staggered_bar,
+            strict=True,
+        )  # fmt: skip
+        for spectrum, u, pml, density, u_before, u_after, density_bar in parts:
+            words += [spectrum, u, pml, *members(density)[:2], u_before, u_after]
+            words += [density_bar if density_bar.size else None]
+        return state, structure(c.device, *words)
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""

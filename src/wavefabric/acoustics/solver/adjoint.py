@@ -23,7 +23,7 @@ from wavefabric.acoustics.solver.adjoint_kernels import MediumGradients
 from wavefabric.acoustics.solver.adjoint_sources import AdjointSources
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 #: Parameters of the medium by which can be differentiated, as `Problem` names them.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
@@ -69,6 +69,10 @@ class AdjointStep:
         ]
         self._unit_tau = self._tau_of_one() if "alpha_coeff" in wrt else c.tau
         self._power = c.dtype.type(c.problem.alpha_power)
+        self._change = AdjointChange(
+            self.fields, stages.fields, self._after, self._scratch[0], self._medium.density, self._staggered,
+            self._differs,
+        )  # fmt: skip
 
     @staticmethod
     def _scratch_count(c: Any, losses: bool) -> int:
@@ -92,6 +96,8 @@ class AdjointStep:
         """What a checkpoint must hold, and what `Fields.named` calls p̄, ū and ρ̄."""
         named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
         named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
+        if self._c.lossy:  # between `after` and `before`
+            named["adjoint/rate"] = self._scratch[0]
         return named | {f"product/{name}": array for name, array in self.sources.products.items()}
 
     def gradients(self) -> dict[str, Any]:
@@ -165,13 +171,15 @@ class AdjointStep:
             return
         gradients = self._scratch[: c.axes]
         self._sources.pressure(f, number)
+        aside = self._sources.acts_on_velocity(number)
+        if not aside and stages.adjoint_density_and_velocity(self._change):
+            return
         self._kernels.adjoint_density(
             f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, forward.rho,
             forward.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy, self._differs,
             c.axes,
         )  # fmt: skip
         stages.adjoint_divergence(gradients)
-        aside = self._sources.acts_on_velocity
         if aside:  # sources come between
             for component, gradient in zip(f.u, gradients, strict=True):
                 component -= gradient

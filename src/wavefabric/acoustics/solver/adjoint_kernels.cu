@@ -2,8 +2,6 @@
 // one that nobody asks for.
 
 #define PARTS(name) const REAL *name##_x, const REAL *name##_y, const REAL *name##_z
-#define LAYERS_WITH(name) \
-    {(REAL *)name##_x, (REAL *)name##_y, (REAL *)name##_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
 
 extern "C" __global__ void adjoint_losses(REAL *loss, int nx, int ny, REAL *shift, IN p, IN speed, int speed_full, IN tau,
                                           int tau_full, REAL eta_factor, int disperses) {
@@ -27,39 +25,20 @@ extern "C" __global__ void adjoint_pressure(REAL *total, int nx, int ny, LAYERS,
     put_density(layers, total[i], x, y, z, more, false, 1);
 }
 
-// What damping takes of a part: g more, its share of the work, and the part itself.
-__device__ __forceinline__ REAL damped(REAL part, REAL f, REAL total, REAL before, REAL after) {
-    return total * (before - after) - part * (f * f * before - after);
-}
-
 extern "C" __global__ void adjoint_density(REAL *total, int nx, int ny, LAYERS, REAL *gx, REAL *gy, REAL *gz, IN density,
-                                           int full, REAL *density_gradient, IN before, PARTS(before_part), IN after,
-                                           PARTS(after_part), REAL dt, int nonlinear, int lossy, int differs, int axes) {
+                                           int full, REAL *density_gradient, IN before, PARTS(before), IN after, PARTS(after),
+                                           REAL dt, int nonlinear, int lossy, int differs, int axes) {
     POINT(nx, ny);
     LAYERS_OF(nx, ny);
-    const Inside in = inside(layers, x, y, z);
-    Parts parts = load_parts(layers, in, x, y, z);
-    const REAL bar = total[i], rate = lossy ? gx[i] : (REAL)0;
-    const REAL fx = in.x >= 0 ? pml_x[x] : (REAL)1, fy = in.y >= 0 ? pml_y[y] : (REAL)1, fz = in.z >= 0 ? pml_z[z] : (REAL)1;
-    const REAL mass = dt * (nonlinear ? 2 * before[i] + AT(density, full) : AT(density, full));
-    gx[i] = rate - mass * fx * (in.x >= 0 ? parts.x : bar);
-    if (axes > 1) gy[i] = rate - mass * fy * (in.y >= 0 ? parts.y : bar);
-    if (axes > 2) gz[i] = rate - mass * fz * (in.z >= 0 ? parts.z : bar);
-    REAL more = 0;
-    if (differs) {
-        const SplitLayers first = LAYERS_WITH(before_part), second = LAYERS_WITH(after_part);
-        const Parts b = load_parts(first, in, x, y, z), a = load_parts(second, in, x, y, z);
-        REAL work = bar * (after[i] - before[i]);
-        if (in.x >= 0) work += damped(parts.x, fx, bar, b.x, a.x);
-        if (in.y >= 0) work += damped(parts.y, fy, bar, b.y, a.y);
-        if (in.z >= 0) work += damped(parts.z, fz, bar, b.z, a.z);
-        work *= dt / mass;
-        if (density_gradient) density_gradient[i] += work;
-        if (nonlinear) more = 2 * work;
-    }
-    total[i] = bar + more;
-    parts = {fx * fx * parts.x + more, fy * fy * parts.y + more, fz * fz * parts.z + more};
-    store_parts(layers, in, x, y, z, parts);
+    const Change change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
+    REAL bar = total[i], density_bar = 0;
+    const Flows flows = transposed(layers, i, x, y, z, bar, lossy ? gx[i] : (REAL)0, AT(density, full), change, dt, nonlinear,
+                                   differs, density_bar);
+    gx[i] = flows.x;
+    if (axes > 1) gy[i] = flows.y;
+    if (axes > 2) gz[i] = flows.z;
+    total[i] = bar;
+    if (density_gradient) density_gradient[i] += density_bar;
 }
 
 extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN density, int full, IN pml,

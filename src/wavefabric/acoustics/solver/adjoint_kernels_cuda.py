@@ -4,13 +4,13 @@ from functools import partialmethod
 
 import numpy as np
 
-from wavefabric.acoustics.solver.kernels_cuda import AcousticKernels
+from wavefabric.acoustics.solver.kernels_cuda import BEFORE, AcousticKernels
 
 
 class AdjointKernels(AcousticKernels):
     """The kernels of the adjoint time step on one CUDA device; the precision follows from the arrays."""
 
-    _FILE = "adjoint_kernels.cu"
+    _FILE, _BEFORE = "adjoint_kernels.cu", (*BEFORE, "wavefabric.acoustics.solver/adjoint_density.cu")
 
     _per_point = AcousticKernels._per_point
     adjoint_losses = partialmethod(_per_point, "adjoint_losses", "p|ppmmpi")

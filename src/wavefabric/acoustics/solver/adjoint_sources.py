@@ -84,11 +84,6 @@ class AdjointSources:
                 self.readings[name] = _Readings(c, term, steps, summed)
             if name in scaled and name != "transducer":
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
-        acting = [
-            name for name in self._terms if name != "p" and (name in self._read or self._replaces(name))
-        ]
-        #: Whether something is read of the velocities, or they are replaced.
-        self.acts_on_velocity = bool(acting)
         self._zero = c.device.zeros((1, 1), c.dtype)
         self._first_row = c.device.zeros(1, np.int64)
         self._clock = c.device.zeros(1, np.int64)
@@ -101,6 +96,11 @@ class AdjointSources:
     @property
     def _read(self) -> Mapping[str, Any]:
         return self.readings | self.products
+
+    def acts_on_velocity(self, step: int) -> bool:
+        """Whether something is read of the velocities in a step, or they are replaced."""
+        others = (name for name in self._terms if name != "p" and self._active(name, step) is not None)
+        return any(name in self._read or self._replaces(name) for name in others)
 
     def _replaces(self, name: str) -> bool:
         return getattr(self._terms[name], "replace", False)

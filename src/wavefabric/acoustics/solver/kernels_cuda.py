@@ -23,7 +23,7 @@ def _full(parameter) -> np.int32:
 class AcousticKernels:
     """The kernels on one CUDA device; the precision follows from the arrays."""
 
-    _FILE = "kernels.cu"
+    _FILE, _BEFORE = "kernels.cu", BEFORE
 
     def __init__(self, device):
         self._device = device
@@ -36,7 +36,7 @@ class AcousticKernels:
         self._module("float" if self._own == np.float32 else "double")
 
     def _module(self, letter: str):
-        return self._device.module(__package__, self._FILE, (f"-DREAL={letter}",), BEFORE)
+        return self._device.module(__package__, self._FILE, (f"-DREAL={letter}",), self._BEFORE)
 
     def _launch(self, name: str, dtype, grid: tuple, threads: int, *arguments) -> None:
         letter = "float" if np.dtype(dtype) in (np.float32, np.complex64) else "double"

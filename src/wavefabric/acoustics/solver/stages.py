@@ -5,14 +5,29 @@ The order is k-Wave's (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7)-(10)).
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
+
+
+class AdjointChange(NamedTuple):
+    """What the density's and the velocity's stage of an adjoint step work on (`AdjointStep.before`)."""
+
+    fields: Fields  # the adjoint ones
+    before: Fields  # forward fields before and after the step
+    after: Fields
+    rate: Any  # the derivative with respect to ∇·u, where the medium absorbs
+    density_bar: (
+        Any  # derivatives with respect to ρ₀, and to ρ₀ where the velocities are, or without elements
+    )
+    staggered_bar: list
+    differs: bool
 
 
 class Stages(ABC):
@@ -121,6 +136,10 @@ class Stages(ABC):
     def divergence(self, fields: list, out: Any) -> None:
         """out ← ∇·u at the points of the pressure."""
         self._not_adjoint()
+
+    def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:
+        """Both stages of an adjoint step in fused passes; False if these stages have none."""
+        return False
 
     def _not_adjoint(self) -> None:
         raise NotImplementedError("these stages have no adjoint")
