@@ -52,15 +52,13 @@ def simulate_torch(
 
     Raises
     ------
-    MissingExtra
-        Without PyTorch.
-    InputError, FieldLost
-        As of `simulate`; if a parameter's name or shape is wrong; if ``backward`` is called twice.
+    MissingExtra, InputError, FieldLost
+        Without PyTorch; if a parameter's name or shape is wrong, and as of `simulate`.
 
     Notes
     -----
     What ``backward`` needs, up to most of the device's memory (``states``), is kept until then or until the
-    graph is freed. No forward mode, no second derivatives, no ``torch.func``.
+    graph is freed; a second one simulates again. No forward mode, no double ``backward``, no ``torch.func``.
     """
     try:
         import torch
@@ -76,11 +74,14 @@ def simulate_torch(
     def host(tensor: Any) -> np.ndarray:
         return tensor.detach().cpu().numpy()
 
+    def run(inputs: tuple) -> tuple[Results, Any]:
+        return simulation.run(dict(zip(tensors, map(host, inputs), strict=True)), wrt)
+
     class Simulated(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple:
-            values, outputs = dict(zip(tensors, map(host, inputs), strict=True)), []
-            results, ctx.linearization = simulation.run(values, wrt)
+            outputs: list[Any] = []
+            results, ctx.linearization = run(inputs)
             positions.update(_each(lambda array: outputs.append(array) or len(outputs) - 1, results))
             ctx.save_for_backward(*inputs)  # so that PyTorch refuses a change in place before the way back
             return tuple(torch.from_numpy(array).to(device) for array in outputs)
@@ -88,13 +89,15 @@ def simulate_torch(
         @staticmethod
         @once_differentiable
         def backward(ctx: Any, *cotangents: Any) -> tuple:
-            inputs, arrays = dict(zip(tensors, ctx.saved_tensors, strict=True)), [*map(host, cotangents)]
+            inputs, arrays = ctx.saved_tensors, [*map(host, cotangents)]
+            linearization, ctx.linearization = ctx.linearization, None
             # Autograd comes in a thread of its own for a GPU.
             with torch.cuda.device(device if device.type == "cuda" else -1):
-                gradient = ctx.linearization.gradient(_each(arrays.__getitem__, positions))
+                linearization = linearization or run(inputs)[1]
+                gradient = linearization.gradient(_each(arrays.__getitem__, positions))
             return tuple(
                 torch.from_numpy(np.asarray(gradient[name])).to(one) if name in gradient else None
-                for name, one in inputs.items()
+                for name, one in zip(tensors, inputs, strict=True)
             )
 
     return _each(Simulated.apply(*tensors.values()).__getitem__, positions)
@@ -153,9 +156,7 @@ def simulate_jax(
         number, results = call(forward, (jax.ShapeDtypeStruct((), np.int32), recorded), values)
         return results, (number, values)
 
-    simulated.defvjp(
-        ahead, lambda kept, cotangents: (call(backward, jax.tree.map(shape_of, kept[1]), *kept, cotangents),)
-    )
+    simulated.defvjp(ahead, lambda kept, by: (call(backward, jax.tree.map(shape_of, kept[1]), *kept, by),))
     return simulated(values)
 
 

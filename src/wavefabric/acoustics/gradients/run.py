@@ -48,9 +48,6 @@ class _Forward:
         self._stages.fields.clock[...] = step
         self.spoilt()
 
-    def close(self) -> None:
-        self._step.forget()
-
     def spoilt(self) -> None:
         """Spectra are used by others now."""
         self._spectrum_lost = True
@@ -86,7 +83,7 @@ class AdjointRun:
         )
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None
-        self._forward: Any = None
+        self._cyclic: list[Any] = [self]  # objects that refer to each other
         self._states_needed = needs_states(problem, wrt)
         #: Where states were stored; none if none were needed.
         self.tiers = Tiers(0)
@@ -102,10 +99,10 @@ class AdjointRun:
 
     def close(self) -> None:
         """Free the stored states; and the fields, which would wait for the collector of cycles."""
-        for held in (self._store, self._forward):
-            if held is not None:
-                held.close()
-        vars(self).clear()
+        if self._store is not None:
+            self._store.close()
+        for each in self._cyclic:
+            vars(each).clear()
 
     # --- The forward run ----------------------------------------------------------------------------------
 
@@ -119,6 +116,7 @@ class AdjointRun:
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward = _Forward(stages, step, self._poll)
+        self._cyclic += [stages, step]
         if not self._states_needed:
             return
         device, steps = stages.coefficients.device, self._problem.steps
