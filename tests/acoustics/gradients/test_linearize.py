@@ -32,7 +32,6 @@ def test_results_and_gradient():
         with pytest.raises(InputError, match="derivative of p has the shape"):
             linearization.gradient({"p": np.zeros(3)})
         gradient = linearization.gradient(derivatives(linearization.results))
-    assert np.isnan(gradient.value)
     assert same(gradient, at_once)
     with pytest.raises(InputError, match=r"checkpoint: .*; allowed: None"):
         linearize(*arguments(), WRT, checkpoint="unused.h5", **RUN)
@@ -45,9 +44,9 @@ def test_memory_is_freed_at_once(end):
     try:
         linearization = linearize(*arguments(), WRT, **RUN)
         run = linearization._back
-        arrays = run._stages.fields.p, run._adjoint.fields.p, run._store._slots[0]["p"]
-        held = [weakref.ref(array) for array in arrays]
-        del run, arrays
+        state = run._store._slots[0]["p"]
+        held = [weakref.ref(each) for each in (run._stages.fields.p, run._adjoint.fields.p, state)]
+        del run, state
         assert all(each() is not None for each in held)
         if end == "drop":
             del linearization
