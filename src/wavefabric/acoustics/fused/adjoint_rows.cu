@@ -46,11 +46,75 @@ KERNEL_OF(X, BV) x_adjoint_velocity(const AdjointComponent *__restrict__ compone
 struct AdjointState {
     SplitLayers layers;
     REAL *total;
-    const REAL *rate;  // the derivative with respect to div u, where the medium absorbs
+    const REAL *p, *rho;  // the derivative with respect to p; the forward density
+    REAL *rate;           // the derivative with respect to div u, where the medium absorbs
+    Grid<FORM_SPEED> speed;
     Grid<FORM_DENSITY> density;
+    Grid<FORM_RATIO> ratio;
+    Grid<FORM_TAU> tau;
     Change change;
     REAL *density_bar;
 };
+
+// Spectra of tau c^2 p' (s0) and, if it disperses, of eta c^2 p' (s1), for the fractional Laplacians.
+KERNEL(X) x_adjoint_losses(Complex *s0, Complex *s1, const AdjointState *__restrict__ state, REAL eta_factor, int disperses,
+                           TABLE twiddle) {
+    const AdjointState &s = *state;
+    const Row row;
+    const Space space(0);
+    Complex v[AxisX::values], shift[AxisX::values];
+    AxisX::near(v, [&](Complex &value, int j) {
+        if (!row.here) return;
+        const Complex c = s.speed.get(row, j), tau = s.tau.get(row, j), bar = row.get(s.p, j);
+        value = {tau.x * c.x * c.x * bar.x, tau.y * c.y * c.y * bar.y};
+        shift[&value - v] = {eta_factor * c.x * value.x, eta_factor * c.y * value.y};
+    });
+    space.forth(v, row, s0, twiddle);
+    if (!disperses) return;
+    LayoutX::sync();
+    space.forth(shift, row, s1, twiddle);
+}
+
+// The density with what p' adds to it, and `rate`, from the spectra of `x_adjoint_losses` after the Laplacians.
+KERNEL_OF(X, BP) x_adjoint_pressure(Complex *s0, const Complex *s1, const AdjointState *__restrict__ state, int disperses,
+                                    TABLE twiddle) {
+    typedef RowsOf<false> Eager;
+    const AdjointState s = *state;
+    const Row row;
+    const Space space(0), more(1);
+    const auto back = [&](Complex *v, const Complex *spectrum) {
+        const Complex *entries = spectrum + row.number * PITCH;
+        Eager::back(v, space.all, fresh(twiddle), [&](int k) { return entries[k]; });
+    };
+    Complex v[AxisX::values];
+    if (disperses) {
+        back(v, s1);
+        AxisX::near(v, [&](Complex &value, int j) { more.mine[j] = {-value.y, -value.x}; });
+    }
+    back(v, s0);
+    AxisX::near(v, [&](Complex &value, int j) {
+        if (!row.here) return;
+        const Complex c = s.speed.get(row, j), rho0 = s.density.get(row, j), bar = row.get(s.p, j);
+        row.put(s.rate, j, {rho0.x * value.y, rho0.y * value.x});
+        Complex q = {c.x * c.x * bar.x, c.y * c.y * bar.y};
+        if (NONLINEAR) {
+            const Complex b = s.ratio.get(row, j), rho = row.get(s.rho, j);
+            q = {q.x + q.x * b.x * rho.x / rho0.x, q.y + q.y * b.y * rho.y / rho0.y};
+        }
+        if (disperses) q = q + more.mine[j];
+        more.mine[j] = q;
+        row.put(s.total, j, row.get(s.total, j) + q);
+    });
+    LayoutX::sync();
+    if (row.here)
+        for (int x = LayoutX::lane(); x < NX; x += PX) {
+            const Inside in = inside(s.layers, x, row.y, row.z);
+            if (!in.any()) continue;
+            const REAL value = ((REAL *)more.mine)[x];
+            const Parts was = load_parts(s.layers, in, x, row.y, row.z);
+            store_parts(s.layers, in, x, row.y, row.z, {was.x + value, was.y + value, was.z + value});
+        }
+}
 
 // The derivatives with respect to du along x (s2), y (s0) and z (s1), and the density a step back.
 KERNEL(X) x_adjoint_density(Complex *s0, Complex *s1, Complex *s2, const AdjointState *__restrict__ state, REAL dt,

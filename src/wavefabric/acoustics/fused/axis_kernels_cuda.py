@@ -33,7 +33,7 @@ ADJOINT_SOURCES = (
     "wavefabric.acoustics.solver/adjoint_density.cu",
     "wavefabric.acoustics.fused/adjoint_rows.cu",
 )
-ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density"
+ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density", "x_adjoint_losses", "x_adjoint_pressure"
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
     "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_pressure"),
@@ -42,7 +42,8 @@ _KERNELS = {
     "G": ("z_gradient", "z_gather"),
 }
 #: Spaces for a row in shared memory, one if not said.
-_SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2, "x_adjoint_velocity": 3, "x_adjoint_density": 3}
+_SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
+_SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
 _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
 #: Most threads of a block, but for those of one transform.

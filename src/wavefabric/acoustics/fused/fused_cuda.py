@@ -108,12 +108,13 @@ class FusedCudaStages(Stages):
     def prepare_sources(self, active: tuple[bool, ...]) -> None:
         self._structures_for(active)
 
-    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
-        """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
-        with self.layout.overlaps([field], [field], adjoint):
+    def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
+        """``out`` or field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
+        out = field if out is None else out
+        with self.layout.overlaps([field], [out], adjoint):
             self._planes.x_forward([field], self._spectra[-1:])
             self.layout.through_z([2], lambda s, numbers: self._columns.z_scale(s, [operator] * 3, numbers))
-            self._planes.run("x_backward", self._spectra[-1], field)
+            self._planes.run("x_backward", self._spectra[-1], out)
         self.transforms += 2
 
     def adjoint_divergence(self, fields) -> None:
@@ -136,13 +137,25 @@ class FusedCudaStages(Stages):
             self._planes.run("x_backward", self._spectra[0], out)
         self.transforms += 4
 
+    def adjoint_pressure(self, change: AdjointChange) -> bool:
+        c = self.coefficients
+        if self.layout.halo is not None or not c.lossy or c.stokes:
+            return False
+        state, _ = self._adjoint_structures(change)
+        s0, s1, _ = self._spectra
+        self._planes.run("x_adjoint_losses", s0, s1, state, c.eta_factor, c.disperses)
+        nablas = c.nabla1, c.nabla2
+        self.layout.through_z(
+            range(1 + c.disperses), lambda s, numbers: self._columns.z_scale(s, nablas, numbers)
+        )
+        self._planes.run("x_adjoint_pressure", s0, s1, state, c.disperses)
+        self.transforms += 2 + 2 * c.disperses
+        return True
+
     def adjoint_density_and_velocity(self, change: AdjointChange) -> bool:
         if self.layout.halo is not None:
             return False  # what comes back to its owners does between the transforms
-        if self._adjoint_passes is None:
-            self._planes.load_adjoint()
-            self._adjoint_passes = self._adjoint_structures(change)
-        state, components = self._adjoint_passes
+        state, components = self._adjoint_structures(change)
         c = self.coefficients
         self._planes.run("x_adjoint_density", *self._spectra, state, c.dt, int(change.differs))
         self._divergence_spectra(self.layout.up_columns)
@@ -154,12 +167,16 @@ class FusedCudaStages(Stages):
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
         """Of the passes of the adjoint step: what they read and write is always the same."""
+        if self._adjoint_passes is not None:
+            return self._adjoint_passes
+        self._planes.load_adjoint()
         c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
         densities = (
             [each.rho for each in (before, after)],
             [each.split_layers.parts for each in (before, after)],
         )
-        words = [*adjoint.split_layers.words, adjoint.rho, change.rate, *members(c.density)[:2]]
+        words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
+        words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
         for total, parts in zip(*densities, strict=True):
             words += [total, *parts]
         state = structure(c.device, *words, change.density_bar if change.density_bar.size else None)
@@ -171,7 +188,8 @@ class FusedCudaStages(Stages):
         for spectrum, u, pml, density, u_before, u_after, density_bar in parts:
             words += [spectrum, u, pml, *members(density)[:2], u_before, u_after]
             words += [density_bar if density_bar.size else None]
-        return state, structure(c.device, *words)
+        self._adjoint_passes = state, structure(c.device, *words)
+        return self._adjoint_passes
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""

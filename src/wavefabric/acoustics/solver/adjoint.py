@@ -36,7 +36,7 @@ def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
 
 def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
     """Whether they need those before and after a step at once."""
-    return problem.nonlinearity is not None or "density" in wrt
+    return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
 
 
 class AdjointStep:
@@ -63,20 +63,25 @@ class AdjointStep:
 
         self._medium = MediumGradients(*map(sums, MEDIUM))
         self._staggered = [sums("density") for _ in stages.fields.u]
-        self._losses = c.lossy and any(each.size for each in self._medium[:3])
-        self._scratch = [
-            c.device.empty(c.shape, c.dtype) for _ in range(self._scratch_count(c, self._losses))
-        ]
+        self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
+        # ρ₀ ∇·u, which absorption depends on: of the fields before and after, unless a source replaces those.
+        self._rate = None
+        if c.lossy and wrt & {"alpha_coeff", "density"}:
+            self._rate = c.device.empty(c.shape, c.dtype)
+        source = c.problem.pressure_source
+        self._replaced = source is not None and source.mode == "dirichlet"
         self._unit_tau = self._tau_of_one() if "alpha_coeff" in wrt else c.tau
         self._power = c.dtype.type(c.problem.alpha_power)
+        differs = c.nonlinear or "density" in wrt
         self._change = AdjointChange(
-            self.fields, stages.fields, self._after, self._scratch[0], self._medium.density, self._staggered,
-            self._differs,
-        )  # fmt: skip
-
-    @staticmethod
-    def _scratch_count(c: Any, losses: bool) -> int:
-        return 4 if losses else max(c.axes, 2 if c.lossy else 1)
+            self.fields,
+            stages.fields,
+            self._after,
+            self._scratch[0],
+            self._medium.density,
+            self._staggered,
+            differs,
+        )
 
     @staticmethod
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
@@ -98,6 +103,8 @@ class AdjointStep:
         named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
         if self._c.lossy:  # between `after` and `before`
             named["adjoint/rate"] = self._scratch[0]
+            if self._rate is not None:
+                named["forward/rate"] = self._rate
         return named | {f"product/{name}": array for name, array in self.sources.products.items()}
 
     def gradients(self) -> dict[str, Any]:
@@ -118,50 +125,71 @@ class AdjointStep:
         if self._begins(number):
             self._split_of_initial_pressure()
             return
-        loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
-        if c.lossy and not c.stokes:
-            self._kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
-            self._stages.apply_operator(loss, c.nabla1, adjoint=True)
-            if c.disperses:
-                self._stages.apply_operator(shift, c.nabla2, adjoint=True)
-        self._kernels.adjoint_pressure(
-            f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss, shift,
-            c.nonlinear, c.lossy, c.stokes, c.disperses,
-        )  # fmt: skip
+        if not self._stages.adjoint_pressure(self._change):
+            loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
+            if c.lossy and not c.stokes:
+                self._kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
+                self._stages.apply_operator(loss, c.nabla1, adjoint=True)
+                if c.disperses:
+                    self._stages.apply_operator(shift, c.nabla2, adjoint=True)
+            self._kernels.adjoint_pressure(
+                f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss, shift,
+                c.nonlinear, c.lossy, c.stokes, c.disperses,
+            )  # fmt: skip
         if any(each.size for each in self._medium):
-            self._add_medium(loss)
+            self._add_medium()
+
+    def _add_medium(self) -> None:
+        """Derivatives with respect to the medium that the equation of state gives."""
+        c, forward, shift = self._c, self._stages.fields, self._scratch[-1]
+        if c.disperses and (self._medium.speed.size or self._medium.alpha.size):
+            self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
+        self._kernels.medium_gradients(
+            self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
+            self._unit_tau, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses,
+        )  # fmt: skip
+        if self._rate is not None and self._replaced:
+            self._stages.divergence(forward.u, self._rate)
 
     def keep(self, number: int) -> None:
         """Keep of the forward fields after a step, without its sources, what `before` needs of them."""
         if not self._differs:
             return
-        for kept, array in zip(
-            self._after.named().values(), self._stages.fields.named().values(), strict=True
-        ):
-            kept[...] = array
+        kept, forward = self._after, self._stages.fields
+        pairs = [
+            (kept.rho, forward.rho),
+            *zip(kept.split_layers.parts, forward.split_layers.parts, strict=True),
+        ]
+        if self._staggered[0].size:
+            pairs += zip(kept.u, forward.u, strict=True)
+        for target, source in pairs:
+            if target.size:
+                self._c.device.copy(target, source)
         if not self._begins(number):
-            self._sources.remove(self._after, number)
+            self._sources.remove(kept, number)
 
-    def _add_medium(self, rate_bar: Any) -> None:
-        c, forward = self._c, self._stages.fields
-        loss = shift = divergence = rate_bar
-        if self._losses:
-            divergence, loss = self._scratch[1], self._scratch[2]
-            self._stages.divergence(forward.u, divergence)
-            loss[...] = divergence
-            loss *= c.density
-            if c.disperses:
-                shift = self._scratch[3]
-                shift[...] = forward.rho
+    def _add_rate(self, rate: Any) -> None:
+        """Derivatives with respect to ρ₀ and α₀ in τ L1{ρ₀ ∇·u}."""
+        c, f, before, after, rate_bar = (
+            self._c,
+            self.fields,
+            self._stages.fields,
+            self._after,
+            self._scratch[0],
+        )
+        if self._replaced:
+            if self._medium.density.size:
+                self._medium.density[...] += rate_bar * rate / c.density
+            rate *= c.density
+        else:
+            self._kernels.forward_rate(
+                rate, f.split_layers, rate_bar, c.density, self._medium.density, before.rho,
+                before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear,
+            )  # fmt: skip
+        if self._medium.alpha.size:
             if not c.stokes:
-                self._stages.apply_operator(loss, c.nabla1)
-            if c.disperses:
-                self._stages.apply_operator(shift, c.nabla2)
-        self._kernels.medium_gradients(
-            self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
-            self._unit_tau, loss, shift, divergence, rate_bar, self._power, c.eta_factor,
-            c.nonlinear, c.lossy, c.disperses,
-        )  # fmt: skip
+                self._stages.apply_operator(rate, c.nabla1)
+            self._kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit_tau, rate)
 
     def before(self, number: int) -> None:
         """The transpose of the other two stages; the forward fields are those before the step."""
@@ -169,6 +197,8 @@ class AdjointStep:
         if self._begins(number):
             self._motion_of_initial_pressure()
             return
+        if self._rate is not None:
+            self._add_rate(self._rate)
         gradients = self._scratch[: c.axes]
         self._sources.pressure(f, number)
         aside = self._sources.acts_on_velocity(number)
@@ -176,8 +206,8 @@ class AdjointStep:
             return
         self._kernels.adjoint_density(
             f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, forward.rho,
-            forward.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy, self._differs,
-            c.axes,
+            forward.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
+            self._change.differs, c.axes,
         )  # fmt: skip
         stages.adjoint_divergence(gradients)
         if aside:  # sources come between

@@ -54,28 +54,48 @@ extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN
 extern "C" __global__ void medium_gradients(const REAL *p_bar, int nx, int ny, REAL *speed_bar, REAL *density_bar,
                                             REAL *alpha_bar, REAL *ratio_bar, IN p, IN rho, IN speed, int speed_full,
                                             IN density, int density_full, IN ratio, int ratio_full, IN tau, int tau_full,
-                                            IN unit_tau, int unit_full, IN loss, IN shift, IN divergence, IN rate_bar,
-                                            REAL power, REAL eta_factor, int nonlinear, int lossy, int disperses) {
+                                            IN unit_tau, int unit_full, IN shift, REAL power, REAL eta_factor,
+                                            int nonlinear, int lossy, int disperses) {
     POINT(nx, ny);
-    const REAL c = AT(speed, speed_full), rho0 = AT(density, density_full), bar = p_bar[i], r = rho[i];
+    const REAL c = AT(speed, speed_full), bar = p_bar[i], r = rho[i];
+    const REAL rho0 = nonlinear ? AT(density, density_full) : (REAL)1, b = nonlinear ? AT(ratio, ratio_full) : (REAL)0;
+    const REAL l2 = disperses ? eta_factor * c * shift[i] : (REAL)0;
     if (speed_bar) {
-        REAL sum = 2 * bar * p[i] / c;
-        if (lossy) sum += bar * c * AT(tau, tau_full) * (power - 1) * loss[i];
-        if (disperses) sum -= bar * c * c * AT(tau, tau_full) * power * eta_factor * shift[i];
-        speed_bar[i] += sum;
+        REAL sum = 2 * p[i] / c;
+        if (lossy) sum += c * (power - 1) * (p[i] / (c * c) - r - b * r * r / (2 * rho0));
+        if (disperses) sum -= c * AT(tau, tau_full) * l2;
+        speed_bar[i] += bar * sum;
     }
-    if (alpha_bar) {
-        REAL sum = loss[i];
-        if (disperses) sum -= c * eta_factor * shift[i];
-        alpha_bar[i] += bar * c * c * AT(unit_tau, unit_full) * sum;
-    }
+    if (disperses && alpha_bar) alpha_bar[i] -= bar * c * c * AT(unit_tau, unit_full) * l2;
     if (nonlinear && ratio_bar) ratio_bar[i] += bar * c * c * r * r / (2 * rho0);
-    if (density_bar) {
-        REAL sum = 0;
-        if (nonlinear) sum -= bar * c * c * AT(ratio, ratio_full) * (r / rho0) * (r / rho0) / 2;
-        if (lossy) sum += divergence[i] * rate_bar[i] / rho0;
-        density_bar[i] += sum;
+    if (nonlinear && density_bar) density_bar[i] -= bar * b * (c * r / rho0) * (c * r / rho0) / 2;
+}
+
+extern "C" __global__ void forward_rate(REAL *rate, int nx, int ny, LAYERS, IN rate_bar, IN density, int full,
+                                        REAL *density_gradient, IN before, PARTS(before), IN after, PARTS(after), REAL dt,
+                                        int nonlinear) {
+    POINT(nx, ny);
+    LAYERS_OF(nx, ny);
+    const Change change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
+    const Inside in = inside(layers, x, y, z);
+    const REAL rho0 = AT(density, full), mass = dt * (nonlinear ? 2 * before[i] + rho0 : rho0);
+    REAL sum = before[i] - after[i];
+    if (in.any()) {
+        const Parts b = load_parts(change.first(layers), in, x, y, z), a = load_parts(change.second(layers), in, x, y, z);
+        if (in.x >= 0) sum += (pml_x[x] - 1) * b.x + (1 - 1 / pml_x[x]) * a.x;
+        if (in.y >= 0) sum += (pml_y[y] - 1) * b.y + (1 - 1 / pml_y[y]) * a.y;
+        if (in.z >= 0) sum += (pml_z[z] - 1) * b.z + (1 - 1 / pml_z[z]) * a.z;
     }
+    sum *= rho0 / mass;
+    rate[i] = sum;
+    if (density_gradient) density_gradient[i] += rate_bar[i] * sum / (rho0 * rho0);
+}
+
+extern "C" __global__ void alpha_gradient(REAL *gradient, int nx, int ny, IN p_bar, IN speed, int speed_full, IN unit_tau,
+                                          int unit_full, IN loss) {
+    POINT(nx, ny);
+    const REAL c = AT(speed, speed_full);
+    gradient[i] += p_bar[i] * c * c * AT(unit_tau, unit_full) * loss[i];
 }
 
 extern "C" __global__ void density_sum(REAL *out, int nx, int ny, const REAL *total, LAYERS, REAL parts) {

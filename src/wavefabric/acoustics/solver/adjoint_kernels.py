@@ -260,50 +260,95 @@ def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, 
 
 @njit(**_JIT)
 def medium_gradients(
-    gradients, p_bar, p, rho, speed, density, ratio, tau, unit_tau, loss, shift, divergence, rate_bar,
-    power, eta_factor, nonlinear, lossy, disperses,
+    gradients, p_bar, p, rho, speed, density, ratio, tau, unit_tau, shift, power, eta_factor,
+    nonlinear, lossy, disperses,
 ):  # fmt: skip
-    """Add what the equation of state gives in one step: p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1{ρ₀∇·u} − η L2{ρ}).
+    """Add what the equation of state gives in one step, p = c₀² (ρ + B/A ρ²/(2ρ₀) + A), A = τ L1 − η L2{ρ}.
 
-    ``loss`` is L1{ρ₀∇·u}, or ρ₀∇·u (Stokes), ``shift`` L2{ρ}, ``unit_tau`` τ for α₀ = 1, ``divergence`` ∇·u and
-    ``rate_bar`` the ``rate`` of `adjoint_pressure`. τ goes with c₀^(y−1), η with c₀^y; y is ``power``.
+    A follows from p and ρ. ``shift`` is L2{ρ}, ``unit_tau`` τ for α₀ = 1; τ goes with c₀^(y−1), η with c₀^y, y is
+    ``power``. Of α₀ this is the part of L2; `alpha_gradient` is that of L1.
     """
+    half, less = p.dtype.type(0.5), power - p.dtype.type(1)
     for z in prange(p.shape[0]):
         for y in range(p.shape[1]):
-            c, rho0 = row_of(speed, z, y), row_of(density, z, y)
-            back, q, r = p_bar[z, y], p[z, y], rho[z, y]
-            l1, l2, t = loss[z, y], shift[z, y], row_of(tau, z, y)
+            c, rho0, b = row_of(speed, z, y), row_of(density, z, y), row_of(ratio, z, y)
+            bar, q, r, l2, t = p_bar[z, y], p[z, y], rho[z, y], shift[z, y], row_of(tau, z, y)
             if gradients.speed.size > 0:
                 out = gradients.speed[z, y]
                 for x in range(out.size):
-                    out[x] += 2 * back[x] * q[x] / c[x]
+                    out[x] += bar[x] * (q[x] + q[x]) / c[x]
+                if lossy and nonlinear:
+                    for x in range(out.size):
+                        out[x] -= bar[x] * c[x] * less * half * b[x] * r[x] * r[x] / rho0[x]
                 if lossy:
                     for x in range(out.size):
-                        out[x] += back[x] * c[x] * t[x] * (power - 1) * l1[x]
+                        out[x] += bar[x] * c[x] * less * (q[x] / (c[x] * c[x]) - r[x])
                 if disperses:
                     for x in range(out.size):
-                        out[x] -= back[x] * c[x] * c[x] * t[x] * power * eta_factor * l2[x]
-            if gradients.alpha.size > 0:
+                        out[x] -= bar[x] * c[x] * c[x] * t[x] * eta_factor * l2[x]
+            if disperses and gradients.alpha.size > 0:
                 out, unit = gradients.alpha[z, y], row_of(unit_tau, z, y)
                 for x in range(out.size):
-                    out[x] += back[x] * c[x] * c[x] * unit[x] * l1[x]
-                if disperses:
-                    for x in range(out.size):
-                        out[x] -= back[x] * c[x] * c[x] * c[x] * unit[x] * eta_factor * l2[x]
+                    out[x] -= bar[x] * c[x] * c[x] * c[x] * unit[x] * eta_factor * l2[x]
             if nonlinear and gradients.ratio.size > 0:
                 out = gradients.ratio[z, y]
                 for x in range(out.size):
-                    out[x] += back[x] * c[x] * c[x] * r[x] * r[x] / (rho0[x] + rho0[x])
-            if gradients.density.size > 0:
-                out, b = gradients.density[z, y], row_of(ratio, z, y)
-                if nonlinear:
-                    for x in range(out.size):
-                        over = r[x] / rho0[x]
-                        out[x] -= back[x] * c[x] * c[x] * b[x] * over * over / 2
-                if lossy:
-                    flow, bar = divergence[z, y], rate_bar[z, y]
-                    for x in range(out.size):
-                        out[x] += flow[x] * bar[x] / rho0[x]
+                    out[x] += bar[x] * c[x] * c[x] * r[x] * r[x] / (rho0[x] + rho0[x])
+            if nonlinear and gradients.density.size > 0:
+                out = gradients.density[z, y]
+                for x in range(out.size):
+                    over = c[x] * r[x] / rho0[x]
+                    out[x] -= bar[x] * half * b[x] * over * over
+
+
+@njit(**_ROW)
+def _rate_row(rate, part_before, part_after, factor):
+    for x in range(rate.size):
+        rate[x] += (factor - 1) * part_before[x] + (1 - 1 / factor) * part_after[x]
+
+
+@njit(**_JIT)
+def forward_rate(
+    rate, split_layers, rate_bar, density, density_gradient, before, layers_before, after, layers_after,
+    dt, nonlinear,
+):  # fmt: skip
+    """rate = ρ₀ ∇·u of the step between the densities ``before`` and ``after``, of which it follows.
+
+    ``density_gradient`` += ``rate_bar`` ∇·u, the derivative with respect to ρ₀ in ``rate``.
+    """
+    for z in prange(rate.shape[0]):
+        mass = np.empty(rate.shape[2], rate.dtype)
+        for y in range(rate.shape[1]):
+            row, rho0, runs = rate[z, y], row_of(density, z, y), split_layers.runs
+            in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
+            mass_row(mass, before[z, y], rho0, dt, nonlinear)
+            for x in range(row.size):
+                row[x] = before[z, y, x] - after[z, y, x]
+            for run in range(runs.shape[0]):
+                first, position = runs[run, 0], runs[run, 2]
+                for x in range(first, runs[run, 1]):
+                    i, factor = position + (x - first), split_layers.pml_x[x]
+                    change = (1 - 1 / factor) * layers_after.x[z, y, i]
+                    row[x] += (factor - 1) * layers_before.x[z, y, i] + change
+            if in_y >= 0:
+                _rate_row(row, layers_before.y[z, in_y], layers_after.y[z, in_y], split_layers.pml_y[y])
+            if in_z >= 0:
+                _rate_row(row, layers_before.z[in_z, y], layers_after.z[in_z, y], split_layers.pml_z[z])
+            for x in range(row.size):
+                row[x] *= rho0[x] / mass[x]
+            if density_gradient.size > 0:
+                for x in range(row.size):
+                    density_gradient[z, y, x] += rate_bar[z, y, x] * row[x] / (rho0[x] * rho0[x])
+
+
+@njit(**_JIT)
+def alpha_gradient(gradient, p_bar, speed, unit_tau, loss):
+    """gradient += p̄ c₀² τ₁ L1{ρ₀ ∇·u}, τ₁ that of α₀ = 1."""
+    for z in prange(gradient.shape[0]):
+        for y in range(gradient.shape[1]):
+            c, unit, out = row_of(speed, z, y), row_of(unit_tau, z, y), gradient[z, y]
+            for x in range(out.size):
+                out[x] += p_bar[z, y, x] * c[x] * c[x] * unit[x] * loss[z, y, x]
 
 
 @njit(**_JIT)

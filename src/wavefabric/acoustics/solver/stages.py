@@ -116,9 +116,9 @@ class Stages(ABC):
 
     @abstractmethod
     def apply_operator(
-        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False
+        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
     ) -> None:
-        """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity.
+        """``out`` or field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity.
 
         ``adjoint``: its transpose, which differs where overlaps are filled.
         """
@@ -137,8 +137,12 @@ class Stages(ABC):
         """out ← ∇·u at the points of the pressure."""
         self._not_adjoint()
 
+    def adjoint_pressure(self, change: "AdjointChange") -> bool:
+        """The pressure's stage of an adjoint step in fused passes; False if these stages have none."""
+        return False
+
     def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:
-        """Both stages of an adjoint step in fused passes; False if these stages have none."""
+        """The same of the other two stages."""
         return False
 
     def _not_adjoint(self) -> None:
@@ -207,9 +211,9 @@ class PlainStages(Stages):
             c.kernels.absorption_terms(shift, loss, f.rho, *f.three(self._real), c.density, c.axes)
             if not c.stokes:
                 self.layout.fill_overlaps([loss, shift] if c.disperses else [loss])
-                self._multiply(loss, c.nabla1)
+                self._multiply(loss, c.nabla1, loss)
                 if c.disperses:
-                    self._multiply(shift, c.nabla2)
+                    self._multiply(shift, c.nabla2, shift)
         c.kernels.update_pressure(
             f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta_factor, loss, shift,
             c.nonlinear, c.lossy, c.disperses,
@@ -217,9 +221,10 @@ class PlainStages(Stages):
 
     # --- Transforms ------------------------------------------------------------------------------------
 
-    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
-        with self.layout.overlaps([field], [field], adjoint):
-            self._multiply(field, operator)
+    def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
+        out = field if out is None else out
+        with self.layout.overlaps([field], [out], adjoint):
+            self._multiply(field, operator, out)
 
     def adjoint_divergence(self, fields) -> None:
         with self.layout.overlaps(fields, fields, True):
@@ -247,10 +252,10 @@ class PlainStages(Stages):
             self._forward(field, spectrum)
         c.kernels.divergence_spectra(*self.fields.three(self._spectra), c.kappa, *factors, c.axes)
 
-    def _multiply(self, field, operator) -> None:
+    def _multiply(self, field, operator, out) -> None:
         self._forward(field, self._spectra[-1])
         self.coefficients.kernels.scale_spectrum(self._spectra[-1], operator)
-        self._backward(self._spectra[-1], field)
+        self._backward(self._spectra[-1], out)
 
     def _forward(self, real, spectrum) -> None:
         self.layout.fft.forward(real, spectrum)
