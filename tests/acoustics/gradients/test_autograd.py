@@ -128,7 +128,7 @@ def test_jax_differences_misuse_and_runs_taken_again(jax, runs):
     each = [gradient(ZERO), gradient(TENTH)]
     np.testing.assert_allclose(both, sum(each), rtol=1e-10)
     np.testing.assert_allclose(jax.vmap(gradient)(np.stack([ZERO, TENTH])), each, rtol=1e-10)
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"InputError: medium.sound_speed: .*above"):
+    with pytest.raises((RuntimeError, ValueError), match=r"InputError: medium.sound_speed: .*above"):
         function(-100 * TENTH - 10, ZERO)
     jax.config.update("jax_enable_x64", False)
     assert function(ZERO, ZERO).dtype == np.float32

@@ -114,9 +114,9 @@ class AdjointRun:
         return max(map(of, subdomains))
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
+        self._cyclic += [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward = _Forward(stages, step, self._poll)
-        self._cyclic += [stages, step]
         if not self._states_needed:
             return
         device, steps = stages.coefficients.device, self._problem.steps
