@@ -20,7 +20,7 @@ from wavefabric.bench.ultrasound_step import SIZES
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal.binomial import advances
+from wavefabric.lifecycle.reversal.reversal import Reversal
 
 #: By what is differentiated, by the name of the row.
 WRT = {
@@ -105,9 +105,8 @@ def _line(
     held, number = Fields(stages.coefficients), 1 << 19
 
     def back() -> None:
-        adjoint.after(number)
-        adjoint.keep(number)
-        adjoint.before(number)
+        adjoint.after(number, held)
+        adjoint.before(number, stages.fields, held)
 
     def copy() -> None:
         for target, source in zip(held.named().values(), stages.fields.named().values(), strict=True):
@@ -123,7 +122,10 @@ def _line(
     copies = statistics.median(c / f for c, f in zip(times["copy"], times["forward"], strict=True))
     fields = sum(array.size for array in stages.fields.named().values()) / math.prod(shape)
     states = needs_states(inputs, WRT[wrt])
-    runs = {str(free): _runs(int(free / fields), ratio, copies) if states else 1 + ratio for free in _FREE}
+    runs = {
+        str(free): _runs(int(free / fields)) @ np.array([1.0, ratio, copies]) if states else 1 + ratio
+        for free in _FREE
+    }
     line = {
         "name": name,
         "wrt": wrt,
@@ -135,9 +137,36 @@ def _line(
     return line | {kind: timing.summary(samples) for kind, samples in times.items()}
 
 
-def _runs(states: int, ratio: float, copies: float) -> float:
-    """Cost of a gradient in forward runs: steps once and again, adjoint steps, a state read for each."""
-    return advances(_STEPS, states + 1) / _STEPS + ratio + copies
+class _Nothing:
+    """A system and its stored states, all of them on the device, of which only the number counts."""
+
+    def __init__(self, states: int):
+        self.states = states
+
+    def arrays(self) -> dict[str, Any]:
+        return {}
+
+    def peek(self, position: int) -> dict[str, Any]:
+        return {}
+
+    def begin(self, *_: Any) -> None:
+        """Nothing."""
+
+    advance = restored = read = write = begin
+
+
+def _runs(states: int) -> np.ndarray:
+    """Forward steps, adjoint steps and copies of a state, of a gradient, over the steps of its run."""
+    nothing = _Nothing(states)
+    reversal = Reversal(nothing, _STEPS, nothing)  # type: ignore[arg-type] # it stores nothing
+    for step in range(1, _STEPS + 1):
+        reversal.after(step)
+    copies = 0
+    for step in range(_STEPS - 1, -1, -1):
+        if reversal.peek(step) is None:
+            reversal.bring(step)
+            copies += 2  # of the state after the step, and one that is read
+    return np.array([1 + reversal.advanced / _STEPS, 1.0, copies / _STEPS])
 
 
 def table(result: dict[str, Any]) -> list:

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 RUN = dict(device="cpu", threads=1, precision="double", check_stability=False, dt=DT, steps=TIME_STEPS)
 
 
-def gradient_of(case, names, **options):
+def gradient_of(case, names, function=lambda r: (objective(r), derivatives(r)), **options):
     """The gradient of a case, some of which only a `Problem` can say."""
     medium, source = case.objects(case.values)
     problem, recording = case.problem(case.values)
     how = GradientSettings(**(RUN | options)).with_ranks(case.grid.total_shape)
     run = Linearization(case.grid, medium, source, problem, recording, names, how)
-    return run.gradient(lambda results: (objective(results), derivatives(results)))
+    return run.gradient(function)
 
 
 @pytest.mark.parametrize("name", [name for name, case in cases().items() if not case.grid.axisymmetric])

@@ -148,22 +148,31 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TAB
 }
 
 // The transpose of z_gradient, but for the derivative to the other side: s0 <- kappa F{s0 + d/dz s1}. F{d/dz s1} waits in
-// its own memory.
+// registers or, where it would be too many, in its own memory.
 KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
     const Column<true> c(TG, false);
+    constexpr bool kept = AxisG::values <= 16;
     const REAL across = across_z(c, x2, y2);
-    {
-        Complex v[AxisG::values];
-        Complex *along_z = c.of(s1);
-        AxisG::near(v, [&](Complex &value, int n) { value = c.get(along_z, n); });
-        AxisG::forth(v, columns_memory(), twiddle);
-        AxisG::far(v, [&](Complex &value, int n) { c.put(along_z, n, value * dz[n]); });
-    }
-    const Complex *along_z = c.of(s1);
-    multiply_along_z<AxisG>(
-        s0, c, twiddle,
-        [&](Complex value, int n) { return (value + c.get(along_z, n)) * sinc_of_root(across + z2[n]); },
-        [&] { return TO(c, s0, 0); });
+    Complex v[AxisG::values], w[kept ? AxisG::values : 1];
+    Complex *along_z = c.of(s1);
+    AxisG::near(v, [&](Complex &value, int n) { value = c.get(along_z, n); });
+    AxisG::forth(v, columns_memory(), twiddle);
+    AxisG::far(v, [&](Complex &value, int n) {
+        if constexpr (kept) w[&value - v] = value * dz[n];
+        else c.put(along_z, n, value * dz[n]);
+    });
+    const Complex *from = c.of(s0);
+    AxisG::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+    AxisG::forth(v, columns_memory(), twiddle);
+    AxisG::far(v, [&](Complex &value, int n) {
+        Complex other;
+        if constexpr (kept) other = w[&value - v];
+        else other = c.get(along_z, n);
+        value = swapped((value + other) * sinc_of_root(across + z2[n]));
+    });
+    AxisG::back(v, columns_memory(), twiddle);
+    const auto out = TO(c, s0, 0);
+    AxisG::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
     SENT(0);
 }
 

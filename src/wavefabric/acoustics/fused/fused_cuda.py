@@ -36,7 +36,7 @@ class FusedCudaStages(Stages):
         )
         #: Points of sources by rows, on the device, by the source.
         self._points: dict[int, tuple] = {}
-        self._adjoint_passes: tuple | None = None
+        self._adjoint_passes: dict[tuple[int, int], tuple] = {}
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
@@ -166,10 +166,12 @@ class FusedCudaStages(Stages):
         return True
 
     def _adjoint_structures(self, change: AdjointChange) -> tuple:
-        """Of the passes of the adjoint step: what they read and write is always the same."""
-        if self._adjoint_passes is not None:
-            return self._adjoint_passes
-        self._planes.load_adjoint()
+        """Of the passes of the adjoint step: a few for each of the places where forward fields lie."""
+        key = id(change.before.rho), id(change.after.rho)
+        if key in self._adjoint_passes:
+            return self._adjoint_passes[key]
+        if not self._adjoint_passes:
+            self._planes.load_adjoint()
         c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
         densities = (
             [each.rho for each in (before, after)],
@@ -188,8 +190,8 @@ class FusedCudaStages(Stages):
         for spectrum, u, pml, density, u_before, u_after, density_bar in parts:
             words += [spectrum, u, pml, *members(density)[:2], u_before, u_after]
             words += [density_bar if density_bar.size else None]
-        self._adjoint_passes = state, structure(c.device, *words)
-        return self._adjoint_passes
+        self._adjoint_passes[key] = state, structure(c.device, *words)
+        return self._adjoint_passes[key]
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""

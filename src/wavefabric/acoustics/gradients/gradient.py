@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.run import AdjointRun
 from wavefabric.acoustics.grid import Grid
@@ -48,6 +48,8 @@ class GradientSettings(SimulateSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_files("scratch")
+        right = self.states is None or (is_whole(self.states) and self.states >= 1)
+        require(right, "states", self.states, "a whole number from 1")
         for key in ("record", "output"):
             require(getattr(self, key) is None, key, getattr(self, key), "a sensor, and `Gradient.save`")
         if self.checkpoints is not None and self.checkpoints.stop:
@@ -155,6 +157,7 @@ def simulate_and_gradient(
     The adjoint is that of the discrete scheme (`solver.adjoint`); states between are taken again by binomial
     checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846).
     """
+    require(callable(objective), "objective", objective, "a function of results")
     with _run(GradientSettings(**options), wrt, grid, medium, source, sensor) as linearization:
         return linearization.gradient(objective)
 
@@ -173,7 +176,7 @@ def linearize(
 
 def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
     how = how.with_ranks(getattr(grid, "total_shape", None))
-    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
     check_parameters(names, grid, medium, source)
     problem, recording, how = prepare(grid, medium, source, sensor, how)
     check_recorded(recording)
@@ -379,7 +382,7 @@ class Linearization(AbstractContextManager):
         """Add that sources are scaled by the sound speed where they are."""
         total = field.astype(np.float64)
         flat = total.reshape(-1)
-        for name in self._scaled:
+        for name in sorted(self._scaled):  # of sets the order differs from process to process
             index, c = self._points[name], self._speed_at(name)
             if name == "transducer":
                 unscaled = self._transducer(signals[name]) / transducer_scale(self._grid, c, self._problem.dt)

@@ -1,12 +1,12 @@
 """What an objective says: its derivatives with respect to recorded quantities, as the recorder keeps these."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import Cuboids, Problem, Recording
+from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, components, is_tone, quantity_of
 from wavefabric.acoustics.recording.recorder import layout_of
 from wavefabric.acoustics.recording.tones import sum_names
@@ -37,8 +37,8 @@ def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
         raise InputError("objective: returns something else; allowed: (value, {name: derivative})")
     value, derivatives = answer
-    if not np.isscalar(value) and np.ndim(value) != 0:
-        raise InputError("objective: its value is an array; allowed: a number")
+    if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiu":
+        raise InputError(f"objective: its value is a {type(value).__name__}; allowed: a number")
     value = float(value)
     if not np.isfinite(value):
         raise InputError(f"objective: its value is {value}; allowed: a finite number")
@@ -66,10 +66,9 @@ def _in_memory(name: str, derivative: Any, values: Any, grid: Grid, recording: R
     """A derivative like ``results[name]`` as the recorder keeps it: the transpose of `Results`."""
     field = (quantity := quantity_of(name)) is not None and quantity.kind == "field"
     if is_tone(name):
-        if len(derivative) != len(values):
-            raise InputError(f"objective: {len(derivative)} derivatives of {name}; allowed: {len(values)}")
-        pairs = zip(derivative, values, strict=True)
-        return np.stack([_one(name, *pair, field, grid, recording) for pair in pairs])
+        return np.stack(
+            [_one(name, *pair, field, grid, recording) for pair in _pairs(name, derivative, values)]
+        )
     return _one(name, derivative, values, field, grid, recording)
 
 
@@ -77,11 +76,8 @@ def _one(
     name: str, derivative: Any, values: Any, field: bool, grid: Grid, recording: Recording
 ) -> np.ndarray:
     boxes = isinstance(values, list)
-    parts = (
-        [_checked(name, *pair) for pair in zip(derivative, values, strict=True)]
-        if boxes and len(derivative) == len(values)
-        else [_checked(name, derivative, values)]
-    )
+    pairs = _pairs(name, derivative, values) if boxes else [(derivative, values)]
+    parts = [_checked(name, *pair) for pair in pairs]
     if field:
         whole = np.zeros(grid.total_shape[::-1])
         grid.from_memory(whole)[...] = parts[0]
@@ -93,6 +89,14 @@ def _one(
         ]
         return np.concatenate(parts, axis=-1)
     return parts[0].T
+
+
+def _pairs(name: str, derivatives: Any, values: Any) -> Iterable[tuple[Any, Any]]:
+    """Each derivative and what it is taken with respect to, of tones or boxes."""
+    count = len(derivatives) if isinstance(derivatives, Sized) else "no list of"
+    if count != len(values):
+        raise InputError(f"objective: {count} derivatives of {name}; allowed: {len(values)}")
+    return zip(derivatives, values, strict=True)
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:

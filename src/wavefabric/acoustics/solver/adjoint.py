@@ -25,6 +25,8 @@ from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
+#: Smallest α₀, dB/(MHz^y cm), in epsilons, at which what is absorbed is well above the rounding of the pressure.
+_LEAST_ALPHA = 2e4
 #: Parameters of the medium by which can be differentiated, as `Problem` names them.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
@@ -54,9 +56,7 @@ class AdjointStep:
         self.sources = self._sources = AdjointSources(stages, self._kernels, wrt, scaled)
         self.fields = Fields(c)
         self._none = c.device.zeros((0, 1, 1), c.dtype)
-        self._differs = needs_differences(c.problem, wrt)
-        # The forward fields after a step, without what its sources have added.
-        self._after = Fields(c) if self._differs else stages.fields
+        self._after = Fields(c) if needs_differences(c.problem, wrt) else None
 
         def sums(name: str) -> Any:
             return c.device.zeros(c.shape, c.dtype) if name in wrt else self._none
@@ -64,23 +64,25 @@ class AdjointStep:
         self._medium = MediumGradients(*map(sums, MEDIUM))
         self._staggered = [sums("density") for _ in stages.fields.u]
         self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
+        self._power = c.dtype.type(c.problem.alpha_power)
+        self._differs = c.nonlinear or "density" in wrt
+        # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
+        low, comm = float(np.min(c.problem.alpha_coeff)), stages.layout.comm
+        low = low if comm is None else min(comm.control.all_gather(low))
+        self._absorbs = low > _LEAST_ALPHA * np.finfo(c.dtype).eps
+        self._unit = c.tau
+        if "alpha_coeff" in wrt:
+            self._unit = c.parameter(c.problem.alpha_coeff) if self._absorbs else self._tau_of_one()
         # ρ₀ ∇·u, which absorption depends on: of the fields before and after, unless a source replaces those.
         self._rate = None
-        if c.lossy and wrt & {"alpha_coeff", "density"}:
+        if c.lossy and ("density" in wrt or ("alpha_coeff" in wrt and not self._absorbs)):
             self._rate = c.device.empty(c.shape, c.dtype)
         source = c.problem.pressure_source
         self._replaced = source is not None and source.mode == "dirichlet"
-        self._unit_tau = self._tau_of_one() if "alpha_coeff" in wrt else c.tau
-        self._power = c.dtype.type(c.problem.alpha_power)
-        differs = c.nonlinear or "density" in wrt
-        self._change = AdjointChange(
-            self.fields,
-            stages.fields,
-            self._after,
-            self._scratch[0],
-            self._medium.density,
-            self._staggered,
-            differs,
+
+    def _change(self, before: Fields, after: Fields) -> AdjointChange:
+        return AdjointChange(
+            self.fields, before, after, self._scratch[0], self._medium.density, self._staggered, self._differs
         )
 
     @staticmethod
@@ -113,19 +115,19 @@ class AdjointStep:
         staggered = zip("xyz", self._staggered, strict=False)
         return named | {f"density_{axis}": array for axis, array in staggered if array.size}
 
-    # --- A step: `after` and `keep`, then `before`, between which the forward fields go a step back ---------
+    # --- A step: `after`, then `before`; between the two the forward fields may go a step back -----------
 
     def _begins(self, number: int) -> bool:
         """Whether an initial pressure replaces what this step makes."""
         return number == 0 and self._c.problem.initial_pressure is not None
 
-    def after(self, number: int) -> None:
-        """The transpose of the pressure stage of a step; the forward fields are those after it."""
-        c, f, forward = self._c, self.fields, self._stages.fields
+    def after(self, number: int, forward: Fields) -> None:
+        """The transpose of the pressure stage of a step, after which the forward fields are these."""
+        c, f = self._c, self.fields
         if self._begins(number):
-            self._split_of_initial_pressure()
+            self._split_of_initial_pressure(forward.p)
             return
-        if not self._stages.adjoint_pressure(self._change):
+        if not self._stages.adjoint_pressure(self._change(forward, forward)):
             loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
             if c.lossy and not c.stokes:
                 self._kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
@@ -137,25 +139,25 @@ class AdjointStep:
                 c.nonlinear, c.lossy, c.stokes, c.disperses,
             )  # fmt: skip
         if any(each.size for each in self._medium):
-            self._add_medium()
+            self._add_medium(forward)
 
-    def _add_medium(self) -> None:
+    def _add_medium(self, forward: Fields) -> None:
         """Derivatives with respect to the medium that the equation of state gives."""
-        c, forward, shift = self._c, self._stages.fields, self._scratch[-1]
-        if c.disperses and (self._medium.speed.size or self._medium.alpha.size):
+        c, shift = self._c, self._scratch[-1]
+        if c.disperses and (self._medium.speed.size or (self._medium.alpha.size and not self._absorbs)):
             self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
         self._kernels.medium_gradients(
             self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
-            self._unit_tau, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses,
+            self._unit, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses, self._absorbs,
         )  # fmt: skip
         if self._rate is not None and self._replaced:
             self._stages.divergence(forward.u, self._rate)
 
-    def keep(self, number: int) -> None:
-        """Keep of the forward fields after a step, without its sources, what `before` needs of them."""
-        if not self._differs:
-            return
-        kept, forward = self._after, self._stages.fields
+    def kept(self, forward: Fields) -> Fields:
+        """A copy of what `before` needs of the forward fields after a step, which are about to be overwritten."""
+        if self._after is None:
+            return forward
+        kept = self._after
         pairs = [
             (kept.rho, forward.rho),
             *zip(kept.split_layers.parts, forward.split_layers.parts, strict=True),
@@ -165,18 +167,11 @@ class AdjointStep:
         for target, source in pairs:
             if target.size:
                 self._c.device.copy(target, source)
-        if not self._begins(number):
-            self._sources.remove(kept, number)
+        return kept
 
-    def _add_rate(self, rate: Any) -> None:
+    def _add_rate(self, rate: Any, before: Fields, after: Fields) -> None:
         """Derivatives with respect to ρ₀ and α₀ in τ L1{ρ₀ ∇·u}."""
-        c, f, before, after, rate_bar = (
-            self._c,
-            self.fields,
-            self._stages.fields,
-            self._after,
-            self._scratch[0],
-        )
+        c, f, rate_bar = self._c, self.fields, self._scratch[0]
         if self._replaced:
             if self._medium.density.size:
                 self._medium.density[...] += rate_bar * rate / c.density
@@ -186,59 +181,66 @@ class AdjointStep:
                 rate, f.split_layers, rate_bar, c.density, self._medium.density, before.rho,
                 before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear,
             )  # fmt: skip
-        if self._medium.alpha.size:
+        if self._medium.alpha.size and not self._absorbs:
             if not c.stokes:
                 self._stages.apply_operator(rate, c.nabla1)
-            self._kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit_tau, rate)
+            self._kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit, rate)
 
-    def before(self, number: int) -> None:
-        """The transpose of the other two stages; the forward fields are those before the step."""
-        stages, c, f, forward, after = self._stages, self._c, self.fields, self._stages.fields, self._after
+    def before(self, number: int, before: Fields, after: Fields) -> None:
+        """The transpose of the other two stages, from the forward fields before and after the step.
+
+        What sources have added in the step is taken from those ``after``.
+        """
+        stages, c, f = self._stages, self._c, self.fields
         if self._begins(number):
-            self._motion_of_initial_pressure()
+            self._motion_of_initial_pressure(before, after)
             return
+        if self._after is not None:
+            self._sources.remove(after, number)
+        change = self._change(before, after)
         if self._rate is not None:
-            self._add_rate(self._rate)
+            self._add_rate(self._rate, before, after)
         gradients = self._scratch[: c.axes]
         self._sources.pressure(f, number)
         aside = self._sources.acts_on_velocity(number)
-        if not aside and stages.adjoint_density_and_velocity(self._change):
+        if not aside and stages.adjoint_density_and_velocity(change):
             return
         self._kernels.adjoint_density(
-            f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, forward.rho,
-            forward.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
-            self._change.differs, c.axes,
+            f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, before.rho,
+            before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
+            change.differs, c.axes,
         )  # fmt: skip
         stages.adjoint_divergence(gradients)
         if aside:  # sources come between
             for component, gradient in zip(f.u, gradients, strict=True):
                 component -= gradient
             self._sources.velocity(f, number)
-        self._velocity(c.pml_staggered, c.dt, not aside)
+        self._velocity(change, c.pml_staggered, c.dt, not aside)
 
-    def _velocity(self, pml: list, dt: Any, subtracts: bool) -> None:
-        c, f, forward, gradients = self._c, self.fields, self._stages.fields, self._scratch[: self._c.axes]
+    def _velocity(self, change: AdjointChange, pml: list, dt: Any, subtracts: bool) -> None:
+        c, f, gradients = self._c, self.fields, self._scratch[: self._c.axes]
         for axis, (component, gradient) in enumerate(zip(f.u, gradients, strict=True)):
             self._kernels.adjoint_velocity(
                 component, gradient, c.staggered[axis], pml[axis], self._staggered[axis],
-                forward.u[axis], self._after.u[axis], axis, dt, subtracts,
+                change.before.u[axis], change.after.u[axis], axis, dt, subtracts,
             )  # fmt: skip
         self._stages.adjoint_gradient(gradients, f.p)
 
-    def _split_of_initial_pressure(self) -> None:
+    def _split_of_initial_pressure(self, p0: Any) -> None:
         """p = p₀ and ρ_ξ = p₀/(D c₀²): p̄ becomes the derivative with respect to p₀ that they give."""
         c, f, gradient = self._c, self.fields, self._scratch[0]
         self._kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed
         f.p += gradient
         if self._medium.speed.size:
-            gradient *= self._stages.fields.p / c.speed
+            gradient *= p0 / c.speed
             self._medium.speed[...] -= gradient + gradient
 
-    def _motion_of_initial_pressure(self) -> None:
+    def _motion_of_initial_pressure(self, before: Fields, after: Fields) -> None:
         """u = Δt/(2ρ₀) ∂p₀, which is an update by −Δt/2 from rest and without PML, adds to that."""
         c, f, p_bar = self._c, self.fields, self.fields.p.copy()
-        for component in self._stages.fields.u:
+        for component in before.u:
             component[...] = 0
-        self._velocity([vector * 0 + 1 for vector in c.pml_staggered], -c.half_dt, False)
+        rest = self._change(before, after)
+        self._velocity(rest, [vector * 0 + 1 for vector in c.pml_staggered], -c.half_dt, False)
         f.p += p_bar

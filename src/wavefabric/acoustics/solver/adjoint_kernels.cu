@@ -54,19 +54,20 @@ extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN
 extern "C" __global__ void medium_gradients(const REAL *p_bar, int nx, int ny, REAL *speed_bar, REAL *density_bar,
                                             REAL *alpha_bar, REAL *ratio_bar, IN p, IN rho, IN speed, int speed_full,
                                             IN density, int density_full, IN ratio, int ratio_full, IN tau, int tau_full,
-                                            IN unit_tau, int unit_full, IN shift, REAL power, REAL eta_factor,
-                                            int nonlinear, int lossy, int disperses) {
+                                            IN unit, int unit_full, IN shift, REAL power, REAL eta_factor,
+                                            int nonlinear, int lossy, int disperses, int absorbs) {
     POINT(nx, ny);
     const REAL c = AT(speed, speed_full), bar = p_bar[i], r = rho[i];
     const REAL rho0 = nonlinear ? AT(density, density_full) : (REAL)1, b = nonlinear ? AT(ratio, ratio_full) : (REAL)0;
-    const REAL l2 = disperses ? eta_factor * c * shift[i] : (REAL)0;
+    const REAL loss = lossy ? p[i] - c * c * (r + b * r * r / (2 * rho0)) : (REAL)0;
+    const REAL l2 = disperses && (speed_bar || !absorbs) ? eta_factor * c * shift[i] : (REAL)0;
     if (speed_bar) {
         REAL sum = 2 * p[i] / c;
-        if (lossy) sum += c * (power - 1) * (p[i] / (c * c) - r - b * r * r / (2 * rho0));
+        if (lossy) sum += (power - 1) * loss / c;
         if (disperses) sum -= c * AT(tau, tau_full) * l2;
         speed_bar[i] += bar * sum;
     }
-    if (disperses && alpha_bar) alpha_bar[i] -= bar * c * c * AT(unit_tau, unit_full) * l2;
+    if (alpha_bar) alpha_bar[i] += bar * (absorbs ? loss / AT(unit, unit_full) : -c * c * AT(unit, unit_full) * l2);
     if (nonlinear && ratio_bar) ratio_bar[i] += bar * c * c * r * r / (2 * rho0);
     if (nonlinear && density_bar) density_bar[i] -= bar * b * (c * r / rho0) * (c * r / rho0) / 2;
 }

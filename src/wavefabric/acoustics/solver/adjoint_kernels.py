@@ -260,13 +260,14 @@ def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, 
 
 @njit(**_JIT)
 def medium_gradients(
-    gradients, p_bar, p, rho, speed, density, ratio, tau, unit_tau, shift, power, eta_factor,
-    nonlinear, lossy, disperses,
+    gradients, p_bar, p, rho, speed, density, ratio, tau, unit, shift, power, eta_factor,
+    nonlinear, lossy, disperses, absorbs,
 ):  # fmt: skip
     """Add what the equation of state gives in one step, p = c₀² (ρ + B/A ρ²/(2ρ₀) + A), A = τ L1 − η L2{ρ}.
 
-    A follows from p and ρ. ``shift`` is L2{ρ}, ``unit_tau`` τ for α₀ = 1; τ goes with c₀^(y−1), η with c₀^y, y is
-    ``power``. Of α₀ this is the part of L2; `alpha_gradient` is that of L1.
+    A follows from p and ρ. ``shift`` is L2{ρ}; τ goes with c₀^(y−1), η with c₀^y, y is ``power``. If it
+    ``absorbs`` everywhere ``unit`` is α₀, with which A goes; else τ for α₀ = 1, and of the derivative with
+    respect to α₀ this is the part of L2, `alpha_gradient` that of L1.
     """
     half, less = p.dtype.type(0.5), power - p.dtype.type(1)
     for z in prange(p.shape[0]):
@@ -286,10 +287,17 @@ def medium_gradients(
                 if disperses:
                     for x in range(out.size):
                         out[x] -= bar[x] * c[x] * c[x] * t[x] * eta_factor * l2[x]
-            if disperses and gradients.alpha.size > 0:
-                out, unit = gradients.alpha[z, y], row_of(unit_tau, z, y)
+            if absorbs and gradients.alpha.size > 0:
+                out, alpha = gradients.alpha[z, y], row_of(unit, z, y)
                 for x in range(out.size):
-                    out[x] -= bar[x] * c[x] * c[x] * c[x] * unit[x] * eta_factor * l2[x]
+                    out[x] += bar[x] * (q[x] - c[x] * c[x] * r[x]) / alpha[x]
+                if nonlinear:
+                    for x in range(out.size):
+                        out[x] -= bar[x] * c[x] * c[x] * half * b[x] * r[x] * r[x] / (rho0[x] * alpha[x])
+            elif disperses and gradients.alpha.size > 0:
+                out, one = gradients.alpha[z, y], row_of(unit, z, y)
+                for x in range(out.size):
+                    out[x] -= bar[x] * c[x] * c[x] * c[x] * one[x] * eta_factor * l2[x]
             if nonlinear and gradients.ratio.size > 0:
                 out = gradients.ratio[z, y]
                 for x in range(out.size):

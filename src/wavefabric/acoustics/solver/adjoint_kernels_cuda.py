@@ -18,7 +18,7 @@ class AdjointKernels(AcousticKernels):
     adjoint_density = partialmethod(_per_point, "adjoint_density", "p|spppmgplplpiiii")
     adjoint_velocity = partialmethod(_per_point, "adjoint_velocity", "p|pmpgppipi")
     density_sum = partialmethod(_per_point, "density_sum", "p|psp")
-    _medium = partialmethod(_per_point, "medium_gradients", "p|ggggppmmmmmpppiii")
+    _medium = partialmethod(_per_point, "medium_gradients", "p|ggggppmmmmmpppiiii")
     forward_rate = partialmethod(_per_point, "forward_rate", "p|spmgplplpi")
     alpha_gradient = partialmethod(_per_point, "alpha_gradient", "p|pmmp")
 
