@@ -183,8 +183,7 @@ def broadcast(comm, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if comm.size == 1:
         return arrays
     received = {}
-    kinds = [] if comm.rank else [(name, array.shape, array.dtype.str) for name, array in arrays.items()]
-    for name, shape, dtype in comm.control.bcast(kinds):
+    for name, shape, dtype in comm.control.bcast([(k, a.shape, a.dtype.str) for k, a in arrays.items()]):
         if comm.rank:
             received[name] = np.empty(shape, np.dtype(dtype))
             comm.control.recv_array(0, received[name])
