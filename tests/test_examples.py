@@ -50,3 +50,12 @@ def test_back_propagation_gains(tmp_path):
     best = list(example["main"](tmp_path, symbols=128, powers=[3]).values())
     assert best[0] < best[1] < best[2] - 3
     assert [path.name for path in tmp_path.iterdir()] == ["back-propagation.png"]
+
+
+def test_learned_back_propagation_gains(tmp_path):
+    """The example with few symbols, spans and iterations: learned parameters beat the fibre's own."""
+    example = runpy.run_path(str(EXAMPLES / "learned_back_propagation.py"))
+    linear, plain, learned, fine = example["main"](tmp_path, 256, [6], 4, 20).values()
+    assert linear < plain < learned - 0.5
+    assert learned < fine
+    assert [path.name for path in tmp_path.iterdir()] == ["learned-back-propagation.png"]

@@ -63,7 +63,7 @@ def kernels_in(source: str) -> list[str]:
 #: What the launcher puts before a source.
 BEFORE = {
     "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu", "acoustics/solver/points.cu"),
-    "acoustics/solver/adjoint_kernels.cu": (
+    "acoustics/solver/adjoint/kernels.cu": (
         *(f"acoustics/solver/{name}.cu" for name in ("split_density", "points", "adjoint_density")),
     ),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
@@ -83,7 +83,7 @@ BEHIND_OTHERS = {
     "acoustics/fused/fused.cu",
     "acoustics/fused/fused_rows.cu",
     "acoustics/fused/adjoint_rows.cu",
-    "acoustics/solver/adjoint_density.cu",
+    "acoustics/solver/adjoint/density.cu",
     "acoustics/solver/points.cu",
     "acoustics/solver/split_density.cu",
     "optics/propagation/kernels/fused_linear.cu",
@@ -123,7 +123,7 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
 
         shapes = [(np.complex64, 30), (np.complex128, 3)]
         return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
-    sound = "acoustics/solver/kernels.cu", "acoustics/solver/adjoint_kernels.cu"
+    sound = "acoustics/solver/kernels.cu", "acoustics/solver/adjoint/kernels.cu"
     if source in (*sound, "spectral/butterflies.cu", "spectral/symmetric.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:
@@ -295,9 +295,10 @@ def public(module, *more) -> set[str]:
 
 def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
-    from wavefabric.acoustics.solver import adjoint_kernels, adjoint_kernels_cuda
     from wavefabric.acoustics.solver import kernels as sound
     from wavefabric.acoustics.solver import kernels_cuda as sound_cuda
+    from wavefabric.acoustics.solver.adjoint import kernels as adjoint_kernels
+    from wavefabric.acoustics.solver.adjoint import kernels_cuda as adjoint_kernels_cuda
     from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
     light = public(kerr, linear)

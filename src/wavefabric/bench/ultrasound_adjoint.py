@@ -11,7 +11,7 @@ import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.run_settings import PRECISIONS
-from wavefabric.acoustics.solver.adjoint import AdjointStep, needs_states
+from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.bench.common import Triple, calls, check_range, silent
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem

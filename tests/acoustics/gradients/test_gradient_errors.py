@@ -5,7 +5,7 @@ import pytest
 
 from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source, simulate_and_gradient
 from wavefabric.acoustics.gradients import gradient as module
-from wavefabric.acoustics.solver.adjoint import AdjointStep
+from wavefabric.acoustics.solver.adjoint.step import AdjointStep
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, opened, split
 
-from wavefabric.acoustics.solver.adjoint_kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
 
 #: Nonlinear, lossy, Stokes, disperses.
 KINDS = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (1, 1, 0, 0), (1, 1, 0, 1)]
@@ -27,7 +27,7 @@ def case(device, request):
 
 @pytest.fixture
 def kernels(device):
-    return device.kernels("wavefabric.acoustics.solver.adjoint_kernels")
+    return device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
 
 
 class AdjointCase(Case):

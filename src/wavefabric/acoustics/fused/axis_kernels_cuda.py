@@ -30,7 +30,7 @@ SOURCES = (
 #: Sources of the passes of the adjoint step along x, and these passes, which are loaded when they are needed.
 ADJOINT_SOURCES = (
     *(source for source in SOURCES[:-1] if "columns" not in source),
-    "wavefabric.acoustics.solver/adjoint_density.cu",
+    "wavefabric.acoustics.solver.adjoint/density.cu",
     "wavefabric.acoustics.fused/adjoint_rows.cu",
 )
 ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density", "x_adjoint_losses", "x_adjoint_pressure"

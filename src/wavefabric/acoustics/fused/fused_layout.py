@@ -68,7 +68,7 @@ class FusedLayout(FieldLayout):
         self.plane_kernels.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
 
     def gather(self) -> None:
-        """The transpose of `gradient` but for its sign: s0 ← the sum of derivatives of s2, s0 and s1, along x."""
+        """`gradient` transposed, but for its sign: s0 ← the spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
         s0, s1, s2 = self.spectra
         self.plane_kernels.run("y_gather", s0, s1, s2, *self.down_planes[:2], layers=2)
         self.column_kernels.run("z_gather", s0, s1, *self.squares, self.down[2])

@@ -22,8 +22,8 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import SimulateSettings, prepare, solve
-from wavefabric.acoustics.solver.adjoint import MEDIUM
-from wavefabric.acoustics.solver.adjoint_sources import SOURCES
+from wavefabric.acoustics.solver.adjoint.sources import SOURCES
+from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source, transducer_scale
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
@@ -125,8 +125,8 @@ def simulate_and_gradient(
         quantity an array (of boxes a list) of its shape. Called once, on rank 0.
     wrt : str or sequence of str
         By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
-        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its signal).
-        For the elements of an array see `TransducerMask.element_signals`.
+        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its
+        signal). For the elements of an array see `TransducerMask.element_signals`.
 
     Other Parameters
     ----------------
@@ -135,9 +135,9 @@ def simulate_and_gradient(
     scratch : path, optional
         A folder for states on disk, where memory is short.
     checkpoint : path or Checkpoints, optional
-        As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on from them.
-    dt, steps, t_end, cfl, device, threads, precision, progress, check_stability, comm, decomposition : optional
-        As of `simulate`.
+        As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
+    dt, steps, t_end, cfl, device, threads, precision, progress : optional
+        As of `simulate`, and so are ``check_stability``, ``comm`` and ``decomposition``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What an objective says: its derivatives with respect to recorded quantities, as the recorder keeps these."""
+"""What an objective says: its derivatives with respect to what was recorded, as the recorder keeps it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any
@@ -26,8 +26,8 @@ def check_recorded(recording: Recording) -> None:
         if name not in DIFFERENTIABLE:
             allowed = ", ".join(name.removesuffix("_raw") for name in DIFFERENTIABLE)
             raise InputError(
-                f"sensor.record: {show(name.removesuffix('_raw'))} has no derivative; allowed: {allowed}, p_amp, "
-                "p_amp_all"
+                f"sensor.record: {show(name.removesuffix('_raw'))} has no derivative; allowed: {allowed}, "
+                "p_amp, p_amp_all"
             )
 
 
@@ -103,7 +103,8 @@ def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
     array = np.asarray(derivative)
     if array.shape != np.shape(values) or array.dtype.kind not in "fiu":
         raise InputError(
-            f"objective: the derivative of {name} has the shape {array.shape}; allowed: {np.shape(values)}, real"
+            f"objective: the derivative of {name} has the shape {array.shape}; allowed: {np.shape(values)}, "
+            "real"
         )
     if not np.isfinite(array).all():
         raise InputError(f"objective: the derivative of {name} is not finite; allowed: finite numbers")

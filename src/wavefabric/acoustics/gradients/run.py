@@ -1,4 +1,4 @@
-"""A run forward, watched, and back: the adjoint steps, and the states that they need, checkpoints, progress."""
+"""A run forward, watched, and back: the adjoint steps, the states that they need, checkpoints, progress."""
 
 import copy
 import time
@@ -14,7 +14,7 @@ from wavefabric.acoustics.gradients.injection import Injection
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.acoustics.solver.adjoint import AdjointStep, needs_states
+from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
@@ -74,7 +74,8 @@ class _Forward:
 class AdjointRun:
     """The `Observer` of the forward run; `back` then takes its steps back.
 
-    ``wrt`` and ``scaled`` are as of `AdjointStep`, ``states`` and ``scratch`` as of `choose_tiers`. To be closed.
+    ``wrt`` and ``scaled`` are as of `AdjointStep`, ``states`` and ``scratch`` as of `choose_tiers`. To be
+    closed.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class AdjointRun:
     ) -> None:
         """Take the steps back, from the derivatives with respect to what was recorded; collective.
 
-        A ``checkpoint`` holds ``arrays`` of the host and ``state`` besides; after `restore` they go on from it.
+        A ``checkpoint`` holds ``arrays`` of the host and ``state`` besides; after `restore` they go on there.
         """
         began = time.perf_counter()
         self._checkpoint, self._kept, self._state = checkpoint, arrays, state
@@ -258,7 +259,7 @@ class AdjointRun:
     # --- Results ------------------------------------------------------------------------------------------
 
     def medium(self) -> dict[str, np.ndarray]:
-        """Derivatives with respect to the medium, and to p₀, on the whole grid, (Nz, Ny, Nx); on all ranks."""
+        """Derivatives with respect to medium and p₀ on the whole grid, (Nz, Ny, Nx); on all ranks."""
         named = dict(self._adjoint.gradients())
         if "initial_pressure" in self._wrt:
             named["initial_pressure"] = self._adjoint.fields.p

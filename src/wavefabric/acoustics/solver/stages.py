@@ -118,7 +118,7 @@ class Stages(ABC):
     def apply_operator(
         self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
     ) -> None:
-        """``out`` or field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity.
+        """``out`` or field ← F⁻¹{operator F{field}} for a real operator, 1/N in it; ``axis`` of a velocity.
 
         ``adjoint``: its transpose, which differs where overlaps are filled.
         """
@@ -138,7 +138,7 @@ class Stages(ABC):
         self._not_adjoint()
 
     def adjoint_pressure(self, change: "AdjointChange") -> bool:
-        """The pressure's stage of an adjoint step in fused passes; False if these stages have none."""
+        """The pressure's stage of an adjoint step, fused; False if these stages have no such form."""
         return False
 
     def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:

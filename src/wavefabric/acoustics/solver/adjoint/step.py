@@ -1,4 +1,4 @@
-"""The adjoint of the time step: the transpose of what `step` does, stage by stage, from the last to the first.
+"""The adjoint of the time step: its stages transposed, from the last to the first.
 
 With the derivatives of the objective with respect to the fields after a step it gives those with respect to
 the fields before it, and adds up those with respect to the medium. In terms of the step's formulas
@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.adjoint_kernels import MediumGradients
-from wavefabric.acoustics.solver.adjoint_sources import AdjointSources
+from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint.sources import AdjointSources
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
-#: Smallest α₀, dB/(MHz^y cm), in epsilons, at which what is absorbed is well above the rounding of the pressure.
+#: Smallest α₀, dB/(MHz^y cm), in epsilons, at which absorption is well above the rounding of the pressure.
 _LEAST_ALPHA = 2e4
 #: Parameters of the medium by which can be differentiated, as `Problem` names them.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
@@ -44,14 +44,14 @@ def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
 class AdjointStep:
     """The adjoint fields of some stages, and what takes them a step back.
 
-    ``fields`` are p̄, ū and ρ̄ (see ``adjoint_kernels``); `gradients` has, by their names in `Problem`, sums of
-    derivatives with respect to what ``wrt`` names of the medium. ``scaled`` as of `AdjointSources`, ``sources``.
+    ``fields`` are p̄, ū and ρ̄ (see ``kernels``); `gradients` has, by their names in `Problem`, sums of
+    derivatives with respect to what ``wrt`` names of the medium. ``scaled`` is as of `AdjointSources`.
     """
 
     def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
         c = stages.coefficients
         self._stages, self._c = stages, c
-        self.kernels = self._kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint_kernels")
+        self.kernels = self._kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
         self._kernels.load(c.dtype)
         self.sources = self._sources = AdjointSources(stages, self._kernels, wrt, scaled)
         self.fields = Fields(c)
@@ -135,8 +135,8 @@ class AdjointStep:
                 if c.disperses:
                     self._stages.apply_operator(shift, c.nabla2, adjoint=True)
             self._kernels.adjoint_pressure(
-                f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss, shift,
-                c.nonlinear, c.lossy, c.stokes, c.disperses,
+                f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss,
+                shift, c.nonlinear, c.lossy, c.stokes, c.disperses,
             )  # fmt: skip
         if any(each.size for each in self._medium):
             self._add_medium(forward)
@@ -154,7 +154,7 @@ class AdjointStep:
             self._stages.divergence(forward.u, self._rate)
 
     def kept(self, forward: Fields) -> Fields:
-        """A copy of what `before` needs of the forward fields after a step, which are about to be overwritten."""
+        """A copy of what `before` needs of the forward fields after a step, which are then overwritten."""
         if self._after is None:
             return forward
         kept = self._after

@@ -1,4 +1,4 @@
-"""Launches of ``adjoint_kernels.cu``: the names and argument order of ``adjoint_kernels.py``."""
+"""Launches of ``kernels.cu``: the names and argument order of ``kernels.py``."""
 
 from functools import partialmethod
 
@@ -10,7 +10,7 @@ from wavefabric.acoustics.solver.kernels_cuda import BEFORE, AcousticKernels
 class AdjointKernels(AcousticKernels):
     """The kernels of the adjoint time step on one CUDA device; the precision follows from the arrays."""
 
-    _FILE, _BEFORE = "adjoint_kernels.cu", (*BEFORE, "wavefabric.acoustics.solver/adjoint_density.cu")
+    _PACKAGE, _BEFORE = __package__, (*BEFORE, "wavefabric.acoustics.solver.adjoint/density.cu")
 
     _per_point = AcousticKernels._per_point
     adjoint_losses = partialmethod(_per_point, "adjoint_losses", "p|ppmmpi")

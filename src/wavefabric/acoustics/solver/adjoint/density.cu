@@ -1,4 +1,4 @@
-// The transpose of the density's update at one point; see `adjoint_density` of adjoint_kernels.py.
+// The transpose of the density's update at one point; see `adjoint_density` of kernels.py.
 
 struct Flows {  // derivatives with respect to du along each axis
     REAL x, y, z;

@@ -1,4 +1,4 @@
-// Pointwise kernels of the adjoint time step; formulas and arguments are explained in adjoint_kernels.py. A null array is
+// Pointwise kernels of the adjoint time step; formulas and arguments are explained in kernels.py. A null array is
 // one that nobody asks for.
 
 #define PARTS(name) const REAL *name##_x, const REAL *name##_y, const REAL *name##_z

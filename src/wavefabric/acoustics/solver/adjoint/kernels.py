@@ -1,4 +1,4 @@
-"""Pointwise kernels of the adjoint time step (Numba); ``adjoint_kernels.cu`` holds the same for CUDA.
+"""Pointwise kernels of the adjoint time step (Numba); ``kernels.cu`` holds the same for CUDA.
 
 Conventions are those of ``kernels.py``. A bar is the derivative of the objective with respect to a field. The
 adjoint density is kept as densities are: ``total`` is what every part ρ̄_ξ is where its layer does not damp,
@@ -152,9 +152,9 @@ def adjoint_density(
     total, split_layers, gx, gy, gz, density, density_gradient,
     before, layers_before, after, layers_after, dt, nonlinear, lossy, differs, axes,
 ):  # fmt: skip
-    """The transpose of `update_density`: g_ξ = rate − m f ρ̄_ξ and ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄, with m = Δt (2ρ + ρ₀).
+    """The transpose of `update_density`: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄, with m = Δt (2ρ + ρ₀).
 
-    ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are the forward densities before and after the
+    ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are forward densities before and after the
     step, without what a source has added. If ``differs``, m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after) follows
     from them, which enters ρ̄ where the step is ``nonlinear``, and Δt m̄ is added to ``density_gradient``.
     """
@@ -258,6 +258,41 @@ def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, 
                 _velocity_row(row, slope, rho, factor, dt)
 
 
+@njit(**_ROW)
+def _loss_of_row(loss, p, rho, speed, density, ratio, nonlinear):
+    """loss = c₀² A = p − c₀² (ρ + B/A ρ²/(2ρ₀))."""
+    for x in range(loss.size):
+        loss[x] = p[x] - speed[x] * speed[x] * rho[x]
+    if nonlinear:
+        for x in range(loss.size):
+            over = speed[x] * rho[x]
+            loss[x] -= ratio[x] * over * over / (density[x] + density[x])
+
+
+@njit(**_ROW)
+def _speed_row(out, bar, p, speed, loss, shift, power, lossy, disperses):
+    for x in range(out.size):
+        out[x] += bar[x] * (p[x] + p[x]) / speed[x]
+    if lossy:
+        for x in range(out.size):
+            out[x] += bar[x] * power * loss[x] / speed[x]
+    if disperses:
+        for x in range(out.size):
+            out[x] -= bar[x] * shift[x] / speed[x]
+
+
+@njit(**_ROW)
+def _nonlinear_rows(ratio_bar, density_bar, bar, rho, speed, density, ratio):
+    if ratio_bar.size > 0:
+        for x in range(bar.size):
+            ratio_bar[x] += bar[x] * speed[x] * speed[x] * rho[x] * rho[x] / (density[x] + density[x])
+    if density_bar.size > 0:
+        half = bar.dtype.type(0.5)
+        for x in range(bar.size):
+            over = speed[x] * rho[x] / density[x]
+            density_bar[x] -= bar[x] * half * ratio[x] * over * over
+
+
 @njit(**_JIT)
 def medium_gradients(
     gradients, p_bar, p, rho, speed, density, ratio, tau, unit, shift, power, eta_factor,
@@ -269,44 +304,34 @@ def medium_gradients(
     ``absorbs`` everywhere ``unit`` is α₀, with which A goes; else τ for α₀ = 1, and of the derivative with
     respect to α₀ this is the part of L2, `alpha_gradient` that of L1.
     """
-    half, less = p.dtype.type(0.5), power - p.dtype.type(1)
+    less = power - p.dtype.type(1)
     for z in prange(p.shape[0]):
+        loss, moved = np.empty(p.shape[2], p.dtype), np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
             c, rho0, b = row_of(speed, z, y), row_of(density, z, y), row_of(ratio, z, y)
-            bar, q, r, l2, t = p_bar[z, y], p[z, y], rho[z, y], shift[z, y], row_of(tau, z, y)
+            bar, one, t = p_bar[z, y], row_of(unit, z, y), row_of(tau, z, y)
+            if lossy:
+                _loss_of_row(loss, p[z, y], rho[z, y], c, rho0, b, nonlinear)
+            if disperses:
+                for x in range(moved.size):
+                    moved[x] = eta_factor * c[x] * c[x] * c[x] * shift[z, y, x]
+            if gradients.alpha.size > 0:
+                out = gradients.alpha[z, y]
+                if absorbs:
+                    for x in range(out.size):
+                        out[x] += bar[x] * loss[x] / one[x]
+                elif disperses:
+                    for x in range(out.size):
+                        out[x] -= bar[x] * one[x] * moved[x]
             if gradients.speed.size > 0:
-                out = gradients.speed[z, y]
-                for x in range(out.size):
-                    out[x] += bar[x] * (q[x] + q[x]) / c[x]
-                if lossy and nonlinear:
-                    for x in range(out.size):
-                        out[x] -= bar[x] * c[x] * less * half * b[x] * r[x] * r[x] / rho0[x]
-                if lossy:
-                    for x in range(out.size):
-                        out[x] += bar[x] * c[x] * less * (q[x] / (c[x] * c[x]) - r[x])
                 if disperses:
-                    for x in range(out.size):
-                        out[x] -= bar[x] * c[x] * c[x] * t[x] * eta_factor * l2[x]
-            if absorbs and gradients.alpha.size > 0:
-                out, alpha = gradients.alpha[z, y], row_of(unit, z, y)
-                for x in range(out.size):
-                    out[x] += bar[x] * (q[x] - c[x] * c[x] * r[x]) / alpha[x]
-                if nonlinear:
-                    for x in range(out.size):
-                        out[x] -= bar[x] * c[x] * c[x] * half * b[x] * r[x] * r[x] / (rho0[x] * alpha[x])
-            elif disperses and gradients.alpha.size > 0:
-                out, one = gradients.alpha[z, y], row_of(unit, z, y)
-                for x in range(out.size):
-                    out[x] -= bar[x] * c[x] * c[x] * c[x] * one[x] * eta_factor * l2[x]
-            if nonlinear and gradients.ratio.size > 0:
-                out = gradients.ratio[z, y]
-                for x in range(out.size):
-                    out[x] += bar[x] * c[x] * c[x] * r[x] * r[x] / (rho0[x] + rho0[x])
-            if nonlinear and gradients.density.size > 0:
-                out = gradients.density[z, y]
-                for x in range(out.size):
-                    over = c[x] * r[x] / rho0[x]
-                    out[x] -= bar[x] * half * b[x] * over * over
+                    for x in range(moved.size):
+                        moved[x] *= t[x]
+                _speed_row(gradients.speed[z, y], bar, p[z, y], c, loss, moved, less, lossy, disperses)
+            if nonlinear:
+                ratio_bar = gradients.ratio[z, y] if gradients.ratio.size > 0 else loss[:0]
+                density_bar = gradients.density[z, y] if gradients.density.size > 0 else loss[:0]
+                _nonlinear_rows(ratio_bar, density_bar, bar, rho[z, y], c, rho0, b)
 
 
 @njit(**_ROW)
@@ -322,7 +347,7 @@ def forward_rate(
 ):  # fmt: skip
     """rate = ρ₀ ∇·u of the step between the densities ``before`` and ``after``, of which it follows.
 
-    ``density_gradient`` += ``rate_bar`` ∇·u, the derivative with respect to ρ₀ in ``rate``.
+    ``density_gradient`` += ``rate_bar`` ∇·u/ρ₀, the derivative with respect to ρ₀ in ``rate``.
     """
     for z in prange(rate.shape[0]):
         mass = np.empty(rate.shape[2], rate.dtype)
@@ -382,7 +407,7 @@ def density_sum(out, total, split_layers, parts):
 
 @njit(**_JIT)
 def add_readings(field, index, bounds, columns, weights, values, row):
-    """field[index_i] += Σ weights · values[row, columns], from bounds[i] to bounds[i + 1]: transpose of sampling."""
+    """field[index_i] += Σ weights · values[row, columns], from bounds[i] to bounds[i + 1]."""
     flat, source = field.reshape(-1), values[row]
     for i in prange(index.size):
         sums = 0.0
