@@ -62,7 +62,7 @@ def refused(folder, match, **changes):
 
 @pytest.mark.parametrize(("changes", "match"), ARGUMENTS)
 def test_arguments(tmp_path, monkeypatch, changes, match):
-    monkeypatch.setattr(module, "_GradientRun", None)
+    monkeypatch.setattr(module, "Linearization", None)
     refused(tmp_path, match, **changes)
 
 

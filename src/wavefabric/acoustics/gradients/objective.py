@@ -31,11 +31,8 @@ def check_recorded(recording: Recording) -> None:
             )
 
 
-def evaluate(objective: Objective, results: Results, grid: Grid, problem: Problem, recording: Recording):
-    """The value of an objective, and its derivatives by the names and in the layout of the recorder.
-
-    Series are (rows, samples), running sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
-    """
+def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str, Any]]:
+    """The value of an objective, and its derivatives."""
     answer = objective(results)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
         raise InputError("objective: returns something else; allowed: (value, {name: derivative})")
@@ -45,6 +42,16 @@ def evaluate(objective: Objective, results: Results, grid: Grid, problem: Proble
     value = float(value)
     if not np.isfinite(value):
         raise InputError(f"objective: its value is {value}; allowed: a finite number")
+    return value, derivatives
+
+
+def as_recorded(
+    derivatives: Mapping[str, Any], results: Results, grid: Grid, problem: Problem, recording: Recording
+) -> dict[str, np.ndarray]:
+    """Derivatives by the names and in the layout of the recorder.
+
+    Series are (rows, samples), running sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
+    """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
         raise InputError(f"objective: a derivative of {show(unknown[0])}; allowed: {', '.join(results)}")
@@ -52,7 +59,7 @@ def evaluate(objective: Objective, results: Results, grid: Grid, problem: Proble
         name: _in_memory(name, derivative, results[name], grid, recording)
         for name, derivative in derivatives.items()
     }
-    return value, _recorded(arrays, results, grid, problem, recording)
+    return _recorded(arrays, results, grid, problem, recording)
 
 
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid, recording: Recording) -> np.ndarray:

@@ -95,6 +95,7 @@ class AdjointRun:
         )
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None
+        self._cyclic: list[Any] = [self]  # objects that refer to each other
         self._states_needed = needs_states(problem, wrt)
         #: Where states were stored; none if none were needed.
         self.tiers = Tiers(0)
@@ -109,9 +110,11 @@ class AdjointRun:
         return 0 if self._reversal is None else self._reversal.advanced
 
     def close(self) -> None:
-        """Free the stored states."""
+        """Free the stored states; and the fields, which would wait for the collector of cycles."""
         if self._store is not None:
             self._store.close()
+        for each in self._cyclic:
+            vars(each).clear()
 
     # --- The forward run ----------------------------------------------------------------------------------
 
@@ -123,6 +126,7 @@ class AdjointRun:
         return max(map(of, subdomains))
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
+        self._cyclic += [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
         self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
         if not self._states_needed:

@@ -17,7 +17,7 @@ _BLOCK_BYTES = 16 << 20
 
 
 class _Readings:
-    """What is read at the points of a source in each step: (steps, points), or (steps, 1) in sum; on the host."""
+    """What is read at the points of a source in each step, on the host: (steps, points); in sum (steps, 1)."""
 
     def __init__(self, coefficients: Any, term: SourceTerm | TransducerTerm, steps: int, summed: bool):
         self._c, size = coefficients, term.index.size
