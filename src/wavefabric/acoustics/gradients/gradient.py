@@ -334,7 +334,7 @@ class Linearization(AbstractContextManager):
             elif name in SOURCES:
                 derivatives[name] = self._signal(name, signals[name])
             elif name == "density_staggered":
-                values = zip(medium_staggered, self._medium.density_staggered, strict=True)
+                values = zip(medium_staggered, self._medium.density_staggered or (), strict=True)
                 derivatives[name] = tuple(self._like(*pair) for pair in values)
             else:
                 field = medium[name]

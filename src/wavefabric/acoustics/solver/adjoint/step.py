@@ -26,7 +26,7 @@ from wavefabric.acoustics.solver.formulas import absorption_factors
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 #: Smallest α₀, dB/(MHz^y cm), in epsilons, at which absorption is well above the rounding of the pressure.
-_LEAST_ALPHA = 2e4
+_LEAST_ALPHA = 1e6
 #: Parameters of the medium by which can be differentiated, as `Problem` names them.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
