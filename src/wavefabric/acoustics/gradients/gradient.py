@@ -334,7 +334,8 @@ class Linearization(AbstractContextManager):
             elif name in SOURCES:
                 derivatives[name] = self._signal(name, signals[name])
             elif name == "density_staggered":
-                values = zip(medium_staggered, self._medium.density_staggered or (), strict=True)
+                parameters: Any = self._medium.density_staggered
+                values = zip(medium_staggered, parameters, strict=True)
                 derivatives[name] = tuple(self._like(*pair) for pair in values)
             else:
                 field = medium[name]
