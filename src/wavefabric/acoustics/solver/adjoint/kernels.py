@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from wavefabric.acoustics.solver.row_kernels import mass_row, row_of, source_density_row
+from wavefabric.acoustics.solver.row_kernels import row_of, source_density_row
 from wavefabric.system.numba_cache import njit
 
 _JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
@@ -31,40 +31,12 @@ def adjoint_losses(loss, shift, p, speed, tau, eta_factor, disperses):
     """loss = τ c₀² p̄ and shift = η c₀² p̄: what the fractional Laplacians are applied to."""
     for z in prange(p.shape[0]):
         for y in range(p.shape[1]):
-            c, t, source, out, other = (
-                row_of(speed, z, y),
-                row_of(tau, z, y),
-                p[z, y],
-                loss[z, y],
-                shift[z, y],
-            )
-            for x in range(out.size):
-                out[x] = t[x] * c[x] * c[x] * source[x]
-            if disperses:
-                for x in range(out.size):
-                    other[x] = eta_factor * c[x] * out[x]
-
-
-@njit(**_ROW)
-def _pressure_row(out, p, rho, speed, density, ratio, shift, nonlinear, disperses):
-    for x in range(out.size):
-        out[x] = speed[x] * speed[x] * p[x]
-    if nonlinear:
-        for x in range(out.size):
-            out[x] += out[x] * ratio[x] * rho[x] / density[x]
-    if disperses:
-        for x in range(out.size):
-            out[x] -= shift[x]
-
-
-@njit(**_ROW)
-def _loss_row(rate, loss, p, speed, density, tau, stokes):
-    if stokes:
-        for x in range(rate.size):
-            rate[x] = density[x] * tau[x] * speed[x] * speed[x] * p[x]
-    else:
-        for x in range(rate.size):
-            rate[x] = density[x] * loss[x]
+            c, t = row_of(speed, z, y), row_of(tau, z, y)
+            for x in range(p.shape[2]):
+                value = t[x] * c[x] * c[x] * p[z, y, x]
+                loss[z, y, x] = value
+                if disperses:
+                    shift[z, y, x] = eta_factor * c[x] * value
 
 
 @njit(**_JIT)
@@ -77,74 +49,28 @@ def adjoint_pressure(
     The transpose of `update_pressure` and `absorption_terms`; ``loss`` and ``shift`` are L1 and L2 of
     `adjoint_losses`. ``rate`` may be ``loss``.
     """
+    one = p.dtype.type(1)
     for z in prange(p.shape[0]):
         more = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
             c, rho0 = row_of(speed, z, y), row_of(density, z, y)
-            _pressure_row(
-                more, p[z, y], rho[z, y], c, rho0, row_of(ratio, z, y), shift[z, y], nonlinear, disperses
-            )
-            source_density_row(total[z, y], split_layers, more, p.dtype.type(1), p.dtype.type(1), z, y)
-            if lossy:
-                _loss_row(rate[z, y], loss[z, y], p[z, y], c, rho0, row_of(tau, z, y), stokes)
+            b, t = row_of(ratio, z, y), row_of(tau, z, y)
+            for x in range(more.size):
+                q = c[x] * c[x] * p[z, y, x]
+                if lossy:
+                    rate[z, y, x] = rho0[x] * (t[x] * q if stokes else loss[z, y, x])
+                if nonlinear:
+                    q += q * b[x] * rho[z, y, x] / rho0[x]
+                if disperses:
+                    q -= shift[z, y, x]
+                more[x] = q
+            source_density_row(total[z, y], split_layers, more, one, one, z, y)
 
 
 @njit(**_ROW)
-def _flow_row(out, rate, mass, part, factor, lossy):
-    """out = rate − mass f part: the derivative with respect to ∂u along one axis."""
-    if lossy:
-        for x in range(out.size):
-            out[x] = rate[x] - mass[x] * factor * part[x]
-    else:
-        for x in range(out.size):
-            out[x] = -mass[x] * factor * part[x]
-
-
-@njit(**_ROW)
-def _x_flow_row(out, mass, part, total, factor, runs):
-    """The same along x, where f varies: what the layers change of it."""
-    for run in range(runs.shape[0]):
-        first, position = runs[run, 0], runs[run, 2]
-        for x in range(first, runs[run, 1]):
-            out[x] += mass[x] * (total[x] - factor[x] * part[position + (x - first)])
-
-
-@njit(**_ROW)
-def _rest_row(work, total, before, after):
-    """work = −ρ̄ (ρ_before − ρ_after)."""
-    for x in range(work.size):
-        work[x] = total[x] * (after[x] - before[x])
-
-
-@njit(**_ROW)
-def _part_work_row(work, total, part, before, after, factor):
-    """What a part that is damped changes of `_rest_row`."""
-    for x in range(work.size):
-        work[x] += total[x] * (before[x] - after[x]) - part[x] * (factor * factor * before[x] - after[x])
-
-
-@njit(**_ROW)
-def _x_part_work_row(work, total, part, before, after, factor, runs):
-    for run in range(runs.shape[0]):
-        first, position = runs[run, 0], runs[run, 2]
-        for x in range(first, runs[run, 1]):
-            i, square = position + (x - first), factor[x] * factor[x]
-            work[x] += total[x] * (before[i] - after[i]) - part[i] * (square * before[i] - after[i])
-
-
-@njit(**_ROW)
-def _damp_row(part, factor, more):
-    for x in range(part.size):
-        part[x] = factor * factor * part[x] + more[x]
-
-
-@njit(**_ROW)
-def _x_damp_row(part, factor, more, runs):
-    for run in range(runs.shape[0]):
-        first, position = runs[run, 0], runs[run, 2]
-        for x in range(first, runs[run, 1]):
-            i = position + (x - first)
-            part[i] = factor[x] * factor[x] * part[i] + more[x]
+def _damped_work(part, factor, bar, before, after):
+    """What a part that is damped changes of −ρ̄ (ρ_before − ρ_after)."""
+    return bar * (before - after) - part * (factor * factor * before - after)
 
 
 @njit(**_JIT)
@@ -158,80 +84,49 @@ def adjoint_density(
     step, without what a source has added. If ``differs``, m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after) follows
     from them, which enters ρ̄ where the step is ``nonlinear``, and Δt m̄ is added to ``density_gradient``.
     """
+    zero, one = total.dtype.type(0), total.dtype.type(1)
     for z in prange(total.shape[0]):
-        nx = total.shape[2]
-        mass, rate, work = (np.empty(nx, total.dtype), np.empty(nx, total.dtype), np.empty(nx, total.dtype))
         for y in range(total.shape[1]):
-            row, in_y, in_z = total[z, y], split_layers.at_y[y], split_layers.at_z[z]
-            runs, pml_x = split_layers.runs, split_layers.pml_x
-            mass_row(mass, before[z, y], row_of(density, z, y), dt, nonlinear)
-            rate[:] = gx[z, y]
-            one = total.dtype.type(1)
-            _flow_row(gx[z, y], rate, mass, row, one, lossy)
-            _x_flow_row(gx[z, y], mass, split_layers.x[z, y], row, pml_x, runs)
-            if axes > 1:
-                part = split_layers.y[z, in_y] if in_y >= 0 else row
-                _flow_row(gy[z, y], rate, mass, part, split_layers.pml_y[y] if in_y >= 0 else one, lossy)
-            if axes > 2:
-                part = split_layers.z[in_z, y] if in_z >= 0 else row
-                _flow_row(gz[z, y], rate, mass, part, split_layers.pml_z[z] if in_z >= 0 else one, lossy)
-            work[:] = 0
-            if differs:
-                _rest_row(work, row, before[z, y], after[z, y])
-                _x_part_work_row(
-                    work, row, split_layers.x[z, y], layers_before.x[z, y], layers_after.x[z, y], pml_x, runs
-                )
-                if in_y >= 0:
-                    parts = layers_before.y[z, in_y], layers_after.y[z, in_y]
-                    factor = split_layers.pml_y[y]
-                    _part_work_row(work, row, split_layers.y[z, in_y], parts[0], parts[1], factor)
-                if in_z >= 0:
-                    parts = layers_before.z[in_z, y], layers_after.z[in_z, y]
-                    factor = split_layers.pml_z[z]
-                    _part_work_row(work, row, split_layers.z[in_z, y], parts[0], parts[1], factor)
-                for x in range(nx):
-                    work[x] = dt * work[x] / mass[x]
-                if density_gradient.size > 0:
-                    gradient = density_gradient[z, y]
-                    for x in range(nx):
-                        gradient[x] += work[x]
-                for x in range(nx):
-                    work[x] = (work[x] + work[x]) if nonlinear else total.dtype.type(0)
-            for x in range(nx):
-                row[x] += work[x]
-            _x_damp_row(split_layers.x[z, y], pml_x, work, runs)
+            row, rho0, was, now = total[z, y], row_of(density, z, y), before[z, y], after[z, y]
+            part_x, before_x, after_x = split_layers.x[z, y], layers_before.x[z, y], layers_after.x[z, y]
+            # Where an axis does not damp, its part is the total.
+            part_y, before_y, after_y, factor_y, in_y = row, was, now, one, split_layers.at_y[y]
+            part_z, before_z, after_z, factor_z, in_z = row, was, now, one, split_layers.at_z[z]
             if in_y >= 0:
-                _damp_row(split_layers.y[z, in_y], split_layers.pml_y[y], work)
+                part_y, factor_y = split_layers.y[z, in_y], split_layers.pml_y[y]
+                before_y, after_y = layers_before.y[z, in_y], layers_after.y[z, in_y]
             if in_z >= 0:
-                _damp_row(split_layers.z[in_z, y], split_layers.pml_z[z], work)
-
-
-@njit(**_ROW)
-def _velocity_row(u, g, density, factor, dt):
-    for x in range(u.size):
-        g[x] = factor * dt / density[x] * u[x]
-    for x in range(u.size):
-        u[x] = factor * factor * u[x]
-
-
-@njit(**_ROW)
-def _velocity_row_x(u, g, density, factor, dt):
-    for x in range(u.size):
-        g[x] = factor[x] * dt / density[x] * u[x]
-    for x in range(u.size):
-        u[x] = factor[x] * factor[x] * u[x]
-
-
-@njit(**_ROW)
-def _staggered_row(out, u, before, after, density, factor):
-    for x in range(u.size):
-        out[x] += u[x] * (factor * factor * before[x] - after[x]) / density[x]
-
-
-@njit(**_ROW)
-def _staggered_row_x(out, u, before, after, density, factor):
-    for x in range(u.size):
-        out[x] += u[x] * (factor[x] * factor[x] * before[x] - after[x]) / density[x]
+                part_z, factor_z = split_layers.z[in_z, y], split_layers.pml_z[z]
+                before_z, after_z = layers_before.z[in_z, y], layers_after.z[in_z, y]
+            for x in range(row.size):
+                i, bar, factor = split_layers.at_x[x], row[x], split_layers.pml_x[x]
+                mass = dt * (was[x] + was[x] + rho0[x]) if nonlinear else dt * rho0[x]
+                rate, more = gx[z, y, x] if lossy else zero, zero
+                gx[z, y, x] = rate - mass * factor * (part_x[i] if i >= 0 else bar)
+                if axes > 1:
+                    gy[z, y, x] = rate - mass * factor_y * part_y[x]
+                if axes > 2:
+                    gz[z, y, x] = rate - mass * factor_z * part_z[x]
+                if differs:
+                    work = bar * (now[x] - was[x])
+                    if i >= 0:
+                        work += _damped_work(part_x[i], factor, bar, before_x[i], after_x[i])
+                    if in_y >= 0:
+                        work += _damped_work(part_y[x], factor_y, bar, before_y[x], after_y[x])
+                    if in_z >= 0:
+                        work += _damped_work(part_z[x], factor_z, bar, before_z[x], after_z[x])
+                    work *= dt / mass
+                    if density_gradient.size > 0:
+                        density_gradient[z, y, x] += work
+                    if nonlinear:
+                        more = work + work
+                row[x] = bar + more
+                if i >= 0:
+                    part_x[i] = factor * factor * part_x[i] + more
+                if in_y >= 0:
+                    part_y[x] = factor_y * factor_y * part_y[x] + more
+                if in_z >= 0:
+                    part_z[x] = factor_z * factor_z * part_z[x] + more
 
 
 @njit(**_JIT)
@@ -244,53 +139,14 @@ def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, 
     for z in prange(u.shape[0]):
         for y in range(u.shape[1]):
             row, slope, rho = u[z, y], g[z, y], row_of(density, z, y)
-            if subtracts:
-                for x in range(row.size):
-                    row[x] -= slope[x]
-            if axis == 0:
+            for x in range(row.size):
+                factor = pml[x] if axis == 0 else pml[y] if axis == 1 else pml[z]
+                bar = row[x] - slope[x] if subtracts else row[x]
                 if density_gradient.size > 0:
-                    _staggered_row_x(density_gradient[z, y], row, before[z, y], after[z, y], rho, pml)
-                _velocity_row_x(row, slope, rho, pml, dt)
-            else:
-                factor = pml[y] if axis == 1 else pml[z]
-                if density_gradient.size > 0:
-                    _staggered_row(density_gradient[z, y], row, before[z, y], after[z, y], rho, factor)
-                _velocity_row(row, slope, rho, factor, dt)
-
-
-@njit(**_ROW)
-def _loss_of_row(loss, p, rho, speed, density, ratio, nonlinear):
-    """loss = c₀² A = p − c₀² (ρ + B/A ρ²/(2ρ₀))."""
-    for x in range(loss.size):
-        loss[x] = p[x] - speed[x] * speed[x] * rho[x]
-    if nonlinear:
-        for x in range(loss.size):
-            over = speed[x] * rho[x]
-            loss[x] -= ratio[x] * over * over / (density[x] + density[x])
-
-
-@njit(**_ROW)
-def _speed_row(out, bar, p, speed, loss, shift, power, lossy, disperses):
-    for x in range(out.size):
-        out[x] += bar[x] * (p[x] + p[x]) / speed[x]
-    if lossy:
-        for x in range(out.size):
-            out[x] += bar[x] * power * loss[x] / speed[x]
-    if disperses:
-        for x in range(out.size):
-            out[x] -= bar[x] * shift[x] / speed[x]
-
-
-@njit(**_ROW)
-def _nonlinear_rows(ratio_bar, density_bar, bar, rho, speed, density, ratio):
-    if ratio_bar.size > 0:
-        for x in range(bar.size):
-            ratio_bar[x] += bar[x] * speed[x] * speed[x] * rho[x] * rho[x] / (density[x] + density[x])
-    if density_bar.size > 0:
-        half = bar.dtype.type(0.5)
-        for x in range(bar.size):
-            over = speed[x] * rho[x] / density[x]
-            density_bar[x] -= bar[x] * half * ratio[x] * over * over
+                    change = factor * factor * before[z, y, x] - after[z, y, x]
+                    density_gradient[z, y, x] += bar * change / rho[x]
+                slope[x] = factor * dt / rho[x] * bar
+                row[x] = factor * factor * bar
 
 
 @njit(**_JIT)
@@ -304,40 +160,27 @@ def medium_gradients(
     ``absorbs`` everywhere ``unit`` is α₀, with which A goes; else τ for α₀ = 1, and of the derivative with
     respect to α₀ this is the part of L2, `alpha_gradient` that of L1.
     """
-    less = power - p.dtype.type(1)
+    less, zero = power - p.dtype.type(1), p.dtype.type(0)
+    speed_bar, density_bar, alpha_bar, ratio_bar = gradients  # Numba drops what is put into members
     for z in prange(p.shape[0]):
-        loss, moved = np.empty(p.shape[2], p.dtype), np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
-            c, rho0, b = row_of(speed, z, y), row_of(density, z, y), row_of(ratio, z, y)
-            bar, one, t = p_bar[z, y], row_of(unit, z, y), row_of(tau, z, y)
-            if lossy:
-                _loss_of_row(loss, p[z, y], rho[z, y], c, rho0, b, nonlinear)
-            if disperses:
-                for x in range(moved.size):
-                    moved[x] = eta_factor * c[x] * c[x] * c[x] * shift[z, y, x]
-            if gradients.alpha.size > 0:
-                out = gradients.alpha[z, y]
-                if absorbs:
-                    for x in range(out.size):
-                        out[x] += bar[x] * loss[x] / one[x]
-                elif disperses:
-                    for x in range(out.size):
-                        out[x] -= bar[x] * one[x] * moved[x]
-            if gradients.speed.size > 0:
-                if disperses:
-                    for x in range(moved.size):
-                        moved[x] *= t[x]
-                _speed_row(gradients.speed[z, y], bar, p[z, y], c, loss, moved, less, lossy, disperses)
-            if nonlinear:
-                ratio_bar = gradients.ratio[z, y] if gradients.ratio.size > 0 else loss[:0]
-                density_bar = gradients.density[z, y] if gradients.density.size > 0 else loss[:0]
-                _nonlinear_rows(ratio_bar, density_bar, bar, rho[z, y], c, rho0, b)
-
-
-@njit(**_ROW)
-def _rate_row(rate, part_before, part_after, factor):
-    for x in range(rate.size):
-        rate[x] += (factor - 1) * part_before[x] + (1 - 1 / factor) * part_after[x]
+            speeds, densities, ratios = row_of(speed, z, y), row_of(density, z, y), row_of(ratio, z, y)
+            taus, units = row_of(tau, z, y), row_of(unit, z, y)
+            for x in range(p.shape[2]):
+                bar, c, r, over = p_bar[z, y, x], speeds[x], rho[z, y, x], zero
+                if nonlinear:
+                    over = c * c * r * r / (densities[x] + densities[x])  # by B/A: what it adds to p
+                loss = p[z, y, x] - c * c * r - ratios[x] * over if lossy else zero  # c₀² A
+                moved = eta_factor * c * c * c * shift[z, y, x] if disperses else zero  # c₀² η L2{ρ}/τ
+                if speed_bar.size > 0:
+                    slope = p[z, y, x] + p[z, y, x] + less * loss - taus[x] * moved
+                    speed_bar[z, y, x] += bar * slope / c
+                if alpha_bar.size > 0:
+                    alpha_bar[z, y, x] += bar * (loss / units[x] if absorbs else -units[x] * moved)
+                if nonlinear and ratio_bar.size > 0:
+                    ratio_bar[z, y, x] += bar * over
+                if nonlinear and density_bar.size > 0:
+                    density_bar[z, y, x] -= bar * ratios[x] * over / densities[x]
 
 
 @njit(**_JIT)
@@ -349,29 +192,25 @@ def forward_rate(
 
     ``density_gradient`` += ``rate_bar`` ∇·u/ρ₀, the derivative with respect to ρ₀ in ``rate``.
     """
+    one = rate.dtype.type(1)
     for z in prange(rate.shape[0]):
-        mass = np.empty(rate.shape[2], rate.dtype)
         for y in range(rate.shape[1]):
-            row, rho0, runs = rate[z, y], row_of(density, z, y), split_layers.runs
-            in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
-            mass_row(mass, before[z, y], rho0, dt, nonlinear)
-            for x in range(row.size):
-                row[x] = before[z, y, x] - after[z, y, x]
-            for run in range(runs.shape[0]):
-                first, position = runs[run, 0], runs[run, 2]
-                for x in range(first, runs[run, 1]):
-                    i, factor = position + (x - first), split_layers.pml_x[x]
-                    change = (1 - 1 / factor) * layers_after.x[z, y, i]
-                    row[x] += (factor - 1) * layers_before.x[z, y, i] + change
-            if in_y >= 0:
-                _rate_row(row, layers_before.y[z, in_y], layers_after.y[z, in_y], split_layers.pml_y[y])
-            if in_z >= 0:
-                _rate_row(row, layers_before.z[in_z, y], layers_after.z[in_z, y], split_layers.pml_z[z])
-            for x in range(row.size):
-                row[x] *= rho0[x] / mass[x]
-            if density_gradient.size > 0:
-                for x in range(row.size):
-                    density_gradient[z, y, x] += rate_bar[z, y, x] * row[x] / (rho0[x] * rho0[x])
+            rho0, in_y, in_z = row_of(density, z, y), split_layers.at_y[y], split_layers.at_z[z]
+            for x in range(rate.shape[2]):
+                i, factor, was = split_layers.at_x[x], split_layers.pml_x[x], before[z, y, x]
+                value = was - after[z, y, x]
+                if i >= 0:
+                    value += (factor - one) * (layers_before.x[z, y, i] + layers_after.x[z, y, i] / factor)
+                if in_y >= 0:
+                    f = split_layers.pml_y[y]
+                    value += (f - one) * (layers_before.y[z, in_y, x] + layers_after.y[z, in_y, x] / f)
+                if in_z >= 0:
+                    f = split_layers.pml_z[z]
+                    value += (f - one) * (layers_before.z[in_z, y, x] + layers_after.z[in_z, y, x] / f)
+                divergence = value / (dt * (was + was + rho0[x]) if nonlinear else dt * rho0[x])
+                rate[z, y, x] = rho0[x] * divergence
+                if density_gradient.size > 0:
+                    density_gradient[z, y, x] += rate_bar[z, y, x] * divergence / rho0[x]
 
 
 @njit(**_JIT)
@@ -389,20 +228,17 @@ def density_sum(out, total, split_layers, parts):
     """out = Σ ρ̄_ξ over so many ``parts`` (a real scalar)."""
     for z in prange(total.shape[0]):
         for y in range(total.shape[1]):
-            row, sums, runs = total[z, y], out[z, y], split_layers.runs
-            for x in range(row.size):
-                sums[x] = parts * row[x]
-            for run in range(runs.shape[0]):
-                first, position = runs[run, 0], runs[run, 2]
-                for x in range(first, runs[run, 1]):
-                    sums[x] += split_layers.x[z, y, position + (x - first)] - row[x]
             in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
-            if in_y >= 0:
-                for x in range(row.size):
-                    sums[x] += split_layers.y[z, in_y, x] - row[x]
-            if in_z >= 0:
-                for x in range(row.size):
-                    sums[x] += split_layers.z[in_z, y, x] - row[x]
+            for x in range(total.shape[2]):
+                i, bar = split_layers.at_x[x], total[z, y, x]
+                sums = parts * bar
+                if i >= 0:
+                    sums += split_layers.x[z, y, i] - bar
+                if in_y >= 0:
+                    sums += split_layers.y[z, in_y, x] - bar
+                if in_z >= 0:
+                    sums += split_layers.z[in_z, y, x] - bar
+                out[z, y, x] = sums
 
 
 @njit(**_JIT)
