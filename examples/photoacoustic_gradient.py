@@ -8,7 +8,7 @@ Usage: python examples/photoacoustic_gradient.py [folder] [iterations]
 """
 
 import sys
-from pathlib import Path
+import warnings
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from wavefabric import acoustics
 from wavefabric.acoustics import Grid, Medium, Sensor, Source
 
-DT, STEPS, NOISE = 30e-9, 420, 0.03  # s; of the largest signal
+DT, STEPS, NOISE, WEIGHT, EPSILON = 30e-9, 420, 0.03, 2.0, 30.0  # s; of the largest signal; λ, ε, Pa
 EDGE, ROW = -6.1e-3, (15, 0.7e-3, None, 0.8e-3)  # m: where arrays are; number, width, –, pitch of elements
-WEIGHT, EPSILON = 2.0, 30.0  # λ, Pa; ε, Pa
 
 
 def vessels(z):
@@ -46,7 +45,7 @@ def scene(points, spacing):
     speed = 1520 - 70 / (1 + np.exp((x + 3e-3) / 3e-4)) + muscle
     sides = ((EDGE, 0), (1, 0)), ((0, EDGE), (0, 1))
     array = acoustics.join(*(acoustics.linear_array(grid, at, *ROW, to) for at, to in sides))
-    return grid, Medium(speed, 1000.0, reference_speed=1600.0), array, vessels(x + 1j * y)
+    return grid, Medium(speed, 1000.0, reference_speed=1520.0), array, vessels(x + 1j * y)
 
 
 def variation(image):
@@ -79,6 +78,7 @@ def main(folder=".", iterations=35):
     covers = weights.max(axis=0) > 0.5 * weights.max()
     mask = np.isin(np.arange(p0.size).reshape(grid.shape, order="F"), array.index[covers])
     inputs, images = (grid, medium, mask, heard[weights.argmax(axis=0)[covers]], DT), {"initial pressure": p0}
+    warnings.filterwarnings("ignore", "source.p: ")  # white noise goes beyond the grid's frequencies
     for name, number in (("time reversal, one pass", 1), ("time reversal, ten iterations", 10)):
         images[name] = acoustics.time_reversal(*inputs, iterations=number, non_negative=True).image
 
@@ -102,7 +102,7 @@ def main(folder=".", iterations=35):
             print(f"{name}: error {100 * errors[-1]:.1f} %, PSNR {psnr:.1f} dB")
             panel.set_title(f"{name}\nerror {100 * errors[-1]:.0f} %")
     figure.colorbar(shown, ax=figure.axes, label="initial pressure (Pa)", shrink=0.85)
-    figure.savefig(Path(folder) / "photoacoustic_gradient.png", dpi=100)
+    figure.savefig(f"{folder}/photoacoustic_gradient.png", dpi=100)
     return errors
 
 
