@@ -72,3 +72,12 @@ def test_phases_are_those_of_time_reversal(tmp_path):
     assert at["gradient"] > 1.5 * at["geometric delays"]
     assert at["gradient"] == pytest.approx(at["time reversal"], rel=0.01)
     assert figures["gradient"][1] < 0.3 < figures["geometric delays"][1]  # mm off the target
+
+
+def test_learned_back_propagation_gains(tmp_path):
+    """The example with few symbols, spans and iterations: learned parameters beat the fibre's own."""
+    example = runpy.run_path(str(EXAMPLES / "learned_back_propagation.py"))
+    linear, plain, learned, fine = example["main"](tmp_path, 256, [6], 4, 20).values()
+    assert linear < plain < learned - 0.5
+    assert learned < fine
+    assert [path.name for path in tmp_path.iterdir()] == ["learned-back-propagation.png"]

@@ -62,7 +62,10 @@ def kernels_in(source: str) -> list[str]:
 
 #: What the launcher puts before a source.
 BEFORE = {
-    "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu",),
+    "acoustics/solver/kernels.cu": ("acoustics/solver/split_density.cu", "acoustics/solver/points.cu"),
+    "acoustics/solver/adjoint/kernels.cu": (
+        *(f"acoustics/solver/{name}.cu" for name in ("split_density", "points", "adjoint/density")),
+    ),
     "exchange/one_sided_pack.cu": ("exchange/transports/signals.cu", "exchange/pack.cu"),
     "exchange/transports/plan.cu": ("exchange/transports/signals.cu", "exchange/transports/multimem.cu"),
     "optics/propagation/kernels/kerr.cu": ("optics/propagation/kernels/kerr_formulas.cu",),
@@ -79,6 +82,9 @@ BEHIND_OTHERS = {
     "acoustics/fused/fused_columns.cu",
     "acoustics/fused/fused.cu",
     "acoustics/fused/fused_rows.cu",
+    "acoustics/fused/adjoint_rows.cu",
+    "acoustics/solver/adjoint/density.cu",
+    "acoustics/solver/points.cu",
     "acoustics/solver/split_density.cu",
     "optics/propagation/kernels/fused_linear.cu",
     "spectral/axis_fft.cu",
@@ -117,7 +123,8 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
 
         shapes = [(np.complex64, 30), (np.complex128, 3)]
         return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
-    if source in ("acoustics/solver/kernels.cu", "spectral/butterflies.cu", "spectral/symmetric.cu"):
+    sound = "acoustics/solver/kernels.cu", "acoustics/solver/adjoint/kernels.cu"
+    if source in (*sound, "spectral/butterflies.cu", "spectral/symmetric.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]
     if source in BEHIND_OTHERS:
         # Needs definitions and sources before it: `test_passes_compile`, `test_fused_kernels_compile`.
@@ -235,16 +242,24 @@ def test_passes_compile(arch, shape, real, nonlinear, absorption, kernels, large
     if form == "uniform":
         forms |= {"staggered": "full", "tau": "full"}
     text = cuda.prelude(shape, real, cuda.MediumKind(nonlinear, absorption, forms), kernels, series, runs)
-    text += behind(cuda.SOURCES[:-1], "acoustics/fused/fused_rows.cu")
-    cubin = nvrtc.compile_source(text, OPTIONS, arch, "fused_rows.cu")
-    exported = {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
+
+    def exports(sources):
+        file = sources[-1].partition("/")[2]
+        cubin = nvrtc.compile_source(
+            text + behind(sources[:-1], f"acoustics/fused/{file}"), OPTIONS, arch, file
+        )
+        return {name.decode() for name in re.findall(rb"\.text\.(\w+)\0", cubin)}
+
+    exported = exports(cuda.SOURCES)
+    if "X" in kernels and "index" not in form:
+        assert exports(cuda.ADJOINT_SOURCES) == set(cuda.ADJOINT_KERNELS)
     launched = {name for names in cuda._KERNELS.values() for name in names}
     assert len(launched) > 8
     assert exported == {name for name in launched if name[0].upper() in kernels}
     # No kernel but these is named where they are launched.
     named = re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/axis_kernels_cuda.py"))
     named += re.findall(r'"([xyz]_\w+)"', read("acoustics/fused/fused_cuda.py"))
-    assert set(named) == launched | {"y_scatter"}
+    assert set(named) == launched | {"y_scatter", *cuda.ADJOINT_KERNELS}
 
 
 @pytest.mark.parametrize(
@@ -282,6 +297,8 @@ def test_kernels_have_their_launchers():
     """What kernels.py names exists in CUDA too."""
     from wavefabric.acoustics.solver import kernels as sound
     from wavefabric.acoustics.solver import kernels_cuda as sound_cuda
+    from wavefabric.acoustics.solver.adjoint import kernels as adjoint_kernels
+    from wavefabric.acoustics.solver.adjoint import kernels_cuda as adjoint_kernels_cuda
     from wavefabric.optics.propagation.kernels import kerr, kerr_cuda, linear
 
     light = public(kerr, linear)
@@ -289,6 +306,9 @@ def test_kernels_have_their_launchers():
     assert light <= set(dir(kerr_cuda.KerrKernels))
     assert {"fill_operator", "update_density", "set_points", "sample", "tick"} <= public(sound)
     assert public(sound) <= set(dir(sound_cuda.AcousticKernels))
+    assert {"adjoint_density", "medium_gradients", "add_readings"} <= public(adjoint_kernels)
+    own = set(vars(adjoint_kernels_cuda.AdjointKernels)) | {"MediumGradients", "load"}
+    assert public(adjoint_kernels) <= own
 
 
 def test_an_error_gives_the_log():

@@ -1,4 +1,4 @@
-"""Examples of fibre.md, transmission.md, run-files.md and sweeps.md in docs run as they stand."""
+"""Examples of fibre.md, links.md, transmission.md, run-files.md and sweeps.md in docs run as they stand."""
 
 import re
 from pathlib import Path
@@ -33,6 +33,13 @@ def test_powers_under_raman_scattering():
     assert names["factor"].shape == (15, 1000)
     np.testing.assert_allclose([names["largest"], np.abs(names["gain"]).max()], 1.28, atol=0.01)
     np.testing.assert_allclose(np.ptp(names["triangular"].gain_db()[:, 0]), 2.2, atol=0.05)
+
+
+def test_a_gradient():
+    names = {}
+    exec(example("links.md", "Gradients, and learned back-propagation"), names)
+    assert names["result"].field.shape == (2, 256)
+    assert (names["result"].nonlinear_factors != 0).all()
 
 
 def test_an_equaliser_from_a_script(capsys):

@@ -36,7 +36,8 @@ __getattr__, __dir__ = lazy(
         "kwave.objects": ("from_kwave", "simulate_kwave"),
         "kwave.run_input": ("run_kwave_file",),
         "check.warnings": ("max_frequency",),
-        "gradients.gradient": ("Gradient", "simulate_and_gradient"),
+        "gradients.autograd": ("simulate_jax", "simulate_torch"),
+        "gradients.gradient": ("Gradient", "Linearization", "linearize", "simulate_and_gradient"),
         "simulation": ("simulate", "to_problem"),
     },
 )

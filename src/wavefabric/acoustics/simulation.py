@@ -166,7 +166,8 @@ def solve(
 ) -> Results:
     """Check, run, and return and write results: the last part of `simulate`.
 
-    ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` looks on.
+    ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` looks
+    on.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints

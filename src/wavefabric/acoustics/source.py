@@ -169,7 +169,7 @@ class Source:
         return parameters
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
-        """What multiplies the signals "p", "ux", … at points where the sound speed is ``c``, (points,) or (1,).
+        """What multiplies the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
 
         It goes with the power `scale_power` of c.
         """

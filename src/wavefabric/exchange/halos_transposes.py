@@ -110,7 +110,7 @@ class RegionExchange:
 
 
 class RegionSum(RegionExchange):
-    """Messages of one field between ranks that are added to what is there, in their order; boxes may overlap."""
+    """Messages of one field between ranks, added to what is there in their order; boxes may overlap."""
 
     def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
         super()._connect(comm, messages, elements, dtype)

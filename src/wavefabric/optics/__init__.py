@@ -29,6 +29,7 @@ __getattr__, __dir__ = lazy(
         "signal.transmitter": ("Transmitter",),
         "signal.wdm": ("WdmGrid",),
         "propagation.propagate": ("propagate",),
+        "propagation.adjoint.gradient": ("DifferentiablePropagator", "propagate_and_gradient"),
         "theory.expected": ("Expectation", "expected_quality"),
         "theory.gaussian_noise": ("Spans", "nonlinear_interference"),
         "link.expected": ("expected_of",),

@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "gradients.md"
 
 
 def test_the_first_gradient():
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    code, *_ = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
     names = {}
     exec(code, names)
     gradient, p0 = names["gradient"], names["source"].p0

@@ -6,19 +6,19 @@ from gradient_cases import DT, cases, derivatives, objective
 from gradient_cases import STEPS as TIME_STEPS
 from test_against_jax import answers
 
-from wavefabric.acoustics.gradients.gradient import GradientSettings, _GradientRun
+from wavefabric.acoustics.gradients.gradient import GradientSettings, Linearization
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 RUN = dict(device="cpu", threads=1, precision="double", check_stability=False, dt=DT, steps=TIME_STEPS)
 
 
-def gradient_of(case, names, **options):
+def gradient_of(case, names, function=lambda r: (objective(r), derivatives(r)), **options):
     """The gradient of a case, some of which only a `Problem` can say."""
     medium, source = case.objects(case.values)
     problem, recording = case.problem(case.values)
     how = GradientSettings(**(RUN | options)).with_ranks(case.grid.total_shape)
-    run = _GradientRun(case.grid, medium, source, problem, recording, names, how)
-    return run.run(lambda results: (objective(results), derivatives(results)))
+    run = Linearization(case.grid, medium, source, problem, recording, names, how)
+    return run.gradient(function)
 
 
 @pytest.mark.parametrize("name", [name for name, case in cases().items() if not case.grid.axisymmetric])

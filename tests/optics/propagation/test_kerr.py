@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from complex_steps import STEP, kerr, stepped, tangent, turn
+from complex_steps import rate as phase_rate
 from emulated_device import EmulatedDevice
 
 from wavefabric.device import get_device
@@ -183,6 +185,46 @@ def test_rk4ip_last(case, kernels):
     assert math.sqrt(float(case.device.to_host(square)[0])) == pytest.approx(
         error, rel=10 * TOLERANCE[case.dtype]
     )
+
+
+@pytest.mark.parametrize("name", ["derivative", "rotate", "phase_rate", "turn"])
+def test_adjoints(case, kernels, name):
+    """Against the whole Jacobian of an operator by complex steps, also with respect to factors of γκ."""
+    h, n, group, a, y = 0.4, case.a.shape[1], case.coupling.group_of_row, case.a, case.k
+    members = group == np.arange(case.coupling.groups)[:, None]
+    draw = np.random.default_rng(3)
+    real = np.zeros(1, case.dtype).real.dtype
+    factors = draw.uniform(-0.5, 1.5, case.coupling.groups).astype(real)
+    slope = draw.standard_normal((case.coupling.groups, n)).astype(real)
+    A, Y, kept = case.put(a), case.put(y), case.rates()
+    kept[...] = case.device.asarray(slope)
+    back = kernels.KerrLayout(case.device, case.coupling.transposed, n, case.dtype)
+    kernels.kerr_adjoint(name, A, Y, h, case.device.asarray(factors), kept, case.layout, back)
+    case.check(A, a, 1e-30)
+    if name == "turn":
+        case.check(Y, y, 1e-30)
+        case.check(kept, h * (members @ (a.conj() * y).imag))
+        return
+    scaled = factors.astype(float)[group, None] * case.kappa
+
+    def change(a, kappa):
+        """Re y* of the derivative of the output, or of the rates by the gradient for these."""
+        if name == "phase_rate":
+            return (slope[group] / members.sum(axis=1)[group, None]) * phase_rate(a, kappa).imag / STEP
+        out = kerr(a, kappa, h) if name == "derivative" else turn(a, h * phase_rate(a, kappa))
+        return (y.conj() * tangent(out)).real
+
+    rows = np.array([0, len(a) // 2, len(a) - 1])
+    wanted, by_factor = y[rows] * (name == "phase_rate"), []
+    for k, row in enumerate(rows):
+        for part in (1, 1j):
+            direction = np.zeros_like(a)
+            direction[row] = part
+            wanted[k] += part * change(stepped(a, direction), scaled).sum(axis=0)
+        moved = scaled + 1j * STEP * case.kappa * members[group[row]][:, None]
+        by_factor.append(change(stepped(a, 0 * a), moved).sum(axis=0))
+    case.check(case.device.to_host(Y)[rows], wanted)
+    case.check(case.device.to_host(kept)[group[rows]], np.array(by_factor))
 
 
 def test_a_nan_shows(device, kernels, dtype):

@@ -27,15 +27,23 @@ SOURCES = (
     "wavefabric.acoustics.materials/medium.cu",
     "wavefabric.acoustics.fused/fused_rows.cu",
 )
+#: Sources of the passes of the adjoint step along x, and these passes, which are loaded when they are needed.
+ADJOINT_SOURCES = (
+    *(source for source in SOURCES[:-1] if "columns" not in source),
+    "wavefabric.acoustics.solver.adjoint/density.cu",
+    "wavefabric.acoustics.fused/adjoint_rows.cu",
+)
+ADJOINT_KERNELS = "x_adjoint_velocity", "x_adjoint_density", "x_adjoint_losses", "x_adjoint_pressure"
 #: Kernels by what they work on: rows along x, columns along y and z, those of the gradient along z.
 _KERNELS = {
-    "X": ("x_forward", "x_backward", "x_sum_backward", "x_velocity", "x_density", "x_pressure"),
-    "Y": ("y_transform", "y_gradient"),
+    "X": ("x_forward", "x_backward", "x_velocity", "x_density", "x_pressure"),
+    "Y": ("y_transform", "y_gradient", "y_gather"),
     "Z": ("z_divergence", "z_scale", "z_translate"),
-    "G": ("z_gradient",),
+    "G": ("z_gradient", "z_gather"),
 }
 #: Spaces for a row in shared memory, one if not said.
 _SPACES = {"x_velocity": 3, "x_density": 3, "x_pressure": 2}
+_SPACES |= {"x_adjoint_velocity": 3, "x_adjoint_density": 3, "x_adjoint_pressure": 2}
 #: Threads that share a multiprocessor's registers in ``x_velocity`` and ``x_pressure``, in single precision.
 _RESIDENT_VELOCITY, _RESIDENT_PRESSURE = 768, 1024
 #: Most threads of a block, but for those of one transform.
@@ -263,11 +271,25 @@ class AxisKernels:
         self._kernels = {name: key for key in self._axes for name in _KERNELS[key]}
         if scatter is not None and "Y" in self._axes:
             self._kernels["y_scatter"] = "Y"
-        self._functions = {name: module.get_function(name) for name in self._kernels}
+        self._definitions = definitions
+        self._functions: dict[str, Any] = {}
+        self._shared: dict[str, int] = {}
         self._await = module.get_function("await_ranks") if scatter is not None else None
-        self._shared = {name: self._axes[key].shared(name) for name, key in self._kernels.items()}
-        for name, function in self._functions.items():
+        self._load(module, tuple(self._kernels))
+
+    def _load(self, module: Any, names: Sequence[str]) -> None:
+        for name in names:
+            self._functions[name] = function = module.get_function(name)
+            self._shared[name] = self._axes[self._kernels[name]].shared(name)
             function.max_dynamic_shared_size_bytes = self._shared[name]
+
+    def load_adjoint(self) -> None:
+        """Make the adjoint step's passes along x ready."""
+        *before, last = ADJOINT_SOURCES
+        file = last.split("/")[1]
+        module = self._device.module(__package__, file, before=tuple(before), prelude=self._definitions)
+        self._kernels |= dict.fromkeys(ADJOINT_KERNELS, "X")
+        self._load(module, ADJOINT_KERNELS)
 
     def _launch(self, name: str, grid: tuple[int, ...], *arguments) -> None:
         key = self._kernels[name]

@@ -54,6 +54,27 @@ KERNEL(Y) y_gradient(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, 
 }
 #endif
 
+#if WITH_Y
+// The transpose of y_gradient, but for derivatives to the other side: s0 <- F s0 dy + F s2 dx in block layer 0, s1 <- F s1
+// in layer 1. F s2 waits in its own memory: registers are dearer.
+KERNEL(Y) y_gather(Complex *s0, Complex *s1, Complex *s2, TABLE dx, TABLE dy, TABLE twiddle) {
+    const Column<false> c(TY, true);
+    const Complex along_x = c.here ? dx[c.kx] : Complex{0, 0};
+    const bool z = blockIdx.z == 1;
+#pragma unroll 1
+    for (int axis = z ? 1 : 0; axis < 2; ++axis) {
+        Complex v[AxisY::values];
+        const Complex *from = c.of(z ? s1 : axis ? s0 : s2), *other = c.of(s2);
+        AxisY::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+        AxisY::forth(v, columns_memory(), twiddle);
+        Complex *to = c.of(z ? s1 : axis ? s0 : s2);
+        AxisY::far(v, [&](Complex &value, int n) {
+            c.put(to, n, z ? value : axis ? value * dy[n] + c.get(other, n) : value * along_x);
+        });
+    }
+}
+#endif
+
 #if WITH_Z
 typedef Axis<Columns<NZ, PZ, TZ>, Radices<RADICES_Z>, Radices<REVERSED_Z>> AxisZ;
 
@@ -124,6 +145,35 @@ KERNEL(G) z_gradient(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TAB
     }
     SENT(0);
     SENT(1);
+}
+
+// The transpose of z_gradient, but for the derivative to the other side: s0 <- kappa F{s0 + d/dz s1}. F{d/dz s1} waits in
+// registers or, where it would be too many, in its own memory.
+KERNEL(G) z_gather(Complex *s0, Complex *s1, REALS x2, REALS y2, REALS z2, TABLE dz, SCATTER TABLE twiddle) {
+    const Column<true> c(TG, false);
+    constexpr bool kept = AxisG::values <= 16;
+    const REAL across = across_z(c, x2, y2);
+    Complex v[AxisG::values], w[kept ? AxisG::values : 1];
+    Complex *along_z = c.of(s1);
+    AxisG::near(v, [&](Complex &value, int n) { value = c.get(along_z, n); });
+    AxisG::forth(v, columns_memory(), twiddle);
+    AxisG::far(v, [&](Complex &value, int n) {
+        if constexpr (kept) w[&value - v] = value * dz[n];
+        else c.put(along_z, n, value * dz[n]);
+    });
+    const Complex *from = c.of(s0);
+    AxisG::near(v, [&](Complex &value, int n) { value = c.get(from, n); });
+    AxisG::forth(v, columns_memory(), twiddle);
+    AxisG::far(v, [&](Complex &value, int n) {
+        Complex other;
+        if constexpr (kept) other = w[&value - v];
+        else other = c.get(along_z, n);
+        value = swapped((value + other) * sinc_of_root(across + z2[n]));
+    });
+    AxisG::back(v, columns_memory(), twiddle);
+    const auto out = TO(c, s0, 0);
+    AxisG::near(v, [&](Complex &value, int n) { out.put(n, swapped(value)); });
+    SENT(0);
 }
 
 // Layer 0: u_y in s0, 1: u_z in s1, 2: u_x in s2; each times kappa and its derivative, back along z.

@@ -114,12 +114,12 @@ class FusedCpuStages(Stages):
         """Planes' spectrum of a p that was set from outside, or lost to other use of the spectra."""
         kernels.transform_planes(self._fft_axes, self._axes.batch, self.fields.p, self._spectra[0])
 
-    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
+    def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         axes, batch, spectrum = self._fft_axes, self._axes.batch, self._spectra[-1]
         kernels.transform_planes(axes, batch, field, spectrum)
         kernels.multiply_columns(axes, spectrum, operator, self._columns)
-        kernels.transform_planes_back(axes, batch, spectrum, field)
+        kernels.transform_planes_back(axes, batch, spectrum, field if out is None else out)
         self.transforms += 2
 
     def adjoint_divergence(self, fields) -> None:

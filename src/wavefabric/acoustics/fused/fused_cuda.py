@@ -13,7 +13,7 @@ from wavefabric.acoustics.fused.axis_kernels_cuda import members, structure
 from wavefabric.acoustics.fused.fused_layout import FusedLayout, at_points
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm, sorted_points
-from wavefabric.acoustics.solver.stages import Stages
+from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
 
 class FusedCudaStages(Stages):
@@ -36,6 +36,7 @@ class FusedCudaStages(Stages):
         )
         #: Points of sources by rows, on the device, by the source.
         self._points: dict[int, tuple] = {}
+        self._adjoint_passes: dict[tuple[int, int], tuple] = {}
 
     @classmethod
     def supports(cls, shape: Triple, bases: set[Triple], dtype: np.dtype) -> bool:
@@ -107,17 +108,19 @@ class FusedCudaStages(Stages):
     def prepare_sources(self, active: tuple[bool, ...]) -> None:
         self._structures_for(active)
 
-    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
-        """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
-        with self.layout.overlaps([field], [field], adjoint):
+    def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
+        """``out`` or field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
+        out = field if out is None else out
+        with self.layout.overlaps([field], [out], adjoint):
             self._planes.x_forward([field], self._spectra[-1:])
             self.layout.through_z([2], lambda s, numbers: self._columns.z_scale(s, [operator] * 3, numbers))
-            self._planes.run("x_backward", self._spectra[-1], field)
+            self._planes.run("x_backward", self._spectra[-1], out)
         self.transforms += 2
 
     def adjoint_divergence(self, fields) -> None:
         with self.layout.overlaps(fields, fields, True):
-            self._derivatives(fields, self.layout.up_columns)
+            self._planes.x_forward(fields, self._by_axis())
+            self._divergence_spectra(self.layout.up_columns)
             for spectrum, field in zip(self._by_axis(), fields, strict=True):
                 self._planes.run("x_backward", spectrum, field)
 
@@ -129,14 +132,66 @@ class FusedCudaStages(Stages):
 
     def _summed_divergence(self, fields, out, adjoint: bool) -> None:
         with self.layout.overlaps(fields, [out], adjoint):
-            self._derivatives(fields, self.layout.down)
-            self._planes.run("x_sum_backward", *self._spectra, out)
+            self._planes.x_forward(fields, self._by_axis())
+            self.layout.gather()
+            self._planes.run("x_backward", self._spectra[0], out)
+        self.transforms += 4
 
-    def _derivatives(self, fields, factors) -> None:
-        """Spectra along x of derivatives of each field along its axis."""
-        self._planes.x_forward(fields, self._by_axis())
-        self._divergence_spectra(factors)
-        self.transforms += 6
+    def adjoint_pressure(self, change: AdjointChange) -> bool:
+        c = self.coefficients
+        if self.layout.halo is not None or not c.lossy or c.stokes:
+            return False
+        state, _ = self._adjoint_structures(change)
+        s0, s1, _ = self._spectra
+        self._planes.run("x_adjoint_losses", s0, s1, state, c.eta_factor, c.disperses)
+        nablas = c.nabla1, c.nabla2
+        self.layout.through_z(
+            range(1 + c.disperses), lambda s, numbers: self._columns.z_scale(s, nablas, numbers)
+        )
+        self._planes.run("x_adjoint_pressure", s0, s1, state, c.disperses)
+        self.transforms += 2 + 2 * c.disperses
+        return True
+
+    def adjoint_density_and_velocity(self, change: AdjointChange) -> bool:
+        if self.layout.halo is not None:
+            return False  # what comes back to its owners does between the transforms
+        state, components = self._adjoint_structures(change)
+        c = self.coefficients
+        self._planes.run("x_adjoint_density", *self._spectra, state, c.dt, int(change.differs))
+        self._divergence_spectra(self.layout.up_columns)
+        self._planes.run("x_adjoint_velocity", components, c.dt, layers=3)
+        self.layout.gather()
+        self._planes.run("x_backward", self._spectra[0], change.fields.p)
+        self.transforms += 10
+        return True
+
+    def _adjoint_structures(self, change: AdjointChange) -> tuple:
+        """Of the passes of the adjoint step: a few for each of the places where forward fields lie."""
+        key = id(change.before.rho), id(change.after.rho)
+        if key in self._adjoint_passes:
+            return self._adjoint_passes[key]
+        if not self._adjoint_passes:
+            self._planes.load_adjoint()
+        c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
+        densities = (
+            [each.rho for each in (before, after)],
+            [each.split_layers.parts for each in (before, after)],
+        )
+        words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
+        words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
+        for total, parts in zip(*densities, strict=True):
+            words += [total, *parts]
+        state = structure(c.device, *words, change.density_bar if change.density_bar.size else None)
+        words = []
+        parts = zip(
+            self._by_axis(), adjoint.u, c.pml_staggered, c.staggered, before.u, after.u, change.staggered_bar,
+            strict=True,
+        )  # fmt: skip
+        for spectrum, u, pml, density, u_before, u_after, density_bar in parts:
+            words += [spectrum, u, pml, *members(density)[:2], u_before, u_after]
+            words += [density_bar if density_bar.size else None]
+        self._adjoint_passes[key] = state, structure(c.device, *words)
+        return self._adjoint_passes[key]
 
     def translate(self, component, axis: int, factor, out) -> None:
         """out ← F⁻¹{factor F{component}} along one axis."""

@@ -34,7 +34,8 @@ class FusedLayout(FieldLayout):
     def _prepare(self) -> None:
         c = self.coefficients
         self.up, self.down = (scaled_derivatives(c, sign) for sign in (1, -1))
-        self.up_columns = list(self.up)  # as ``down`` lies, where a rank's columns have some k_y alone
+        #: ``up`` along the columns and ``down`` along the planes, where a rank's columns have some k_y alone.
+        self.up_columns, self.down_planes = list(self.up), list(self.down)
         self.squares = [c.device.asarray(k2, c.dtype) for k2 in scaled_squares(c)]
         self.plane_kernels, self.column_kernels = self._kernels()
 
@@ -65,6 +66,13 @@ class FusedLayout(FieldLayout):
         self.forward_y([s0])
         self.column_kernels.run("z_gradient", s0, s1, *self.squares, self.up[2])
         self.plane_kernels.run("y_gradient", s0, s1, s2, *self.up[:2], layers=2)
+
+    def gather(self) -> None:
+        """`gradient` transposed, but for its sign: s0 ← the spectrum along x of ∂x s2 + ∂y s0 + ∂z s1."""
+        s0, s1, s2 = self.spectra
+        self.plane_kernels.run("y_gather", s0, s1, s2, *self.down_planes[:2], layers=2)
+        self.column_kernels.run("z_gather", s0, s1, *self.squares, self.down[2])
+        self.plane_kernels.y_transform([s0], True)
 
 
 def axis_kernels(

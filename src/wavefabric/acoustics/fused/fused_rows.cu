@@ -49,17 +49,6 @@ KERNEL(X) x_backward(const Complex *__restrict__ spectrum, REAL *field, TABLE tw
     AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
 }
 
-KERNEL(X) x_sum_backward(const Complex *s0, const Complex *s1, const Complex *s2, REAL *field, TABLE twiddle) {
-    const Row row;
-    const Space space(0);
-    const Index first = row.number * PITCH;
-    for (int k = LayoutX::lane(); k < HALF; k += PX) space.mine[k] = s0[first + k] + s1[first + k] + s2[first + k];
-    LayoutX::sync();
-    Complex v[AxisX::values];
-    space.back(v, twiddle);
-    AxisX::near(v, [&](Complex &value, int j) { row.put(field, j, swapped(value)); });
-}
-
 // One component a block layer: u <- pml (pml u - dt / rho dp), sources, and the spectrum of the result.
 struct Component {
     Complex *spectrum;

@@ -1,15 +1,17 @@
-"""`simulate_and_gradient`: the gradient of an objective of a simulation, in the terms of its arguments."""
+"""`linearize`, `simulate_and_gradient`: gradients of a simulation, in the terms of its arguments."""
 
+import math
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
-from wavefabric.acoustics.gradients.objective import Objective, check_recorded, evaluate
+from wavefabric.acoustics.arguments import is_whole, require
+from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.run import AdjointRun
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -20,8 +22,8 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import SimulateSettings, prepare, solve
-from wavefabric.acoustics.solver.adjoint import MEDIUM
-from wavefabric.acoustics.solver.adjoint_sources import SOURCES
+from wavefabric.acoustics.solver.adjoint.sources import SOURCES
+from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source, transducer_scale
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
@@ -46,6 +48,8 @@ class GradientSettings(SimulateSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_files("scratch")
+        right = self.states is None or (is_whole(self.states) and self.states >= 1)
+        require(right, "states", self.states, "a whole number from 1")
         for key in ("record", "output"):
             require(getattr(self, key) is None, key, getattr(self, key), "a sensor, and `Gradient.save`")
         if self.checkpoints is not None and self.checkpoints.stop:
@@ -121,8 +125,8 @@ def simulate_and_gradient(
         quantity an array (of boxes a list) of its shape. Called once, on rank 0.
     wrt : str or sequence of str
         By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
-        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, ``"transducer"`` (its signal).
-        For the elements of an array see `TransducerMask.element_signals`.
+        ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, and the signal of
+        the ``"transducer"``. For the elements of an array see `TransducerMask.element_signals`.
 
     Other Parameters
     ----------------
@@ -131,9 +135,9 @@ def simulate_and_gradient(
     scratch : path, optional
         A folder for states on disk, where memory is short.
     checkpoint : path or Checkpoints, optional
-        As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on from them.
-    dt, steps, t_end, cfl, device, threads, precision, progress, check_stability, comm, decomposition : optional
-        As of `simulate`.
+        As of `simulate`; the steps back are saved in ``<checkpoint>.adjoint``. The same call goes on there.
+    dt, steps, t_end, cfl, device, threads, precision, progress : optional
+        As of `simulate`, and so are ``check_stability``, ``comm`` and ``decomposition``.
 
     Returns
     -------
@@ -153,31 +157,49 @@ def simulate_and_gradient(
     The adjoint is that of the discrete scheme (`solver.adjoint`); states between are taken again by binomial
     checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846).
     """
-    how = GradientSettings(**options).with_ranks(getattr(grid, "total_shape", None))
-    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
-    _check(names, grid, medium, source)
+    require(callable(objective), "objective", objective, "a function of results")
+    with _run(GradientSettings(**options), wrt, grid, medium, source, sensor) as linearization:
+        return linearization.gradient(objective)
+
+
+def linearize(
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor, wrt: str | tuple[str, ...], **options: Any
+) -> "Linearization":
+    """Simulate, and keep what the gradient of an objective needs whose derivatives come later.
+
+    As `simulate_and_gradient`, without objective and checkpoint. The gradient frees it; so does leaving.
+    """
+    how = GradientSettings(**options)
+    require(how.checkpoint is None, "checkpoint", how.checkpoint, "None; `simulate_and_gradient` has one")
+    return _run(how, wrt, grid, medium, source, sensor)
+
+
+def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
+    how = how.with_ranks(getattr(grid, "total_shape", None))
+    names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
+    check_parameters(names, grid, medium, source)
     problem, recording, how = prepare(grid, medium, source, sensor, how)
     check_recorded(recording)
-    return _GradientRun(grid, medium, source, problem, recording, names, how).run(objective)
+    return Linearization(grid, medium, source, problem, recording, names, how)
 
 
-def _check(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any) -> None:
-    """Refuse by what cannot be differentiated."""
-    require(bool(names), "wrt", names, f"one or more of {', '.join(PARAMETERS)}")
+def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any, key="wrt") -> None:
+    """Refuse by what cannot be differentiated; ``key`` is the argument that names it."""
+    require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
     if getattr(grid, "axisymmetric", False):
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
     for name in names:
-        require(name in PARAMETERS, "wrt", name, ", ".join(PARAMETERS))
+        require(name in PARAMETERS, key, name, ", ".join(PARAMETERS))
         owner, held = ("source", source) if name in ("p0", *SOURCES) else ("medium", medium)
         value = getattr(held, name, None)
         if value is None:
-            raise InputError(f"wrt: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
+            raise InputError(f"{key}: {show(name)}, but {owner}.{name} is not set; allowed: what {owner} has")
         if isinstance(value, ContinuousWave):
-            raise InputError(f"wrt: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
+            raise InputError(f"{key}: {show(name)}, which is a ContinuousWave; allowed: signals as arrays")
 
 
-class _GradientRun:
-    """One gradient, from its run to the terms of the user."""
+class Linearization(AbstractContextManager):
+    """A simulation that was run, with its `results`, to be taken back for one gradient: see `linearize`."""
 
     def __init__(
         self,
@@ -204,29 +226,36 @@ class _GradientRun:
             self._scaled = frozenset(
                 name for name in self._points if name == "transducer" or source.scale_power(name)
             )
+        self._simulate()
+        # Graphs of automatic differentiation drop it unclosed.
+        weakref.finalize(self, self._held.close)
 
-    def run(self, objective: Objective) -> Gradient:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free what the gradient needs; `results` stay."""
+        self._held.close()
+        self._back = None
+
+    def _simulate(self) -> None:
         how, comm = self._how, self._how.ranks
         called = {"p0": "initial_pressure", "density_staggered": "density"}
         wrt = frozenset(called.get(name, name) for name in self._names)
         inputs = self._problem, self._recording, wrt, self._scaled
         with ExitStack() as stack:
-            run = stack.enter_context(closing(AdjointRun(*inputs, how, how.states, how.scratch)))
-            checkpoint = self._checkpoint(wrt)
-            saved = None
+            run = self._back = stack.enter_context(closing(AdjointRun(*inputs, how, how.states, how.scratch)))
+            checkpoint = self._checkpoint = self._checkpoint_for(wrt)
+            saved = self._evaluated = None
             if checkpoint is not None:
                 stack.enter_context(locked_by_first_rank(comm, checkpoint.path, "checkpoint"))
                 saved = checkpoint.find()
             if checkpoint is None or saved is None:
-                results, recorded = self._simulated(run)
-                value, derivatives = self._evaluated(objective, results)
-                arrays = {f"recorded/{name}": array for name, array in recorded.items()}
-                arrays |= {f"derivative/{name}": array for name, array in derivatives.items()}
-                state = {"value": value, "report": asdict(results.report)}
+                self.results, self._recorded = self._simulated(run)
             else:
                 run.without_forward_run()
                 arrays, state = run.restore(checkpoint)
-                recorded, derivatives = (
+                self._recorded, derivatives = (
                     {
                         name.removeprefix(kind): array
                         for name, array in arrays.items()
@@ -234,16 +263,30 @@ class _GradientRun:
                     }
                     for kind in ("recorded/", "derivative/")
                 )
-                value, report = state["value"], Report(**state["report"])
-                inputs = self._problem, self._recording, self._grid, report
-                results = Results(recorded, *inputs, writes=comm.rank == 0)
-            run.back(derivatives, checkpoint, arrays, {key: state[key] for key in ("value", "report")})
-            gradient = Gradient(self._in_terms_of_user(run), value, results, run)
+                self._evaluated = state["value"], derivatives
+                inputs = self._problem, self._recording, self._grid, Report(**state["report"])
+                self.results = Results(self._recorded, *inputs, writes=comm.rank == 0)
+            self._held = stack.pop_all()
+
+    def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
+        """The gradient of an objective, by its derivatives with respect to `results`, or by itself.
+
+        Both as `simulate_and_gradient` takes them, of rank 0; collective. InputError if wrong, or twice.
+        """
+        run, checkpoint = self._back, self._checkpoint
+        if run is None:
+            raise InputError("gradient: was taken already, or closed; allowed: once for each forward run")
+        value, recorded = self._evaluated or self._on_first_rank(derivatives)
+        arrays = {f"recorded/{name}": array for name, array in self._recorded.items()}
+        arrays |= {f"derivative/{name}": array for name, array in recorded.items()}
+        with self:
+            run.back(recorded, checkpoint, arrays, {"value": value, "report": asdict(self.results.report)})
+            gradient = Gradient(self._in_terms_of_user(run), value, self.results, run)
             if checkpoint is not None:
                 checkpoint.remove()
         return gradient
 
-    def _checkpoint(self, wrt: frozenset[str]) -> RunCheckpoint | None:
+    def _checkpoint_for(self, wrt: frozenset[str]) -> RunCheckpoint | None:
         how = self._how
         if how.checkpoints is None:
             return None
@@ -263,13 +306,13 @@ class _GradientRun:
         how = self._how
         return solve(self._problem, self._recording, self._grid, how, keep, observer=run), recorded
 
-    def _evaluated(self, objective: Objective, results: Results) -> tuple[float, dict[str, np.ndarray]]:
-        """On rank 0; value and derivatives on all."""
+    def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
+        """On rank 0; value, and derivatives as the recorder keeps them, on all."""
         derivatives: dict[str, np.ndarray] = {}
 
         def call() -> float:
-            value, arrays = evaluate(objective, results, self._grid, self._problem, self._recording)
-            derivatives.update(arrays)
+            value, arrays = (math.nan, said) if isinstance(said, Mapping) else evaluate(said, self.results)
+            derivatives.update(as_recorded(arrays, self.results, self._grid, self._problem, self._recording))
             return value
 
         value = on_first_rank(self._how.ranks, call)
@@ -291,7 +334,8 @@ class _GradientRun:
             elif name in SOURCES:
                 derivatives[name] = self._signal(name, signals[name])
             elif name == "density_staggered":
-                values = zip(medium_staggered, self._medium.density_staggered, strict=True)
+                parameters: Any = self._medium.density_staggered
+                values = zip(medium_staggered, parameters, strict=True)
                 derivatives[name] = tuple(self._like(*pair) for pair in values)
             else:
                 field = medium[name]
@@ -339,7 +383,7 @@ class _GradientRun:
         """Add that sources are scaled by the sound speed where they are."""
         total = field.astype(np.float64)
         flat = total.reshape(-1)
-        for name in self._scaled:
+        for name in sorted(self._scaled):  # of sets the order differs from process to process
             index, c = self._points[name], self._speed_at(name)
             if name == "transducer":
                 unscaled = self._transducer(signals[name]) / transducer_scale(self._grid, c, self._problem.dt)

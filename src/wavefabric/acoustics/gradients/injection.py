@@ -88,7 +88,7 @@ class Injection:
         tones = [(array, self._by[name]) for name, array in self._rows.items() if array.ndim == 1]
         if tones:
             steps = slice(first - start, last + 1 - start)
-            more = sum(np.outer(factor[steps], array) for array, factor in tones)
+            more = np.sum([np.outer(factor[steps], array) for array, factor in tones], axis=0)
             rows["p"] = (more + rows["p"] if "p" in rows else more).astype(self._c.dtype)
         self._blocks = {
             name: self._c.device.asarray(np.ascontiguousarray(array)) for name, array in rows.items()

@@ -1,12 +1,12 @@
-"""What an objective says: its derivatives with respect to recorded quantities, as the recorder keeps these."""
+"""What an objective says: its derivatives with respect to what was recorded, as the recorder keeps it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import Cuboids, Problem, Recording
+from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, components, is_tone, quantity_of
 from wavefabric.acoustics.recording.recorder import layout_of
 from wavefabric.acoustics.recording.tones import sum_names
@@ -26,25 +26,32 @@ def check_recorded(recording: Recording) -> None:
         if name not in DIFFERENTIABLE:
             allowed = ", ".join(name.removesuffix("_raw") for name in DIFFERENTIABLE)
             raise InputError(
-                f"sensor.record: {show(name.removesuffix('_raw'))} has no derivative; allowed: {allowed}, p_amp, "
-                "p_amp_all"
+                f"sensor.record: {show(name.removesuffix('_raw'))} has no derivative; allowed: {allowed}, "
+                "p_amp, p_amp_all"
             )
 
 
-def evaluate(objective: Objective, results: Results, grid: Grid, problem: Problem, recording: Recording):
-    """The value of an objective, and its derivatives by the names and in the layout of the recorder.
-
-    Series are (rows, samples), running sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
-    """
+def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str, Any]]:
+    """The value of an objective, and its derivatives."""
     answer = objective(results)
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Mapping):
         raise InputError("objective: returns something else; allowed: (value, {name: derivative})")
     value, derivatives = answer
-    if not np.isscalar(value) and np.ndim(value) != 0:
-        raise InputError("objective: its value is an array; allowed: a number")
+    if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiu":
+        raise InputError(f"objective: its value is a {type(value).__name__}; allowed: a number")
     value = float(value)
     if not np.isfinite(value):
         raise InputError(f"objective: its value is {value}; allowed: a finite number")
+    return value, derivatives
+
+
+def as_recorded(
+    derivatives: Mapping[str, Any], results: Results, grid: Grid, problem: Problem, recording: Recording
+) -> dict[str, np.ndarray]:
+    """Derivatives by the names and in the layout of the recorder.
+
+    Series are (rows, samples), running sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
+    """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
         raise InputError(f"objective: a derivative of {show(unknown[0])}; allowed: {', '.join(results)}")
@@ -52,17 +59,16 @@ def evaluate(objective: Objective, results: Results, grid: Grid, problem: Proble
         name: _in_memory(name, derivative, results[name], grid, recording)
         for name, derivative in derivatives.items()
     }
-    return value, _recorded(arrays, results, grid, problem, recording)
+    return _recorded(arrays, results, grid, problem, recording)
 
 
 def _in_memory(name: str, derivative: Any, values: Any, grid: Grid, recording: Recording) -> np.ndarray:
     """A derivative like ``results[name]`` as the recorder keeps it: the transpose of `Results`."""
     field = (quantity := quantity_of(name)) is not None and quantity.kind == "field"
     if is_tone(name):
-        if len(derivative) != len(values):
-            raise InputError(f"objective: {len(derivative)} derivatives of {name}; allowed: {len(values)}")
-        pairs = zip(derivative, values, strict=True)
-        return np.stack([_one(name, *pair, field, grid, recording) for pair in pairs])
+        return np.stack(
+            [_one(name, *pair, field, grid, recording) for pair in _pairs(name, derivative, values)]
+        )
     return _one(name, derivative, values, field, grid, recording)
 
 
@@ -70,11 +76,8 @@ def _one(
     name: str, derivative: Any, values: Any, field: bool, grid: Grid, recording: Recording
 ) -> np.ndarray:
     boxes = isinstance(values, list)
-    parts = (
-        [_checked(name, *pair) for pair in zip(derivative, values, strict=True)]
-        if boxes and len(derivative) == len(values)
-        else [_checked(name, derivative, values)]
-    )
+    pairs = _pairs(name, derivative, values) if boxes else [(derivative, values)]
+    parts = [_checked(name, *pair) for pair in pairs]
     if field:
         whole = np.zeros(grid.total_shape[::-1])
         grid.from_memory(whole)[...] = parts[0]
@@ -88,11 +91,23 @@ def _one(
     return parts[0].T
 
 
+def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]]:
+    """Each derivative and what it is taken with respect to, of tones or boxes."""
+    try:
+        each, count = list(derivatives), str(len(derivatives))
+    except TypeError:
+        each, count = [], "no list of"
+    if len(each) != len(values):
+        raise InputError(f"objective: {count} derivatives of {name}; allowed: {len(values)}")
+    return zip(each, values, strict=True)
+
+
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
     array = np.asarray(derivative)
     if array.shape != np.shape(values) or array.dtype.kind not in "fiu":
         raise InputError(
-            f"objective: the derivative of {name} has the shape {array.shape}; allowed: {np.shape(values)}, real"
+            f"objective: the derivative of {name} has the shape {array.shape}; allowed: {np.shape(values)}, "
+            "real"
         )
     if not np.isfinite(array).all():
         raise InputError(f"objective: the derivative of {name} is not finite; allowed: finite numbers")

@@ -1,5 +1,6 @@
-"""A run forward, watched, and back: the adjoint steps, and the states that they need, checkpoints, progress."""
+"""A run forward, watched, and back: the adjoint steps, the states that they need, checkpoints, progress."""
 
+import copy
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +14,11 @@ from wavefabric.acoustics.gradients.injection import Injection
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.run_settings import RunSettings
-from wavefabric.acoustics.solver.adjoint import AdjointStep, needs_states
+from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.lifecycle.agreement import Status, combine
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.binomial import advances
@@ -38,6 +40,15 @@ class _Forward:
 
     def arrays(self) -> dict[str, Any]:
         return self._stages.fields.named()
+
+    def fields_of(self, arrays: dict[str, Any]) -> Fields:
+        """Stored arrays as fields."""
+        fields = copy.copy(self._stages.fields)
+        fields.p, fields.rho = arrays["p"], arrays["rho"]
+        fields.u = [arrays[f"u{axis}"] for axis in "xyz"[: fields.dimensions]]
+        parts = {axis: arrays[f"rho{axis}"] for axis in "xyz" if f"rho{axis}" in arrays}
+        fields.split_layers = fields.split_layers._replace(**parts)
+        return fields
 
     def begin(self) -> None:
         for array in self.arrays().values():
@@ -63,7 +74,8 @@ class _Forward:
 class AdjointRun:
     """The `Observer` of the forward run; `back` then takes its steps back.
 
-    ``wrt`` and ``scaled`` are as of `AdjointStep`, ``states`` and ``scratch`` as of `choose_tiers`. To be closed.
+    ``wrt`` and ``scaled`` are as of `AdjointStep`, ``states`` and ``scratch`` as of `choose_tiers`. To be
+    closed.
     """
 
     def __init__(
@@ -83,6 +95,7 @@ class AdjointRun:
         )
         self._store: StateStore | None = None
         self._reversal: Reversal | None = None
+        self._cyclic: list[Any] = [self]  # objects that refer to each other
         self._states_needed = needs_states(problem, wrt)
         #: Where states were stored; none if none were needed.
         self.tiers = Tiers(0)
@@ -97,9 +110,11 @@ class AdjointRun:
         return 0 if self._reversal is None else self._reversal.advanced
 
     def close(self) -> None:
-        """Free the stored states."""
+        """Free the stored states; and the fields, which would wait for the collector of cycles."""
         if self._store is not None:
             self._store.close()
+        for each in self._cyclic:
+            vars(each).clear()
 
     # --- The forward run ----------------------------------------------------------------------------------
 
@@ -111,8 +126,9 @@ class AdjointRun:
         return max(map(of, subdomains))
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
+        self._cyclic += [stages, step]
         self._stages, self._adjoint = stages, AdjointStep(stages, self._wrt, self._scaled)
-        self._forward = _Forward(stages, step, self._poll)
+        self._forward, self._fields = _Forward(stages, step, self._poll), stages.fields
         if not self._states_needed:
             return
         device, steps = stages.coefficients.device, self._problem.steps
@@ -153,7 +169,7 @@ class AdjointRun:
     ) -> None:
         """Take the steps back, from the derivatives with respect to what was recorded; collective.
 
-        A ``checkpoint`` holds ``arrays`` of the host and ``state`` besides; after `restore` they go on from it.
+        A ``checkpoint`` holds ``arrays`` of the host and ``state`` besides; after `restore` they go on there.
         """
         began = time.perf_counter()
         self._checkpoint, self._kept, self._state = checkpoint, arrays, state
@@ -184,24 +200,35 @@ class AdjointRun:
         self.seconds = time.perf_counter() - began
 
     def _step_back(self, number: int) -> None:
-        adjoint = self._adjoint
+        adjoint, after = self._adjoint, self._fields
         if not self._half:
             self._injection.add(adjoint.fields, number)
-            adjoint.after(number)
+            adjoint.after(number, after)
             self._half = True
-        adjoint.keep(number)
         if self._states_needed:
-            self._bring(number)
-        adjoint.before(number)
+            after = self._step_fields_back(number)
+        adjoint.before(number, self._fields, after)
         self._number, self._half = number - 1, False
         self._poll()
 
+    def _step_fields_back(self, number: int) -> Fields:
+        """The forward fields go back to those after so many steps; those of one step more."""
+        assert self._reversal is not None
+        after, stored = self._fields, self._reversal.peek(number)
+        if stored is None:
+            after = self._adjoint.kept(after)
+            self._bring(number)
+        else:
+            self._fields = self._forward.fields_of(stored)
+        return after
+
     def _bring(self, number: int) -> None:
-        """The forward fields after so many steps."""
+        """Make the forward fields those after so many steps."""
         assert self._reversal is not None
         self._reversal.bring(number)
         self._stages.layout.finish_exchanges()
         self._forward.spoilt()
+        self._fields = self._stages.fields
 
     def _poll(self) -> None:
         """A step is done, forward or back: stop or save, as all ranks do now."""
@@ -232,7 +259,7 @@ class AdjointRun:
     # --- Results ------------------------------------------------------------------------------------------
 
     def medium(self) -> dict[str, np.ndarray]:
-        """Derivatives with respect to the medium, and to p₀, on the whole grid, (Nz, Ny, Nx); on all ranks."""
+        """Derivatives with respect to medium and p₀ on the whole grid, (Nz, Ny, Nx); on all ranks."""
         named = dict(self._adjoint.gradients())
         if "initial_pressure" in self._wrt:
             named["initial_pressure"] = self._adjoint.fields.p
@@ -242,7 +269,7 @@ class AdjointRun:
             return host
         blocks = RankParts.of_blocks(self._comm, list(self._partition.subdomains))
         whole = {name: blocks.gather(np.ascontiguousarray(array[owned])) for name, array in host.items()}
-        return broadcast(self._comm, whole)  # type: ignore[arg-type]
+        return _on_all_ranks(self._comm, whole)
 
     def signals(self, sources: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Derivatives with respect to signals, (steps, points) or (steps, 1), and Σ s̄ s over time, (points,).
@@ -262,13 +289,13 @@ class AdjointRun:
             own = held.get(name)
             shapes = comm.control.all_gather(None if own is None else own.shape)
             known = next(shape for shape in shapes if shape is not None)
-            if len(known) > 1 and known[1] == 1 and index.size > 1:
+            if len(known) > 1 and _has_one_signal(self._problem, name):
                 parts = comm.control.all_gather(own)
                 return np.sum([part for part in parts if part is not None], axis=0)
             empty = (known[0], 0) if len(known) > 1 else (0,)
             own = np.zeros(empty, self._stages.coefficients.dtype) if own is None else own
             parts = RankParts.of_columns(comm, np.flatnonzero(mask), index.size)
-            return broadcast(comm, {name: parts.gather(np.ascontiguousarray(own))})[name]  # type: ignore[dict-item]
+            return _on_all_ranks(comm, {name: parts.gather(np.ascontiguousarray(own))})[name]
 
         names = [name for name in sources if name in self._wrt or name in self._scaled]
         has = comm.control.all_gather((sorted(read), sorted(products)))
@@ -278,3 +305,17 @@ class AdjointRun:
             {name: everywhere(read, name, 0) for name in reads},
             {name: everywhere(products, name, None) for name in sums},
         )
+
+
+def _has_one_signal(problem: Problem, source: str) -> bool:
+    """Whether all points of a source have the same signal; a rank with one of many points cannot tell."""
+    if source == "transducer":
+        return False
+    p, u = problem.pressure_source, problem.velocity_source
+    signal = p.signal if source == "p" else u.signals["xyz".index(source[1])]  # type: ignore[union-attr]
+    return signal.shape[1] == 1  # type: ignore[union-attr]
+
+
+def _on_all_ranks(comm: Communicator, gathered: Mapping[str, np.ndarray | None]) -> dict[str, np.ndarray]:
+    """Arrays that rank 0 alone has."""
+    return broadcast(comm, {name: array for name, array in gathered.items() if array is not None})

@@ -39,7 +39,7 @@ class FusedGlobalLayout(FusedLayout):
         # Along y a rank has all of k_y, unlike in its columns.
         whole = Subdomain.whole((nx, ny, c.subdomain.basis[2]))
         self.unstagger_y = c.device.asarray(unstaggering(c.problem, whole)[1], c.complex)
-        self.up[:2] = scaled_derivatives(c, 1, whole)[:2]
+        self.up[:2], self.down_planes[:2] = (scaled_derivatives(c, sign, whole)[:2] for sign in (1, -1))
 
     @classmethod
     def supports(cls, decomposition: Partition, dtype: np.dtype) -> bool:
@@ -100,6 +100,17 @@ class FusedGlobalLayout(FusedLayout):
         self._receive_planes(0)
         self._receive_planes(1)
         self.plane_kernels.run("y_gradient", *self.spectra, *self.up[:2], layers=2)
+
+    def gather(self) -> None:
+        self.plane_kernels.run("y_gather", *self.spectra, *self.down_planes[:2], layers=2)
+        for number in range(2):
+            self._send_planes(number, False)
+        for number in range(2):
+            self._receive_columns(number)
+        self.column_kernels.run("z_gather", *self._columns[:2], *self.squares, self.down[2])
+        self._send_columns(0)
+        self._receive_planes(0)
+        self.plane_kernels.y_transform([self.spectra[0]], True)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:

@@ -110,13 +110,13 @@ class AxisymmetricStages(PlainStages):
         self.sources.add_pressure(f, active)
 
     def apply_operator(
-        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False
+        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
     ) -> None:
         symmetry = "even" if axis is None else self._VELOCITY[axis]
         spectrum = self._spectra[-1]
         self._forward(field, spectrum, symmetry)
         self.coefficients.kernels.scale_spectrum(spectrum, operator)
-        self._backward(spectrum, field, symmetry)
+        self._backward(spectrum, field if out is None else out, symmetry)
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         c, spectrum = self.coefficients, self._spectra[-1]

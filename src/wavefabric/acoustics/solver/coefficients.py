@@ -86,7 +86,8 @@ class Coefficients:
         indexed = materials.nbytes(size, dtype.itemsize)
         return indexed + dtype.itemsize * (fields * size + spectra * half)
 
-    def _parameter(self, value):
+    def parameter(self, value):
+        """A number or a grid of the medium as one row or a grid on the device."""
         if _uniform(value):
             return self.device.asarray(np.full((1, 1, self.shape[2]), value or 0.0, self.dtype))
         return self.device.asarray(value, self.dtype)
@@ -97,19 +98,19 @@ class Coefficients:
         values = medium_values(problem)
 
         def parameter(name: str) -> Any:
-            return held[name] if name in held else self._parameter(values[name])
+            return held[name] if name in held else self.parameter(values[name])
 
         self.speed, self.density, self.ratio = map(parameter, ("speed", "density", "ratio"))
         self.staggered = [parameter(name) for name in STAGGERED[: problem.dimensions]]
         self.eta_factor = self.dtype.type(formulas.eta_factor(problem))
         self.tau = held.get("tau")
         if self.tau is None:
-            self.tau = self._parameter(0.0)
+            self.tau = self.parameter(0.0)
             if self.lossy:
                 shape = (1, 1, self.shape[2]) if _uniform_absorption(problem) else self.shape
                 self.tau = self.device.empty(shape, self.dtype)
-                speed = self._parameter(problem.sound_speed) if "speed" in held else self.speed
-                self._fill_tau(self.tau, speed, self._parameter(problem.alpha_coeff))
+                speed = self.parameter(problem.sound_speed) if "speed" in held else self.speed
+                self._fill_tau(self.tau, speed, self.parameter(problem.alpha_coeff))
 
     def _fill_tau(self, tau, speed, alpha) -> None:
         factor, _ = formulas.absorption_factors(self.problem)

@@ -23,7 +23,8 @@ def _full(parameter) -> np.int32:
 class AcousticKernels:
     """The kernels on one CUDA device; the precision follows from the arrays."""
 
-    _FILE = "kernels.cu"
+    #: Where their source is, and what it needs before it.
+    _PACKAGE, _BEFORE = __package__, BEFORE
 
     def __init__(self, device):
         self._device = device
@@ -36,7 +37,7 @@ class AcousticKernels:
         self._module("float" if self._own == np.float32 else "double")
 
     def _module(self, letter: str):
-        return self._device.module(__package__, self._FILE, (f"-DREAL={letter}",), BEFORE)
+        return self._device.module(self._PACKAGE, "kernels.cu", (f"-DREAL={letter}",), self._BEFORE)
 
     def _launch(self, name: str, dtype, grid: tuple, threads: int, *arguments) -> None:
         letter = "float" if np.dtype(dtype) in (np.float32, np.complex64) else "double"

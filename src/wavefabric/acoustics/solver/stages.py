@@ -5,14 +5,29 @@ The order is k-Wave's (Treeby et al. 2012, doi:10.1121/1.4712021, eq. (7)-(10)).
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain, Triple
 from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
+
+
+class AdjointChange(NamedTuple):
+    """What the density's and the velocity's stage of an adjoint step work on (`AdjointStep.before`)."""
+
+    fields: Fields  # the adjoint ones
+    before: Fields  # forward fields before and after the step
+    after: Fields
+    rate: Any  # the derivative with respect to ∇·u, where the medium absorbs
+    density_bar: (
+        Any  # derivatives with respect to ρ₀, and to ρ₀ where the velocities are, or without elements
+    )
+    staggered_bar: list
+    differs: bool
 
 
 class Stages(ABC):
@@ -101,9 +116,9 @@ class Stages(ABC):
 
     @abstractmethod
     def apply_operator(
-        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False
+        self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None
     ) -> None:
-        """field ← F⁻¹{operator F{field}} for a real operator that holds 1/N; ``axis`` of a velocity.
+        """``out`` or field ← F⁻¹{operator F{field}} for a real operator, 1/N in it; ``axis`` of a velocity.
 
         ``adjoint``: its transpose, which differs where overlaps are filled.
         """
@@ -121,6 +136,14 @@ class Stages(ABC):
     def divergence(self, fields: list, out: Any) -> None:
         """out ← ∇·u at the points of the pressure."""
         self._not_adjoint()
+
+    def adjoint_pressure(self, change: "AdjointChange") -> bool:
+        """The pressure's stage of an adjoint step, fused; False if these stages have no such form."""
+        return False
+
+    def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:
+        """The same of the other two stages."""
+        return False
 
     def _not_adjoint(self) -> None:
         raise NotImplementedError("these stages have no adjoint")
@@ -188,9 +211,9 @@ class PlainStages(Stages):
             c.kernels.absorption_terms(shift, loss, f.rho, *f.three(self._real), c.density, c.axes)
             if not c.stokes:
                 self.layout.fill_overlaps([loss, shift] if c.disperses else [loss])
-                self._multiply(loss, c.nabla1)
+                self._multiply(loss, c.nabla1, loss)
                 if c.disperses:
-                    self._multiply(shift, c.nabla2)
+                    self._multiply(shift, c.nabla2, shift)
         c.kernels.update_pressure(
             f.p, f.rho, c.speed, c.density, c.ratio, c.tau, c.eta_factor, loss, shift,
             c.nonlinear, c.lossy, c.disperses,
@@ -198,9 +221,10 @@ class PlainStages(Stages):
 
     # --- Transforms ------------------------------------------------------------------------------------
 
-    def apply_operator(self, field, operator, axis=None, adjoint=False) -> None:
-        with self.layout.overlaps([field], [field], adjoint):
-            self._multiply(field, operator)
+    def apply_operator(self, field, operator, axis=None, adjoint=False, out=None) -> None:
+        out = field if out is None else out
+        with self.layout.overlaps([field], [out], adjoint):
+            self._multiply(field, operator, out)
 
     def adjoint_divergence(self, fields) -> None:
         with self.layout.overlaps(fields, fields, True):
@@ -228,10 +252,10 @@ class PlainStages(Stages):
             self._forward(field, spectrum)
         c.kernels.divergence_spectra(*self.fields.three(self._spectra), c.kappa, *factors, c.axes)
 
-    def _multiply(self, field, operator) -> None:
+    def _multiply(self, field, operator, out) -> None:
         self._forward(field, self._spectra[-1])
         self.coefficients.kernels.scale_spectrum(self._spectra[-1], operator)
-        self._backward(self._spectra[-1], field)
+        self._backward(self._spectra[-1], out)
 
     def _forward(self, real, spectrum) -> None:
         self.layout.fft.forward(real, spectrum)

@@ -165,6 +165,13 @@ _CUT = {
     "overlap": _arg(int, "Points on each side of a block.", 16),
     "grid": _arg(_Text, "Blocks along x, y and z, such as 1x2x2.", None, parse_blocks),
 }
+_POINTS = _arg(
+    _Texts,
+    "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
+    None,
+    parse_points,
+    "--size",
+)
 _PLAIN = "--plain/--no-plain"
 
 _benchmark(
@@ -208,19 +215,22 @@ _benchmark(
     "ultrasound-step",
     Local,
     "Cost of one ultrasound time step: time against bare 3-D transforms, passes over the data, memory.",
-    sizes=_arg(
-        _Texts,
-        "Points, N or NXxNYxNZ; may be repeated. \\[default: 128 on a CPU, 256 and 512 on a GPU]",
-        None,
-        parse_points,
-        "--size",
-    ),
+    sizes=_POINTS,
     media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
     precision=_SAMPLED["precision"],
     repeats=_arg(int, "Rounds; medians count.", 15),
     plain=_arg(bool, "Time stages of whole-array transforms too.", True, name=_PLAIN),
     points=_arg(int, "Time each medium with sources and a sensor at so many points too.", 0),
     peer=_arg(Path | None, "kspaceFirstOrder-OMP or -CUDA, to be run on the same problems."),
+)
+_benchmark(
+    "ultrasound-adjoint",
+    Local,
+    "Cost of an adjoint time step beside a forward one, and of a whole gradient in forward runs.",
+    sizes=_POINTS,
+    media=_arg(str, _MEDIUM, "both", parse_media, "--medium"),
+    precision=_SAMPLED["precision"],
+    repeats=_arg(int, "Rounds; medians count.", 7),
 )
 _benchmark(
     "ultrasound-breakdown",

@@ -89,7 +89,8 @@ class FibreOperators:
         self.kernels = device.kernels("wavefabric.optics.propagation.kernels.kerr")
         self.counts = OperationCounts()
         self._lay_out_kerr(kerr, svd_tolerance)
-        self.propagation = self._linear_propagation(float(sample_rate))
+        self._sample_rate = float(sample_rate)
+        self.propagation = self.linear_propagation()
         self._energy = device.empty((self.local_modes.rows,), np.float64)
         self.error = device.zeros((1,), np.float64)
 
@@ -97,13 +98,16 @@ class FibreOperators:
         self.coupling = phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, kerr, svd_tolerance)
         self.layout = self.kernels.KerrLayout(self.device, self.coupling, self.n, self.dtype)
 
-    def _linear_propagation(self, sample_rate: float) -> FusedSteps | TransformsAndTable:
+    def linear_propagation(self, conjugate: bool = False) -> FusedSteps | TransformsAndTable:
+        """That of the rows, or by the conjugate transfer function: its adjoint."""
         coefficients, row = linear_coefficients(self.fibre, self.local_modes)
+        if conjugate:
+            coefficients[:, 1:] *= -1  # all but loss is a phase
         plan = fused_plan_of(self.device, self.n, self.dtype)
         if plan:
-            return FusedSteps(self.device, plan, coefficients, row, sample_rate)
+            return FusedSteps(self.device, plan, coefficients, row, self._sample_rate)
         return TransformsAndTable(
-            self.device, self.kernels, coefficients, row, self.n, sample_rate, self._plan
+            self.device, self.kernels, coefficients, row, self.n, self._sample_rate, self._plan
         )
 
     def _plan(self):

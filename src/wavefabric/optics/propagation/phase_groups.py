@@ -60,6 +60,11 @@ class PhaseGroupCoupling:
         return np.repeat(np.arange(self.own_groups), np.diff(self.start))
 
     @property
+    def transposed(self) -> "PhaseGroupCoupling":
+        """With the transpose of γκ, of one rank: what adjoints multiply gradients by."""
+        return replace(self, blocks=[self.blocks[0].T], left=self.right.T, right=self.left.T)
+
+    @property
     def products(self) -> int:
         """Multiplications a time sample of one evaluation of the phases by a single rank."""
         return 2 * self.groups * self.rank if self.rank else self.groups**2

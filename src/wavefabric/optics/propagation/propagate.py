@@ -311,6 +311,21 @@ def memory_needed(
     return field_bytes + beside + linear + powers + (64 << 20)
 
 
+def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:
+    """Field, length (m) and sample rate (Hz) as numbers; `InputError` as of `propagate`."""
+    field = np.asarray(field)
+    if field.ndim != 2 or field.shape[0] != fibre.rows:
+        raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
+    if not np.isfinite(field).all():
+        raise InputError("field: it holds NaN or infinity; allowed: finite numbers")
+    length, rate = quantity(length, "m", "length"), quantity(sample_rate, "Hz", "sample_rate")
+    if not length > 0:
+        raise InputError(f"length: {length} m given; allowed: a positive length")
+    if not rate > 0:
+        raise InputError(f"sample_rate: {rate} Hz given; allowed: a positive rate")
+    return field, length, rate
+
+
 def propagate(
     field, fibre: Fibre, length, *, sample_rate, device="auto", progress=None, comm=None, **options
 ):
@@ -333,16 +348,7 @@ def propagate(
     `InputError` for a field of another shape than the fibre's rows, a field with NaN, and bad options;
     `FieldLost` if the field does not stay finite.
     """
-    field = np.asarray(field)
-    if field.ndim != 2 or field.shape[0] != fibre.rows:
-        raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
-    if not np.isfinite(field).all():
-        raise InputError("field: it holds NaN or infinity; allowed: finite numbers")
-    length, rate = quantity(length, "m", "length"), quantity(sample_rate, "Hz", "sample_rate")
-    if not length > 0:
-        raise InputError(f"length: {length} m given; allowed: a positive length")
-    if not rate > 0:
-        raise InputError(f"sample_rate: {rate} Hz given; allowed: a positive rate")
+    field, length, rate = checked_launch(field, fibre, length, sample_rate)
     if comm is not None and comm.size > 1:
         device = comm.device
     elif isinstance(device, str):

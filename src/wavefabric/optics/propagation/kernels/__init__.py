@@ -6,6 +6,9 @@ samples in ``kerr_formulas.py``, and on one sample in ``kerr_formulas.cu``. All 
 
 from typing import NamedTuple
 
+#: What `kerr_adjoint` is the adjoint of.
+ADJOINTS = ("derivative", "rotate", "phase_rate", "turn")
+
 
 class KerrOperator(NamedTuple):
     """A chain of sums over the rows of phase groups, phase rates from these sums, and an update of the rows.

@@ -240,3 +240,40 @@ kerr_rk4ip_last(REAL2* A, REAL2* K, double h, double* errors, long long n, const
         kerr<Operator>(A, K, h, errors, n, layout);                                               \
     }
 KERR_OPERATORS(KERNEL)
+
+enum Adjoint { DERIVATIVE, ROTATE, PHASE_RATE, TURN };  // ADJOINTS of kerr.py
+
+extern "C" __global__ void __launch_bounds__(LANES * WARPS)
+kerr_adjoint(const REAL2* A, REAL2* Y, double h, const REAL* factors, REAL* slope, int of, const Layout* transposed,
+             long long n, const Layout* layout)
+{
+    PROLOGUE
+    REAL *const in = group, *const rate = group + tall, *const low = group + 2 * tall;
+    REAL *const re = group + 3 * tall, *const im = group + 4 * tall;
+    REAL2 a[ROWS], y[ROWS];
+    load_power(w, A, n, t, live, a, part, in);
+    phase_rates(w, in, low, rate);
+    FOR_GROUPS(c) rotation(of == ROTATE ? -REAL(h) * factors[c] * rate[AT(c)] : REAL(0), &re[AT(c)], &im[AT(c)]);
+    __syncthreads();
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_group[r]);
+        y[i] = turned(Y[r * n + t], re[at], im[at]);
+        add_to_slot(part, w.row_slot[r], cross(a[i], y[i]));
+    }
+    __syncthreads();
+    FOR_GROUPS(c) {
+        REAL by_rate = REAL(h) * group_sum(w, part, c);
+        if (live && of == PHASE_RATE) by_rate = slope[c * n + t];
+        if (live) slope[c * n + t] = of == TURN ? by_rate : by_rate * rate[AT(c)];
+        in[AT(c)] = factors[c] * by_rate;
+        im[AT(c)] = -REAL(h) * factors[c] * rate[AT(c)];
+    }
+    if (of == TURN) return;
+    __syncthreads();
+    phase_rates(*transposed, in, low, re);
+    FOR_ROWS(i, r) {
+        const int at = AT(w.row_group[r]);
+        if (of == DERIVATIVE) y[i] = times_i(y[i], im[at]);
+        Y[r * n + t] = {y[i].x + 2 * re[at] * a[i].x, y[i].y + 2 * re[at] * a[i].y};
+    }
+}

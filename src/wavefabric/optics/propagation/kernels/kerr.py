@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from wavefabric.optics.propagation.kernels import KerrOperator
+from wavefabric.device.fma import fma
+from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.kernels import kerr_formulas as formulas
 from wavefabric.optics.propagation.kernels.kerr_formulas import PARALLEL, SERIAL, field_kernel
 
@@ -41,7 +42,7 @@ class KerrLayout:
         self.start = coupling.start.astype(np.int64)
         self.tile = formulas.tile_samples(int(self.start[-1]) * np.dtype(dtype).itemsize)
         matrices = *coupling.blocks, coupling.left, coupling.right
-        self.matrices = [np.ascontiguousarray(matrix, real) for matrix in matrices]
+        self.matrices = [np.array(matrix, real, order="C") for matrix in matrices]
         tallest = max(coupling.groups, coupling.rank)
         self.scratch = device.empty((device.threads, _KEPT + 5, tallest, self.tile), real)
 
@@ -115,6 +116,60 @@ def _kerr(op, stages, A, K, h, measure, start, dense, left, right, scratch, tile
                     formulas.advance(op, stage, rates, h, power, numbers, power)
             total = formulas.update(op, a, k, start, rate, h, numbers, power[0], low[0], measure, total)
         scratch[worker, 2, 0, 0] = A.dtype.type(total * 0.01 * h * h)
+
+
+def kerr_adjoint(name: str, A, Y, h, factors, slope, layout, transposed):
+    """``Y``, the gradient for the output of an operator on ``A``, becomes that for ``A`` itself, in place.
+
+    The gradient of a real f for a complex field A is ∂f/∂Re A + i ∂f/∂Im A. Phase rates are θ = c γκP with a
+    factor c of each group, ``factors`` (groups,), real. An operator multiplies the rows of a group by one
+    number m(θ), so ``Y`` becomes m* Y + 2 (∂f/∂P) A with ∂f/∂P = (γκ)ᵀ c ∂f/∂θ. By ``name`` of `ADJOINTS`:
+
+    - ``derivative``: of h N̂(A) A. ``rotate``: of exp(h N̂(A)) A.
+    - ``phase_rate``: of θ; ``slope`` holds ∂f/∂θ, and ``Y`` is added to.
+    - ``turn``: of exp(i h φ) A for φ: ``slope`` ← ∂f/∂φ of each group from ``Y``, that for A, which stays.
+
+    ``slope`` (groups, N), real: ← ∂f/∂c at each sample, to be summed over them, but for ``turn``.
+    ``transposed`` is the layout of (γκ)ᵀ.
+    """
+    _kerr_adjoint(ADJOINTS.index(name), A, Y, float(h), factors, slope, layout, transposed)
+
+
+@field_kernel
+def _kerr_adjoint(op, A, Y, h, factors, slope, start, dense, left, right, scratch, tile, *transposed):
+    n, workers, groups, real = A.shape[1] // 2, scratch.shape[0], start.size - 1, A.dtype.type
+    for worker in prange(workers):
+        first, last = formulas.worker_samples(worker, workers, n, tile)
+        for lo in range(first, last, tile):
+            hi = min(lo + tile, n)
+            s, low = scratch[worker, :, :groups, : hi - lo], scratch[worker, 2, :, : hi - lo]
+            a, y, out = A[:, 2 * lo : 2 * hi], Y[:, 2 * lo : 2 * hi], slope[:, lo:hi]
+            power, rate, q, re, im = s[0], s[1], s[3], s[4, 0], s[5, 0]
+            formulas.group_powers(a, start, power)
+            _phase_rates(power, dense, left, right, low, rate)
+            if op == 1:
+                for g in range(groups):
+                    formulas.rotation(rate[g], -real(h) * factors[g], re, im)
+                    for r in range(start[g], start[g + 1]):
+                        formulas.multiply(y[r], re, im)
+            formulas._group_sums(a, y, start, real(0), False, power, s[6], q)
+            for g in range(groups):
+                for t in range(hi - lo):
+                    by_rate = out[g, t] if op == 2 else real(h) * q[g, t]
+                    out[g, t] = by_rate if op == 3 else by_rate * rate[g, t]
+                    power[g, t] = factors[g] * by_rate
+            if op == 3:
+                continue
+            _phase_rates(power, transposed[1], transposed[2], transposed[3], low, q)
+            for g in range(groups):
+                turn = -real(h) * factors[g]
+                for r in range(start[g], start[g + 1]):
+                    for t in range(hi - lo):
+                        u, v, w = y[r, 2 * t], y[r, 2 * t + 1], q[g, t] + q[g, t]
+                        if op == 0:
+                            u, v = -turn * rate[g, t] * v, turn * rate[g, t] * u
+                        y[r, 2 * t] = fma(w, a[r, 2 * t], u)
+                        y[r, 2 * t + 1] = fma(w, a[r, 2 * t + 1], v)
 
 
 @field_kernel

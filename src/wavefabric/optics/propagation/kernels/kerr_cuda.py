@@ -3,7 +3,7 @@
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.optics.propagation.kernels import KerrOperator
+from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 PACKAGE = "wavefabric.optics.propagation.kernels"
@@ -64,12 +64,13 @@ class CudaKerrLayout:
             )
         # Keep the device arrays alive: the kernels see only their addresses.
         integers = [xp.asarray(a.astype(np.int32)) for a in (group, 2 * slot + first, group_slot)]
-        matrices = [xp.asarray(m.astype(real)) for m in (*coupling.blocks, coupling.left, coupling.right)]
-        self._held = integers + matrices
+        matrices = (*coupling.blocks, coupling.left, coupling.right)
+        self.matrices = [xp.asarray(np.ascontiguousarray(m, real)) for m in matrices]
+        self._held = integers + self.matrices
         struct = np.zeros(1, np.dtype([("sizes", np.int32, 4), ("pointers", np.uint64, 6)]))
         struct["sizes"] = (rows, coupling.groups, self._slots, coupling.rank)
         struct["pointers"] = [array.data.ptr for array in self._held]
-        self._struct = xp.asarray(struct.view(np.uint8))
+        self.struct = xp.asarray(struct.view(np.uint8))
         sizes = f"-DLANES={self.lanes}", f"-DWARPS={self.warps}", f"-DROWS={per_thread}"
         self.module = device.module(PACKAGE, "kerr.cu", (*type_options(dtype), *sizes), (FORMULAS,))
         self._functions: dict = {}
@@ -91,7 +92,7 @@ class CudaKerrLayout:
             if shared > 48 * 1024:
                 self._functions[name].max_dynamic_shared_size_bytes = shared
         arguments = [np.float64(a) if isinstance(a, (int, float)) else a for a in arguments]
-        arguments += [np.int64(self.n), self._struct]
+        arguments += [np.int64(self.n), self.struct]
         block = self.lanes, self.warps
         self._device.launch(self._functions[name], (self.blocks,), block, arguments, shared)
 
@@ -125,6 +126,10 @@ class KerrKernels:
         if error is not None:
             function = layout.module.get_function("reduce_sum")
             self._device.launch(function, (1,), (256,), (layout.errors, error, np.int64(layout.blocks)))
+
+    def kerr_adjoint(self, name: str, A, Y, h, factors, slope, layout, transposed):
+        number = np.int32(ADJOINTS.index(name))
+        layout.launch("kerr_adjoint", _ARRAYS + 2, A, Y, float(h), factors, slope, number, transposed.struct)
 
     def kerr_phase_rate(self, A, rate, layout):
         layout.launch("kerr_phase_rate", _ARRAYS, A, rate)

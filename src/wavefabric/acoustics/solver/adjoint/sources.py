@@ -17,19 +17,15 @@ _BLOCK_BYTES = 16 << 20
 
 
 class _Readings:
-    """What is read at the points of a source in each step, on the host, (steps, points) or (steps, 1) in sum."""
+    """What is read at the points of a source in each step, on the host: (steps, points or 1)."""
 
     def __init__(self, coefficients: Any, term: SourceTerm | TransducerTerm, steps: int, summed: bool):
         self._c, size = coefficients, term.index.size
         self._columns = 1 if summed else size
         self.values = np.zeros((steps, self._columns), coefficients.dtype)
         device = coefficients.device
-        if summed:
-            arrays = np.array([0, size], np.int64), np.ones(size)
-            self._weights = tuple(device.asarray(array) for array in arrays)
-        else:
-            self._corners = term.index.reshape(-1, 1)
-            self._weights = (device.asarray(np.zeros((0, 1))),)
+        self._corners, self._bounds = term.index.reshape(-1, 1), device.asarray(np.array([0, size], np.int64))
+        self._weights = device.asarray(np.ones(size) if summed else np.zeros((0, 1)))
         row = max(1, self._columns * coefficients.dtype.itemsize)
         self._block = device.zeros(
             (min(steps, max(1, _BLOCK_BYTES // row)), self._columns), coefficients.dtype
@@ -46,10 +42,9 @@ class _Readings:
         row, kernels = self._first - step, self._c.kernels
         if self._summed:
             if self._index.size:
-                bounds, weights = self._weights
-                kernels.sample_elements(self._block, row, field, bounds, self._index, weights)
+                kernels.sample_elements(self._block, row, field, self._bounds, self._index, self._weights)
         else:
-            kernels.sample(self._block, row, field, self._corners, self._weights[0], False)
+            kernels.sample(self._block, row, field, self._corners, self._weights, False)
         self._last = step
 
     def flush(self) -> None:
@@ -71,7 +66,7 @@ class AdjointSources:
     def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
         self._stages, self._c, self._kernels = stages, stages.coefficients, kernels
         c, sources = self._c, stages.sources
-        terms = dict(zip(SOURCES, (sources.pressure, *sources.velocity), strict=False))
+        terms: dict[str, Any] = dict(zip(SOURCES, (sources.pressure, *sources.velocity), strict=False))
         terms["transducer"] = sources.transducer
         self._terms: dict[str, Any] = {name: term for name, term in terms.items() if term is not None}
         self.readings: dict[str, _Readings] = {}
@@ -84,16 +79,11 @@ class AdjointSources:
                 self.readings[name] = _Readings(c, term, steps, summed)
             if name in scaled and name != "transducer":
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
-        acting = [
-            name for name in self._terms if name != "p" and (name in self._read or self._replaces(name))
-        ]
-        #: Whether something is read of the velocities, or they are replaced.
-        self.acts_on_velocity = bool(acting)
         self._zero = c.device.zeros((1, 1), c.dtype)
         self._first_row = c.device.zeros(1, np.int64)
         self._clock = c.device.zeros(1, np.int64)
         corrected = any(getattr(term, "form", "points") != "points" for term in self._terms.values())
-        self._field = c.device.empty(c.shape, c.dtype) if "p" in self._terms or corrected else None
+        self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in self._terms or corrected else None
         self._kappa = c.source_kappa() if corrected and self._read else None
         self._weights = {name: self._weights_of(term) for name, term in self._terms.items()}
         self._negative = {name: _negated(term) for name, term in self._terms.items()}
@@ -101,6 +91,11 @@ class AdjointSources:
     @property
     def _read(self) -> Mapping[str, Any]:
         return self.readings | self.products
+
+    def acts_on_velocity(self, step: int) -> bool:
+        """Whether something is read of the velocities in a step, or they are replaced."""
+        others = (name for name in self._terms if name != "p" and self._active(name, step) is not None)
+        return any(name in self._read or self._replaces(name) for name in others)
 
     def _replaces(self, name: str) -> bool:
         return getattr(self._terms[name], "replace", False)

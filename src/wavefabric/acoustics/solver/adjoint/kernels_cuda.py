@@ -1,16 +1,16 @@
-"""Launches of ``adjoint_kernels.cu``: the names and argument order of ``adjoint_kernels.py``."""
+"""Launches of ``kernels.cu``: the names and argument order of ``kernels.py``."""
 
 from functools import partialmethod
 
 import numpy as np
 
-from wavefabric.acoustics.solver.kernels_cuda import AcousticKernels
+from wavefabric.acoustics.solver.kernels_cuda import BEFORE, AcousticKernels
 
 
 class AdjointKernels(AcousticKernels):
     """The kernels of the adjoint time step on one CUDA device; the precision follows from the arrays."""
 
-    _FILE = "adjoint_kernels.cu"
+    _PACKAGE, _BEFORE = __package__, (*BEFORE, "wavefabric.acoustics.solver.adjoint/density.cu")
 
     _per_point = AcousticKernels._per_point
     adjoint_losses = partialmethod(_per_point, "adjoint_losses", "p|ppmmpi")
@@ -18,7 +18,9 @@ class AdjointKernels(AcousticKernels):
     adjoint_density = partialmethod(_per_point, "adjoint_density", "p|spppmgplplpiiii")
     adjoint_velocity = partialmethod(_per_point, "adjoint_velocity", "p|pmpgppipi")
     density_sum = partialmethod(_per_point, "density_sum", "p|psp")
-    _medium = partialmethod(_per_point, "medium_gradients", "p|ggggppmmmmmppppppiii")
+    _medium = partialmethod(_per_point, "medium_gradients", "p|ggggppmmmmmpppiiii")
+    forward_rate = partialmethod(_per_point, "forward_rate", "p|spmgplplpi")
+    alpha_gradient = partialmethod(_per_point, "alpha_gradient", "p|pmmp")
 
     def medium_gradients(self, gradients, p_bar, *arguments) -> None:
         self._medium(p_bar, *gradients, *arguments)

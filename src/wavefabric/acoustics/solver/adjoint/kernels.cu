@@ -1,9 +1,7 @@
-// Pointwise kernels of the adjoint time step; formulas and arguments are explained in adjoint_kernels.py. A null array is
+// Pointwise kernels of the adjoint time step; formulas and arguments are explained in kernels.py. A null array is
 // one that nobody asks for.
 
 #define PARTS(name) const REAL *name##_x, const REAL *name##_y, const REAL *name##_z
-#define LAYERS_WITH(name) \
-    {(REAL *)name##_x, (REAL *)name##_y, (REAL *)name##_z, at_x, at_y, at_z, pml_x, pml_y, pml_z, nx, ny, layers_x, layers_y}
 
 extern "C" __global__ void adjoint_losses(REAL *loss, int nx, int ny, REAL *shift, IN p, IN speed, int speed_full, IN tau,
                                           int tau_full, REAL eta_factor, int disperses) {
@@ -27,39 +25,20 @@ extern "C" __global__ void adjoint_pressure(REAL *total, int nx, int ny, LAYERS,
     put_density(layers, total[i], x, y, z, more, false, 1);
 }
 
-// What damping takes of a part: g more, its share of the work, and the part itself.
-__device__ __forceinline__ REAL damped(REAL part, REAL f, REAL total, REAL before, REAL after) {
-    return total * (before - after) - part * (f * f * before - after);
-}
-
 extern "C" __global__ void adjoint_density(REAL *total, int nx, int ny, LAYERS, REAL *gx, REAL *gy, REAL *gz, IN density,
-                                           int full, REAL *density_gradient, IN before, PARTS(before_part), IN after,
-                                           PARTS(after_part), REAL dt, int nonlinear, int lossy, int differs, int axes) {
+                                           int full, REAL *density_gradient, IN before, PARTS(before), IN after, PARTS(after),
+                                           REAL dt, int nonlinear, int lossy, int differs, int axes) {
     POINT(nx, ny);
     LAYERS_OF(nx, ny);
-    const Inside in = inside(layers, x, y, z);
-    Parts parts = load_parts(layers, in, x, y, z);
-    const REAL bar = total[i], rate = lossy ? gx[i] : (REAL)0;
-    const REAL fx = in.x >= 0 ? pml_x[x] : (REAL)1, fy = in.y >= 0 ? pml_y[y] : (REAL)1, fz = in.z >= 0 ? pml_z[z] : (REAL)1;
-    const REAL mass = dt * (nonlinear ? 2 * before[i] + AT(density, full) : AT(density, full));
-    gx[i] = rate - mass * fx * (in.x >= 0 ? parts.x : bar);
-    if (axes > 1) gy[i] = rate - mass * fy * (in.y >= 0 ? parts.y : bar);
-    if (axes > 2) gz[i] = rate - mass * fz * (in.z >= 0 ? parts.z : bar);
-    REAL more = 0;
-    if (differs) {
-        const SplitLayers first = LAYERS_WITH(before_part), second = LAYERS_WITH(after_part);
-        const Parts b = load_parts(first, in, x, y, z), a = load_parts(second, in, x, y, z);
-        REAL work = bar * (after[i] - before[i]);
-        if (in.x >= 0) work += damped(parts.x, fx, bar, b.x, a.x);
-        if (in.y >= 0) work += damped(parts.y, fy, bar, b.y, a.y);
-        if (in.z >= 0) work += damped(parts.z, fz, bar, b.z, a.z);
-        work *= dt / mass;
-        if (density_gradient) density_gradient[i] += work;
-        if (nonlinear) more = 2 * work;
-    }
-    total[i] = bar + more;
-    parts = {fx * fx * parts.x + more, fy * fy * parts.y + more, fz * fz * parts.z + more};
-    store_parts(layers, in, x, y, z, parts);
+    const Change change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
+    REAL bar = total[i], density_bar = 0;
+    const Flows flows = transposed(layers, i, x, y, z, bar, lossy ? gx[i] : (REAL)0, AT(density, full), change, dt, nonlinear,
+                                   differs, density_bar);
+    gx[i] = flows.x;
+    if (axes > 1) gy[i] = flows.y;
+    if (axes > 2) gz[i] = flows.z;
+    total[i] = bar;
+    if (density_gradient) density_gradient[i] += density_bar;
 }
 
 extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN density, int full, IN pml,
@@ -75,28 +54,49 @@ extern "C" __global__ void adjoint_velocity(REAL *u, int nx, int ny, REAL *g, IN
 extern "C" __global__ void medium_gradients(const REAL *p_bar, int nx, int ny, REAL *speed_bar, REAL *density_bar,
                                             REAL *alpha_bar, REAL *ratio_bar, IN p, IN rho, IN speed, int speed_full,
                                             IN density, int density_full, IN ratio, int ratio_full, IN tau, int tau_full,
-                                            IN unit_tau, int unit_full, IN loss, IN shift, IN divergence, IN rate_bar,
-                                            REAL power, REAL eta_factor, int nonlinear, int lossy, int disperses) {
+                                            IN unit, int unit_full, IN shift, REAL power, REAL eta_factor,
+                                            int nonlinear, int lossy, int disperses, int absorbs) {
     POINT(nx, ny);
-    const REAL c = AT(speed, speed_full), rho0 = AT(density, density_full), bar = p_bar[i], r = rho[i];
+    const REAL c = AT(speed, speed_full), bar = p_bar[i], r = rho[i];
+    const REAL rho0 = nonlinear ? AT(density, density_full) : (REAL)1, b = nonlinear ? AT(ratio, ratio_full) : (REAL)0;
+    const REAL loss = lossy ? p[i] - c * c * (r + b * r * r / (2 * rho0)) : (REAL)0;
+    const REAL l2 = disperses && (speed_bar || !absorbs) ? eta_factor * c * shift[i] : (REAL)0;
     if (speed_bar) {
-        REAL sum = 2 * bar * p[i] / c;
-        if (lossy) sum += bar * c * AT(tau, tau_full) * (power - 1) * loss[i];
-        if (disperses) sum -= bar * c * c * AT(tau, tau_full) * power * eta_factor * shift[i];
-        speed_bar[i] += sum;
+        REAL sum = 2 * p[i] / c;
+        if (lossy) sum += (power - 1) * loss / c;
+        if (disperses) sum -= c * AT(tau, tau_full) * l2;
+        speed_bar[i] += bar * sum;
     }
-    if (alpha_bar) {
-        REAL sum = loss[i];
-        if (disperses) sum -= c * eta_factor * shift[i];
-        alpha_bar[i] += bar * c * c * AT(unit_tau, unit_full) * sum;
-    }
+    if (alpha_bar) alpha_bar[i] += bar * (absorbs ? loss / AT(unit, unit_full) : -c * c * AT(unit, unit_full) * l2);
     if (nonlinear && ratio_bar) ratio_bar[i] += bar * c * c * r * r / (2 * rho0);
-    if (density_bar) {
-        REAL sum = 0;
-        if (nonlinear) sum -= bar * c * c * AT(ratio, ratio_full) * (r / rho0) * (r / rho0) / 2;
-        if (lossy) sum += divergence[i] * rate_bar[i] / rho0;
-        density_bar[i] += sum;
+    if (nonlinear && density_bar) density_bar[i] -= bar * b * (c * r / rho0) * (c * r / rho0) / 2;
+}
+
+extern "C" __global__ void forward_rate(REAL *rate, int nx, int ny, LAYERS, IN rate_bar, IN density, int full,
+                                        REAL *density_gradient, IN before, PARTS(before), IN after, PARTS(after), REAL dt,
+                                        int nonlinear) {
+    POINT(nx, ny);
+    LAYERS_OF(nx, ny);
+    const Change change = {before, before_x, before_y, before_z, after, after_x, after_y, after_z};
+    const Inside in = inside(layers, x, y, z);
+    const REAL rho0 = AT(density, full), mass = dt * (nonlinear ? 2 * before[i] + rho0 : rho0);
+    REAL sum = before[i] - after[i];
+    if (in.any()) {
+        const Parts b = load_parts(change.first(layers), in, x, y, z), a = load_parts(change.second(layers), in, x, y, z);
+        if (in.x >= 0) sum += (pml_x[x] - 1) * b.x + (1 - 1 / pml_x[x]) * a.x;
+        if (in.y >= 0) sum += (pml_y[y] - 1) * b.y + (1 - 1 / pml_y[y]) * a.y;
+        if (in.z >= 0) sum += (pml_z[z] - 1) * b.z + (1 - 1 / pml_z[z]) * a.z;
     }
+    sum *= rho0 / mass;
+    rate[i] = sum;
+    if (density_gradient) density_gradient[i] += rate_bar[i] * sum / (rho0 * rho0);
+}
+
+extern "C" __global__ void alpha_gradient(REAL *gradient, int nx, int ny, IN p_bar, IN speed, int speed_full, IN unit_tau,
+                                          int unit_full, IN loss) {
+    POINT(nx, ny);
+    const REAL c = AT(speed, speed_full);
+    gradient[i] += p_bar[i] * c * c * AT(unit_tau, unit_full) * loss[i];
 }
 
 extern "C" __global__ void density_sum(REAL *out, int nx, int ny, const REAL *total, LAYERS, REAL parts) {

@@ -1,4 +1,4 @@
-"""Pointwise kernels of the adjoint time step (Numba); ``adjoint_kernels.cu`` holds the same for CUDA.
+"""Pointwise kernels of the adjoint time step (Numba); ``kernels.cu`` holds the same for CUDA.
 
 Conventions are those of ``kernels.py``. A bar is the derivative of the objective with respect to a field. The
 adjoint density is kept as densities are: ``total`` is what every part ρ̄_ξ is where its layer does not damp,
@@ -152,9 +152,9 @@ def adjoint_density(
     total, split_layers, gx, gy, gz, density, density_gradient,
     before, layers_before, after, layers_after, dt, nonlinear, lossy, differs, axes,
 ):  # fmt: skip
-    """The transpose of `update_density`: g_ξ = rate − m f ρ̄_ξ and ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄, with m = Δt (2ρ + ρ₀).
+    """The transpose of `update_density`: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄, with m = Δt (2ρ + ρ₀).
 
-    ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are the forward densities before and after the
+    ``gx`` holds ``rate`` if ``lossy``. ``before`` and ``after`` are forward densities before and after the
     step, without what a source has added. If ``differs``, m̄ m = −Σ ρ̄_ξ (f² ρ_ξ,before − ρ_ξ,after) follows
     from them, which enters ρ̄ where the step is ``nonlinear``, and Δt m̄ is added to ``density_gradient``.
     """
@@ -258,52 +258,130 @@ def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, 
                 _velocity_row(row, slope, rho, factor, dt)
 
 
+@njit(**_ROW)
+def _loss_of_row(loss, p, rho, speed, density, ratio, nonlinear):
+    """loss = c₀² A = p − c₀² (ρ + B/A ρ²/(2ρ₀))."""
+    for x in range(loss.size):
+        loss[x] = p[x] - speed[x] * speed[x] * rho[x]
+    if nonlinear:
+        for x in range(loss.size):
+            over = speed[x] * rho[x]
+            loss[x] -= ratio[x] * over * over / (density[x] + density[x])
+
+
+@njit(**_ROW)
+def _speed_row(out, bar, p, speed, loss, shift, power, lossy, disperses):
+    for x in range(out.size):
+        out[x] += bar[x] * (p[x] + p[x]) / speed[x]
+    if lossy:
+        for x in range(out.size):
+            out[x] += bar[x] * power * loss[x] / speed[x]
+    if disperses:
+        for x in range(out.size):
+            out[x] -= bar[x] * shift[x] / speed[x]
+
+
+@njit(**_ROW)
+def _nonlinear_rows(ratio_bar, density_bar, bar, rho, speed, density, ratio):
+    if ratio_bar.size > 0:
+        for x in range(bar.size):
+            ratio_bar[x] += bar[x] * speed[x] * speed[x] * rho[x] * rho[x] / (density[x] + density[x])
+    if density_bar.size > 0:
+        half = bar.dtype.type(0.5)
+        for x in range(bar.size):
+            over = speed[x] * rho[x] / density[x]
+            density_bar[x] -= bar[x] * half * ratio[x] * over * over
+
+
 @njit(**_JIT)
 def medium_gradients(
-    gradients, p_bar, p, rho, speed, density, ratio, tau, unit_tau, loss, shift, divergence, rate_bar,
-    power, eta_factor, nonlinear, lossy, disperses,
+    gradients, p_bar, p, rho, speed, density, ratio, tau, unit, shift, power, eta_factor,
+    nonlinear, lossy, disperses, absorbs,
 ):  # fmt: skip
-    """Add what the equation of state gives in one step: p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1{ρ₀∇·u} − η L2{ρ}).
+    """Add what the equation of state gives in one step, p = c₀² (ρ + B/A ρ²/(2ρ₀) + A), A = τ L1 − η L2{ρ}.
 
-    ``loss`` is L1{ρ₀∇·u}, or ρ₀∇·u (Stokes), ``shift`` L2{ρ}, ``unit_tau`` τ for α₀ = 1, ``divergence`` ∇·u and
-    ``rate_bar`` the ``rate`` of `adjoint_pressure`. τ goes with c₀^(y−1), η with c₀^y; y is ``power``.
+    A follows from p and ρ. ``shift`` is L2{ρ}; τ goes with c₀^(y−1), η with c₀^y, y is ``power``. If it
+    ``absorbs`` everywhere ``unit`` is α₀, with which A goes; else τ for α₀ = 1, and of the derivative with
+    respect to α₀ this is the part of L2, `alpha_gradient` that of L1.
     """
+    less = power - p.dtype.type(1)
     for z in prange(p.shape[0]):
+        loss, moved = np.empty(p.shape[2], p.dtype), np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
-            c, rho0 = row_of(speed, z, y), row_of(density, z, y)
-            back, q, r = p_bar[z, y], p[z, y], rho[z, y]
-            l1, l2, t = loss[z, y], shift[z, y], row_of(tau, z, y)
-            if gradients.speed.size > 0:
-                out = gradients.speed[z, y]
-                for x in range(out.size):
-                    out[x] += 2 * back[x] * q[x] / c[x]
-                if lossy:
-                    for x in range(out.size):
-                        out[x] += back[x] * c[x] * t[x] * (power - 1) * l1[x]
-                if disperses:
-                    for x in range(out.size):
-                        out[x] -= back[x] * c[x] * c[x] * t[x] * power * eta_factor * l2[x]
+            c, rho0, b = row_of(speed, z, y), row_of(density, z, y), row_of(ratio, z, y)
+            bar, one, t = p_bar[z, y], row_of(unit, z, y), row_of(tau, z, y)
+            if lossy:
+                _loss_of_row(loss, p[z, y], rho[z, y], c, rho0, b, nonlinear)
+            if disperses:
+                for x in range(moved.size):
+                    moved[x] = eta_factor * c[x] * c[x] * c[x] * shift[z, y, x]
             if gradients.alpha.size > 0:
-                out, unit = gradients.alpha[z, y], row_of(unit_tau, z, y)
-                for x in range(out.size):
-                    out[x] += back[x] * c[x] * c[x] * unit[x] * l1[x]
+                out = gradients.alpha[z, y]
+                if absorbs:
+                    for x in range(out.size):
+                        out[x] += bar[x] * loss[x] / one[x]
+                elif disperses:
+                    for x in range(out.size):
+                        out[x] -= bar[x] * one[x] * moved[x]
+            if gradients.speed.size > 0:
                 if disperses:
-                    for x in range(out.size):
-                        out[x] -= back[x] * c[x] * c[x] * c[x] * unit[x] * eta_factor * l2[x]
-            if nonlinear and gradients.ratio.size > 0:
-                out = gradients.ratio[z, y]
-                for x in range(out.size):
-                    out[x] += back[x] * c[x] * c[x] * r[x] * r[x] / (rho0[x] + rho0[x])
-            if gradients.density.size > 0:
-                out, b = gradients.density[z, y], row_of(ratio, z, y)
-                if nonlinear:
-                    for x in range(out.size):
-                        over = r[x] / rho0[x]
-                        out[x] -= back[x] * c[x] * c[x] * b[x] * over * over / 2
-                if lossy:
-                    flow, bar = divergence[z, y], rate_bar[z, y]
-                    for x in range(out.size):
-                        out[x] += flow[x] * bar[x] / rho0[x]
+                    for x in range(moved.size):
+                        moved[x] *= t[x]
+                _speed_row(gradients.speed[z, y], bar, p[z, y], c, loss, moved, less, lossy, disperses)
+            if nonlinear:
+                ratio_bar = gradients.ratio[z, y] if gradients.ratio.size > 0 else loss[:0]
+                density_bar = gradients.density[z, y] if gradients.density.size > 0 else loss[:0]
+                _nonlinear_rows(ratio_bar, density_bar, bar, rho[z, y], c, rho0, b)
+
+
+@njit(**_ROW)
+def _rate_row(rate, part_before, part_after, factor):
+    for x in range(rate.size):
+        rate[x] += (factor - 1) * part_before[x] + (1 - 1 / factor) * part_after[x]
+
+
+@njit(**_JIT)
+def forward_rate(
+    rate, split_layers, rate_bar, density, density_gradient, before, layers_before, after, layers_after,
+    dt, nonlinear,
+):  # fmt: skip
+    """rate = ρ₀ ∇·u of the step between the densities ``before`` and ``after``, of which it follows.
+
+    ``density_gradient`` += ``rate_bar`` ∇·u/ρ₀, the derivative with respect to ρ₀ in ``rate``.
+    """
+    for z in prange(rate.shape[0]):
+        mass = np.empty(rate.shape[2], rate.dtype)
+        for y in range(rate.shape[1]):
+            row, rho0, runs = rate[z, y], row_of(density, z, y), split_layers.runs
+            in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
+            mass_row(mass, before[z, y], rho0, dt, nonlinear)
+            for x in range(row.size):
+                row[x] = before[z, y, x] - after[z, y, x]
+            for run in range(runs.shape[0]):
+                first, position = runs[run, 0], runs[run, 2]
+                for x in range(first, runs[run, 1]):
+                    i, factor = position + (x - first), split_layers.pml_x[x]
+                    change = (1 - 1 / factor) * layers_after.x[z, y, i]
+                    row[x] += (factor - 1) * layers_before.x[z, y, i] + change
+            if in_y >= 0:
+                _rate_row(row, layers_before.y[z, in_y], layers_after.y[z, in_y], split_layers.pml_y[y])
+            if in_z >= 0:
+                _rate_row(row, layers_before.z[in_z, y], layers_after.z[in_z, y], split_layers.pml_z[z])
+            for x in range(row.size):
+                row[x] *= rho0[x] / mass[x]
+            if density_gradient.size > 0:
+                for x in range(row.size):
+                    density_gradient[z, y, x] += rate_bar[z, y, x] * row[x] / (rho0[x] * rho0[x])
+
+
+@njit(**_JIT)
+def alpha_gradient(gradient, p_bar, speed, unit_tau, loss):
+    """gradient += p̄ c₀² τ₁ L1{ρ₀ ∇·u}, τ₁ that of α₀ = 1."""
+    for z in prange(gradient.shape[0]):
+        for y in range(gradient.shape[1]):
+            c, unit, out = row_of(speed, z, y), row_of(unit_tau, z, y), gradient[z, y]
+            for x in range(out.size):
+                out[x] += p_bar[z, y, x] * c[x] * c[x] * unit[x] * loss[z, y, x]
 
 
 @njit(**_JIT)
@@ -329,7 +407,7 @@ def density_sum(out, total, split_layers, parts):
 
 @njit(**_JIT)
 def add_readings(field, index, bounds, columns, weights, values, row):
-    """field[index_i] += Σ weights · values[row, columns], from bounds[i] to bounds[i + 1]: transpose of sampling."""
+    """field[index_i] += Σ weights · values[row, columns], from bounds[i] to bounds[i + 1]."""
     flat, source = field.reshape(-1), values[row]
     for i in prange(index.size):
         sums = 0.0

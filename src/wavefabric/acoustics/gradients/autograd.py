@@ -1,0 +1,207 @@
+"""Simulations within PyTorch models and JAX functions, whose gradients come by the adjoint of each step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import count
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.gradients.gradient import GradientSettings, check_parameters, linearize
+from wavefabric.acoustics.gradients.objective import check_recorded
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.recording.recorder import layout_of
+from wavefabric.acoustics.recording.sinks import Report
+from wavefabric.acoustics.recording.tones import with_tones
+from wavefabric.acoustics.result import Results
+from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.simulation import prepare, simulate
+from wavefabric.acoustics.source import Source
+from wavefabric.errors import MissingExtra
+
+#: The last forward run of JAX, by its number, until its gradient is taken.
+_LAST: dict[int, Any] = {}
+_NUMBERS = count()
+#: XLA may call from several threads; compiled kernels and FFTW's planner serve one.
+_LOCK = Lock()
+
+
+def simulate_torch(
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters: Mapping[str, Any], **options: Any
+) -> dict[str, Any]:
+    """Simulate with PyTorch's tensors; ``backward`` of what is recorded gives their gradients.
+
+    Parameters
+    ----------
+    grid, medium, source, sensor
+        As of `simulate_and_gradient`. They set the time step, the number of steps and c_ref, which stay.
+    parameters : mapping
+        Tensors in place of what ``medium`` and ``source`` hold, of the same shapes, by the names that
+        `simulate_and_gradient` differentiates by; ``"density_staggered"`` is one, (dimensions, *grid*).
+    options
+        As of `linearize`.
+
+    Returns
+    -------
+    dict
+        Tensors by the names and of the shapes of `Results`, of boxes lists, in the run's precision; on the
+        GPU if a parameter is on one.
+
+    Raises
+    ------
+    MissingExtra, InputError, FieldLost
+        Without PyTorch; if a parameter's name or shape is wrong, and as of `simulate`.
+
+    Notes
+    -----
+    What ``backward`` needs, up to most of the device's memory (``states``), is kept until then or until the
+    graph is freed; a second one simulates again. No forward mode, no double ``backward``, no ``torch.func``.
+    """
+    try:
+        import torch
+        from torch.autograd.function import once_differentiable
+    except ImportError:
+        raise MissingExtra("simulate_torch", "torch") from None
+    tensors = {name: torch.as_tensor(value) for name, value in parameters.items()}
+    simulation = _Simulation(grid, medium, source, sensor, tensors, options)
+    wrt = tuple(name for name, one in tensors.items() if one.requires_grad and torch.is_grad_enabled())
+    device = max((one.device for one in tensors.values()), key=lambda device: device.type != "cpu")
+    positions: dict[str, Any] = {}  # of what is recorded in the outputs
+
+    def host(tensor: Any) -> np.ndarray:
+        return tensor.detach().cpu().numpy()
+
+    def run(inputs: tuple) -> tuple[Results, Any]:
+        return simulation.run(dict(zip(tensors, map(host, inputs), strict=True)), wrt)
+
+    class Simulated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> tuple:
+            outputs: list[Any] = []
+            results, ctx.linearization = run(inputs)
+            positions.update(_each(lambda array: outputs.append(array) or len(outputs) - 1, results))
+            ctx.save_for_backward(*inputs)  # so that PyTorch refuses a change in place before the way back
+            return tuple(torch.from_numpy(array).to(device) for array in outputs)
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, *cotangents: Any) -> tuple:
+            inputs, arrays = ctx.saved_tensors, [*map(host, cotangents)]
+            linearization, ctx.linearization = ctx.linearization, None
+            # Autograd comes in a thread of its own for a GPU.
+            with torch.cuda.device(device if device.type == "cuda" else -1):
+                linearization = linearization or run(inputs)[1]
+                gradient = linearization.gradient(_each(arrays.__getitem__, positions))
+            return tuple(
+                torch.from_numpy(np.asarray(gradient[name])).to(one) if name in gradient else None
+                for name, one in zip(tensors, inputs, strict=True)
+            )
+
+    return _each(Simulated.apply(*tensors.values()).__getitem__, positions)
+
+
+def simulate_jax(
+    grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters: Mapping[str, Any], **options: Any
+) -> dict[str, Any]:
+    """As `simulate_torch` with JAX's arrays, for `jax.grad`, also within `jax.jit`.
+
+    All ``parameters`` are differentiated. Without ``jax_enable_x64`` what is recorded is in single precision.
+    What goes wrong in a run is a ``JaxRuntimeError`` with the line of an `InputError` or `FieldLost`.
+
+    Notes
+    -----
+    A `jax.pure_callback`; `jax.vmap` runs one simulation after another. The last forward run is kept for its
+    gradient; that of an earlier one begins with another forward run. No forward mode, no second derivatives.
+    """
+    try:
+        import jax
+    except ImportError:
+        raise MissingExtra("simulate_jax", "jax") from None
+    values = {name: jax.numpy.asarray(value, float) for name, value in parameters.items()}
+    simulation = _Simulation(grid, medium, source, sensor, values, options)
+
+    def shape_of(array: Any) -> Any:
+        return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
+
+    recorded = jax.tree.map(shape_of, dict(simulation.blank()))
+
+    def call(function: Callable, shapes: Any, *inputs: Any) -> Any:
+        def on_host(*inputs: Any) -> Any:
+            with _LOCK:
+                outputs = function(*jax.tree.map(np.asarray, inputs))
+            return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), outputs, shapes)
+
+        return jax.pure_callback(on_host, shapes, *inputs, vmap_method="sequential")
+
+    def forward(values: dict[str, np.ndarray]) -> tuple[int, dict[str, Any]]:
+        _LAST.clear()
+        results, linearization = simulation.run(values, tuple(values))
+        _LAST[number := next(_NUMBERS)] = linearization
+        return number, dict(results)
+
+    def backward(number: Any, values: dict[str, np.ndarray], cotangents: dict[str, Any]) -> dict[str, Any]:
+        # JAX may leave out and repeat callbacks: a forward run that is gone is made again.
+        linearization = _LAST.pop(int(number), None) or simulation.run(values, tuple(values))[1]
+        gradient = linearization.gradient(cotangents)
+        return {name: np.asarray(gradient[name]) for name in values}
+
+    @jax.custom_vjp
+    def simulated(values: Any) -> Any:
+        return call(lambda values: dict(simulation.run(values, ())[0]), recorded, values)
+
+    def ahead(values: Any) -> tuple:
+        number, results = call(forward, (jax.ShapeDtypeStruct((), np.int32), recorded), values)
+        return results, (number, values)
+
+    simulated.defvjp(ahead, lambda kept, by: (call(backward, jax.tree.map(shape_of, kept[1]), *kept, by),))
+    return simulated(values)
+
+
+class _Simulation:
+    """What is recorded, as a function of ``parameters``; time step, number of steps and c_ref stay."""
+
+    def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
+        how = GradientSettings(**options).with_ranks(getattr(grid, "total_shape", None))
+        check_parameters(tuple(parameters), grid, medium, source, "parameters")
+        for name, value in parameters.items():
+            held = getattr(medium if hasattr(medium, name) else source, name)
+            held = np.shape(held.signal if name == "transducer" else held)
+            require(tuple(value.shape) == held, f"parameters.{name}.shape", tuple(value.shape), str(held))
+        problem, recording, how = prepare(grid, medium, source, sensor, how)
+        check_recorded(recording)
+        self._medium, self._source = replace(medium, reference_speed=problem.reference_speed), source
+        self._grid, self._sensor, self._inputs = grid, sensor, (problem, recording, how.dtype(problem))
+        fixed = dict(comm=how.ranks, dt=problem.dt, steps=problem.steps, t_end=None, device="auto")
+        self._options = options | fixed
+
+    def run(self, values: Mapping[str, np.ndarray], wrt: tuple[str, ...]) -> tuple[Results, Any]:
+        """The results, and if there is something in ``wrt`` their `Linearization`."""
+        medium = {name: value for name, value in values.items() if hasattr(self._medium, name)}
+        source: dict[str, Any] = {name: value for name, value in values.items() if name not in medium}
+        if "transducer" in source:
+            source["transducer"] = replace(self._source.transducer, signal=source["transducer"])  # type: ignore[type-var]
+        inputs = self._grid, replace(self._medium, **medium), replace(self._source, **source), self._sensor
+        if wrt:
+            linearization = linearize(*inputs, wrt, **self._options)
+            return linearization.results, linearization
+        options = {key: value for key, value in self._options.items() if key not in ("states", "scratch")}
+        return simulate(*inputs, **options), None
+
+    def blank(self) -> Results:
+        """Results of the names, shapes and types that runs have."""
+        problem, recording, dtype = self._inputs
+        layout, zero = layout_of(problem, recording, dtype), np.zeros((), dtype)
+        shapes: dict[str, Any] = dict.fromkeys(layout.fields, problem.array_shape)
+        shapes |= layout.series | {name: (samples,) for name, samples in layout.points.items()}
+        arrays = {name: np.broadcast_to(zero, shape) for name, shape in shapes.items()}
+        return Results(with_tones(arrays, recording), problem, recording, self._grid, Report())
+
+
+def _each(function: Callable[[Any], Any], recorded: Any) -> Any:
+    """A function of each array that is recorded; of boxes these are lists."""
+    if isinstance(recorded, Mapping):
+        return {name: _each(function, value) for name, value in recorded.items()}
+    return [_each(function, one) for one in recorded] if isinstance(recorded, list) else function(recorded)

@@ -1,0 +1,246 @@
+"""The adjoint of the time step: its stages transposed, from the last to the first.
+
+With the derivatives of the objective with respect to the fields after a step it gives those with respect to
+the fields before it, and adds up those with respect to the medium. In terms of the step's formulas
+
+    q = c₀² p̄,  ρ̄_ξ += q (1 + B/A ρ/ρ₀) − L2{η q}                    (`pressure`)
+    g_ξ = ρ₀ L1{τ q} − Δt m f ρ̄_ξ,  ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄,  ū_ξ += Dᵀ g_ξ  (`density`, m = ρ₀ or 2ρ + ρ₀)
+    p̄ = −Σ Gᵀ{f Δt/ρ₀ ū_ξ},  ū_ξ ← f² ū_ξ                              (`velocity`)
+
+where the transposed derivatives are derivatives to the other side: Dᵀ = −G, Gᵀ = −D. So an adjoint step takes
+the transforms of a step, by the same passes. m̄ and the derivatives with respect to ρ₀ need ∂u and ∂p of the
+forward step; these follow from its fields before and after it, and no transform is taken again for them.
+Adjoint-state method: Plessix 2006 (doi:10.1111/j.1365-246X.2006.02978.x); of this scheme for absorbing media:
+Arridge et al. 2016 (doi:10.1088/1361-6420/32/11/115012).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.problem import Problem
+from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
+from wavefabric.acoustics.solver.adjoint.sources import AdjointSources
+from wavefabric.acoustics.solver.coefficients import Fields
+from wavefabric.acoustics.solver.formulas import absorption_factors
+from wavefabric.acoustics.solver.stages import AdjointChange, Stages
+
+#: Smallest α₀, dB/(MHz^y cm), in epsilons, at which absorption is well above the rounding of the pressure.
+_LEAST_ALPHA = 1e6
+#: Parameters of the medium by which can be differentiated, as `Problem` names them.
+MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
+
+
+def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
+    """Whether the adjoint steps need the fields of the forward steps."""
+    return problem.nonlinearity is not None or bool(wrt & set(MEDIUM))
+
+
+def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
+    """Whether they need those before and after a step at once."""
+    return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
+
+
+class AdjointStep:
+    """The adjoint fields of some stages, and what takes them a step back.
+
+    ``fields`` are p̄, ū and ρ̄ (see ``kernels``); `gradients` has, by their names in `Problem`, sums of
+    derivatives with respect to what ``wrt`` names of the medium. ``scaled`` is as of `AdjointSources`.
+    """
+
+    def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
+        c = stages.coefficients
+        self._stages, self._c = stages, c
+        self.kernels = self._kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
+        self._kernels.load(c.dtype)
+        self.sources = self._sources = AdjointSources(stages, self._kernels, wrt, scaled)
+        self.fields = Fields(c)
+        self._none = c.device.zeros((0, 1, 1), c.dtype)
+        self._after = Fields(c) if needs_differences(c.problem, wrt) else None
+
+        def sums(name: str) -> Any:
+            return c.device.zeros(c.shape, c.dtype) if name in wrt else self._none
+
+        self._medium = MediumGradients(*map(sums, MEDIUM))
+        self._staggered = [sums("density") for _ in stages.fields.u]
+        self._scratch = [c.device.empty(c.shape, c.dtype) for _ in range(max(c.axes, 1 + c.lossy))]
+        self._power = c.dtype.type(c.problem.alpha_power)
+        self._differs = c.nonlinear or "density" in wrt
+        # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
+        low, comm = float(np.min(c.problem.alpha_coeff)), stages.layout.comm
+        low = low if comm is None else min(comm.control.all_gather(low))
+        self._absorbs = low > _LEAST_ALPHA * np.finfo(c.dtype).eps
+        self._unit = c.tau
+        if "alpha_coeff" in wrt:
+            self._unit = c.parameter(c.problem.alpha_coeff) if self._absorbs else self._tau_of_one()
+        # ρ₀ ∇·u, which absorption depends on: of the fields before and after, unless a source replaces those.
+        self._rate = None
+        if c.lossy and ("density" in wrt or ("alpha_coeff" in wrt and not self._absorbs)):
+            self._rate = c.device.empty(c.shape, c.dtype)
+        source = c.problem.pressure_source
+        self._replaced = source is not None and source.mode == "dirichlet"
+
+    def _change(self, before: Fields, after: Fields) -> AdjointChange:
+        return AdjointChange(
+            self.fields, before, after, self._scratch[0], self._medium.density, self._staggered, self._differs
+        )
+
+    @staticmethod
+    def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
+        """Bytes, where `Fields` take ``fields`` and a field ``field``."""
+        medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
+        return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 4)
+
+    def _tau_of_one(self) -> Any:
+        """τ of α₀ = 1."""
+        c = self._c
+        tau, (factor, _) = c.device.empty(c.speed.shape, c.dtype), absorption_factors(c.problem)
+        one = c.device.asarray(np.ones((1, 1, c.shape[2]), c.dtype))
+        c.kernels.fill_absorption(tau, c.speed, one, factor, float(c.problem.alpha_power) - 1)
+        return tau
+
+    def arrays(self) -> dict[str, Any]:
+        """What a checkpoint must hold, and what `Fields.named` calls p̄, ū and ρ̄."""
+        named = {f"adjoint/{name}": array for name, array in self.fields.named().items()}
+        named |= {f"gradient/{name}": array for name, array in self.gradients().items()}
+        if self._c.lossy:  # between `after` and `before`
+            named["adjoint/rate"] = self._scratch[0]
+            if self._rate is not None:
+                named["forward/rate"] = self._rate
+        return named | {f"product/{name}": array for name, array in self.sources.products.items()}
+
+    def gradients(self) -> dict[str, Any]:
+        """Sums so far; those with respect to the staggered densities are ``density_x``, …"""
+        named = {name: array for name, array in zip(MEDIUM, self._medium, strict=True) if array.size}
+        staggered = zip("xyz", self._staggered, strict=False)
+        return named | {f"density_{axis}": array for axis, array in staggered if array.size}
+
+    # --- A step: `after`, then `before`; between the two the forward fields may go a step back -----------
+
+    def _begins(self, number: int) -> bool:
+        """Whether an initial pressure replaces what this step makes."""
+        return number == 0 and self._c.problem.initial_pressure is not None
+
+    def after(self, number: int, forward: Fields) -> None:
+        """The transpose of the pressure stage of a step, after which the forward fields are these."""
+        c, f = self._c, self.fields
+        if self._begins(number):
+            self._split_of_initial_pressure(forward.p)
+            return
+        if not self._stages.adjoint_pressure(self._change(forward, forward)):
+            loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
+            if c.lossy and not c.stokes:
+                self._kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
+                self._stages.apply_operator(loss, c.nabla1, adjoint=True)
+                if c.disperses:
+                    self._stages.apply_operator(shift, c.nabla2, adjoint=True)
+            self._kernels.adjoint_pressure(
+                f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss,
+                shift, c.nonlinear, c.lossy, c.stokes, c.disperses,
+            )  # fmt: skip
+        if any(each.size for each in self._medium):
+            self._add_medium(forward)
+
+    def _add_medium(self, forward: Fields) -> None:
+        """Derivatives with respect to the medium that the equation of state gives."""
+        c, shift = self._c, self._scratch[-1]
+        if c.disperses and (self._medium.speed.size or (self._medium.alpha.size and not self._absorbs)):
+            self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
+        self._kernels.medium_gradients(
+            self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
+            self._unit, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses, self._absorbs,
+        )  # fmt: skip
+        if self._rate is not None and self._replaced:
+            self._stages.divergence(forward.u, self._rate)
+
+    def kept(self, forward: Fields) -> Fields:
+        """A copy of what `before` needs of the forward fields after a step, which are then overwritten."""
+        if self._after is None:
+            return forward
+        kept = self._after
+        pairs = [
+            (kept.rho, forward.rho),
+            *zip(kept.split_layers.parts, forward.split_layers.parts, strict=True),
+        ]
+        if self._staggered[0].size:
+            pairs += zip(kept.u, forward.u, strict=True)
+        for target, source in pairs:
+            if target.size:
+                self._c.device.copy(target, source)
+        return kept
+
+    def _add_rate(self, rate: Any, before: Fields, after: Fields) -> None:
+        """Derivatives with respect to ρ₀ and α₀ in τ L1{ρ₀ ∇·u}."""
+        c, f, rate_bar = self._c, self.fields, self._scratch[0]
+        if self._replaced:
+            if self._medium.density.size:
+                self._medium.density[...] += rate_bar * rate / c.density
+            rate *= c.density
+        else:
+            self._kernels.forward_rate(
+                rate, f.split_layers, rate_bar, c.density, self._medium.density, before.rho,
+                before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear,
+            )  # fmt: skip
+        if self._medium.alpha.size and not self._absorbs:
+            if not c.stokes:
+                self._stages.apply_operator(rate, c.nabla1)
+            self._kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit, rate)
+
+    def before(self, number: int, before: Fields, after: Fields) -> None:
+        """The transpose of the other two stages, from the forward fields before and after the step.
+
+        What sources have added in the step is taken from those ``after``.
+        """
+        stages, c, f = self._stages, self._c, self.fields
+        if self._begins(number):
+            self._motion_of_initial_pressure(before, after)
+            return
+        if self._after is not None:
+            self._sources.remove(after, number)
+        change = self._change(before, after)
+        if self._rate is not None:
+            self._add_rate(self._rate, before, after)
+        gradients = self._scratch[: c.axes]
+        self._sources.pressure(f, number)
+        aside = self._sources.acts_on_velocity(number)
+        if not aside and stages.adjoint_density_and_velocity(change):
+            return
+        self._kernels.adjoint_density(
+            f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, before.rho,
+            before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
+            change.differs, c.axes,
+        )  # fmt: skip
+        stages.adjoint_divergence(gradients)
+        if aside:  # sources come between
+            for component, gradient in zip(f.u, gradients, strict=True):
+                component -= gradient
+            self._sources.velocity(f, number)
+        self._velocity(change, c.pml_staggered, c.dt, not aside)
+
+    def _velocity(self, change: AdjointChange, pml: list, dt: Any, subtracts: bool) -> None:
+        c, f, gradients = self._c, self.fields, self._scratch[: self._c.axes]
+        for axis, (component, gradient) in enumerate(zip(f.u, gradients, strict=True)):
+            self._kernels.adjoint_velocity(
+                component, gradient, c.staggered[axis], pml[axis], self._staggered[axis],
+                change.before.u[axis], change.after.u[axis], axis, dt, subtracts,
+            )  # fmt: skip
+        self._stages.adjoint_gradient(gradients, f.p)
+
+    def _split_of_initial_pressure(self, p0: Any) -> None:
+        """p = p₀ and ρ_ξ = p₀/(D c₀²): p̄ becomes the derivative with respect to p₀ that they give."""
+        c, f, gradient = self._c, self.fields, self._scratch[0]
+        self._kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
+        gradient /= c.dimensions * c.speed * c.speed
+        f.p += gradient
+        if self._medium.speed.size:
+            gradient *= p0 / c.speed
+            self._medium.speed[...] -= gradient + gradient
+
+    def _motion_of_initial_pressure(self, before: Fields, after: Fields) -> None:
+        """u = Δt/(2ρ₀) ∂p₀, which is an update by −Δt/2 from rest and without PML, adds to that."""
+        c, f, p_bar = self._c, self.fields, self.fields.p.copy()
+        for component in before.u:
+            component[...] = 0
+        rest = self._change(before, after)
+        self._velocity(rest, [vector * 0 + 1 for vector in c.pml_staggered], -c.half_dt, False)
+        f.p += p_bar

@@ -1,0 +1,190 @@
+"""The exact gradient of a propagation, for the launched field and for parameters of its steps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wavefabric.device import Device, get_device
+from wavefabric.errors import InputError
+from wavefabric.exchange.communicator import solo
+from wavefabric.lifecycle.agreement import check_memory
+from wavefabric.lifecycle.reversal.reversal import Reversal
+from wavefabric.lifecycle.reversal.store import StateStore, choose_tiers
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.adjoint.operators import StepOperators
+from wavefabric.optics.propagation.adjoint.steps import ADJOINT_STEPS
+from wavefabric.optics.propagation.integrators import INTEGRATORS
+from wavefabric.optics.propagation.operators import linear_nbytes
+from wavefabric.optics.propagation.phase_groups import phase_group_coupling
+from wavefabric.optics.propagation.propagate import (
+    PropagationOptions,
+    Propagator,
+    checked_launch,
+    memory_needed,
+)
+from wavefabric.optics.propagation.step_size import step_count
+from wavefabric.quantities import positive
+
+
+class DifferentiablePropagator:
+    """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
+
+    `run` propagates a field and keeps states on the way, by binomial checkpointing; `adjoint` then takes a
+    gradient from the end of the fibre to its begin. The gradient of a real function f of a complex field A is
+    ∂f/∂Re A + i ∂f/∂Im A, so that f(A + δ) ≈ f(A) + Re Σ gradient* δ. Options: those of
+    `PropagationOptions` with a ``step`` and an integrator of `ADJOINT_STEPS` (``backward`` for digital
+    back-propagation); ``states``, the most that are kept, by default as many as fit into memory, and
+    ``scratch``, a folder for some; of several propagators in use at once name those of each. `InputError` for
+    what has no gradient and for too little memory, before anything large is allocated.
+    """
+
+    def __init__(self, fibre: Fibre, samples: int, sample_rate: float, length, device: Device, **options):
+        kept = options.pop("states", None), options.pop("scratch", None)
+        made = PropagationOptions(**options)
+        if made.integrator not in ADJOINT_STEPS:
+            allowed = ", ".join(ADJOINT_STEPS)
+            raise InputError(f"integrator: {made.integrator!r} given; allowed with a gradient: {allowed}")
+        if made.step is None or made.max_phase is not None or made.tolerance is not None:
+            raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
+        length, kind = positive(length, "m", "length"), ADJOINT_STEPS[made.integrator]
+        self.length, self.step_count = length, step_count(length, made.step)
+        needed = gradient_memory(fibre, samples, made, device)
+        what = f"a gradient of {fibre.rows} rows x {samples} samples"
+        check_memory(None, device, needed, what, "fewer modes or samples, or single precision, need less")
+        self._propagator = Propagator(fibre, samples, sample_rate, device, made)
+        self.operators = self._propagator.operators
+        self._parameters = StepOperators(self.operators, self.step_count)
+        h = (-1 if made.backward else 1) * length / self.step_count
+        self._steps = kind(self._parameters, self._propagator.integrator, h)
+        self._stages = self.step_count * kind.stages_of_step
+        self._check = made.check_interval * kind.stages_of_step
+        self._field, self._reversal = self.operators.empty(), None
+        tiers = choose_tiers(solo(device), device, self._field.nbytes, self._stages, *kept, store_start=True)
+        self._store = StateStore(device, self._field.nbytes, tiers)
+
+    def arrays(self) -> dict[str, Any]:
+        """For the `Reversal`, as `begin`, `restored` and `advance`: the working state."""
+        return {"field": self._field}
+
+    def begin(self) -> None:
+        """Not called: the first state is kept."""
+
+    def restored(self, step: int) -> None:
+        """The field is all there is."""
+
+    def advance(self, step: int) -> None:
+        """Take a stage."""
+        self._steps.stage(self._field, step)
+        self.operators.counts.steps += (step + 1) % self._steps.stages_of_step == 0
+
+    def run(self, A, nonlinear_factors=None, linear_phases=None, progress=None) -> None:
+        """Propagate ``A`` (rows, N), √W, from ``operators.empty()``, in place.
+
+        Parameters of the steps as they are taken: ``nonlinear_factors`` (steps,) or (steps, phase groups of
+        ``operators.coupling``) multiply the Kerr phase, ``linear_phases`` (steps, N) or (steps, rows, N) in
+        rad, frequencies as NumPy's, are added to that of the linear propagation behind it. ``progress(done,
+        all)`` counts steps, there and back. `InputError` for other shapes and integrators, `FieldLost` if the
+        field does not stay finite.
+        """
+        if linear_phases is not None and not self._steps.phased:
+            allowed = ", ".join(name for name, each in ADJOINT_STEPS.items() if each.phased)
+            fault = f"integrator {self._steps.integrator.name!r} given"
+            raise InputError(f"linear_phases: {fault}; allowed with: {allowed}")
+        self._parameters.begin(nonlinear_factors, linear_phases)
+        self._field[...] = A
+        if first := self._steps.first:
+            self.operators.linear(self._field, first)
+        self._reversal = Reversal(self, self._stages, self._store, store_start=True)
+        self._reversal.after(0)
+        for stage in range(1, self._stages + 1):
+            self.advance(stage - 1)
+            self._reversal.after(stage)
+            if stage % self._check == 0:
+                self._propagator.finite_energy(self._field, self.length * stage / self._stages)
+            self._tell(progress, stage, 0)
+        if first:
+            self.operators.linear(self._field, -first)
+        self._propagator.finite_energy(self._field, self.length)
+        A[...] = self._field
+
+    def adjoint(self, Y, progress=None) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """``Y`` (rows, N), the gradient for the field at the end, becomes that for the launched field.
+
+        In place, once after each `run`, else ValueError. Gives the gradients for ``nonlinear_factors`` and
+        ``linear_phases``, of their shapes, on the host; None without.
+        """
+        reversal, self._reversal, first = self._reversal, None, self._steps.first
+        if reversal is None:
+            raise ValueError("adjoint: no run before it; allowed: once after each run")
+        if first:
+            self._parameters.linear_adjoint(Y, -first)
+        for stage in reversed(range(self._stages)):
+            reversal.bring(stage)
+            self._steps.stage_adjoint(self._field, Y, stage)
+            self._tell(progress, self._stages - stage, self.step_count)
+        if first:
+            self._parameters.linear_adjoint(Y, first)
+        self._propagator.finite_energy(Y, 0.0)
+        pairs, to_host = (self._parameters.factors, self._parameters.phases), self.operators.device.to_host
+        factors, phases = (pair and to_host(pair[1]).copy() for pair in pairs)
+        return factors, phases
+
+    def _tell(self, progress, stages: int, before: int) -> None:
+        steps, rest = divmod(stages, self._steps.stages_of_step)
+        if progress and not rest:
+            progress(before + steps, 2 * self.step_count)
+
+
+def gradient_memory(fibre: Fibre, samples: int, options: PropagationOptions, device: Device) -> int:
+    """Bytes of a `DifferentiablePropagator`, a field and a gradient, without kept states and phases."""
+    kind, item = ADJOINT_STEPS[options.integrator], np.dtype(options.dtype).itemsize
+    groups = phase_group_coupling(fibre.kappa_rows(), fibre.gamma, options.kerr, options.svd_tolerance).groups
+    field, rates = fibre.rows * samples * item, groups * samples * item // 2
+    # The working field, the gradient, a field between for sums; what the conjugate takes.
+    beside = (3 + kind.extra_fields) * field + (1 + kind.rate_arrays) * rates
+    lengths = len(set(INTEGRATORS[options.integrator].lengths(1.0)))
+    conjugate = linear_nbytes(device, fibre.rows, samples, options.dtype, fibre.modes, lengths)
+    return memory_needed(fibre, samples, options, device) + beside + conjugate
+
+
+class PropagationGradient(NamedTuple):
+    """The field at the end, (2M, N), √W, a function of it, and its gradients; all arrays on the host."""
+
+    output: np.ndarray
+    value: float
+    field: np.ndarray
+    nonlinear_factors: np.ndarray | None
+    linear_phases: np.ndarray | None
+
+
+def propagate_and_gradient(
+    field, fibre: Fibre, length, objective, *, sample_rate, device="auto", progress=None, **options
+) -> PropagationGradient:
+    """`wavefabric.optics.propagate`, then the exact gradient of a function of the field at the end.
+
+    >>> def objective(A):
+    ...     return (abs(A) ** 4).sum(), 4 * abs(A) ** 2 * A
+    >>> result = propagate_and_gradient(field, fibre, "80 km", objective, sample_rate="512 GHz", step="1 km")
+
+    ``objective(A)`` gives a real number and its gradient ∂f/∂Re A + i ∂f/∂Im A for the field ``A`` (2M, N) of
+    the device. Options: those of `DifferentiablePropagator` and its `run`, and ``comm``, of one
+    rank. The gradient is that of the discrete steps, to round-off. Errors as of the class and its methods.
+    """
+    comm, factors, phases = (options.pop(key, None) for key in ("comm", "nonlinear_factors", "linear_phases"))
+    if comm is not None and comm.size > 1:
+        raise InputError(f"comm: {comm.size} ranks given; allowed: one, since adjoints exchange no powers")
+    field, length, rate = checked_launch(field, fibre, length, sample_rate)
+    device = get_device(device) if isinstance(device, str) else device
+    propagator = DifferentiablePropagator(fibre, field.shape[1], rate, length, device, **options)
+    A = propagator.operators.empty()
+    A[...] = device.asarray(field)
+    propagator.run(A, factors, phases, progress)
+    output = device.to_host(A).copy()
+    value, gradient = objective(A)
+    if gradient.shape != A.shape:
+        raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
+    A[...] = device.asarray(gradient)
+    gradients = propagator.adjoint(A, progress)
+    return PropagationGradient(output, value, device.to_host(A).copy(), *gradients)

@@ -1,0 +1,83 @@
+"""Gradients over ranks: those of one rank (global), and the transpose of what ranks compute (local)."""
+
+import numpy as np
+import pytest
+from gradient_cases import noise, objective
+from test_against_jax import slope
+from test_gradient import RUN, gradient_of
+from test_resume import bits, interrupted, of
+from test_transpose import GRIDS, SOURCES, check, made, sources_of, weighted
+
+from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.acoustics.gradients import run as gradient_run
+from wavefabric.acoustics.gradients.gradient import GradientSettings
+from wavefabric.acoustics.simulation import solve
+from wavefabric.exchange import solo
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
+two, grids = pytest.mark.parallel(2), pytest.mark.parametrize("dimensions", GRIDS)
+PENCILS = pytest.param("3-D", True, marks=pytest.mark.parallel([2, 4]))
+LOCAL = Decomposition("local", overlap=2)
+
+
+def everywhere(comm, *arguments, **options):
+    """A gradient that all ranks have alike."""
+    gradient = gradient_of(*arguments, comm=comm, **options)
+    assert all(each == bits(gradient) for each in comm.control.all_gather(bits(gradient)))
+    return gradient
+
+
+def results(comm, case, **values):
+    how = GradientSettings(**RUN | dict(comm=comm, decomposition=LOCAL))
+    return solve(*case.problem(case.values | values), case.grid, how)
+
+
+@two
+@pytest.mark.parametrize(("dimensions", "pencils"), [("2-D", False), ("3-D", False), PENCILS])
+@pytest.mark.parametrize("source", SOURCES)
+def test_global_decompositions(comm, dimensions, source, pencils):
+    case = made(dimensions, "nonlinear power law", source)
+    how = Decomposition(grid=(1, 2, comm.size // 2) if pencils else None)
+    gradient = everywhere(comm, case, tuple(case.values), decomposition=how, states=9)
+    for name, value in gradient_of(case, tuple(case.values), comm=solo(comm.device)).items():
+        assert np.abs(gradient[name] - value).max() <= 1e-12 * np.abs(value).max(), name
+
+
+@two
+@grids
+@pytest.mark.parametrize("source", SOURCES)
+def test_sources_of_a_local_decomposition(comm, dimensions, source):
+    case, other = (made(dimensions, "power law", source, seed) for seed in (0, 50))
+    gradient = everywhere(comm, other, sources_of(case), function=weighted, decomposition=LOCAL)
+    products = [gradient[name] * case.values[name] for name in sources_of(case)]
+    check(products, weighted(results(comm, case))[0], 1e-12)
+
+
+@two
+@grids
+def test_medium_of_a_local_decomposition(comm, dimensions):
+    case, scales = made(dimensions, "nonlinear power law", "additive"), dict(nonlinearity=100)
+    names = "sound_speed", "density", "alpha_coeff", "nonlinearity"
+    at = {name: case.values[name] for name in names}
+    by = {name: scales.get(name, 1) * at[name].max() * noise(at[name].shape, 7) for name in names}
+    gradient = everywhere(comm, case, names, decomposition=LOCAL)
+
+    def moved(step):
+        return objective(results(comm, case, **{name: at[name] + step * by[name] for name in names}))
+
+    check([gradient[name] * by[name] for name in names], slope(moved), 1e-8)
+
+
+@two
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [None, LOCAL], ids=["global", "local"])
+def test_interrupted_and_resumed_on_ranks(comm, tmp_path, monkeypatch, how):
+    monkeypatch.setattr(gradient_run, "_STATUS_STEPS", 1)
+    path = comm.control.bcast(tmp_path) / "run"
+    options = dict(comm=comm, decomposition=how, states=2)
+    wanted = bits(of("3-D", **options))
+    for back, at in ((False, 9), (True, 1), (True, 30), (True, 3)):
+        interrupted("3-D", back, at, checkpoint=path, **options)
+    assert bits(of("3-D", function=None, checkpoint=path, **options)) == wanted
+    comm.control.barrier()
+    assert list(path.parent.iterdir()) == []
