@@ -52,6 +52,28 @@ def test_back_propagation_gains(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["back-propagation.png"]
 
 
+def test_gradients_beat_time_reversal(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "photoacoustic_gradient.py"))
+    one_pass, iterated, gradients = example["main"](tmp_path, 20)
+    assert gradients < 0.9 * iterated < 0.6 * one_pass
+
+
+def test_waveform_inversion_halves_the_error(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "full_waveform_inversion.py"))
+    errors = example["main"](tmp_path, 2)
+    assert errors[0] == 0
+    assert errors[-1] < errors[1] / 2
+
+
+def test_phases_are_those_of_time_reversal(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "skull_phase_correction.py"))
+    figures = example["main"](tmp_path, 4)
+    at = {name: amplitude for name, (amplitude, *_) in figures.items()}
+    assert at["gradient"] > 1.5 * at["geometric delays"]
+    assert at["gradient"] == pytest.approx(at["time reversal"], rel=0.01)
+    assert figures["gradient"][1] < 0.3 < figures["geometric delays"][1]  # mm off the target
+
+
 def test_learned_back_propagation_gains(tmp_path):
     """The example with few symbols, spans and iterations: learned parameters beat the fibre's own."""
     example = runpy.run_path(str(EXAMPLES / "learned_back_propagation.py"))
