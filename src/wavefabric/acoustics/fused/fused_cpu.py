@@ -44,6 +44,7 @@ class FusedCpuStages(Stages):
         self._axes = AxisTransforms(c.shape, c.dtype, c.up, c.down)
         self._fft_axes, batch = self._axes.addresses(), self._axes.batch
         self._columns = device.zeros((threads, nz, self._axes.slab, width), c.complex)
+        self._pairs: Any = None
         self._plane = device.zeros((threads, ny, width), c.complex)
         self._rows = device.zeros((threads, 3, batch, nx), c.dtype)
         self._row = device.zeros((threads, 2, nx), c.dtype)
@@ -123,30 +124,32 @@ class FusedCpuStages(Stages):
         self.transforms += 2
 
     def adjoint_divergence(self, fields) -> None:
-        self._derivatives(fields, Z_BACK_BY_UP)
-        axes, batch = self._fft_axes, self._axes.batch
-        x, y, z = fields
-        kernels.derivative_planes(axes, batch, self._by_axis(), (x, y, z), X_BACK_BY_UP, Y_BACK_BY_UP)
+        c, axes, batch = self.coefficients, self._fft_axes, self._axes.batch
+        for field, spectrum in zip(fields, self._by_axis(), strict=True):
+            kernels.transform_planes(axes, batch, field, spectrum)
+        kernels.divergence_columns(axes, *self._spectra, c.kappa, self._columns, Z_BACK_BY_UP)
+        kernels.derivative_planes(axes, batch, self._by_axis(), tuple(fields), X_BACK_BY_UP, Y_BACK_BY_UP)
+        self.transforms += 6
 
     def adjoint_gradient(self, fields, out) -> None:
         self.divergence(fields, out)
 
     def divergence(self, fields, out) -> None:
-        self._derivatives(fields, Z_BACK_BY_DOWN)
-        kernels.divergence_planes(self._fft_axes, self._by_axis(), out, self._rows)
+        c, axes, batch = self.coefficients, self._fft_axes, self._axes.batch
+        if self._pairs is None:
+            threads, *shape = self._columns.shape
+            self._pairs = c.device.zeros((threads, 2, *shape), c.complex)
+        dx, dy, dz = c.down
+        s0, _, s2 = self._spectra
+        kernels.gather_planes(axes, batch, tuple(fields), self._by_axis(), dx, dy)
+        kernels.gather_columns(axes, s0, s2, dz, c.kappa, self._pairs)
+        kernels.transform_planes_back(axes, batch, s0, out)
+        self.transforms += 4
 
     def _by_axis(self) -> tuple:
         """Spectra of the x, y and z components."""
         s0, s1, s2 = self._spectra
         return s1, s0, s2
-
-    def _derivatives(self, fields, z_back: int) -> None:
-        """Planes' spectra of κ F{field}, with the derivative along z of the last by a kind of transform."""
-        for field, spectrum in zip(fields, self._by_axis(), strict=True):
-            kernels.transform_planes(self._fft_axes, self._axes.batch, field, spectrum)
-        c = self.coefficients
-        kernels.divergence_columns(self._fft_axes, *self._spectra, c.kappa, self._columns, z_back)
-        self.transforms += 6
 
     def _free_spectrum(self):
         """Rows of whole-array transforms are not padded."""

@@ -128,24 +128,34 @@ def derivative_planes(fft, batch, spectra, fields, x_back, y_back):
 
 
 @njit(**_JIT)
-def divergence_planes(fft, spectra, out, rows):
-    """out ← the sum of the derivatives of three components, from κ F{u_x}, κ F{u_y} and ∂z of the last."""
-    batch = rows.shape[2]
-    sx, sy, sz = spectra
-    for z in prange(out.shape[0]):
-        me = get_thread_id()
-        ga, gb = rows[me, 0], rows[me, 1]
-        _transform(fft, axes.Y_BACK, sx[z], sx[z])
-        _transform(fft, axes.Y_BACK_BY_DOWN, sy[z], sy[z])
-        _transform(fft, axes.Y_BACK, sz[z], sz[z])
-        for first in range(0, out.shape[1], batch):
-            _transform(fft, axes.X_BACK_BY_DOWN, sx[z, first], ga)
-            _transform(fft, axes.X_BACK, sy[z, first], gb)
-            _transform(fft, axes.X_BACK, sz[z, first], out[z, first])
-            for y in range(first, first + batch):
-                row = out[z, y]
-                for x in range(row.size):
-                    row[x] += ga[y - first, x] + gb[y - first, x]
+def gather_planes(fft, batch, fields, spectra, dx, dy):
+    """Planes' spectra of ∂x of the first field plus ∂y of the second (in s0), and of the third, without κ."""
+    sx, s0, _sz = spectra
+    for z in prange(s0.shape[0]):
+        for axis in range(3):
+            spectrum = spectra[axis][z]
+            for y in range(0, spectrum.shape[0], batch):
+                _transform(fft, axes.X_FORTH, fields[axis][z, y], spectrum[y])
+            _transform(fft, axes.Y_FORTH, spectrum, spectrum)
+        for y in range(s0.shape[1]):
+            first, second = sx[z, y], s0[z, y]
+            for x in range(dx.size):
+                second[x] = first[x] * dx[x] + second[x] * dy[y]
+
+
+@njit(**_JIT)
+def gather_columns(fft, s0, sz, dz, kappa, scratch):
+    """Along z: s0 ← κ F{s0 + ∂z sz}."""
+    slab = scratch.shape[3]
+    for number in prange(s0.shape[1] // slab):
+        block, other, y = scratch[get_thread_id(), 0], scratch[get_thread_id(), 1], number * slab
+        _z_forward(fft, s0, y, block, sz, y)
+        _z_forward(fft, sz, y, other, s0, min(y + slab, s0.shape[1] - slab))
+        for z in range(block.shape[0]):
+            total, more = block[z].reshape(-1), other[z].reshape(-1)
+            for x in range(total.size):
+                total[x] += more[x] * dz[z]
+        _z_backward(fft, axes.Z_BACK, block, kappa, y, s0)
 
 
 @njit(**_JIT)
