@@ -113,8 +113,6 @@ _ALONE = [
          "--case 6x10 --precision double --no-plain --repeats 2", 60, (2, 2)),
     Kind("ultrasound-step", "bench ultrasound-step -o {here}", "--size 256 --size 512 --repeats 5",
          "--size 32 --medium homogeneous --no-plain --repeats 2", 90, (2, 2)),
-    Kind("ultrasound-adjoint", "bench ultrasound-adjoint -o {here}", "--size 256 --size 512 --repeats 5",
-         "--size 16 --repeats 1 --medium homogeneous", 90, (2, 2)),
     Kind("ultrasound", _SCALING, "", _FEW, 60, (2, 2)),
     Kind("link", "run {link} -o {here}/link.h5 --json", "", "", 420, (5, 5), prints="link.json"),
 ]

@@ -279,6 +279,5 @@ _SECTIONS: dict[str, Callable[[Results], Iterator[str]]] = {
     "Link": _link,
     "One step of the fibre": _each("fibre-step", "fibre-step"),
     "One ultrasound step": _each("ultrasound-step", "ultrasound-step"),
-    "One adjoint ultrasound step": _each("ultrasound-adjoint", "ultrasound-adjoint"),
     "Parts": _parts,
 }
