@@ -25,8 +25,8 @@ from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.formulas import absorption_factors
 from wavefabric.acoustics.solver.stages import AdjointChange, Stages
 
-#: Smallest α₀, dB/(MHz^y cm), in epsilons, at which absorption is well above the rounding of the pressure.
-_LEAST_ALPHA = 1e6
+#: What absorption takes of the density in a step must be so many epsilons, where the grid is `_WAVES` long.
+_LEAST_LOSS, _WAVES = 3e3, 8
 #: Parameters of the medium by which can be differentiated, as `Problem` names them.
 MEDIUM = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
@@ -39,6 +39,13 @@ def needs_states(problem: Problem, wrt: frozenset[str]) -> bool:
 def needs_differences(problem: Problem, wrt: frozenset[str]) -> bool:
     """Whether they need those before and after a step at once."""
     return problem.nonlinearity is not None or bool(wrt & {"density", "alpha_coeff"})
+
+
+def _least_loss(problem: Problem, shape: tuple[int, ...]) -> float:
+    """Smallest absorbed part of the density, τ c₀ k^(y−1), of waves of which `_WAVES` fit in the grid."""
+    k = 2 * np.pi * _WAVES / max(n * spacing for n, spacing in zip(shape, problem.spacing, strict=True))
+    tau_c = -absorption_factors(problem)[0] * problem.reference_speed**problem.alpha_power
+    return float(np.min(problem.alpha_coeff) * tau_c * k ** (problem.alpha_power - 1))
 
 
 class AdjointStep:
@@ -67,9 +74,12 @@ class AdjointStep:
         self._power = c.dtype.type(c.problem.alpha_power)
         self._differs = c.nonlinear or "density" in wrt
         # Where the medium absorbs everywhere, absorption itself gives the derivatives with respect to α₀.
-        low, comm = float(np.min(c.problem.alpha_coeff)), stages.layout.comm
-        low = low if comm is None else min(comm.control.all_gather(low))
-        self._absorbs = low > _LEAST_ALPHA * np.finfo(c.dtype).eps
+        source = c.problem.pressure_source
+        facts = _least_loss(c.problem, c.subdomain.shape), source is not None and source.mode == "dirichlet"
+        comm = stages.layout.comm
+        losses, replaced = zip(*([facts] if comm is None else comm.control.all_gather(facts)), strict=True)
+        self._absorbs = min(losses) > _LEAST_LOSS * np.finfo(c.dtype).eps
+        self._replaced = any(replaced)
         self._unit = c.tau
         if "alpha_coeff" in wrt:
             self._unit = c.parameter(c.problem.alpha_coeff) if self._absorbs else self._tau_of_one()
@@ -77,8 +87,6 @@ class AdjointStep:
         self._rate = None
         if c.lossy and ("density" in wrt or ("alpha_coeff" in wrt and not self._absorbs)):
             self._rate = c.device.empty(c.shape, c.dtype)
-        source = c.problem.pressure_source
-        self._replaced = source is not None and source.mode == "dirichlet"
 
     def _change(self, before: Fields, after: Fields) -> AdjointChange:
         return AdjointChange(
@@ -89,7 +97,7 @@ class AdjointStep:
     def nbytes(problem: Problem, wrt: frozenset[str], fields: int, field: int) -> int:
         """Bytes, where `Fields` take ``fields`` and a field ``field``."""
         medium = len(wrt & set(MEDIUM)) + problem.dimensions * ("density" in wrt) + ("alpha_coeff" in wrt)
-        return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 4)
+        return fields * (1 + needs_differences(problem, wrt)) + field * (medium + 6)
 
     def _tau_of_one(self) -> Any:
         """τ of α₀ = 1."""
