@@ -312,7 +312,7 @@ class Linearization(AbstractContextManager):
 
         def call() -> float:
             value, arrays = (math.nan, said) if isinstance(said, Mapping) else evaluate(said, self.results)
-            derivatives.update(as_recorded(arrays, self.results, self._grid, self._problem, self._recording))
+            derivatives.update(as_recorded(arrays, self.results, self._grid, self._recording))
             return value
 
         value = on_first_rank(self._how.ranks, call)
