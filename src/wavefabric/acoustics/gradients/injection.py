@@ -37,7 +37,7 @@ class Injection:
         #: Of tones: weights of the steps, and the derivatives, at the sensor on the host or of fields.
         self._tones: list[tuple[np.ndarray, np.ndarray]] = []
         self._field_tones: list[tuple[Any, Any]] = []
-        sums = {name: entry for name, *entry in sum_names(recording)}
+        sums = {name: (quantity, number) for name, quantity, number in sum_names(recording)}
         for name, array in derivatives.items():
             quantity, number = sums.get(name, (quantity_of(name), None))
             whole = quantity is not None and quantity.kind == "field"

@@ -73,11 +73,11 @@ class AdjointSources:
         #: Σ s̄ s at each point of a source.
         self.products: dict[str, Any] = {}
         for name, term in self._terms.items():
-            if name in wrt or (name == "transducer" and name in scaled):
+            if name in wrt:
                 steps = min(term.steps, c.problem.steps)
                 summed = name != "transducer" and term.common
                 self.readings[name] = _Readings(c, term, steps, summed)
-            if name in scaled and name != "transducer":
+            if name in scaled:
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
         self._zero = c.device.zeros((1, 1), c.dtype)
         self._first_row = c.device.zeros(1, np.int64)
