@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from wavefabric.bench.ultrasound_step import SIZES
 from wavefabric.device import Device, get_device
 from wavefabric.execution import report, timing
 from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal.reversal import Reversal, Reversible
+from wavefabric.lifecycle.reversal.reversal import Reversal
 
 #: By what is differentiated, by the name of the row.
 WRT = {
@@ -113,28 +114,12 @@ def _line(inputs: Problem, wrt: str, dtype: np.dtype, device: Device, repeats: i
     return line | {"ratio": ratio, "copy_ratio": copies, "state_fields": fields, "runs": runs}
 
 
-class _Nothing(Reversible):
-    """A system and its stored states, all of them on the device, of which only the number counts."""
-
-    def __init__(self, states: int):
-        self.states = states
-
-    def arrays(self) -> dict[str, Any]:
-        return {}
-
-    def peek(self, position: int) -> dict[str, Any]:
-        return {}
-
-    def read(self, position: int, arrays: dict[str, Any]) -> None:
-        """Nothing, as to write."""
-
-    write = read
-
-
 def _runs(states: int) -> np.ndarray:
     """Forward steps, adjoint steps and copies of a state, of a gradient, over the steps of its run."""
-    nothing = _Nothing(states)
-    reversal = Reversal(nothing, _STEPS, nothing)  # type: ignore[arg-type] # it stores nothing
+    # A system without arrays, and its store, all on the device: only the numbers of steps and states count.
+    methods = "arrays", "begin", "restored", "advance", "peek", "read", "write"
+    nothing: Any = SimpleNamespace(states=states, **dict.fromkeys(methods, lambda *_: {}))
+    reversal = Reversal(nothing, _STEPS, nothing)
     for step in range(1, _STEPS + 1):
         reversal.after(step)
     copies = 0

@@ -277,12 +277,13 @@ class AdjointRun:
             return read, products
 
         def everywhere(own: np.ndarray | None, name: str) -> np.ndarray:
-            shapes = comm.control.all_gather(None if own is None else own.shape)
-            *steps, _ = next(shape for shape in shapes if shape is not None)
-            if steps and _has_one_signal(self._problem, name):
+            mask, _ = c.subdomain.local_index(points[name])
+            each = None if own is None else (own.shape[:-1], own.shape[-1] == np.count_nonzero(mask))
+            told = [one for one in comm.control.all_gather(each) if one is not None]
+            if not all(by_point for _, by_point in told):  # one signal of many points was read in sum
                 shares = comm.control.all_gather(own)
                 return np.sum([share for share in shares if share is not None], axis=0)
-            mask, _ = c.subdomain.local_index(points[name])
+            steps = told[0][0]
             columns = RankParts.of_columns(comm, np.flatnonzero(mask), mask.size)
             return self._gathered(columns, np.zeros((*steps, 0), c.dtype) if own is None else own)
 
@@ -295,12 +296,3 @@ class AdjointRun:
         """The whole array on all ranks."""
         whole = parts.gather(np.ascontiguousarray(own))
         return broadcast(self._comm, {} if whole is None else {"": whole})[""]
-
-
-def _has_one_signal(problem: Problem, source: str) -> bool:
-    """Whether all points of a source have the same signal; a rank with one of many points cannot tell."""
-    if source == "transducer":
-        return False
-    p, u = problem.pressure_source, problem.velocity_source
-    signal = p.signal if source == "p" else u.signals["xyz".index(source[1])]  # type: ignore[union-attr]
-    return signal.shape[1] == 1  # type: ignore[union-attr]
