@@ -58,7 +58,12 @@ def run(
     check(chosen, media, precision, repeats, 4096)
     dtype = np.dtype(PRECISIONS[precision])
     for shape, name in product(chosen, media):
-        _check_memory(device, name, shape, dtype)
+        inputs, field = outline(name, shape), math.prod(shape) * dtype.itemsize
+        needed = needed_bytes(inputs, NO_SENSOR, dtype, device, indexed=False)
+        needed += AdjointStep.nbytes(inputs, WRT["all"], 6 * field, field) + 6 * field
+        check_memory(
+            None, device, needed, f"{name}, {report.shape_words(shape)},", "allowed: a smaller --size"
+        )
     bandwidth, cases = timing.copy_bandwidth(device), []
     for shape in chosen:
         field, lines = math.prod(shape) * dtype.itemsize, []
@@ -73,13 +78,6 @@ def run(
     result = {"benchmark": "ultrasound-adjoint", "precision": precision, "repeats": repeats}
     result |= {"copy_bytes_per_second": bandwidth, "cases": cases}
     return result | {"machine": timing.machine(device)}
-
-
-def _check_memory(device: Device, name: str, shape: Triple, dtype: np.dtype) -> None:
-    inputs, field = outline(name, shape), math.prod(shape) * dtype.itemsize
-    needed = needed_bytes(inputs, NO_SENSOR, dtype, device, indexed=False)
-    needed += AdjointStep.nbytes(inputs, WRT["all"], 6 * field, field) + 6 * field
-    check_memory(None, device, needed, f"{name}, {report.shape_words(shape)},", "allowed: a smaller --size")
 
 
 def _line(inputs: Problem, wrt: str, dtype: np.dtype, device: Device, repeats: int) -> dict[str, Any]:

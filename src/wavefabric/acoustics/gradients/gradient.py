@@ -229,7 +229,6 @@ class Linearization(AbstractContextManager):
 
     def _restore(self, run: AdjointRun, checkpoint: RunCheckpoint) -> None:
         """Everything as after the forward run and the objective, for the steps back that are left."""
-        run.without_forward_run()
         arrays, state = run.restore(checkpoint)
         self._recorded, derivatives = (
             {name.removeprefix(kind): array for name, array in arrays.items() if name.startswith(kind)}
@@ -348,9 +347,8 @@ class Linearization(AbstractContextManager):
 
 def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
     """The transpose of `medium.stagger`."""
-    out = np.zeros_like(field)
-    along, source = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
-    along[:-1] += source[:-1] / 2
-    along[1:] += source[:-1] / 2
-    along[-1] += source[-1]
+    out = field / 2
+    along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
+    along[1:] += half[:-1]
+    along[-1] += half[-1]
     return out

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import as_array
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.quantities import is_field, is_tone
@@ -105,8 +106,8 @@ def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
-    array, shape = np.asarray(derivative), np.shape(values)
     what = f"objective: the derivative of {name}"
+    array, shape = as_array(derivative, what), np.shape(values)
     if array.shape != shape or array.dtype.kind not in "fiu":
         raise InputError(f"{what} has the shape {array.shape}; allowed: {shape}, real")
     if not np.isfinite(array).all():

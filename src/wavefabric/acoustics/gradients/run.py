@@ -1,6 +1,7 @@
 """A run forward, watched, and back: the adjoint steps, the states that they need, checkpoints, progress."""
 
 import copy
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,11 +127,8 @@ class AdjointRun:
     # --- The forward run ----------------------------------------------------------------------------------
 
     def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
-        def of(part: Subdomain) -> int:
-            field = dtype.itemsize * int(np.prod(part.size))
-            return AdjointStep.nbytes(problem, self._wrt, Fields.nbytes(problem, part, dtype), field)
-
-        return max(map(of, subdomains))
+        each = [(Fields.nbytes(problem, s, dtype), dtype.itemsize * math.prod(s.size)) for s in subdomains]
+        return max(AdjointStep.nbytes(problem, self._wrt, *sizes) for sizes in each)
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
         self._cyclic += [stages, step]
@@ -149,14 +147,14 @@ class AdjointRun:
         if self._reversal is not None and taken:
             self._reversal.after(taken)
 
-    def without_forward_run(self) -> None:
-        """Make everything as after the forward run, but for its fields: the steps back go on elsewhere."""
+    def restore(self, checkpoint: RunCheckpoint) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """In place of the forward run, the adjoint fields and sums of a checkpoint of the steps back.
+
+        Returns the other arrays and the state in it; `back` brings the forward fields.
+        """
         inputs = self._comm.device, self._problem, self._how.dtype(self._problem)
         stages = make_stages(*inputs, comm=self._comm, decomposition=self._partition, indexed=False)
         self.begin(stages, Step(stages), self._problem.steps)
-
-    def restore(self, checkpoint: RunCheckpoint) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The adjoint fields and sums of a checkpoint; the other arrays and the state in it."""
         arrays, state = checkpoint.restore(self._adjoint.arrays())
         for name, values in self._adjoint.sources.host_arrays().items():
             values[...] = arrays.pop(name)
@@ -263,9 +261,7 @@ class AdjointRun:
         blocks = RankParts.of_blocks(self._comm, list(self._partition.subdomains))
         return {name: self._gathered(blocks, array[owned]) for name, array in host.items()}
 
-    def signals(
-        self, points: Mapping[str, np.ndarray]
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def signals(self, points: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Derivatives with respect to signals, (steps, points) or (steps, 1), and Σ s̄ s over time, (points,).
 
         ``points`` has the indices of the sources' points in the whole grid by name; on all ranks.
