@@ -274,12 +274,12 @@ class AdjointRun:
 
         def everywhere(own: np.ndarray | None, name: str) -> np.ndarray:
             mask, _ = c.subdomain.local_index(points[name])
-            each = None if own is None else (own.shape[:-1], own.shape[-1] == np.count_nonzero(mask))
-            told = [one for one in comm.control.all_gather(each) if one is not None]
-            if not all(by_point for _, by_point in told):  # one signal of many points was read in sum
-                shares = comm.control.all_gather(own)
-                return np.sum([share for share in shares if share is not None], axis=0)
-            steps = told[0][0]
+            shape = None if own is None else (own.shape[:-1], own.shape[-1] == np.count_nonzero(mask))
+            shapes = [one for one in comm.control.all_gather(shape) if one is not None]
+            if not all(by_point for _, by_point in shapes):  # one signal of many points was read in sum
+                sums = comm.control.all_gather(own)
+                return np.sum([one for one in sums if one is not None], axis=0)
+            steps = shapes[0][0]
             columns = RankParts.of_columns(comm, np.flatnonzero(mask), mask.size)
             return self._gathered(columns, np.zeros((*steps, 0), c.dtype) if own is None else own)
 
