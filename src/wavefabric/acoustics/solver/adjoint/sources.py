@@ -1,7 +1,6 @@
 """The transpose of the sources: derivatives with respect to signals, read where the sources act."""
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -81,34 +80,28 @@ class AdjointSources:
         self._zero = c.device.zeros((1, 1), c.dtype)
         self._first_row, self._clock = (c.device.zeros(1, np.int64) for _ in range(2))
         corrected = any(getattr(term, "form", "points") != "points" for term in terms.values())
+        self._read = (wrt | scaled) & terms.keys()
         self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in terms or corrected else None
         self._kappa = c.source_kappa() if corrected and self._read else None
         self._negative = {name: _negated(term) for name, term in terms.items()}
 
-    @property
-    def _read(self) -> Mapping[str, Any]:
-        return self.readings | self.products
-
     def acts_on_velocity(self, step: int) -> bool:
         """Whether something is read of the velocities in a step, or they are replaced."""
-        others = (name for name in self._terms if name != "p" and self._active(name, step) is not None)
-        return any(name in self._read or self._replaces(name) for name in others)
+        active = self._active(step).items()
+        return any(name in self._read or _replaces(term) for name, term in active if name != "p")
 
-    def _replaces(self, name: str) -> bool:
-        return getattr(self._terms[name], "replace", False)
-
-    def _active(self, name: str, step: int) -> Any:
-        term = self._terms.get(name)
-        return term if term is not None and step < term.steps else None
+    def _active(self, step: int) -> dict[str, Any]:
+        return {name: term for name, term in self._terms.items() if step < term.steps}
 
     # --- The forward fields ------------------------------------------------------------------------------
 
     def remove(self, fields: Fields, step: int) -> None:
         """Take from the forward fields after a step what sources have added in it; not what they replaced."""
         fields.clock[...] = step
-        for name, term in self._negative.items():
-            if self._active(name, step) is None or self._replaces(name):
+        for name, source in self._active(step).items():
+            if _replaces(source):
                 continue
+            term = self._negative[name]
             if name != "transducer":
                 term.refresh(fields.clock)
             if name == "p":
@@ -121,7 +114,7 @@ class AdjointSources:
 
     def pressure(self, fields: Fields, step: int) -> None:
         """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
-        term = self._active("p", step)
+        term = self._active(step).get("p")
         if term is None:
             return
         parts = self._c.dimensions
@@ -134,11 +127,12 @@ class AdjointSources:
 
     def velocity(self, fields: Fields, step: int) -> None:
         """The same of ū at the velocity sources and the transducer, which adds to u_x last."""
-        if self._active("transducer", step) is not None and "transducer" in self.readings:
+        active = self._active(step)
+        if "transducer" in active and "transducer" in self.readings:
             self.readings["transducer"].read(fields.u[0], step)
         for axis, component in enumerate(fields.u):
             name = SOURCES[1 + axis]
-            term = self._active(name, step)
+            term = active.get(name)
             if term is None:
                 continue
             if name in self._read:
@@ -175,6 +169,10 @@ class AdjointSources:
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}
+
+
+def _replaces(term: Any) -> bool:
+    return getattr(term, "replace", False)
 
 
 def _negated(term: Any) -> Any:
