@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Problem, Recording
-from wavefabric.acoustics.recording.quantities import describe, is_tone, quantity_of
+from wavefabric.acoustics.recording.quantities import describe, is_field, is_tone
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
@@ -58,8 +58,7 @@ class Results(Mapping[str, Any]):
         self._arrays = {name: self._view(name, array, recording.where) for name, array in arrays.items()}
 
     def _view(self, name: str, array: np.ndarray, where: Any) -> Any:
-        quantity = quantity_of(name)
-        field = quantity is not None and quantity.kind == "field"
+        field = is_field(name)
         if is_tone(name):
             each = [self.grid.from_memory(one) if field else self._at_sensor(one, where) for one in array]
             return each if not field and isinstance(where, Cuboids) else np.stack(each)

@@ -212,7 +212,7 @@ class Source:
     def _pressure(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> PressureSource:
         check_choice(self.p_mode, _MODES, "source.p_mode")
         index = grid.points(self.p_mask, "source.p_mask")
-        scale = self.scale("p", grid, _at(sound_speed, index), dt)
+        scale = self.scale("p", grid, at_points(sound_speed, index), dt)
         return PressureSource(index, _scaled(self.p, scale, index.size, "source.p"), self.p_mode)
 
     def _velocity(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> VelocitySource:
@@ -222,7 +222,7 @@ class Source:
                 raise InputError(f"source.u{axis}: {actual}; allowed: None")
         check_choice(self.u_mode, _MODES, "source.u_mode")
         index = grid.points(self.u_mask, "source.u_mask")
-        c, signals = _at(sound_speed, index), []
+        c, signals = at_points(sound_speed, index), []
         for axis in "xyz"[: grid.dimensions]:
             u = getattr(self, f"u{axis}")
             scale = self.scale(f"u{axis}", grid, c, dt)
@@ -250,7 +250,7 @@ def _transducer(
         allowed = f"below {signal.size}, the signal's samples"
         raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
     # One signal serves all points, hence the mean sound speed, as in k-Wave.
-    scale = transducer_scale(grid, _at(sound_speed, index), dt)
+    scale = transducer_scale(grid, at_points(sound_speed, index), dt)
     return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
 
 
@@ -259,7 +259,7 @@ def transducer_scale(grid: Grid, c: np.ndarray, dt: float) -> float:
     return 2 * float(np.mean(c)) * dt / grid.spacing[0]
 
 
-def _at(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
+def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
     """Values at flat indices as float64; one value if the field has one."""
     return np.asarray(field.reshape(-1)[index] if isinstance(field, np.ndarray) else [field], np.float64)
 

@@ -3,17 +3,20 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
+from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.adjoint.step import AdjointStep, needs_states
 from wavefabric.acoustics.solver.coefficients import Fields
-from wavefabric.bench.common import Triple, calls, check_range, silent
+from wavefabric.bench.common import Triple, calls, silent
 from wavefabric.bench.ultrasound_cases import MEDIA, outline, problem
 from wavefabric.bench.ultrasound_ranks import NO_SENSOR, Stepper, check
 from wavefabric.bench.ultrasound_step import SIZES
@@ -34,22 +37,15 @@ _SAMPLE_MS = 40.0
 _STEPS, _FREE = 10_000, (200, 60)
 
 
-@dataclass(frozen=True, kw_only=True)
-class UltrasoundAdjointOptions:
-    """What is timed besides: keywords of `run`."""
-
-    precision: str = "single"
-    repeats: int = 7
-
-
 def run(
     sizes: Sequence[Triple] = (),
     media: Sequence[str] = MEDIA,
     *,
+    precision: str = "single",
+    repeats: int = 7,
     device: str | Device = "auto",
     threads: int | None = None,
     progress: Callable[[str], object] = silent,
-    **options: Any,
 ) -> dict[str, Any]:
     """Forward and adjoint steps in turn, and copies of a state; sizes and media as of `ultrasound_step.run`.
 
@@ -57,108 +53,71 @@ def run(
     over forward of the same round, and ``runs``: what a gradient of 10 000 steps costs in forward runs where
     so many fields are free, from these times and the steps that binomial checkpointing takes again.
     """
-    request = UltrasoundAdjointOptions(**options)
     device = get_device(device, threads) if isinstance(device, str) else device
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
-    check(chosen, media, request.precision, request.repeats, 4096)
-    check_range("repeats", request.repeats, 1)
-    dtype = np.dtype(PRECISIONS[request.precision])
-    for shape in chosen:
-        for name in media:
-            _check_memory(device, name, shape, dtype)
-    bandwidth = timing.copy_bandwidth(device)
-    cases = []
+    check(chosen, media, precision, repeats, 4096)
+    dtype = np.dtype(PRECISIONS[precision])
+    for shape, name in product(chosen, media):
+        inputs, field = outline(name, shape), math.prod(shape) * dtype.itemsize
+        needed = needed_bytes(inputs, NO_SENSOR, dtype, device, indexed=False)
+        needed += AdjointStep.nbytes(inputs, WRT["all"], 6 * field, field) + 6 * field
+        check_memory(
+            None, device, needed, f"{name}, {report.shape_words(shape)},", "allowed: a smaller --size"
+        )
+    bandwidth, cases = timing.copy_bandwidth(device), []
     for shape in chosen:
         field, lines = math.prod(shape) * dtype.itemsize, []
-        for name in media:
-            for wrt in WRT:
-                if (wrt == "p0") == (name == "homogeneous") or wrt.startswith("sound_speed"):
-                    progress(f"{report.shape_words(shape)}: {name}, {wrt}")
-                    lines.append(_line(device, shape, name, wrt, request))
-                    for kind in ("forward", "adjoint"):
-                        seconds = lines[-1][kind]["ms"] * 1e-3
-                        lines[-1][kind]["passes"] = seconds * bandwidth / field
+        for name, wrt in product(media, WRT):
+            if (wrt == "p0") == (name == "homogeneous") or wrt.startswith("sound_speed"):
+                progress(f"{report.shape_words(shape)}: {name}, {wrt}")
+                line = _line(problem(name, shape, 1 << 20, precision, device), wrt, dtype, device, repeats)
+                for kind in ("forward", "adjoint"):
+                    line[kind]["passes"] = line[kind]["ms"] * 1e-3 * bandwidth / field
+                lines.append({"name": name, "wrt": wrt} | line)
         cases.append({"shape": list(shape), "dtype": str(dtype), "field_bytes": field, "lines": lines})
-    return {
-        "benchmark": "ultrasound-adjoint",
-        "precision": request.precision,
-        "repeats": request.repeats,
-        "copy_bytes_per_second": bandwidth,
-        "cases": cases,
-        "machine": timing.machine(device),
-    }
+    result = {"benchmark": "ultrasound-adjoint", "precision": precision, "repeats": repeats}
+    result |= {"copy_bytes_per_second": bandwidth, "cases": cases}
+    return result | {"machine": timing.machine(device)}
 
 
-def _check_memory(device: Device, name: str, shape: Triple, dtype: np.dtype) -> None:
-    inputs, field = outline(name, shape), math.prod(shape) * dtype.itemsize
-    needed = needed_bytes(inputs, NO_SENSOR, dtype, device, indexed=False)
-    needed += AdjointStep.nbytes(inputs, WRT["all"], 6 * field, field) + 6 * field
-    check_memory(None, device, needed, f"{name}, {report.shape_words(shape)},", "allowed: a smaller --size")
-
-
-def _line(
-    device: Device, shape: Triple, name: str, wrt: str, request: UltrasoundAdjointOptions
-) -> dict[str, Any]:
-    inputs = replace(problem(name, shape, 1 << 20, request.precision, device), initial_pressure=None)
-    stages = make_stages(device, inputs, PRECISIONS[request.precision], indexed=False)
+def _line(inputs: Problem, wrt: str, dtype: np.dtype, device: Device, repeats: int) -> dict[str, Any]:
+    inputs = replace(inputs, initial_pressure=None)
+    stages = make_stages(device, inputs, dtype, indexed=False)
     stepper, adjoint = Stepper(stages, 2), AdjointStep(stages, WRT[wrt])
-    held, number = Fields(stages.coefficients), 1 << 19
+    state, held, number = stages.fields.named(), Fields(stages.coefficients), 1 << 19
 
     def back() -> None:
         adjoint.after(number, held)
         adjoint.before(number, stages.fields, held)
 
     def copy() -> None:
-        for target, source in zip(held.named().values(), stages.fields.named().values(), strict=True):
-            device.copy(target, source)
+        for name, target in held.named().items():
+            device.copy(target, state[name])
 
     work = {"forward": stepper, "adjoint": back, "copy": copy}
     each = {kind: calls(device, call, _SAMPLE_MS) for kind, call in work.items()}
     times: dict[str, list[float]] = {kind: [] for kind in work}
-    for _ in range(request.repeats):
+    for _ in range(repeats):
         for kind, call in work.items():
             times[kind] += timing.milliseconds(device, call, 1, each[kind])
-    ratio = statistics.median(a / f for a, f in zip(times["adjoint"], times["forward"], strict=True))
-    copies = statistics.median(c / f for c, f in zip(times["copy"], times["forward"], strict=True))
-    fields = sum(array.size for array in stages.fields.named().values()) / math.prod(shape)
-    states = needs_states(inputs, WRT[wrt])
-    runs = {
-        str(free): _runs(int(free / fields)) @ np.array([1.0, ratio, copies]) if states else 1 + ratio
-        for free in _FREE
-    }
-    line = {
-        "name": name,
-        "wrt": wrt,
-        "ratio": ratio,
-        "copy_ratio": copies,
-        "state_fields": fields,
-        "runs": runs,
-    }
-    return line | {kind: timing.summary(samples) for kind, samples in times.items()}
-
-
-class _Nothing:
-    """A system and its stored states, all of them on the device, of which only the number counts."""
-
-    def __init__(self, states: int):
-        self.states = states
-
-    def arrays(self) -> dict[str, Any]:
-        return {}
-
-    def peek(self, position: int) -> dict[str, Any]:
-        return {}
-
-    def begin(self, *_: Any) -> None:
-        """Nothing."""
-
-    advance = restored = read = write = begin
+    ratio, copies = (
+        statistics.median(a / f for a, f in zip(times[kind], times["forward"], strict=True))
+        for kind in ("adjoint", "copy")
+    )
+    fields, runs = sum(array.size for array in state.values()) / math.prod(inputs.shape), {}
+    for free in _FREE:
+        again = _runs(int(free / fields)) if needs_states(inputs, WRT[wrt]) else np.array([1, 1, 0])
+        runs[str(free)] = again @ np.array([1.0, ratio, copies])
+    line: dict[str, Any] = {kind: timing.summary(samples) for kind, samples in times.items()}
+    return line | {"ratio": ratio, "copy_ratio": copies, "state_fields": fields, "runs": runs}
 
 
 def _runs(states: int) -> np.ndarray:
     """Forward steps, adjoint steps and copies of a state, of a gradient, over the steps of its run."""
-    nothing = _Nothing(states)
-    reversal = Reversal(nothing, _STEPS, nothing)  # type: ignore[arg-type] # it stores nothing
+    # A system without arrays, and its store, all on the device: only the numbers of steps and states count.
+    methods = "arrays", "begin", "restored", "advance", "peek", "read", "write"
+    nothing: Any = SimpleNamespace(states=states, **dict.fromkeys(methods, lambda *_: {}))
+    reversal = Reversal(nothing, _STEPS, nothing)
     for step in range(1, _STEPS + 1):
         reversal.after(step)
     copies = 0
@@ -174,13 +133,17 @@ def table(result: dict[str, Any]) -> list:
     return [_case_table(case) for case in result["cases"]]
 
 
+def _name(line: dict[str, Any]) -> str:
+    return f"{line['name']}: {line['wrt']}"
+
+
 def _case_table(case: dict[str, Any]) -> Any:
     rows = []
     for line in case["lines"]:
         cells = [f"{line[kind]['ms']:.3g}" for kind in ("forward", "adjoint", "copy")]
         passes = [f"{line[kind]['passes']:.0f}" for kind in ("forward", "adjoint")]
         runs = [f"{line['runs'][str(free)]:.2f}" for free in _FREE]
-        rows.append((f"{line['name']}: {line['wrt']}", *cells, f"{line['ratio']:.2f}", *passes, *runs))
+        rows.append((_name(line), *cells, f"{line['ratio']:.2f}", *passes, *runs))
     return report.table(
         f"{' x '.join(map(str, case['shape']))} {case['dtype']}",
         ("medium: with respect to", "forward ms", "adjoint ms", "copy ms", "ratio", "passes", "passes back",
@@ -195,9 +158,6 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
     """Draw a bar an adjoint step: as much as a forward step takes in one colour, and the rest in another."""
     panels = []
     for case in result["cases"]:
-        bars = [
-            (f"{line['name']}: {line['wrt']}", line["forward"]["ms"], line["adjoint"]["ms"])
-            for line in case["lines"]
-        ]
+        bars = [(_name(line), line["forward"]["ms"], line["adjoint"]["ms"]) for line in case["lines"]]
         panels.append((f"{'×'.join(map(str, case['shape']))}, {case['dtype']}", bars))
     report.step_bars(path, panels, "a forward step")

@@ -44,6 +44,7 @@ ANSWERS = [
     ((1.0, {"p": np.zeros(10)}), r"the derivative of p has the shape \(10,\); allowed: \(10, 5\), real"),
     ((1.0, {"p": np.zeros((10, 5), complex)}), "the derivative of p has .*allowed: .*real"),
     ((1.0, {"p": np.full((10, 5), np.inf)}), "the derivative of p is not finite"),
+    ((1.0, {"p": [[1.0], [1.0, 2.0]]}), "the derivative of p: lists of different lengths"),
 ]
 IN_BOXES = {"no list of": 1.0, "1": [1.0], "3": BOX}
 IN_BOXES = [((1.0, {"p": each}), f"{count} derivatives of p; allowed: 2") for count, each in IN_BOXES.items()]

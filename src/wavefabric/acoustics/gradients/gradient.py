@@ -2,17 +2,17 @@
 
 import math
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, require
+from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
-from wavefabric.acoustics.gradients.run import AdjointRun
+from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
@@ -21,10 +21,10 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import SimulateSettings, prepare, solve
+from wavefabric.acoustics.simulation import prepare, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
-from wavefabric.acoustics.source import ContinuousWave, Source, transducer_scale
+from wavefabric.acoustics.source import ContinuousWave, Source, at_points, transducer_scale
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -38,25 +38,7 @@ PARAMETERS = ("p0", *SOURCES, *MEDIUM, "density_staggered")
 _UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "dB/(MHz^y cm)"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradientSettings(SimulateSettings):
-    """The keywords of `simulate_and_gradient`."""
-
-    states: int | None = None
-    scratch: str | Path | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._require_files("scratch")
-        right = self.states is None or (is_whole(self.states) and self.states >= 1)
-        require(right, "states", self.states, "a whole number from 1")
-        for key in ("record", "output"):
-            require(getattr(self, key) is None, key, getattr(self, key), "a sensor, and `Gradient.save`")
-        if self.checkpoints is not None and self.checkpoints.stop:
-            raise InputError("checkpoint: stops at its first save; allowed: Checkpoints(path, stop=False)")
-
-
-class Gradient(Mapping[str, Any]):
+class Gradient(dict[str, Any]):
     """Derivatives of an objective, by the names of the parameters: ``gradient["sound_speed"]``.
 
     Each has the shape of the parameter: a number where that is one.
@@ -76,32 +58,21 @@ class Gradient(Mapping[str, Any]):
     """
 
     def __init__(self, derivatives: Mapping[str, Any], value: float, results: Results, run: AdjointRun):
-        self._derivatives, self.value, self.results = dict(derivatives), value, results
+        super().__init__(derivatives)
+        self.value, self.results = value, results
         self.states: Tiers = run.tiers
         self.steps_again, self.seconds = run.advanced, run.seconds
-
-    def __getitem__(self, name: str) -> Any:
-        return self._derivatives[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._derivatives)
-
-    def __len__(self) -> int:
-        return len(self._derivatives)
 
     def __repr__(self) -> str:
         return f"Gradient({', '.join(self)}; value {self.value:.6g})"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file; `InputError` if it exists (without ``force``) or cannot be written."""
-        contents: dict[str, Any] = {"value": Data(self.value, "", "value of the objective")}
-        contents["gradient"] = {
-            name: Data(np.asarray(array), f"1/({_UNITS.get(name, 'm/s' if name[0] in 'ut' else '1')})", name)
-            for name, array in self.items()
-        }
-        return ResultWriter(path, force).write(
-            contents, attributes=provenance(device=self.results.report.device)
-        )
+        units = {name: _UNITS.get(name, "m/s" if name[0] in "ut" else "1") for name in self}
+        arrays = {name: Data(np.asarray(by), f"1/({units[name]})", name) for name, by in self.items()}
+        contents = {"value": Data(self.value, "", "value of the objective"), "gradient": arrays}
+        attributes = provenance(device=self.results.report.device)
+        return ResultWriter(path, force).write(contents, attributes=attributes)
 
 
 def simulate_and_gradient(
@@ -155,7 +126,8 @@ def simulate_and_gradient(
     speed). Those by the sound speed include the scaling of the source's signals (`Source`); those by the
     density the default staggered densities. In single precision sums over the steps are in single precision.
     The adjoint is that of the discrete scheme (`solver.adjoint`); states between are taken again by binomial
-    checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846).
+    checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846). A call that goes on from
+    ``<checkpoint>.adjoint`` does not call its objective: that of the first call counts.
     """
     require(callable(objective), "objective", objective, "a function of results")
     with _run(GradientSettings(**options), wrt, grid, medium, source, sensor) as linearization:
@@ -202,30 +174,21 @@ class Linearization(AbstractContextManager):
     """A simulation that was run, with its `results`, to be taken back for one gradient: see `linearize`."""
 
     def __init__(
-        self,
-        grid: Grid,
-        medium: Medium,
-        source: Any,
-        problem: Problem,
-        recording: Recording,
-        names: tuple[str, ...],
-        how: GradientSettings,
-    ):
+        self, grid: Grid, medium: Medium, source: Any, problem: Problem, recording: Recording,
+        names: tuple[str, ...], how: GradientSettings,
+    ):  # fmt: skip
         self._grid, self._medium, self._source, self._names, self._how = grid, medium, source, names, how
         self._problem, self._recording = problem, recording
-        p, u = problem.pressure_source, problem.velocity_source
-        self._points = {} if p is None else {"p": p.index}
-        if u is not None:
-            signals = zip(SOURCES[1:], u.signals, strict=False)
-            self._points |= {name: u.index for name, signal in signals if signal is not None}
-        if problem.transducer is not None:
-            self._points["transducer"] = problem.transducer.index
-        #: Sources whose scale goes with the sound speed.
-        self._scaled: frozenset[str] = frozenset()
+        p, u, transducer = problem.pressure_source, problem.velocity_source, problem.transducer
+        signals = () if u is None else zip(SOURCES[1:], u.signals, strict=False)
+        sources: dict[str, Any] = {name: u for name, signal in signals if signal is not None}
+        sources |= {"p": p, "transducer": transducer}
+        self._points = {name: each.index for name, each in sources.items() if each is not None}
+        #: Sources whose scale goes with the sound speed; in an order, which sets have not in all processes.
+        self._scaled: tuple[str, ...] = ()
         if "sound_speed" in names and isinstance(source, Source):
-            self._scaled = frozenset(
-                name for name in self._points if name == "transducer" or source.scale_power(name)
-            )
+            moved = {name: name == "transducer" or source.scale_power(name) for name in self._points}
+            self._scaled = tuple(name for name in sorted(moved) if moved[name])
         self._simulate()
         # Graphs of automatic differentiation drop it unclosed.
         weakref.finalize(self, self._held.close)
@@ -239,34 +202,41 @@ class Linearization(AbstractContextManager):
         self._back = None
 
     def _simulate(self) -> None:
-        how, comm = self._how, self._how.ranks
         called = {"p0": "initial_pressure", "density_staggered": "density"}
         wrt = frozenset(called.get(name, name) for name in self._names)
-        inputs = self._problem, self._recording, wrt, self._scaled
+        scaled = frozenset(self._scaled)
+        if "transducer" in scaled:  # from whose derivative that of its scale follows
+            wrt, scaled = wrt | {"transducer"}, scaled - {"transducer"}
         with ExitStack() as stack:
-            run = self._back = stack.enter_context(closing(AdjointRun(*inputs, how, how.states, how.scratch)))
-            checkpoint = self._checkpoint = self._checkpoint_for(wrt)
-            saved = self._evaluated = None
+            run = AdjointRun(self._problem, self._recording, wrt, scaled, self._how)
+            self._back = stack.enter_context(closing(run))
+            self._evaluated, checkpoint = None, self._checkpoint_for(wrt)
+            self._checkpoint = checkpoint
             if checkpoint is not None:
-                stack.enter_context(locked_by_first_rank(comm, checkpoint.path, "checkpoint"))
-                saved = checkpoint.find()
-            if checkpoint is None or saved is None:
-                self.results, self._recorded = self._simulated(run)
+                stack.enter_context(locked_by_first_rank(self._how.ranks, checkpoint.path, "checkpoint"))
+            if checkpoint is not None and checkpoint.find() is not None:
+                self._restore(run, checkpoint)
             else:
-                run.without_forward_run()
-                arrays, state = run.restore(checkpoint)
-                self._recorded, derivatives = (
-                    {
-                        name.removeprefix(kind): array
-                        for name, array in arrays.items()
-                        if name.startswith(kind)
-                    }
-                    for kind in ("recorded/", "derivative/")
-                )
-                self._evaluated = state["value"], derivatives
-                inputs = self._problem, self._recording, self._grid, Report(**state["report"])
-                self.results = Results(self._recorded, *inputs, writes=comm.rank == 0)
+                self._recorded: dict[str, np.ndarray] = {}
+                inputs = self._problem, self._recording, self._grid, self._how, self._keep
+                self.results = solve(*inputs, observer=run)
             self._held = stack.pop_all()
+
+    def _keep(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Arrays as recorded."""
+        self._recorded.update(arrays)
+        return arrays
+
+    def _restore(self, run: AdjointRun, checkpoint: RunCheckpoint) -> None:
+        """Everything as after the forward run and the objective, for the steps back that are left."""
+        arrays, state = run.restore(checkpoint)
+        self._recorded, derivatives = (
+            {name.removeprefix(kind): array for name, array in arrays.items() if name.startswith(kind)}
+            for kind in ("recorded/", "derivative/")
+        )
+        self._evaluated = state["value"], derivatives
+        inputs = self._problem, self._recording, self._grid, Report(**state["report"])
+        self.results = Results(self._recorded, *inputs, writes=self._how.ranks.rank == 0)
 
     def gradient(self, derivatives: Mapping[str, Any] | Objective) -> Gradient:
         """The gradient of an objective, by its derivatives with respect to `results`, or by itself.
@@ -295,24 +265,13 @@ class Linearization(AbstractContextManager):
         policy = replace(how.checkpoints, path=path.with_name(f"{path.name}.adjoint"), every=None)
         return RunCheckpoint(how.ranks, policy, f"{digest} {how.decomposition}")
 
-    def _simulated(self, run: AdjointRun) -> tuple[Results, dict[str, np.ndarray]]:
-        """The forward run, and its arrays as recorded."""
-        recorded: dict[str, np.ndarray] = {}
-
-        def keep(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            recorded.update(arrays)
-            return arrays
-
-        how = self._how
-        return solve(self._problem, self._recording, self._grid, how, keep, observer=run), recorded
-
     def _on_first_rank(self, said: Mapping[str, Any] | Objective) -> tuple[float, dict[str, np.ndarray]]:
         """On rank 0; value, and derivatives as the recorder keeps them, on all."""
         derivatives: dict[str, np.ndarray] = {}
 
         def call() -> float:
             value, arrays = (math.nan, said) if isinstance(said, Mapping) else evaluate(said, self.results)
-            derivatives.update(as_recorded(arrays, self.results, self._grid, self._problem, self._recording))
+            derivatives.update(as_recorded(arrays, self.results, self._grid, self._recording))
             return value
 
         value = on_first_rank(self._how.ranks, call)
@@ -321,40 +280,36 @@ class Linearization(AbstractContextManager):
     # --- From the solver's terms to the user's ------------------------------------------------------------
 
     def _in_terms_of_user(self, run: AdjointRun) -> dict[str, Any]:
-        medium = run.medium()
-        signals, products = run.signals(self._points)
-        grid = self._grid
-        medium_staggered = [medium[name] for name in (f"density_{axis}" for axis in "xyz") if name in medium]
-        derivatives: dict[str, Any] = {}
-        for name in self._names:
+        medium, (signals, products) = run.medium(), run.signals(self._points)
+        staggered = [medium[name] for name in ("density_x", "density_y", "density_z") if name in medium]
+
+        def of(name: str) -> Any:
             if name == "p0":
-                derivatives[name] = self._source.p0_gradient(medium["initial_pressure"], grid)
-            elif name == "transducer":
-                derivatives[name] = self._transducer(signals[name])
-            elif name in SOURCES:
-                derivatives[name] = self._signal(name, signals[name])
-            elif name == "density_staggered":
-                parameters: Any = self._medium.density_staggered
-                values = zip(medium_staggered, parameters, strict=True)
-                derivatives[name] = tuple(self._like(*pair) for pair in values)
-            else:
-                field = medium[name]
-                if name == "density" and self._medium.density_staggered is None:
-                    for axis, staggered in enumerate(medium_staggered):
-                        field = field + transposed_stagger(staggered, axis)
-                if name == "sound_speed":
-                    field = self._with_scales(field, signals, products)
-                derivatives[name] = self._like(field, getattr(self._medium, name))
-        return derivatives
+                return self._source.p0_gradient(medium["initial_pressure"], self._grid)
+            if name == "transducer":
+                scale = transducer_scale(self._grid, self._speed_at(name), self._problem.dt)
+                return self._transducer_sums(signals[name]) * scale
+            if name in SOURCES:
+                return self._signal(name, signals[name])
+            if name == "density_staggered":
+                pairs = zip(staggered, self._medium.density_staggered, strict=True)
+                return tuple(self._like(*pair) for pair in pairs)
+            field = medium[name]
+            if name == "density" and self._medium.density_staggered is None:
+                for axis, along in enumerate(staggered):
+                    field = field + transposed_stagger(along, axis)
+            if name == "sound_speed":
+                field = self._with_scales(field, signals, products)
+            return self._like(field, getattr(self._medium, name))
+
+        return {name: of(name) for name in self._names}
 
     def _like(self, field: np.ndarray, parameter: Any) -> Any:
         """A derivative by a parameter: a number, or on the user's grid."""
         return float(field.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(field)
 
     def _speed_at(self, name: str) -> np.ndarray:
-        """The sound speed at the points of a source, (points,) or (1,)."""
-        c, index = self._problem.sound_speed, self._points[name]
-        return np.asarray(c.reshape(-1)[index] if isinstance(c, np.ndarray) else [c], np.float64)
+        return at_points(self._problem.sound_speed, self._points[name])
 
     def _signal(self, name: str, derivative: np.ndarray) -> np.ndarray:
         """Of the solver's signals (steps, points) or (steps, 1), that of the user's."""
@@ -368,26 +323,22 @@ class Linearization(AbstractContextManager):
         out[:, :steps] = scaled[:, :steps]
         return out.reshape(values.shape)
 
-    def _transducer(self, derivative: np.ndarray) -> np.ndarray:
-        """Of the pushes (steps, points), that of the signal."""
-        transducer = self._problem.transducer
-        assert transducer is not None
-        at = transducer.delay + np.arange(len(derivative))[:, None]
-        size = transducer.signal.size
-        sums = np.bincount(at.ravel(), derivative.ravel().astype(np.float64), max(size, int(at.max()) + 1))[
-            :size
-        ]
-        return sums * transducer_scale(self._grid, self._speed_at("transducer"), self._problem.dt)
+    def _transducer_sums(self, derivative: np.ndarray) -> np.ndarray:
+        """Of the pushes (steps, points), that of the signal before its scale."""
+        transducer: Any = self._problem.transducer
+        at, size = transducer.delay + np.arange(len(derivative))[:, None], transducer.signal.size
+        pushes = derivative.ravel().astype(np.float64)
+        return np.bincount(at.ravel(), pushes, max(size, int(at.max()) + 1))[:size]
 
     def _with_scales(self, field: np.ndarray, signals: Mapping, products: Mapping) -> np.ndarray:
         """Add that sources are scaled by the sound speed where they are."""
         total = field.astype(np.float64)
         flat = total.reshape(-1)
-        for name in sorted(self._scaled):  # of sets the order differs from process to process
+        for name in self._scaled:
             index, c = self._points[name], self._speed_at(name)
             if name == "transducer":
-                unscaled = self._transducer(signals[name]) / transducer_scale(self._grid, c, self._problem.dt)
-                sums = float(np.sum(unscaled * self._problem.transducer.signal))  # type: ignore[union-attr]
+                signal = self._problem.transducer.signal  # type: ignore[union-attr]
+                sums = float(np.sum(self._transducer_sums(signals[name]) * signal))
                 flat[index] += sums / (index.size * c.mean())
             else:
                 flat[index] += products[name] * self._source.scale_power(name) / c
@@ -396,9 +347,8 @@ class Linearization(AbstractContextManager):
 
 def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
     """The transpose of `medium.stagger`."""
-    out = np.zeros_like(field)
-    along, source = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
-    along[:-1] += source[:-1] / 2
-    along[1:] += source[:-1] / 2
-    along[-1] += source[-1]
+    out = field / 2
+    along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
+    along[1:] += half[:-1]
+    along[-1] += half[-1]
     return out

@@ -25,96 +25,68 @@ class Injection:
 
     def __init__(self, stages: Stages, kernels: Any, recording: Recording, derivatives: Mapping[str, Any]):
         c = stages.coefficients
-        self._c, self._kernels, self._recording = c, kernels, recording
+        self._c, self._kernels, self._start = c, kernels, recording.start
         index, bounds, columns, by = _transposed(recording, c.subdomain)
-        self._columns, columns = np.unique(columns, return_inverse=True)
-        arrays = (index, bounds, columns.astype(np.int64), by)
-        self._points = tuple(map(c.device.asarray, arrays))
-        field = {name: (q := quantity_of(name)) is not None and q.kind == "field" for name in derivatives}
-        self._fields = {
-            name: c.device.asarray(restrict_array(derivatives[name], c.subdomain), c.dtype)
-            for name in derivatives
-            if field[name] or _is_field_sum(recording, name)
-        }
-        self._rows = {
-            name: np.ascontiguousarray(array[..., self._columns].astype(c.dtype))
-            for name, array in derivatives.items()
-            if name not in self._fields
-        }
-        self._sums = [entry for entry in sum_names(recording) if entry[0] in derivatives]
-        row = max(1, self._columns.size * c.dtype.itemsize)
+        read, columns = np.unique(columns, return_inverse=True)
+        self._points = tuple(map(c.device.asarray, (index, bounds, columns.astype(np.int64), by)))
+        row = max(1, read.size * c.dtype.itemsize)
         self._block_rows = max(1, min(c.problem.steps, _BLOCK_BYTES // row))
-        self._blocks: dict[str, Any] = {}
-        self._first = c.problem.steps
-        self._by_step = self._tone_weights()
+        self._first, self._step = c.problem.steps, c.device.zeros(1, np.int64)
+        self._finals: dict[str, Any] = {}  # fields after the last step
+        self._series: dict[str, np.ndarray] = {}  # (rows, columns)
+        #: Of tones: weights of the steps, and the derivatives, at the sensor on the host or of fields.
+        self._tones: list[tuple[np.ndarray, np.ndarray]] = []
+        self._field_tones: list[tuple[Any, Any]] = []
+        sums = {name: (quantity, number) for name, quantity, number in sum_names(recording)}
+        for name, array in derivatives.items():
+            quantity, number = sums.get(name, (quantity_of(name), None))
+            whole = quantity is not None and quantity.kind == "field"
+            if whole:
+                array = c.device.asarray(restrict_array(array, c.subdomain), c.dtype)
+            else:
+                array = np.ascontiguousarray(array[..., read].astype(c.dtype))
+            if number is None:
+                (self._finals if whole else self._series)[name] = array
+                continue
+            part, steps = "sin" in name.split("_"), range(recording.start, c.problem.steps)
+            by_step = np.zeros((c.problem.steps, 1))
+            by_step[recording.start :, 0] = [weights(c.problem, recording, number, n)[part] for n in steps]
+            if whole:
+                self._field_tones.append((c.device.asarray(by_step.astype(c.dtype)), array))
+            else:
+                self._tones.append((by_step, array))
 
     def add(self, fields: Fields, step: int) -> None:
         """Add what was recorded after a time step; steps come from the last to the first."""
         if step == self._c.problem.steps - 1:
-            for name, array in self._fields.items():
-                if name.endswith("_final"):
-                    target = self._target(fields, name)
-                    target += array
-        if step < self._recording.start:
+            for name, array in self._finals.items():
+                target = _target(fields, name)
+                target += array
+        if step < self._start:
             return
         if self._points[0].size:
-            if step < self._first or not self._blocks:
+            if step < self._first:
                 self._load(step)
             for name, block in self._blocks.items():
-                target = self._target(fields, name)
-                self._kernels.add_readings(target, *self._points, block, step - self._first)
-        for name, signal in self._by_step.items():
-            self._kernels_of_sources().add_pattern(fields.p, self._fields[name], signal, self._clock(step))
-
-    def _target(self, fields: Fields, name: str) -> Any:
-        return fields.p if name[0] == "p" else fields.u["xyz".index(name[1])]
-
-    def _kernels_of_sources(self) -> Any:
-        return self._c.kernels
-
-    def _clock(self, step: int) -> Any:
-        self._step[...] = step
-        return self._step
+                self._kernels.add_readings(_target(fields, name), *self._points, block, step - self._first)
+        for by_step, array in self._field_tones:
+            self._step[...] = step
+            self._c.kernels.add_pattern(fields.p, array, by_step, self._step)
 
     def _load(self, last: int) -> None:
         """A block of rows that ends with that of a step, on the device; those of tones are part of p's."""
-        self._first = first = max(self._recording.start, last + 1 - self._block_rows)
-        start = self._recording.start
-        rows = {
-            name: array[first - start : last + 1 - start]
-            for name, array in self._rows.items()
-            if array.ndim > 1
-        }
-        tones = [(array, self._by[name]) for name, array in self._rows.items() if array.ndim == 1]
-        if tones:
-            steps = slice(first - start, last + 1 - start)
-            more = np.sum([np.outer(factor[steps], array) for array, factor in tones], axis=0)
-            rows["p"] = (more + rows["p"] if "p" in rows else more).astype(self._c.dtype)
-        self._blocks = {
-            name: self._c.device.asarray(np.ascontiguousarray(array)) for name, array in rows.items()
-        }
-
-    def _tone_weights(self) -> dict[str, Any]:
-        """What each step counts in the running sums: on the host, and on the device for sums of fields."""
-        c, recording = self._c, self._recording
-        self._step = c.device.zeros(1, np.int64)
-        self._by: dict[str, np.ndarray] = {}
-        on_device = {}
-        for name, _, number in self._sums:
-            every = [
-                weights(c.problem, recording, number, step)["sin" in name.split("_")]
-                for step in range(recording.start, c.problem.steps)
-            ]
-            self._by[name] = np.array(every)
-            if name in self._fields:
-                signal = np.zeros((c.problem.steps, 1), c.dtype)
-                signal[recording.start :, 0] = every
-                on_device[name] = c.device.asarray(signal)
-        return on_device
+        self._first = first = max(self._start, last + 1 - self._block_rows)
+        span = slice(first - self._start, last + 1 - self._start)
+        rows: dict[str, Any] = {name: array[span] for name, array in self._series.items()}
+        if self._tones:
+            more = sum(by_step[first : last + 1] * array for by_step, array in self._tones)
+            rows["p"] = (more + rows.get("p", 0)).astype(self._c.dtype)
+        on_device = self._c.device.asarray
+        self._blocks = {name: on_device(np.ascontiguousarray(array)) for name, array in rows.items()}
 
 
-def _is_field_sum(recording: Recording, name: str) -> bool:
-    return any(name == each and quantity.kind == "field" for each, quantity, _ in sum_names(recording))
+def _target(fields: Fields, name: str) -> Any:
+    return fields.p if name[0] == "p" else fields.u["xyz".index(name[1])]
 
 
 def _transposed(recording: Recording, subdomain: Subdomain) -> tuple[np.ndarray, ...]:

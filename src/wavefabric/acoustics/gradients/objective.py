@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import as_array
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.quantities import QUANTITIES, components, is_tone, quantity_of
-from wavefabric.acoustics.recording.recorder import layout_of
-from wavefabric.acoustics.recording.tones import sum_names
+from wavefabric.acoustics.problem import Recording
+from wavefabric.acoustics.recording.quantities import is_field, is_tone
 from wavefabric.acoustics.result import Results
 from wavefabric.errors import InputError
 from wavefabric.units import show
@@ -22,13 +21,13 @@ DIFFERENTIABLE = ("p_raw", "u_raw", "p_final", "u_final")
 
 def check_recorded(recording: Recording) -> None:
     """Refuse a recording of which something has no derivative here."""
-    for name in recording.quantities:
-        if name not in DIFFERENTIABLE:
-            allowed = ", ".join(name.removesuffix("_raw") for name in DIFFERENTIABLE)
-            raise InputError(
-                f"sensor.record: {show(name.removesuffix('_raw'))} has no derivative; allowed: {allowed}, "
-                "p_amp, p_amp_all"
-            )
+    names, allowed = (
+        [n.removesuffix("_raw") for n in each] for each in (recording.quantities, DIFFERENTIABLE)
+    )
+    for name in names:
+        if name not in allowed:
+            what = f"{show(name)} has no derivative; allowed: {', '.join(allowed)}, p_amp, p_amp_all"
+            raise InputError(f"sensor.record: {what}")
 
 
 def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str, Any]]:
@@ -46,49 +45,53 @@ def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str
 
 
 def as_recorded(
-    derivatives: Mapping[str, Any], results: Results, grid: Grid, problem: Problem, recording: Recording
+    derivatives: Mapping[str, Any], results: Results, grid: Grid, recording: Recording
 ) -> dict[str, np.ndarray]:
-    """Derivatives by the names and in the layout of the recorder.
+    """Derivatives by the names and in the layout of the recorder, in double precision.
 
     Series are (rows, samples), running sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
     """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
         raise InputError(f"objective: a derivative of {show(unknown[0])}; allowed: {', '.join(results)}")
-    arrays = {
-        name: _in_memory(name, derivative, results[name], grid, recording)
-        for name, derivative in derivatives.items()
-    }
-    return _recorded(arrays, results, grid, problem, recording)
+    arrays = {name: _in_memory(name, each, results[name], grid) for name, each in derivatives.items()}
+    # Amplitudes and phases become the running sums that they are made of.
+    for tone in recording.tones:
+        names = tone, tone.replace("amp", "phase")
+        if not any(name in arrays for name in names):
+            continue
+        amplitude, angle = (_in_memory(name, results[name], results[name], grid) for name in names)
+        by_amplitude, by_phase = (arrays.pop(name, 0 * amplitude) for name in names)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_phase = np.where(amplitude > 0, by_phase / amplitude, 0.0)
+        # amp = |C − iS|, phase = arg(C − iS)
+        cosine = by_amplitude * np.cos(angle) - by_phase * np.sin(angle)
+        sine = -by_amplitude * np.sin(angle) - by_phase * np.cos(angle)
+        for kind, sums in (("cos", cosine), ("sin", sine)):
+            stem = tone.replace("amp", kind)
+            arrays |= {f"{stem}_{number}": each for number, each in enumerate(sums)}
+    return {name: np.ascontiguousarray(array, np.float64) for name, array in arrays.items()}
 
 
-def _in_memory(name: str, derivative: Any, values: Any, grid: Grid, recording: Recording) -> np.ndarray:
+def _in_memory(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
     """A derivative like ``results[name]`` as the recorder keeps it: the transpose of `Results`."""
-    field = (quantity := quantity_of(name)) is not None and quantity.kind == "field"
     if is_tone(name):
-        return np.stack(
-            [_one(name, *pair, field, grid, recording) for pair in _pairs(name, derivative, values)]
-        )
-    return _one(name, derivative, values, field, grid, recording)
+        return np.stack([_one(name, *pair, grid) for pair in _pairs(name, derivative, values)])
+    return _one(name, derivative, values, grid)
 
 
-def _one(
-    name: str, derivative: Any, values: Any, field: bool, grid: Grid, recording: Recording
-) -> np.ndarray:
-    boxes = isinstance(values, list)
-    pairs = _pairs(name, derivative, values) if boxes else [(derivative, values)]
-    parts = [_checked(name, *pair) for pair in pairs]
-    if field:
-        whole = np.zeros(grid.total_shape[::-1])
-        grid.from_memory(whole)[...] = parts[0]
-        return whole
-    if boxes:  # (Cx[, Cy[, Cz]], …) -> (…, points)
-        d = grid.dimensions
-        parts = [
-            np.moveaxis(part, range(d), range(-1, -d - 1, -1)).reshape(*part.shape[d:], -1) for part in parts
-        ]
-        return np.concatenate(parts, axis=-1)
-    return parts[0].T
+def _one(name: str, derivative: Any, values: Any, grid: Grid) -> np.ndarray:
+    """The same of one frequency."""
+    if isinstance(values, list):  # boxes: (Cx[, Cy[, Cz]], …) -> (…, points)
+        d, parts = grid.dimensions, [_checked(name, *pair) for pair in _pairs(name, derivative, values)]
+        parts = [np.moveaxis(part, range(d), range(-1, -d - 1, -1)) for part in parts]
+        return np.concatenate([part.reshape(*part.shape[:-d], -1) for part in parts], axis=-1)
+    array = _checked(name, derivative, values)
+    if not is_field(name):
+        return array.T
+    whole = np.zeros(grid.total_shape[::-1])
+    grid.from_memory(whole)[...] = array
+    return whole
 
 
 def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]]:
@@ -103,41 +106,10 @@ def _pairs(name: str, derivatives: Any, values: Any) -> Iterator[tuple[Any, Any]
 
 
 def _checked(name: str, derivative: Any, values: Any) -> np.ndarray:
-    array = np.asarray(derivative)
-    if array.shape != np.shape(values) or array.dtype.kind not in "fiu":
-        raise InputError(
-            f"objective: the derivative of {name} has the shape {array.shape}; allowed: {np.shape(values)}, "
-            "real"
-        )
+    what = f"objective: the derivative of {name}"
+    array, shape = as_array(derivative, what), np.shape(values)
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        raise InputError(f"{what} has the shape {array.shape}; allowed: {shape}, real")
     if not np.isfinite(array).all():
-        raise InputError(f"objective: the derivative of {name} is not finite; allowed: finite numbers")
+        raise InputError(f"{what} is not finite; allowed: finite numbers")
     return array
-
-
-def _recorded(arrays: dict[str, np.ndarray], results: Results, grid, problem: Problem, recording: Recording):
-    """Amplitudes and phases become the running sums that they are made of."""
-    derivatives = {name: array for name, array in arrays.items() if not is_tone(name)}
-    for tone in recording.tones:
-        phase = tone.replace("amp", "phase")
-        if tone not in arrays and phase not in arrays:
-            continue
-        amplitude, angle = (_in_memory(n, results[n], results[n], grid, recording) for n in (tone, phase))
-        by_amplitude, by_phase = (arrays.get(name, 0 * amplitude) for name in (tone, phase))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by_phase = np.where(amplitude > 0, by_phase / amplitude, 0.0)
-        # amp = |C − iS|, phase = arg(C − iS)
-        cosine = by_amplitude * np.cos(angle) - by_phase * np.sin(angle)
-        sine = -by_amplitude * np.sin(angle) - by_phase * np.cos(angle)
-        for name, _, number in sum_names(recording):
-            if name.startswith(tone.replace("amp", "cos") + "_") and name[len(tone) + 1 :].isdigit():
-                derivatives[name] = cosine[number]
-            elif name.startswith(tone.replace("amp", "sin") + "_") and name[len(tone) + 1 :].isdigit():
-                derivatives[name] = sine[number]
-    dtype = layout_of(problem, recording, np.float64).dtype
-    return {name: np.ascontiguousarray(array, dtype) for name, array in derivatives.items()}
-
-
-def differentiable_names(recording: Recording, dimensions: int) -> list[str]:
-    """Names of the recorded arrays that an objective may depend on."""
-    names = [each for q in recording.quantities for each in components(q, "xyz"[:dimensions])]
-    return names + [name for name, *_ in sum_names(recording)] if QUANTITIES else names

@@ -12,7 +12,7 @@ from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.recording.quantities import components, quantity_of, vector_of
+from wavefabric.acoustics.recording.quantities import components, is_field, vector_of
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor, record_names
 from wavefabric.acoustics.simulation import ResultSettings, solve, to_problem
@@ -310,9 +310,7 @@ def _adapted(
         array = arrays[recorded]
         if source is not None and kind in _REDUCE:
             array = _REDUCE[kind](array)
-        quantity = quantity_of(name)
-        whole = quantity is not None and quantity.kind == "field"
-        adapted[name] = array if whole or order is None else array[..., order]
+        adapted[name] = array if is_field(name) or order is None else array[..., order]
     return adapted
 
 

@@ -117,6 +117,11 @@ def quantity_of(array: str) -> RecordedQuantity | None:
     return QUANTITIES.get(stem) or QUANTITIES.get(f"{stem}_raw") or TONES.get(stem.replace("phase", "amp"))
 
 
+def is_field(array: str) -> bool:
+    """Whether an array holds a value a point of the whole domain."""
+    return (quantity := quantity_of(array)) is not None and quantity.kind == "field"
+
+
 def describe(array: str) -> tuple[str, str]:
     """SI unit and meaning of a recorded array."""
     quantity = quantity_of(array)

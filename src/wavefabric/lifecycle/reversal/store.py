@@ -126,12 +126,9 @@ def choose_tiers(
     slower = bisect_left(range(on_device, end), -repeated(end), key=lambda number: -repeated(number))
     host = min(fits[1], slower)
     if store_start and steps and not on_device + slower:
-        what = (
-            f"a state needs {binary_bytes(nbytes)}, {device.name} has {binary_bytes(device.memory()[0])} free"
-        )
-        raise InputError(
-            f"memory: {what}; allowed: a smaller problem, more ranks, or a scratch folder for it"
-        )
+        needed, free = binary_bytes(nbytes), binary_bytes(device.memory()[0])
+        allowed = "a smaller problem, more ranks, or a scratch folder for it"
+        raise InputError(f"memory: a state needs {needed}, {device.name} has {free} free; allowed: {allowed}")
     return Tiers(on_device, host, slower - host, folder)
 
 

@@ -1,12 +1,11 @@
 """The transpose of the sources: derivatives with respect to signals, read where the sources act."""
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.solver.coefficients import Fields
+from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.source_terms import SourceTerm, TransducerTerm
 from wavefabric.acoustics.solver.stages import Stages
 
@@ -19,19 +18,20 @@ _BLOCK_BYTES = 16 << 20
 class _Readings:
     """What is read at the points of a source in each step, on the host: (steps, points or 1)."""
 
-    def __init__(self, coefficients: Any, term: SourceTerm | TransducerTerm, steps: int, summed: bool):
-        self._c, size = coefficients, term.index.size
-        self._columns = 1 if summed else size
-        self.values = np.zeros((steps, self._columns), coefficients.dtype)
-        device = coefficients.device
-        self._corners, self._bounds = term.index.reshape(-1, 1), device.asarray(np.array([0, size], np.int64))
-        self._weights = device.asarray(np.ones(size) if summed else np.zeros((0, 1)))
-        row = max(1, self._columns * coefficients.dtype.itemsize)
-        self._block = device.zeros(
-            (min(steps, max(1, _BLOCK_BYTES // row)), self._columns), coefficients.dtype
-        )
+    def __init__(self, c: Coefficients, term: SourceTerm | TransducerTerm, steps: int, summed: bool):
+        device, index, size = c.device, term.index, term.index.size
+        columns = 1 if summed else size
+        self._size, self._to_host = size, device.to_host
+        self.values = np.zeros((steps, columns), c.dtype)
+        rows = max(1, _BLOCK_BYTES // max(1, columns * c.dtype.itemsize))
+        self._block = device.zeros((min(steps, rows), columns), c.dtype)
         self._first: int | None = None
-        self._index, self._summed = term.index, summed
+        # The sum is that of one element of all points, with weights of 1.
+        self._sample = c.kernels.sample_elements if summed else c.kernels.sample
+        self._points = index.reshape(-1, 1), device.asarray(np.zeros((0, 1))), False
+        if summed:
+            bounds, ones = np.array([0, size], np.int64), np.ones(size)
+            self._points = device.asarray(bounds), index, device.asarray(ones)
 
     def read(self, field: Any, step: int) -> None:
         """The values of ``field`` for one step; steps come from the last to the first."""
@@ -39,19 +39,15 @@ class _Readings:
             self.flush()
         if self._first is None:
             self._first = step
-        row, kernels = self._first - step, self._c.kernels
-        if self._summed:
-            if self._index.size:
-                kernels.sample_elements(self._block, row, field, self._bounds, self._index, self._weights)
-        else:
-            kernels.sample(self._block, row, field, self._corners, self._weights, False)
+        if self._size:
+            self._sample(self._block, self._first - step, field, *self._points)
         self._last = step
 
     def flush(self) -> None:
         """What was read so far is in ``values``."""
         if self._first is not None:
             count = self._first - self._last + 1
-            host = np.asarray(self._c.device.to_host(self._block[:count]))
+            host = np.asarray(self._to_host(self._block[:count]))
             self.values[self._last : self._first + 1] = host[::-1]
             self._first = None
 
@@ -59,8 +55,9 @@ class _Readings:
 class AdjointSources:
     """The transpose of `SourceTerms`, of a rank.
 
-    ``wrt`` names, of `SOURCES`, signals by which is differentiated. ``scaled`` names those whose Σ s̄ s over
-    time, of the signals s, is needed at each point: they are scaled by the sound speed there.
+    ``wrt`` names, of `SOURCES`, signals by which is differentiated. ``scaled`` names those, but not the
+    transducer's, whose Σ s̄ s over time, of the signals s, is needed at each point: they are scaled by the
+    sound speed there.
     """
 
     def __init__(self, stages: Stages, kernels: Any, wrt: frozenset[str], scaled: frozenset[str]):
@@ -68,65 +65,56 @@ class AdjointSources:
         c, sources = self._c, stages.sources
         terms: dict[str, Any] = dict(zip(SOURCES, (sources.pressure, *sources.velocity), strict=False))
         terms["transducer"] = sources.transducer
-        self._terms: dict[str, Any] = {name: term for name, term in terms.items() if term is not None}
+        self._terms = terms = {name: term for name, term in terms.items() if term is not None}
         self.readings: dict[str, _Readings] = {}
         #: Σ s̄ s at each point of a source.
         self.products: dict[str, Any] = {}
-        for name, term in self._terms.items():
-            if name in wrt or (name == "transducer" and name in scaled):
-                steps = min(term.steps, c.problem.steps)
+        self._weights: dict[str, list[tuple[Any, Any]]] = {}
+        for name, term in terms.items():
+            if name in wrt:
                 summed = name != "transducer" and term.common
-                self.readings[name] = _Readings(c, term, steps, summed)
-            if name in scaled and name != "transducer":
+                self.readings[name] = _Readings(c, term, min(term.steps, c.problem.steps), summed)
+            if name in scaled:
                 self.products[name] = c.device.zeros(term.index.size, c.dtype)
+                self._weights[name] = self._weights_of(term)
         self._zero = c.device.zeros((1, 1), c.dtype)
-        self._first_row = c.device.zeros(1, np.int64)
-        self._clock = c.device.zeros(1, np.int64)
-        corrected = any(getattr(term, "form", "points") != "points" for term in self._terms.values())
-        self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in self._terms or corrected else None
+        self._first_row, self._clock = (c.device.zeros(1, np.int64) for _ in range(2))
+        corrected = any(getattr(term, "form", "points") != "points" for term in terms.values())
+        self._read = (wrt | scaled) & terms.keys()
+        self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in terms or corrected else None
         self._kappa = c.source_kappa() if corrected and self._read else None
-        self._weights = {name: self._weights_of(term) for name, term in self._terms.items()}
-        self._negative = {name: _negated(term) for name, term in self._terms.items()}
-
-    @property
-    def _read(self) -> Mapping[str, Any]:
-        return self.readings | self.products
+        self._negative = {name: _negated(term) for name, term in terms.items()}
 
     def acts_on_velocity(self, step: int) -> bool:
         """Whether something is read of the velocities in a step, or they are replaced."""
-        others = (name for name in self._terms if name != "p" and self._active(name, step) is not None)
-        return any(name in self._read or self._replaces(name) for name in others)
+        active = self._active(step).items()
+        return any(name in self._read or _replaces(term) for name, term in active if name != "p")
 
-    def _replaces(self, name: str) -> bool:
-        return getattr(self._terms[name], "replace", False)
-
-    def _active(self, name: str, step: int) -> Any:
-        term = self._terms.get(name)
-        return term if term is not None and step < term.steps else None
+    def _active(self, step: int) -> dict[str, Any]:
+        return {name: term for name, term in self._terms.items() if step < term.steps}
 
     # --- The forward fields ------------------------------------------------------------------------------
 
     def remove(self, fields: Fields, step: int) -> None:
         """Take from the forward fields after a step what sources have added in it; not what they replaced."""
         fields.clock[...] = step
-        for name in self._terms:
-            if self._active(name, step) is None or self._replaces(name):
+        for name, source in self._active(step).items():
+            if _replaces(source):
                 continue
             term = self._negative[name]
-            if name == "transducer":
-                term.apply(fields.u[0], fields.clock)
-                continue
-            term.refresh(fields.clock)
+            if name != "transducer":
+                term.refresh(fields.clock)
             if name == "p":
                 term.apply_to_density(fields)
             else:
-                term.apply(fields.u["xyz".index(name[1])], fields.clock)
+                axis = 0 if name == "transducer" else "xyz".index(name[1])
+                term.apply(fields.u[axis], fields.clock)
 
     # --- The adjoint fields ------------------------------------------------------------------------------
 
     def pressure(self, fields: Fields, step: int) -> None:
         """Read ρ̄ at the pressure source, and set it to zero where the source replaces the density."""
-        term = self._active("p", step)
+        term = self._active(step).get("p")
         if term is None:
             return
         parts = self._c.dimensions
@@ -134,49 +122,46 @@ class AdjointSources:
             self._kernels.density_sum(self._field, fields.rho, fields.split_layers, parts)
             self._take("p", term, self._field, step, None)
         if term.replace:
-            self._c.kernels.set_density_points(
-                fields.rho, fields.split_layers, term.index, self._zero, self._first_row, True, parts
-            )
+            points = term.index, self._zero, self._first_row, True, parts
+            self._c.kernels.set_density_points(fields.rho, fields.split_layers, *points)
 
     def velocity(self, fields: Fields, step: int) -> None:
         """The same of ū at the velocity sources and the transducer, which adds to u_x last."""
-        term = self._active("transducer", step)
-        if term is not None and "transducer" in self.readings:
+        active = self._active(step)
+        if "transducer" in active and "transducer" in self.readings:
             self.readings["transducer"].read(fields.u[0], step)
         for axis, component in enumerate(fields.u):
             name = SOURCES[1 + axis]
-            term = self._active(name, step)
+            term = active.get(name)
             if term is None:
                 continue
             if name in self._read:
-                values = component
-                if term.form != "points":
-                    values = self._field
-                    values[...] = component
-                self._take(name, term, values, step, axis)
+                self._take(name, term, component, step, axis)
             if term.replace:
                 self._c.kernels.set_points(component, term.index, self._zero, self._first_row, True)
 
     def _take(self, name: str, term: SourceTerm, field: Any, step: int, axis: int | None) -> None:
         if term.form != "points":
+            if field is not self._field:
+                self._field[...] = field
+                field = self._field
             self._stages.apply_operator(field, self._kappa, axis, adjoint=True)
         if name in self.readings:
             self.readings[name].read(field, step)
         if name in self.products:
             self._clock[...] = step
+            target = self.products[name], field, term.index
             for signal, weights in self._weights[name]:
-                self._kernels.accumulate_products(
-                    self.products[name], field, term.index, signal, self._clock, weights
-                )
+                self._kernels.accumulate_products(*target, signal, self._clock, weights)
 
-    def _weights_of(self, term: Any) -> list[tuple[Any, Any]]:
+    def _weights_of(self, term: SourceTerm) -> list[tuple[Any, Any]]:
         """A source as signals (steps, points or 1), each times weights of its points."""
-        c = self._c
-        if isinstance(term, TransducerTerm) or term.weights is None:
-            return [(term.signal, c.device.asarray(np.ones(1, c.dtype)))]
+        asarray, dtype = self._c.device.asarray, self._c.dtype
+        if term.weights is None:
+            return [(term.signal, asarray(np.ones(1, dtype)))]
+        signals = [asarray(np.ascontiguousarray(one[:, None])) for one in term.host_signal.T]
         columns = np.atleast_2d(term.weights.T)
-        signals = [c.device.asarray(np.ascontiguousarray(one[:, None])) for one in term.host_signal.T]
-        weights = [c.device.asarray(np.ascontiguousarray(one, c.dtype)) for one in columns]
+        weights = [asarray(np.ascontiguousarray(one, dtype)) for one in columns]
         return list(zip(signals, weights, strict=True))
 
     def host_arrays(self) -> dict[str, np.ndarray]:
@@ -184,6 +169,10 @@ class AdjointSources:
         for reading in self.readings.values():
             reading.flush()
         return {f"signal/{name}": reading.values for name, reading in self.readings.items()}
+
+
+def _replaces(term: Any) -> bool:
+    return getattr(term, "replace", False)
 
 
 def _negated(term: Any) -> Any:

@@ -10,7 +10,7 @@ from wavefabric.device import Device, get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import solo
 from wavefabric.lifecycle.agreement import check_memory
-from wavefabric.lifecycle.reversal.reversal import Reversal
+from wavefabric.lifecycle.reversal.reversal import Reversal, Reversible
 from wavefabric.lifecycle.reversal.store import StateStore, choose_tiers
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.adjoint.operators import StepOperators
@@ -28,7 +28,7 @@ from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.quantities import positive
 
 
-class DifferentiablePropagator:
+class DifferentiablePropagator(Reversible):
     """Propagation over ``length`` m in fixed steps, and its adjoint, on one device.
 
     `run` propagates a field and keeps states on the way, by binomial checkpointing; `adjoint` then takes a
@@ -65,14 +65,8 @@ class DifferentiablePropagator:
         self._store = StateStore(device, self._field.nbytes, tiers)
 
     def arrays(self) -> dict[str, Any]:
-        """For the `Reversal`, as `begin`, `restored` and `advance`: the working state."""
+        """For the `Reversal`, as `advance`: the working state."""
         return {"field": self._field}
-
-    def begin(self) -> None:
-        """Not called: the first state is kept."""
-
-    def restored(self, step: int) -> None:
-        """The field is all there is."""
 
     def advance(self, step: int) -> None:
         """Take a stage."""
