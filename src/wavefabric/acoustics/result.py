@@ -27,6 +27,8 @@ class Results(Mapping[str, Any]):
         Where it was.
     frequencies : ndarray, shape (frequencies,)
         Of amplitudes and phases, Hz.
+    writes : bool
+        Whether this rank writes files.
 
     Notes
     -----
@@ -50,7 +52,7 @@ class Results(Mapping[str, Any]):
     ):
         self.grid = grid
         self.report = report
-        self._writes = writes
+        self.writes = writes
         self._dt = problem.dt
         self._where, self._total = recording.where, problem.shape
         self.frequencies = np.array(recording.frequencies)
@@ -96,7 +98,7 @@ class Results(Mapping[str, Any]):
         InputError
             If the file exists (without `force`) or cannot be written.
         """
-        return self.write(ResultWriter(path, force)) if self._writes else Path(path)
+        return self.write(ResultWriter(path, force)) if self.writes else Path(path)
 
     def write(self, writer: ResultWriter) -> Path:
         """Write with a writer that was made, and checked its file, before the run."""

@@ -37,6 +37,24 @@ def test_results_and_gradient():
         linearize(*arguments(), WRT, checkpoint="unused.h5", **RUN)
 
 
+def test_results_may_be_changed():
+    """Amplitudes and phases count as they were recorded."""
+    (case,) = [
+        each for each in cases().values() if each.sensor.frequencies and not callable(each.sensor.mask)
+    ][:1]
+    names = tuple(name for name in case.values if name in ("sound_speed", "p0", "p"))
+
+    def spoils(results):
+        answer = objective(results), derivatives(results)
+        results["p_phase"][...] -= 1.0
+        results["p_amp"][...] *= 2.0
+        return answer
+
+    inputs = case.grid, *case.objects(case.values), case.sensor
+    wanted = simulate_and_gradient(*inputs, lambda r: (objective(r), derivatives(r)), names, **RUN)
+    assert same(simulate_and_gradient(*inputs, spoils, names, **RUN), wanted)
+
+
 @pytest.mark.parametrize("end", ["gradient", "close", "drop"])
 def test_memory_is_freed_at_once(end):
     linearize(*arguments(), WRT, **RUN).gradient({})  # what is compiled leaves references behind

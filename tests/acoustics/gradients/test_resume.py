@@ -84,9 +84,11 @@ def test_interrupted_and_resumed(dimensions, states, stops, tmp_path, monkeypatc
     kept = (tmp_path / "run.adjoint").read_bytes()
     for other in (dict(names=("p",)), dict(precision="single")):
         with pytest.raises(InputError, match="another run"):
-            of(dimensions, function=None, **options, **other)
+            of(dimensions, **options, **other)
+    with pytest.raises(InputError, match=r"objective: is another one.*run\.adjoint"):
+        of(dimensions, function=lambda results: (0.0, {}), **options)
     assert (tmp_path / "run.adjoint").read_bytes() == kept
-    assert bits(of(dimensions, function=None, **options)) == wanted  # which is not called again
+    assert bits(of(dimensions, **options)) == wanted
     assert list(tmp_path.iterdir()) == []
 
 

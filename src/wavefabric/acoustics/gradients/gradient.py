@@ -1,5 +1,6 @@
 """`linearize`, `simulate_and_gradient`: gradients of a simulation, in the terms of its arguments."""
 
+import copy
 import math
 import weakref
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import broadcast
+from wavefabric.acoustics.recording.quantities import is_tone
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
@@ -35,7 +37,8 @@ from wavefabric.units import show
 
 #: What a simulation can be differentiated by: names of the parameters of `Medium` and `Source`.
 PARAMETERS = ("p0", *SOURCES, *MEDIUM, "density_staggered")
-_UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "dB/(MHz^y cm)"}
+_UNITS = {"p0": "Pa", "p": "Pa", "sound_speed": "m/s", "density": "kg/m^3", "density_staggered": "kg/m^3"}
+_UNITS |= {"ux": "m/s", "uy": "m/s", "uz": "m/s", "transducer": "m/s", "alpha_coeff": "dB/(MHz^y cm)"}
 
 
 class Gradient(dict[str, Any]):
@@ -67,9 +70,15 @@ class Gradient(dict[str, Any]):
         return f"Gradient({', '.join(self)}; value {self.value:.6g})"
 
     def save(self, path: str | Path, force: bool = False) -> Path:
-        """Write an HDF5 result file; `InputError` if it exists (without ``force``) or cannot be written."""
-        units = {name: _UNITS.get(name, "m/s" if name[0] in "ut" else "1") for name in self}
-        arrays = {name: Data(np.asarray(by), f"1/({units[name]})", name) for name, by in self.items()}
+        """Write an HDF5 result file, on rank 0 alone.
+
+        `InputError` if it exists (without ``force``) or cannot be written.
+        """
+        if not self.results.writes:
+            return Path(path)
+        arrays = {
+            name: Data(np.asarray(by), f"1/({_UNITS.get(name, '1')})", name) for name, by in self.items()
+        }
         contents = {"value": Data(self.value, "", "value of the objective"), "gradient": arrays}
         attributes = provenance(device=self.results.report.device)
         return ResultWriter(path, force).write(contents, attributes=attributes)
@@ -93,7 +102,7 @@ def simulate_and_gradient(
         ``p_amp_all`` with their phases can be differentiated.
     objective : callable
         ``objective(results)`` returns its value and a mapping of derivatives: by the name of a recorded
-        quantity an array (of boxes a list) of its shape. Called once, on rank 0.
+        quantity an array (of boxes a list) of its shape. Called on rank 0.
     wrt : str or sequence of str
         By what to differentiate: ``"sound_speed"``, ``"density"``, ``"alpha_coeff"``, ``"nonlinearity"``,
         ``"density_staggered"`` (if set), ``"p0"``, ``"p"``, ``"ux"``, ``"uy"``, ``"uz"``, and the signal of
@@ -126,8 +135,8 @@ def simulate_and_gradient(
     speed). Those by the sound speed include the scaling of the source's signals (`Source`); those by the
     density the default staggered densities. In single precision sums over the steps are in single precision.
     The adjoint is that of the discrete scheme (`solver.adjoint`); states between are taken again by binomial
-    checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846). A call that goes on from
-    ``<checkpoint>.adjoint`` does not call its objective: that of the first call counts.
+    checkpointing (Griewank & Walther 2000, doi:10.1145/347837.347846). A call that would go on from a
+    ``<checkpoint>.adjoint`` of another objective is refused.
     """
     require(callable(objective), "objective", objective, "a function of results")
     with _run(GradientSettings(**options), wrt, grid, medium, source, sensor) as linearization:
@@ -220,6 +229,9 @@ class Linearization(AbstractContextManager):
                 self._recorded: dict[str, np.ndarray] = {}
                 inputs = self._problem, self._recording, self._grid, self._how, self._keep
                 self.results = solve(*inputs, observer=run)
+            # As they were recorded: whoever has the results may change them in place.
+            tones = {name: value for name, value in self.results.items() if is_tone(name)}
+            self._tones = copy.deepcopy(tones)
             self._held = stack.pop_all()
 
     def _keep(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -246,7 +258,11 @@ class Linearization(AbstractContextManager):
         run, checkpoint = self._back, self._checkpoint
         if run is None:
             raise InputError("gradient: was taken already, or closed; allowed: once for each forward run")
-        value, recorded = self._evaluated or self._on_first_rank(derivatives)
+        value, recorded = self._on_first_rank(derivatives)
+        if self._evaluated is not None and not _same(self._evaluated, (value, recorded)):
+            path = self._how.checkpoints and self._how.checkpoints.path
+            what = f"is another one than when {path}.adjoint was saved"
+            raise InputError(f"objective: {what}; allowed: the same, or another checkpoint")
         arrays = {f"recorded/{name}": array for name, array in self._recorded.items()}
         arrays |= {f"derivative/{name}": array for name, array in recorded.items()}
         with self:
@@ -271,7 +287,8 @@ class Linearization(AbstractContextManager):
 
         def call() -> float:
             value, arrays = (math.nan, said) if isinstance(said, Mapping) else evaluate(said, self.results)
-            derivatives.update(as_recorded(arrays, self.results, self._grid, self._recording))
+            arrays = as_recorded(arrays, self.results, self._tones, self._grid, self._recording)
+            derivatives.update(arrays)
             return value
 
         value = on_first_rank(self._how.ranks, call)
@@ -306,7 +323,8 @@ class Linearization(AbstractContextManager):
 
     def _like(self, field: np.ndarray, parameter: Any) -> Any:
         """A derivative by a parameter: a number, or on the user's grid."""
-        return float(field.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(field)
+        whole = field.astype(np.float64)
+        return float(whole.sum()) if np.ndim(parameter) == 0 else self._grid.from_edges(whole)
 
     def _speed_at(self, name: str) -> np.ndarray:
         return at_points(self._problem.sound_speed, self._points[name])
@@ -352,3 +370,10 @@ def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
     along[1:] += half[:-1]
     along[-1] += half[-1]
     return out
+
+
+def _same(one: tuple[float, Mapping[str, Any]], other: tuple[float, Mapping[str, Any]]) -> bool:
+    """Whether two values and derivatives agree to the bit."""
+    (value, arrays), (again, others) = one, other
+    same = value == again and arrays.keys() == others.keys()
+    return same and all(np.array_equal(array, others[name]) for name, array in arrays.items())

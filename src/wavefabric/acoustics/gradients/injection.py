@@ -17,6 +17,12 @@ from wavefabric.acoustics.solver.stages import Stages
 _BLOCK_BYTES = 16 << 20
 
 
+def injected_fields(recording: Recording, dimensions: int) -> int:
+    """Most fields that an `Injection` holds."""
+    finals = sum(dimensions if name[0] == "u" else 1 for name in recording.quantities if "final" in name)
+    return finals + 2 * len(recording.frequencies) * ("p_amp_all" in recording.tones)
+
+
 class Injection:
     """Adds what an objective's derivatives say to the adjoint fields, of a rank.
 

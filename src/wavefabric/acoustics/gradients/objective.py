@@ -45,11 +45,12 @@ def evaluate(objective: Objective, results: Results) -> tuple[float, Mapping[str
 
 
 def as_recorded(
-    derivatives: Mapping[str, Any], results: Results, grid: Grid, recording: Recording
+    derivatives: Mapping[str, Any], results: Results, tones: Mapping, grid: Grid, recording: Recording
 ) -> dict[str, np.ndarray]:
     """Derivatives by the names and in the layout of the recorder, in double precision.
 
-    Series are (rows, samples), running sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
+    ``tones`` are amplitudes and phases as recorded. Series are (rows, samples), running
+    sums of tones (samples,) or (Nz, Ny, Nx), fields (Nz, Ny, Nx).
     """
     unknown = [name for name in derivatives if name not in results]
     if unknown:
@@ -60,7 +61,7 @@ def as_recorded(
         names = tone, tone.replace("amp", "phase")
         if not any(name in arrays for name in names):
             continue
-        amplitude, angle = (_in_memory(name, results[name], results[name], grid) for name in names)
+        amplitude, angle = (_in_memory(name, tones[name], tones[name], grid) for name in names)
         by_amplitude, by_phase = (arrays.pop(name, 0 * amplitude) for name in names)
         with np.errstate(divide="ignore", invalid="ignore"):
             by_phase = np.where(amplitude > 0, by_phase / amplitude, 0.0)

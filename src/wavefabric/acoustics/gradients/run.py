@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, require
-from wavefabric.acoustics.choose_stages import make_stages
+from wavefabric.acoustics.choose_stages import make_stages, needed_bytes
 from wavefabric.acoustics.decomposition.decompose import decompose
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
-from wavefabric.acoustics.gradients.injection import Injection
+from wavefabric.acoustics.gradients.injection import Injection, injected_fields
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.simulation import SimulateSettings
@@ -23,7 +23,7 @@ from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.errors import InputError
-from wavefabric.lifecycle.agreement import Status, combine
+from wavefabric.lifecycle.agreement import Status, check_memory, combine, on_all_ranks
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.binomial import advances
 from wavefabric.lifecycle.reversal.reversal import Reversal
@@ -128,7 +128,8 @@ class AdjointRun:
 
     def nbytes(self, problem: Problem, dtype: np.dtype, subdomains: list[Subdomain]) -> int:
         each = [(Fields.nbytes(problem, s, dtype), dtype.itemsize * math.prod(s.size)) for s in subdomains]
-        return max(AdjointStep.nbytes(problem, self._wrt, *sizes) for sizes in each)
+        later = injected_fields(self._recording, problem.dimensions)
+        return max(AdjointStep.nbytes(problem, self._wrt, *sizes) + later * sizes[1] for sizes in each)
 
     def begin(self, stages: Stages, step: Step, taken: int) -> None:
         self._cyclic += [stages, step]
@@ -138,8 +139,12 @@ class AdjointRun:
             return
         device, steps = stages.coefficients.device, self._problem.steps
         nbytes = sum(array.nbytes for array in self._forward.arrays().values())
-        self.tiers = choose_tiers(self._comm, device, nbytes, steps, self._how.states, self._how.scratch)
-        self._store = StateStore(device, nbytes, self.tiers)
+        limits = self._how.states, self._how.scratch
+        later = injected_fields(self._recording, self._problem.dimensions) * stages.fields.p.nbytes
+        if device.name == "cpu":  # derivatives of the series in double precision, and sorted
+            later += 24 * self._recording.samples * steps
+        self.tiers = choose_tiers(self._comm, device, nbytes, steps, *limits, reserve=later)
+        self._store = on_all_ranks(self._comm, lambda: StateStore(device, nbytes, self.tiers))
         self._reversal = Reversal(self._forward, steps, self._store, at=taken)
         self.after(taken)
 
@@ -152,7 +157,12 @@ class AdjointRun:
 
         Returns the other arrays and the state in it; `back` brings the forward fields.
         """
-        inputs = self._comm.device, self._problem, self._how.dtype(self._problem)
+        device, dtype = self._comm.device, self._how.dtype(self._problem)
+        inputs = self._problem, self._recording, dtype, device, self._partition, self._comm.one_sided
+        needed = needed_bytes(*inputs, indexed=False)
+        needed += self.nbytes(self._problem, dtype, list(self._partition.subdomains))
+        check_memory(self._comm, device, needed, "this run", "use a smaller grid or single precision")
+        inputs = device, self._problem, dtype
         stages = make_stages(*inputs, comm=self._comm, decomposition=self._partition, indexed=False)
         self.begin(stages, Step(stages), self._problem.steps)
         arrays, state = checkpoint.restore(self._adjoint.arrays())
@@ -185,7 +195,8 @@ class AdjointRun:
         if self._reversal is not None:
             self._total = advances(steps, sum(self.tiers[:3]) + 1)
         progress = self._progress = Progress() if self._comm.rank else self._how.progress or Progress()
-        progress.start(self._total, f"adjoint time steps on {self._comm.device.name}")
+        again = f", {self._total - steps} forward again" if self._total > steps else ""
+        progress.start(self._total, f"adjoint time steps{again}, on {self._comm.device.name}")
         try:
             with DeferredInterrupt() as self._interrupt:
                 while self._number >= 0:

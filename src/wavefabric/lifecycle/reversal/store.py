@@ -105,17 +105,20 @@ def choose_tiers(
     states: int | None = None,
     scratch: str | Path | None = None,
     store_start: bool = False,
+    reserve: int = 0,
 ) -> Tiers:
     """How many states of ``nbytes`` bytes on this rank to store, the same on all ranks; collective.
 
     As many on the device as a run of ``steps`` steps can use, at most ``states`` in all; then the fewest
     in host memory, and on disk in the folder ``scratch``, that lower the repetitions most. A tenth of memory
-    stays free, and of what is free on disk, which ranks are taken to have in common. `InputError` if
-    ``states`` is below 1, a state does not fit into ``scratch``, or nowhere with ``store_start``.
+    and ``reserve`` bytes of the device stay free, and a tenth of what is free on disk, which ranks share.
+    `InputError` if ``states`` is below 1, a state does not fit into ``scratch``, or nowhere with
+    ``store_start``.
     """
     if states is not None and states < 1:
         raise InputError(f"states: {states} given; allowed: 1 or more")
-    fits = _fits(comm, device, nbytes, folder := None if scratch is None else Path(scratch))
+    folder = None if scratch is None else Path(scratch)
+    fits = _fits(comm, device, nbytes, folder, reserve)
     anew = 0 if store_start else 1
     most = min(max(steps - anew, 0), steps if states is None else states)
 
@@ -132,7 +135,7 @@ def choose_tiers(
     return Tiers(on_device, host, slower - host, folder)
 
 
-def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None) -> list[int]:
+def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None, reserve: int) -> list[int]:
     """How many states all ranks can have on the device, in host memory and on disk; collective."""
 
     def free() -> list[tuple[tuple[str, ...], int]]:
@@ -141,6 +144,7 @@ def _fits(comm: Communicator, device: Device, nbytes: int, folder: Path | None) 
         disk = 0 if folder is None else shutil.disk_usage(folder).free * 9 // 10
         host = (0, 0) if device.name == "cpu" else host_memory()  # the memory of a CPU is the host's
         usable = [free - total // 10 for free, total in (device.memory(), host)]
+        usable[0] -= reserve
         owners = ("device", *device_identity(device)), ("host", socket.gethostname()), ("disk",)
         return list(zip(owners, (*usable, disk), strict=True))
 

@@ -83,7 +83,7 @@ class AdjointSources:
         self._read = (wrt | scaled) & terms.keys()
         self._field: Any = c.device.empty(c.shape, c.dtype) if "p" in terms or corrected else None
         self._kappa = c.source_kappa() if corrected and self._read else None
-        self._negative = {name: _negated(term) for name, term in terms.items()}
+        self._negative: dict[str, Any] = {}  # made where they are needed
 
     def acts_on_velocity(self, step: int) -> bool:
         """Whether something is read of the velocities in a step, or they are replaced."""
@@ -101,6 +101,8 @@ class AdjointSources:
         for name, source in self._active(step).items():
             if _replaces(source):
                 continue
+            if name not in self._negative:
+                self._negative[name] = _negated(source)
             term = self._negative[name]
             if name != "transducer":
                 term.refresh(fields.clock)
