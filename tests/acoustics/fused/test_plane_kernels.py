@@ -8,6 +8,7 @@ import pytest
 from vector_calls import complex_noise
 
 from wavefabric.acoustics.fused import plane_kernels
+from wavefabric.spectral import vector_axes as axes
 from wavefabric.spectral.vector_axes import AxisTransforms, pitch
 
 TOLERANCE = {np.float64: 1e-15, np.float32: 5e-7}
@@ -104,14 +105,16 @@ def test_gradient_columns(shape, dtype):
 
 @both
 @each
-def test_divergence_columns(shape, dtype):
+@pytest.mark.parametrize("side", ["up", "down"])
+def test_divergence_columns(shape, dtype, side):
     grid = Grid(shape, dtype)
     spectra, kappa = [grid.noise(grid.half) for _ in range(3)], grid.operator()
+    backs = {"up": axes.Z_BACK_BY_UP, "down": axes.Z_BACK_BY_DOWN}
     uy, ux, uz = (one.copy() for one in spectra)
-    plane_kernels.divergence_columns(grid.fft, *spectra, kappa, grid.columns())
+    plane_kernels.divergence_columns(grid.fft, *spectra, kappa, grid.columns(), backs[side])
     grid.check(spectra[0], along_z(uy, kappa))
     grid.check(spectra[1], along_z(ux, kappa))
-    grid.check(spectra[2], along_z(uz, kappa, grid.down[2]))
+    grid.check(spectra[2], along_z(uz, kappa, getattr(grid, side)[2]))
 
 
 @both
