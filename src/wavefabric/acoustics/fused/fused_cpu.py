@@ -131,10 +131,7 @@ class FusedCpuStages(Stages):
         kernels.derivative_planes(axes, batch, self._by_axis(), tuple(fields), X_BACK_BY_UP, Y_BACK_BY_UP)
         self.transforms += 6
 
-    def adjoint_gradient(self, fields, out) -> None:
-        self.divergence(fields, out)
-
-    def divergence(self, fields, out) -> None:
+    def _summed_divergence(self, fields, out, adjoint) -> None:
         c, axes, batch = self.coefficients, self._fft_axes, self._axes.batch
         if self._pairs is None:
             threads, *shape = self._columns.shape

@@ -124,13 +124,7 @@ class FusedCudaStages(Stages):
             for spectrum, field in zip(self._by_axis(), fields, strict=True):
                 self._planes.run("x_backward", spectrum, field)
 
-    def adjoint_gradient(self, fields, out) -> None:
-        self._summed_divergence(fields, out, True)
-
-    def divergence(self, fields, out) -> None:
-        self._summed_divergence(fields, out, False)
-
-    def _summed_divergence(self, fields, out, adjoint: bool) -> None:
+    def _summed_divergence(self, fields, out, adjoint) -> None:
         with self.layout.overlaps(fields, [out], adjoint):
             self._planes.x_forward(fields, self._by_axis())
             self.layout.gather()

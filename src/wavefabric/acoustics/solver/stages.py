@@ -131,10 +131,13 @@ class Stages(ABC):
 
     def adjoint_gradient(self, fields: list, out: Any) -> None:
         """out ← Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}}, G the stages' ∂p; fields are spoilt."""
-        self._not_adjoint()
+        self._summed_divergence(fields, out, True)
 
     def divergence(self, fields: list, out: Any) -> None:
         """out ← ∇·u at the points of the pressure."""
+        self._summed_divergence(fields, out, False)
+
+    def _summed_divergence(self, fields: list, out: Any, adjoint: bool) -> None:
         self._not_adjoint()
 
     def adjoint_pressure(self, change: "AdjointChange") -> bool:
@@ -232,13 +235,7 @@ class PlainStages(Stages):
             for spectrum, field in zip(self._spectra, fields, strict=True):
                 self._backward(spectrum, field)
 
-    def adjoint_gradient(self, fields, out) -> None:
-        self._summed_divergence(fields, out, True)
-
-    def divergence(self, fields, out) -> None:
-        self._summed_divergence(fields, out, False)
-
-    def _summed_divergence(self, fields, out, adjoint: bool) -> None:
+    def _summed_divergence(self, fields, out, adjoint) -> None:
         with self.layout.overlaps(fields, [out], adjoint):
             self._derivatives(fields, self.coefficients.down)
             for spectrum in self._spectra[1:]:
