@@ -207,6 +207,7 @@ def tune_nccl(
             raise InputError(f"nccl-tuner: NCCL cannot be used ({why}); allowed: NCCL, a GPU for each rank")
         check_memory(ranks, list(sized.values()), width)
         buffer = comm.allocate((sizes[-1] // width,), dtype)
+        buffer[...] = 0  # sums of what was in memory might not be numbers
 
         def timer(name: str, size: int, choice: NCCLChoice | None) -> Samples | None:
             if ranks.control.max(int(interrupt.requested)):
