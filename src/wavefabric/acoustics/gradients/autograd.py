@@ -182,7 +182,8 @@ class _Simulation:
         medium = {name: value for name, value in values.items() if hasattr(self._medium, name)}
         source: dict[str, Any] = {name: value for name, value in values.items() if name not in medium}
         if "transducer" in source:
-            source["transducer"] = replace(self._source.transducer, signal=source["transducer"])  # type: ignore[type-var]
+            transducer: Any = self._source.transducer
+            source["transducer"] = replace(transducer, signal=source["transducer"])
         inputs = self._grid, replace(self._medium, **medium), replace(self._source, **source), self._sensor
         if wrt:
             linearization = linearize(*inputs, wrt, **self._options)

@@ -219,6 +219,7 @@ class Linearization(AbstractContextManager):
         with ExitStack() as stack:
             run = AdjointRun(self._problem, self._recording, wrt, scaled, self._how)
             self._back = stack.enter_context(closing(run))
+            # A digest of what the objective said before the steps back that a checkpoint goes on with.
             self._evaluated, checkpoint = None, self._checkpoint_for(wrt)
             self._checkpoint = checkpoint
             if checkpoint is not None:
@@ -240,13 +241,10 @@ class Linearization(AbstractContextManager):
         return arrays
 
     def _restore(self, run: AdjointRun, checkpoint: RunCheckpoint) -> None:
-        """Everything as after the forward run and the objective, for the steps back that are left."""
+        """Everything as after the forward run, for the steps back that are left."""
         arrays, state = run.restore(checkpoint)
-        self._recorded, derivatives = (
-            {name.removeprefix(kind): array for name, array in arrays.items() if name.startswith(kind)}
-            for kind in ("recorded/", "derivative/")
-        )
-        self._evaluated = state["value"], derivatives
+        self._recorded = {name.removeprefix("recorded/"): array for name, array in arrays.items()}
+        self._evaluated = state["objective"]
         inputs = self._problem, self._recording, self._grid, Report(**state["report"])
         self.results = Results(self._recorded, *inputs, writes=self._how.ranks.rank == 0)
 
@@ -259,14 +257,15 @@ class Linearization(AbstractContextManager):
         if run is None:
             raise InputError("gradient: was taken already, or closed; allowed: once for each forward run")
         value, recorded = self._on_first_rank(derivatives)
-        if self._evaluated is not None and not _same(self._evaluated, (value, recorded)):
+        digest = identity(value, *(part for item in sorted(recorded.items()) for part in item))
+        if self._evaluated not in (None, digest):
             path = self._how.checkpoints and self._how.checkpoints.path
             what = f"is another one than when {path}.adjoint was saved"
             raise InputError(f"objective: {what}; allowed: the same, or another checkpoint")
         arrays = {f"recorded/{name}": array for name, array in self._recorded.items()}
-        arrays |= {f"derivative/{name}": array for name, array in recorded.items()}
+        state = {"objective": digest, "report": asdict(self.results.report)}
         with self:
-            run.back(recorded, checkpoint, arrays, {"value": value, "report": asdict(self.results.report)})
+            run.back(recorded, checkpoint, arrays, state)
             gradient = Gradient(self._in_terms_of_user(run), value, self.results, run)
             if checkpoint is not None:
                 checkpoint.remove()
@@ -355,8 +354,8 @@ class Linearization(AbstractContextManager):
         for name in self._scaled:
             index, c = self._points[name], self._speed_at(name)
             if name == "transducer":
-                signal = self._problem.transducer.signal  # type: ignore[union-attr]
-                sums = float(np.sum(self._transducer_sums(signals[name]) * signal))
+                transducer: Any = self._problem.transducer
+                sums = float(np.sum(self._transducer_sums(signals[name]) * transducer.signal))
                 flat[index] += sums / (index.size * c.mean())
             else:
                 flat[index] += products[name] * self._source.scale_power(name) / c
@@ -370,10 +369,3 @@ def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
     along[1:] += half[:-1]
     along[-1] += half[-1]
     return out
-
-
-def _same(one: tuple[float, Mapping[str, Any]], other: tuple[float, Mapping[str, Any]]) -> bool:
-    """Whether two values and derivatives agree to the bit."""
-    (value, arrays), (again, others) = one, other
-    same = value == again and arrays.keys() == others.keys()
-    return same and all(np.array_equal(array, others[name]) for name, array in arrays.items())

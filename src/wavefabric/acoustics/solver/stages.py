@@ -149,7 +149,7 @@ class Stages(ABC):
         return False
 
     def _not_adjoint(self) -> None:
-        raise NotImplementedError("these stages have no adjoint")
+        raise NotImplementedError("these stages have no adjoint")  # axisymmetric grids are refused before
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""

@@ -58,9 +58,9 @@ class AdjointStep:
     def __init__(self, stages: Stages, wrt: frozenset[str], scaled: frozenset[str] = frozenset()):
         c = stages.coefficients
         self._stages, self._c = stages, c
-        self.kernels = self._kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
-        self._kernels.load(c.dtype)
-        self.sources = self._sources = AdjointSources(stages, self._kernels, wrt, scaled)
+        self.kernels = c.device.kernels("wavefabric.acoustics.solver.adjoint.kernels")
+        self.kernels.load(c.dtype)
+        self.sources = AdjointSources(stages, self.kernels, wrt, scaled)
         self.fields = Fields(c)
         self._none = c.device.zeros((0, 1, 1), c.dtype)
         self._after = Fields(c) if needs_differences(c.problem, wrt) else None
@@ -138,11 +138,11 @@ class AdjointStep:
         if not self._stages.adjoint_pressure(self._change(forward, forward)):
             loss, shift = self._scratch[0], self._scratch[-1] if c.disperses else self._scratch[0]
             if c.lossy and not c.stokes:
-                self._kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
+                self.kernels.adjoint_losses(loss, shift, f.p, c.speed, c.tau, c.eta_factor, c.disperses)
                 self._stages.apply_operator(loss, c.nabla1, adjoint=True)
                 if c.disperses:
                     self._stages.apply_operator(shift, c.nabla2, adjoint=True)
-            self._kernels.adjoint_pressure(
+            self.kernels.adjoint_pressure(
                 f.rho, f.split_layers, loss, f.p, forward.rho, c.speed, c.density, c.ratio, c.tau, loss,
                 shift, c.nonlinear, c.lossy, c.stokes, c.disperses,
             )  # fmt: skip
@@ -154,7 +154,7 @@ class AdjointStep:
         c, shift = self._c, self._scratch[-1]
         if c.disperses and (self._medium.speed.size or (self._medium.alpha.size and not self._absorbs)):
             self._stages.apply_operator(forward.rho, c.nabla2, out=shift)
-        self._kernels.medium_gradients(
+        self.kernels.medium_gradients(
             self._medium, self.fields.p, forward.p, forward.rho, c.speed, c.density, c.ratio, c.tau,
             self._unit, shift, self._power, c.eta_factor, c.nonlinear, c.lossy, c.disperses, self._absorbs,
         )  # fmt: skip
@@ -185,14 +185,14 @@ class AdjointStep:
                 self._medium.density[...] += rate_bar * rate / c.density
             rate *= c.density
         else:
-            self._kernels.forward_rate(
+            self.kernels.forward_rate(
                 rate, f.split_layers, rate_bar, c.density, self._medium.density, before.rho,
                 before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear,
             )  # fmt: skip
         if self._medium.alpha.size and not self._absorbs:
             if not c.stokes:
                 self._stages.apply_operator(rate, c.nabla1)
-            self._kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit, rate)
+            self.kernels.alpha_gradient(self._medium.alpha, f.p, c.speed, self._unit, rate)
 
     def before(self, number: int, before: Fields, after: Fields) -> None:
         """The transpose of the other two stages, from the forward fields before and after the step.
@@ -204,16 +204,16 @@ class AdjointStep:
             self._motion_of_initial_pressure(before, after)
             return
         if self._after is not None:
-            self._sources.remove(after, number)
+            self.sources.remove(after, number)
         change = self._change(before, after)
         if self._rate is not None:
             self._add_rate(self._rate, before, after)
         gradients = self._scratch[: c.axes]
-        self._sources.pressure(f, number)
-        aside = self._sources.acts_on_velocity(number)
+        self.sources.pressure(f, number)
+        aside = self.sources.acts_on_velocity(number)
         if not aside and stages.adjoint_density_and_velocity(change):
             return
-        self._kernels.adjoint_density(
+        self.kernels.adjoint_density(
             f.rho, f.split_layers, *f.three(gradients), c.density, self._medium.density, before.rho,
             before.split_layers, after.rho, after.split_layers, c.dt, c.nonlinear, c.lossy,
             change.differs, c.axes,
@@ -222,13 +222,13 @@ class AdjointStep:
         if aside:  # sources come between
             for component, gradient in zip(f.u, gradients, strict=True):
                 component -= gradient
-            self._sources.velocity(f, number)
+            self.sources.velocity(f, number)
         self._velocity(change, c.pml_staggered, c.dt, not aside)
 
     def _velocity(self, change: AdjointChange, pml: list, dt: Any, subtracts: bool) -> None:
         c, f, gradients = self._c, self.fields, self._scratch[: self._c.axes]
         for axis, (component, gradient) in enumerate(zip(f.u, gradients, strict=True)):
-            self._kernels.adjoint_velocity(
+            self.kernels.adjoint_velocity(
                 component, gradient, c.staggered[axis], pml[axis], self._staggered[axis],
                 change.before.u[axis], change.after.u[axis], axis, dt, subtracts,
             )  # fmt: skip
@@ -237,7 +237,7 @@ class AdjointStep:
     def _split_of_initial_pressure(self, p0: Any) -> None:
         """p = p₀ and ρ_ξ = p₀/(D c₀²): p̄ becomes the derivative with respect to p₀ that they give."""
         c, f, gradient = self._c, self.fields, self._scratch[0]
-        self._kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
+        self.kernels.density_sum(gradient, f.rho, f.split_layers, c.dimensions)
         gradient /= c.dimensions * c.speed * c.speed
         f.p += gradient
         if self._medium.speed.size:
