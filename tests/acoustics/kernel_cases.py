@@ -2,26 +2,13 @@
 
 import numpy as np
 import pytest
-from emulated_device import EmulatedDevice
 
 from wavefabric.acoustics.solver.split_density import SplitLayers, positions, runs_along
-from wavefabric.device import get_device
 
 DEVICES = ["cpu 1", "cpu 2", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: (Nz, Ny, Nx): 1-D, 2-D, odd and even 3-D, rows longer than a block of threads.
 SHAPES = [(1, 1, 40), (1, 7, 9), (1, 6, 10), (5, 7, 9), (4, 6, 8), (2, 3, 301)]
 TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
-
-
-def opened(device):
-    """One of `DEVICES`."""
-    name, _, threads = device.partition(" ")
-    if name == "emulated":
-        return EmulatedDevice()
-    try:
-        return get_device(name, int(threads or 1))
-    except ValueError:
-        pytest.skip("this machine has one core")
 
 
 class Case:

@@ -8,9 +8,11 @@ from importlib.resources import files
 
 import emulated_cuda
 import numpy as np
+import pytest
 from emulated_cuda import DeviceArray, Module
 
 from wavefabric import exchange
+from wavefabric.device import get_device
 from wavefabric.device.cpu import CpuDevice
 
 
@@ -70,3 +72,14 @@ def emulated_world():
     comm = exchange.world("mpi", device=device)
     device.name = name
     return comm
+
+
+def opened(device):
+    """``"emulated"``, or a device and its threads, such as ``"cpu 2"``; skips where there are not so many."""
+    name, _, threads = device.partition(" ")
+    if name == "emulated":
+        return EmulatedDevice()
+    try:
+        return get_device(name, int(threads or 1))
+    except ValueError:
+        pytest.skip("this machine has one core")

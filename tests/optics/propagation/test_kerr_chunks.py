@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from emulated_device import EmulatedDevice
+from emulated_device import opened
 
-from wavefabric.device import get_device
 from wavefabric.optics.propagation.operators import (
     DERIVATIVE,
     RK4IP_LAST,
@@ -29,13 +28,7 @@ TOLERANCE = {np.complex128: 1e-13, np.complex64: 5e-6}
 
 @pytest.fixture(scope="module", params=DEVICES)
 def device(request):
-    name, _, threads = request.param.partition(" ")
-    if name == "emulated":
-        return EmulatedDevice()
-    try:
-        return get_device(name, int(threads or 1))
-    except ValueError:
-        pytest.skip("this machine has one core")
+    return opened(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, opened, split
+from emulated_device import opened
+from kernel_cases import DEVICES, SHAPES, TOLERANCE, Case, split
 from random_problems import _along as along
 
 from wavefabric.acoustics.solver.adjoint.kernels import MediumGradients
