@@ -124,7 +124,7 @@ def show_list(as_json: bool) -> None:
 
 
 #: What of a fabric is no number of its own.
-_WORDS = ("name", "description", "source", "budget", "gpus", "switches", "links", "kernels", "numbering")
+_WORDS = ("name", "description", "source", "budget", "gpus", "switches", "links", "kernels", "transports", "numbering")
 _COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30
@@ -143,6 +143,7 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
         links = [dict(zip(names, (*same, count), strict=True)) for same, count in counts.items()]
         facts |= {"kind": "electrical", "ranks": fabric.ranks, "switches": fabric.switches, "links": links}
         facts |= {**numbers, "kernels": fabric.kernels and vars(fabric.kernels)}
+        facts["transports"] = [vars(each) for each in fabric.transports]
     return {**facts, "bounds": _bounds(fabric), "notes": _notes(fabric)}
 
 
@@ -212,6 +213,13 @@ def _kernels_text(kernels: dict[str, float]) -> str:
     return f"{text}; {writes} to another GPU, {memory} in memory"
 
 
+def _transport_text(transport: dict[str, Any]) -> str:
+    rates = {"flow_bandwidth": "a transfer", "host_bandwidth": "through host memory"}
+    parts = [f"{time_words(transport['alpha'])} a round"] if transport["alpha"] is not None else []
+    parts += [f"{rate_text(transport[key])} {what}" for key, what in rates.items() if transport[key]]
+    return ", ".join(parts)
+
+
 def _links_text(kind: str, bandwidth: float, latency: float, links: int) -> str:
     return f"{links} {kind} one way, {rate_text(bandwidth)}" + _after(latency, ", {}")
 
@@ -236,5 +244,6 @@ def _electrical_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("a sum", reduce and reduce + _after(facts["reduce_alpha"], ", after {}")),
         ("a host takes", ", ".join(taken)),
         ("kernels", facts["kernels"] and _kernels_text(facts["kernels"])),
+        *((each["name"], _transport_text(each)) for each in facts["transports"]),
         ("through GPUs", "data may pass" if facts["forwards"] else "no data pass"),
     ]

@@ -27,6 +27,19 @@ class KernelTimes:
 
 
 @dataclass(frozen=True)
+class TransportTimes:
+    """What a transport other than peer copies reaches on a fabric; None: as peer copies do."""
+
+    name: str  # of `wavefabric.exchange.transports.TRANSPORTS`
+    alpha: float | None = None  # s a round
+    flow_bandwidth: float | None = None  # B/s of a single transfer
+    #: B/s that all ranks of a host together bring through its memory; None: data do not go there.
+    host_bandwidth: float | None = None
+    overhead: float = 0.0  # s that a GPU stands still whenever its host waits for an exchange
+    ring: bool = False  # whether an all-gather goes round a ring instead of straight to all
+
+
+@dataclass(frozen=True)
 class Fabric:
     """An electrical fabric: transfers share links."""
 
@@ -51,6 +64,7 @@ class Fabric:
     peer_overhead: float = 0.0
     reduce_overhead: float = 0.0
     kernels: KernelTimes | None = None  # of schedules run as one kernel a GPU
+    transports: tuple[TransportTimes, ...] = ()  # of exchanges that are no peer copies
     #: GPUs in the order of their numbers in the machine, by which it picks among routes that are equally good
     #: (`wavefabric.fabric.rank_order.reordered` sets it); empty: the order of `gpus`.
     numbering: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
-from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import wires
 from wavefabric.fabric.io.presets import PRESETS, presets
 from wavefabric.fabric.io.tables import ElectricalTable, FabricLinkTable, FamilyTable, PhotonicTable
@@ -130,9 +130,10 @@ def _electrical(table: ElectricalTable) -> Fabric:
         gpus = _names("gpus", "GPU", table.gpus)
         switches = _names("switches", "SW", table.switches)
         links = _links(table.links or [], gpus, switches)
-    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family", "kernels"})
+    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family", "kernels", "transports"})
     if table.kernels is not None:
         values["kernels"] = KernelTimes(**table.kernels.model_dump())
+    values["transports"] = tuple(TransportTimes(**each.model_dump()) for each in table.transports)
     values["multicast_switches"] = tuple(table.multicast_switches)
     for name in table.multicast_switches:
         if name not in switches:

@@ -137,6 +137,17 @@ class KernelsTable(FabricFileTable):
     issue: Seconds = 0.0
 
 
+class TransportTable(FabricFileTable):
+    """A transport; see `wavefabric.fabric.electrical.fabric.TransportTimes`."""
+
+    name: Name
+    alpha: Seconds | None = None
+    flow_bandwidth: Bandwidth | None = None
+    host_bandwidth: Bandwidth | None = None
+    overhead: Seconds = 0.0
+    ring: StrictBool = False
+
+
 class ElectricalTable(FabricFileTable):
     """An electrical fabric."""
 
@@ -158,6 +169,7 @@ class ElectricalTable(FabricFileTable):
     peer_overhead: Seconds = 0.0
     reduce_overhead: Seconds = 0.0
     kernels: KernelsTable | None = None
+    transports: list[TransportTable] = Field(default_factory=list, validate_default=False)
     multicast_switches: list[Name] = Field(default_factory=list, validate_default=False)
 
 

@@ -43,6 +43,8 @@ def _electrical(fabric: Fabric) -> list[str]:
         lines += ["", "[[links]]", *entries(tables.FabricLinkTable, {**values, "both": both})]
     if fabric.kernels is not None:
         lines += ["", "[kernels]", *entries(tables.KernelsTable, vars(fabric.kernels))]
+    for each in fabric.transports:
+        lines += ["", "[[transports]]", *entries(tables.TransportTable, vars(each))]
     return lines
 
 

@@ -1,0 +1,117 @@
+"""How long the exchanges of a run take on a fabric, by transport and by which GPU is which rank."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from wavefabric.collectives import Schedule, ring_all_gather
+from wavefabric.collectives.structure import transfer_elements
+from wavefabric.errors import InputError
+from wavefabric.fabric.cost_models.cost import AnyFabric, cost
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
+from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
+from wavefabric.quantities import choice
+
+#: What may carry the data: transports, and kernels that store in other GPUs' memory.
+SIGNALS = "p2p, signals"
+CARRIERS = ("p2p", SIGNALS, "nccl", "mpi-cuda", "mpi")
+#: Where a fabric does not say it: B/s through the memory of a host, as two H200s were measured to reach.
+_HOST_BANDWIDTH = 12.2e9
+
+
+@dataclass(frozen=True)
+class ExchangeTimes:
+    """Times of exchanges by one carrier of `CARRIERS`; rank r is GPU ``order[r]``, by default r."""
+
+    fabric: AnyFabric
+    carrier: str
+    order: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        choice("transport", self.carrier, CARRIERS)
+        if self.one_sided:
+            _ = self.kernels
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether kernels store in other GPUs' memory."""
+        return self.carrier == SIGNALS
+
+    @property
+    def kernels(self) -> KernelTimes:
+        """Times of such kernels; `InputError` for a fabric that knows none."""
+        found = self.fabric.kernels if isinstance(self.fabric, Fabric) else None
+        if found is None:
+            raise InputError(f"transport: {SIGNALS} given; {self.fabric.name} has no times of kernels")
+        return found
+
+    @cached_property
+    def own(self) -> TransportTimes:
+        """What the fabric says of the transport."""
+        for each in self.fabric.transports if isinstance(self.fabric, Fabric) else ():
+            if each.name == self.carrier:
+                return each
+        return TransportTimes(self.carrier, host_bandwidth=_HOST_BANDWIDTH if self.carrier == "mpi" else None)
+
+    @cached_property
+    def carried(self) -> AnyFabric:
+        """The fabric as this transport uses it."""
+        fabric, own = self.fabric, self.own
+        if not isinstance(fabric, Fabric):
+            return fabric
+        changed = {key: getattr(own, key) for key in ("alpha", "flow_bandwidth")}
+        fabric = replace(fabric, **{key: value for key, value in changed.items() if value is not None})
+        if self.carrier != "p2p":  # rates of copy engines, and the launches of copies by Python
+            fabric = replace(fabric, round_overhead=0.0, peer_overhead=0.0, copy_bandwidth=None)
+        return reordered(fabric, self.order) if self.order else fabric
+
+    def seconds(self, schedule: Schedule, item: int) -> float:
+        """s of an exchange of elements of ``item`` bytes, all ranks starting together."""
+        if not schedule.transfers.size:
+            return 0.0
+        if self.one_sided:
+            return self.wire(schedule, item) + self.kernels.signal
+        if self.own.ring and schedule.name.endswith("all-gather"):
+            return cost(ring_all_gather(schedule.sizes[0].max(axis=0)), self.carried, item).seconds
+        taken = cost(schedule, self.carried, item).seconds
+        if self.own.host_bandwidth is not None:
+            away = schedule.transfers["src"] != schedule.transfers["dst"]
+            total = float(transfer_elements(schedule)[away].sum()) * item
+            taken = max(taken, self.carried.alpha + total / self.own.host_bandwidth)
+        return taken
+
+    def wire(self, schedule: Schedule, item: int) -> float:
+        """s for which stores of a kernel, once to each receiver, are on the links."""
+        rate = self.kernels.bandwidth
+        fabric = replace(self.carried, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)  # type: ignore[type-var]
+        return cost(schedule, fabric, item).seconds
+
+    def placed(self, schedule: Schedule, item: int) -> "ExchangeTimes":
+        """With the order of GPUs in which a schedule is fastest, if they are not all alike."""
+        if self.own.host_bandwidth is not None or not depends_on_pair(self.fabric):
+            return self
+        order = best_order(schedule, self.carried, item)
+        best = replace(self, order=tuple(order[: schedule.ranks]))
+        same = order == tuple(range(self.fabric.ranks))
+        return self if same or best.seconds(schedule, item) >= self.seconds(schedule, item) else best
+
+
+def crossings(schedule: Schedule, fabric: Fabric, order: tuple[int, ...], kind: str) -> int:
+    """Messages between GPUs whose route uses a link of this kind, such as ``"qpi"``."""
+    from wavefabric.fabric.electrical.static_routes import static_routes
+
+    ranked = reordered(fabric, order) if order else fabric
+    src, dst = schedule.transfers["src"], schedule.transfers["dst"]
+    away = src != dst
+    pair, wire = static_routes(ranked).wires_of(src[away], dst[away])
+    kinds = {(link.source, link.target): link.kind for link in ranked.links}
+    return int(np.unique(pair[[kinds[name] == kind for name in _wire_names(ranked, wire)]]).size)
+
+
+def _wire_names(fabric: Fabric, wire: np.ndarray) -> list[tuple[str, str]]:
+    from wavefabric.fabric.electrical.static_routes import static_routes
+
+    wires = static_routes(fabric).wires
+    nodes = (*fabric.gpus, *fabric.switches)
+    return [(nodes[a], nodes[b]) for a, b in zip(wires.source[wire], wires.target[wire], strict=True)]

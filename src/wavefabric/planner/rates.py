@@ -1,0 +1,269 @@
+"""A device file: how fast a GPU (or CPU) runs the parts of a step, as `wavefabric bench solver-rates` finds.
+
+``h200`` comes with the package, measured. Others that do are that one times a factor, for machines of papers.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from wavefabric.errors import InputError, show
+from wavefabric.fabric.io.tables import Seconds, converted
+from wavefabric.files.faults import checked
+from wavefabric.files.input import naming, parse_toml, read_text
+
+DEVICES = Path(__file__).parent / "devices"
+#: Fields that kernels of the fused ultrasound step read and write, for a device without their times.
+FIELDS = {
+    "y_transform": 2, "y_gradient": 5, "z_gradient": 3, "z_divergence": 2, "z_scale": 2.5, "x_velocity": 12,
+    "x_density": 7, "x_pressure": 10, "x_forward": 2,
+}  # fmt: skip
+#: How often a lossless step runs each of these, and a step with absorption and dispersion besides.
+LOSSLESS = {
+    "y_transform": 7, "y_gradient": 1, "z_gradient": 1, "z_divergence": 3, "x_velocity": 1, "x_density": 1,
+}  # fmt: skip
+LOSSY = {"y_transform": 4, "z_scale": 2, "x_pressure": 1}
+#: A kernel along the same axis that every medium has.
+_LIKE = {"z_scale": "z_divergence", "x_pressure": "x_density"}
+#: B of shared memory that a block of an H100 or H200 may have: which sizes have kernels.
+_BLOCK_MEMORY = 232448
+
+Pairs = list[tuple[float, float]]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class StepRow(_Table):
+    """A whole ultrasound step that was timed."""
+
+    precision: str
+    medium: str
+    stages: str
+    shape: tuple[int, int, int]
+    ms: float = Field(gt=0)
+
+
+class RatesTable(_Table):
+    """What `wavefabric bench solver-rates` writes; times in ps."""
+
+    memory_bytes: int = Field(gt=0)
+    pack_bytes_per_second: float = Field(gt=0)
+    launch_seconds: float = Field(default=3e-6, ge=0)
+    kernels: dict[str, dict[str, dict[str, Pairs]]] = Field(default_factory=dict)
+    steps: list[StepRow] = Field(default_factory=list)
+    linear: dict[str, Pairs] = Field(default_factory=dict)
+    kerr: dict[str, dict[str, dict[str, dict[str, Pairs]]]] = Field(default_factory=dict)
+    machine: dict[str, Any] = Field(default_factory=dict)
+
+
+class ScaledTable(BaseModel):
+    """A device of which only a ratio to another is known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: str
+    source: str = ""
+    based_on: str
+    times: float = Field(gt=0, le=1e6)
+    memory: Any
+    launch: Seconds | None = None
+
+
+@dataclass(frozen=True)
+class SolverRates:
+    """Rates of one device: all times are `factor` times those of the tables.
+
+    For the memory that a run needs it stands where a `wavefabric.device.Device` does.
+    """
+
+    label: str
+    tables: RatesTable = field(repr=False)
+    factor: float = 1.0
+    memory_bytes: int = 0
+    source: str = ""
+    #: As a `Device` has them.
+    name: str = "cuda:0"
+    threads: int = 1
+    block_memory: int = _BLOCK_MEMORY
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total memory in bytes."""
+        return self.memory_bytes, self.memory_bytes
+
+    @property
+    def launch(self) -> float:
+        """s between two kernels of a CUDA graph."""
+        return self.tables.launch_seconds * (self.factor if self.name == "cpu" else 1)
+
+    def pack(self, nbytes: float) -> float:
+        """s to pack, or unpack, so many bytes."""
+        return self.factor * nbytes / self.tables.pack_bytes_per_second
+
+    # --- Ultrasound ----------------------------------------------------------------------------------
+
+    def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
+        """s a point of a fused kernel on a grid (Nx, Ny, Nz), of one field where it takes several."""
+        if name not in self.tables.kernels.get(precision, {}).get(medium, {}):
+            return self.step(precision, medium, "fused", shape) * FIELDS[name] / _fields(medium)
+        seconds = self._kernel(name, precision, medium, shape)
+        return seconds * self._graph_over_kernels(precision, medium, math.prod(shape))
+
+    def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
+        """From the kernel that is timed at most lengths: the ratio to it depends less on the length."""
+        times, length = self.tables.kernels[precision][medium][name], shape["xyz".index(name[0])]
+        like = _most_timed(self.tables.kernels, _LIKE.get(name, name))
+        ratios = [(n, ps / _between(like, n)) for n, ps in times]
+        return self.factor * 1e-12 * _between(like, length) * _between(ratios, length)
+
+    def _graph_over_kernels(self, precision: str, medium: str, points: int) -> float:
+        """What a step takes over its kernels, timed on large grids: small ones do not fill the device."""
+        pairs = self._ratios.get((precision, medium))
+        return _between(pairs, points) if pairs else 1.0
+
+    @cached_property
+    def _ratios(self) -> dict[tuple[str, str], Pairs]:
+        ratios: dict[tuple[str, str], Pairs] = {}
+        for row in self.tables.steps:
+            times = self.tables.kernels.get(row.precision, {}).get(row.medium)
+            if row.stages == "fused" and times:
+                how = row.precision, row.medium, row.shape
+                kernels = sum(count * self._kernel(name, *how) for name, count in _runs(row.medium).items())
+                points = math.prod(row.shape)
+                taken = self.factor * row.ms * 1e-3 / points
+                ratios.setdefault((row.precision, row.medium), []).append((points, taken / kernels))
+        return {key: sorted(pairs) for key, pairs in ratios.items()}
+
+    def step(self, precision: str, medium: str, stages: str, shape: Sequence[int]) -> float:
+        """s a point of a whole step on a grid (Nx, Ny, Nz), of the timed one that is most like it."""
+        rows = [r for r in self.tables.steps if r.precision == precision and r.stages == stages]
+        rows = [r for r in rows if r.medium == medium] or rows
+        if not rows:
+            raise InputError(f"device: {self.label} has no {stages} ultrasound step in {precision} precision")
+
+        def unlike(row: StepRow) -> float:
+            return sum(abs(math.log(a / b)) for a, b in zip(row.shape, shape, strict=True))
+
+        nearest = min(map(unlike, rows))
+        rates = [r.ms / math.prod(r.shape) for r in rows if unlike(r) <= nearest + 1e-9]
+        return self.factor * 1e-3 * min(rates)
+
+    # --- Fibre ---------------------------------------------------------------------------------------
+
+    def linear(self, precision: str, samples: int, rows: int) -> float:
+        """s of linear propagation of so many rows."""
+        if precision not in self.tables.linear:
+            raise InputError(f"device: {self.label} has no linear propagation in {precision} precision")
+        each = self.factor * 1e-12 * _between(self.tables.linear[precision], samples)
+        return (1 if samples <= 4096 else 3) * self.launch + each * samples * rows
+
+    def kerr(self, operator: str, precision: str, form: str, cut: str, rows: int) -> float:
+        """s a complex number of a Kerr operator; ``cut``: one, or split where powers are exchanged."""
+        table = self.tables.kerr.get(precision, {})
+        if operator not in table:
+            raise InputError(f"device: {self.label} has no Kerr operators in {precision} precision")
+        return self.factor * 1e-12 * _between(table[operator][form][cut], rows)
+
+
+def _runs(medium: str) -> Counter[str]:
+    """How often a step in a medium of the device file runs each kernel."""
+    return Counter(LOSSLESS) + (Counter() if medium == "homogeneous" else Counter(LOSSY))
+
+
+def _fields(medium: str) -> float:
+    return sum(count * FIELDS[name] for name, count in _runs(medium).items())
+
+
+def _most_timed(kernels: Mapping[str, Mapping[str, Mapping[str, Pairs]]], name: str) -> Pairs:
+    tables = (times[name] for media in kernels.values() for times in media.values() if name in times)
+    return max(tables, key=len)
+
+
+def _between(pairs: Pairs, at: float) -> float:
+    """The value at a length: exact, linear in the logarithm between two, that of the nearest beyond."""
+    lengths, values = zip(*pairs, strict=True)
+    return float(np.interp(math.log(at), np.log(lengths), values))
+
+
+def device_names() -> list[str]:
+    """Names of the device files that come with the package."""
+    return sorted(path.stem for path in DEVICES.iterdir() if path.suffix in (".json", ".toml"))
+
+
+def load_rates(text: str | Path) -> SolverRates:
+    """A device by its name, or from a file.
+
+    Parameters
+    ----------
+    text : str or Path
+        Of `device_names`; or a JSON file of ``wavefabric bench solver-rates -o``; or a TOML file that scales
+        another::
+
+            name = "v100"
+            based_on = "h200"
+            times = 4.1              # how many times as long everything takes
+            memory = "32 GB"
+            source = "where that is from"
+            launch = "5 us"          # optional, between two kernels
+
+    Raises
+    ------
+    InputError
+        In one line: the key, what was given, what is allowed.
+
+    Examples
+    --------
+    >>> from wavefabric.planner import load_rates
+    >>> rates = load_rates("h200")
+    >>> f"{1e3 * rates.linear('double', 2**21, 30):.1f} ms"
+    '1.8 ms'
+    """
+    name = str(text)
+    if isinstance(text, str) and name in device_names():
+        path = next(path for path in DEVICES.iterdir() if path.stem == name)
+    else:
+        path = Path(text)
+        if path.suffix not in (".json", ".toml"):
+            raise InputError(
+                f"device: {show(name)} given; allowed: a JSON or TOML file, {', '.join(device_names())}"
+            )
+    content = read_text(path, "device")
+    with naming(path):
+        if path.suffix == ".toml":
+            return _scaled(checked(ScaledTable, parse_toml(content, "device")))
+        try:
+            tables = checked(RatesTable, json.loads(content))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"device: no JSON ({error}); allowed: of wavefabric bench solver-rates") from None
+    machine = tables.machine
+    cpu = machine.get("device") == "cpu"
+    kind = {"name": "cpu", "block_memory": 0, "threads": int(machine.get("threads", 1))} if cpu else {}
+    return SolverRates(path.stem, tables, 1.0, tables.memory_bytes, _measured_on(machine), **kind)
+
+
+def _measured_on(machine: Mapping[str, Any]) -> str:
+    chip = machine.get("gpu") or machine.get("cpu") or "unknown"
+    return f"measured on {chip} with wavefabric {machine.get('wavefabric', '?')}"
+
+
+def _scaled(table: ScaledTable) -> SolverRates:
+    try:
+        memory = converted(table.memory, unit="B", most=1e18, least=1.0)
+    except ValueError as error:
+        raise InputError(f"memory: {error}") from None
+    base = load_rates(table.based_on)
+    tables = base.tables
+    if table.launch is not None:
+        tables = tables.model_copy(update={"launch_seconds": table.launch})
+    factor = base.factor * table.times
+    changed = {"label": table.name, "tables": tables, "factor": factor, "memory_bytes": int(memory)}
+    return replace(base, **changed, source=table.source)

@@ -1,0 +1,73 @@
+"""A step as one rank lives through it: work of its GPU, and exchanges that go on beside the work."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Where the time of one step goes, s.
+
+    ``step`` = ``compute`` + ``pack`` + ``exposed``: the time in which the GPU waits for data, or for its
+    host. ``exchange``: for which something is on its way, whether hidden under work or not.
+    """
+
+    step: float
+    compute: float
+    pack: float
+    exchange: float
+    exposed: float
+
+
+class Timeline:
+    """Work of a GPU in order, and exchanges, one after another, that begin where they are started."""
+
+    def __init__(self, host: float = 0.0):
+        #: s that the host takes to launch a kernel; 0: it launches whole steps.
+        self._host = host
+        self._now = self._wire = self._launched = 0.0
+        self._arrival: dict[str, float] = {}
+        self._spent: Counter[str] = Counter()
+
+    def work(self, seconds: float, kind: str = "compute") -> None:
+        """The GPU computes, or packs and unpacks (``"pack"``)."""
+        if seconds > 0:
+            self._launched += self._host
+            waits = max(0.0, self._launched - self._now)
+            self._spent["exposed"] += waits
+            self._now += waits + seconds
+            self._spent[kind] += seconds
+
+    def start(self, name: str, seconds: float) -> None:
+        """An exchange begins when the data are there and the one before it has ended."""
+        self._wire = max(self._now, self._wire) + seconds
+        self._arrival[name] = self._wire
+        self._spent["exchange"] += seconds
+
+    def finish(self, name: str, overhead: float = 0.0) -> None:
+        """The GPU waits for an exchange, and ``overhead`` more where its host does; nothing if none began."""
+        arrival = self._arrival.pop(name, None)
+        if arrival is not None:
+            waits = max(0.0, arrival - self._now) + overhead
+            self._now += waits
+            self._spent["exposed"] += waits
+            if overhead:
+                self._launched = max(self._launched, self._now)
+
+    def spent(self) -> StepTimes:
+        """All that there has been."""
+        each = (self._spent[key] for key in ("compute", "pack", "exchange", "exposed"))
+        return StepTimes(self._now, *each)
+
+
+def steady_step(step: Callable[[Timeline], None], host: float = 0.0) -> StepTimes:
+    """The times of a step among others: what an exchange leaves under way is waited for in the next."""
+    timeline = Timeline(host)
+    for _ in range(3):
+        step(timeline)
+    before = timeline.spent()
+    for _ in range(2):
+        step(timeline)
+    after = timeline.spent()
+    return StepTimes(*((vars(after)[key] - vars(before)[key]) / 2 for key in vars(after)))

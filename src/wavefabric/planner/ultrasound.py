@@ -1,0 +1,300 @@
+"""What a time step of ultrasound does on each rank, with its exchanges, for every decomposition.
+
+The order of kernels and exchanges is that of `wavefabric.acoustics.fused.fused_cuda` with the layouts of
+`wavefabric.acoustics.parallel`; schedules are those that these bind.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
+from wavefabric.collectives import Schedule, point_to_point
+from wavefabric.exchange.halos_transposes import Message
+from wavefabric.planner.exchange_times import ExchangeTimes
+from wavefabric.planner.rates import SolverRates
+from wavefabric.planner.timeline import StepTimes, Timeline, steady_step
+from wavefabric.spectral.distributed import boxes, transpose_messages
+
+#: s that Python takes to launch a kernel of a step that is not captured as a graph.
+_HOST_LAUNCH = 10e-6
+#: Of the rate at which kernels store in other GPUs' memory, what stores reach that are scattered by a transpose:
+#: measured on two H200s, 310 of 368 GB/s.
+_SCATTERED = 0.84
+#: Transforms of a 3-D step of whole-array transforms, and each further one of absorption.
+_TRANSFORMS, _FIRST_TRANSFORMS = 10, 4
+
+
+@dataclass(frozen=True)
+class Medium:
+    """What of a medium sets the time of a step."""
+
+    #: Of the device file: homogeneous, heterogeneous (arrays) or tissues (an index).
+    form: str
+    #: Fractional Laplacians: 0 lossless or Stokes, 1 absorbing, 2 dispersive too.
+    laplacians: int = 0
+
+    @property
+    def fields_exchanged(self) -> int:
+        """Overlaps of fields that local decompositions fill in a 3-D step."""
+        return 4 + self.laplacians
+
+
+@dataclass(frozen=True)
+class UltrasoundStep:
+    """A step on one of the decompositions of a grid; ``stages``: fused or plain; times of the busiest rank."""
+
+    partition: Partition
+    medium: Medium
+    precision: str
+    stages: str
+    rates: SolverRates
+    exchange: ExchangeTimes | None = None
+    _seconds: dict[tuple, float] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def item(self) -> int:
+        """Bytes of a real number."""
+        return 4 if self.precision == "single" else 8
+
+    @cached_property
+    def size(self) -> tuple[int, int, int]:
+        """Points of the busiest rank's block along x, y and z, overlaps included."""
+        return max((part.size for part in self.partition.subdomains), key=math.prod)
+
+    @cached_property
+    def points(self) -> int:
+        return math.prod(self.size)
+
+    def times(self) -> StepTimes:
+        """Where the time of a step goes."""
+        return steady_step(self._program(), self._host)
+
+    @property
+    def _host(self) -> float:
+        graph = self.exchange is None or self.exchange.one_sided or self.rates.name == "cpu"
+        return 0.0 if graph else _HOST_LAUNCH
+
+    def _program(self) -> Callable[[Timeline], None]:
+        if self.exchange is None:
+            return self._alone
+        local = self.partition.options.kind == "local"
+        if self.stages == "plain":
+            return self._plain_local if local else self._plain_global
+        return self._fused_local if local else self._fused_global
+
+    # --- Kernels and schedules -------------------------------------------------------------------------
+
+    def kernel(self, name: str, count: float = 1) -> float:
+        """s of ``count`` runs of a kernel over this rank's points."""
+        return count * self.points * self.rates.kernel(name, self.precision, self._form(name), self._axes)
+
+    def _form(self, name: str) -> str:
+        lossless = self.medium.form != "homogeneous" and not self.medium.laplacians
+        return "homogeneous" if lossless and name == "x_density" else self.medium.form
+
+    @cached_property
+    def _axes(self) -> tuple[int, int, int]:
+        """Lengths of the transforms: of slabs those of the whole grid, of as many points as a rank has."""
+        if self.partition.options.kind == "local" or self.partition.ranks == 1:
+            return self.size
+        return self.partition.shape
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """What moves most often: overlaps of one field, or the transposes of one spectrum there."""
+        if self.partition.options.kind == "local":
+            return self._schedule(halo_messages(self.partition))
+        _, *layouts = boxes(self.partition.shape, self.partition.grid)
+        messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
+        return self._schedule(messages)
+
+    def _schedule(self, messages: Sequence[Message]) -> Schedule:
+        ends = [(m.src, m.dst, m.points) for m in messages if m.src != m.dst]
+        return point_to_point("regions", self.partition.ranks, ends)
+
+    @cached_property
+    def _sent(self) -> float:
+        """Elements that the busiest rank sends in `schedule`."""
+        sent = [0] * self.partition.ranks
+        for transfer, n in zip(self.schedule.transfers, self._elements, strict=True):
+            sent[transfer["src"]] += n
+        return max(sent, default=0)
+
+    @cached_property
+    def _elements(self) -> list[int]:
+        from wavefabric.collectives.structure import transfer_elements
+
+        return transfer_elements(self.schedule).tolist()
+
+    def _exchange(self, fields: float) -> float:
+        """s of `schedule` for so many real fields that travel together."""
+        assert self.exchange is not None
+        key = ("exchange", fields)
+        if key not in self._seconds:
+            self._seconds[key] = self.exchange.seconds(self.schedule, round(fields * self.item))
+        return self._seconds[key]
+
+    def _pack(self, fields: float) -> float:
+        """s to pack, or unpack, what travels; by stores, at the rate of the links if that is less."""
+        return self.rates.launch + self.rates.pack(self._sent * fields * self.item)
+
+    @property
+    def bytes_sent(self) -> float:
+        """B that the busiest rank sends in a step."""
+        local = self.partition.options.kind == "local"
+        count = self.medium.fields_exchanged if local else 2 * self._transposes
+        return self._sent * self.item * count
+
+    # --- One rank --------------------------------------------------------------------------------------
+
+    def _alone(self, t: Timeline) -> None:
+        t.work(self._whole_step())
+
+    def _whole_step(self) -> float:
+        if self.stages == "fused" and self.rates.name != "cpu":
+            return sum(self._kernels_of_step())
+        flat = self.size[2] == 1
+        shape = (round(self.points ** (1 / 3)),) * 3
+        each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
+        return each * self.points * (0.7 if flat else 1.0)
+
+    def _kernels_of_step(self) -> list[float]:
+        n = self.medium.laplacians
+        counts = {"y_transform": 7 + 2 * n, "z_divergence": 3, "z_scale": n, "x_pressure": n > 0}
+        counts |= dict.fromkeys(("y_gradient", "z_gradient", "x_velocity", "x_density"), 1)
+        return [self.kernel(name, count) for name, count in counts.items() if count]
+
+    # --- Blocks with overlaps --------------------------------------------------------------------------
+
+    def _fused_local(self, t: Timeline) -> None:
+        n = self.medium.laplacians
+        self._forward_y(t, "p", 1)
+        for name in ("z_gradient", "y_gradient", "x_velocity"):
+            t.work(self.kernel(name))
+        self._send(t, "u", 3)
+        self._forward_y(t, "u", 3)
+        t.work(self.kernel("z_divergence", 3))
+        t.work(self.kernel("y_transform", 3))
+        t.work(self.kernel("x_density"))
+        if n:
+            self._send(t, "absorption", n)
+            self._forward_y(t, "absorption", n)
+            t.work(self.kernel("z_scale", n))
+            t.work(self.kernel("y_transform", n))
+            t.work(self.kernel("x_pressure"))
+        self._send(t, "p", 1)
+
+    def _send(self, t: Timeline, name: str, fields: int) -> None:
+        assert self.exchange is not None
+        t.work(self._pack(fields), "pack")
+        t.start(name, self._exchange(fields))
+
+    def _forward_y(self, t: Timeline, name: str, fields: int) -> None:
+        """Along y, planes that need no overlap first; rows of overlaps along x again when they have come."""
+        early, again = self._early_planes, self._rows_again
+        t.work(self.kernel("y_transform", fields * early))
+        assert self.exchange is not None
+        t.finish(name, self.exchange.own.overhead)
+        t.work(self._pack(fields), "pack")
+        t.work(self.kernel("x_forward", fields * again))
+        t.work(self.kernel("y_transform", fields * (1 - early)))
+
+    @cached_property
+    def _early_planes(self) -> float:
+        x, y, z = self.partition.grid
+        part = max(self.partition.subdomains, key=lambda part: math.prod(part.size))
+        return part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
+
+    @cached_property
+    def _rows_again(self) -> float:
+        part = max(self.partition.subdomains, key=lambda part: math.prod(part.size))
+        if self.partition.grid[0] > 1:
+            return 1.0
+        return 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
+
+    def _plain_local(self, t: Timeline) -> None:
+        assert self.exchange is not None
+        groups = [1, 3 if self.size[2] > 1 else 2, *[1] * self.medium.laplacians]
+        for fields in groups:
+            t.work(self._pack(fields), "pack")
+            t.start("halo", self._exchange(fields))
+            t.finish("halo", self.exchange.own.overhead)
+            t.work(self._pack(fields), "pack")
+            t.work(self._whole_step() / len(groups))
+
+    # --- One Fourier basis -----------------------------------------------------------------------------
+
+    @property
+    def _transposes(self) -> int:
+        """Of spectra in a step, each there and back counted as two."""
+        if self.stages == "fused":
+            return 9 + 2 * self.medium.laplacians
+        return (_TRANSFORMS if self.size[2] > 1 else 7) + 2 * self.medium.laplacians
+
+    def _fused_global(self, t: Timeline) -> None:
+        through = self._through_z_stored if self.exchange and self.exchange.one_sided else self._through_z
+        through(t, 1, 2, "z_gradient")
+        t.work(self.kernel("y_gradient"))
+        t.work(self.kernel("x_velocity"))
+        through(t, 3, 3, "z_divergence")
+        t.work(self.kernel("y_transform", 3))
+        t.work(self.kernel("x_density"))
+        if n := self.medium.laplacians:
+            through(t, n, n, "z_scale")
+            t.work(self.kernel("y_transform", n))
+            t.work(self.kernel("x_pressure"))
+
+    def _through_z(self, t: Timeline, forth: int, back: int, along_z: str) -> None:
+        """Spectra to columns, a kernel along z each, and back; under work on those before and after."""
+        assert self.exchange is not None
+        once, overhead = self._exchange(2), self.exchange.own.overhead
+        for number in range(forth):
+            t.work(self.kernel("y_transform"))
+            t.work(self._pack_all(), "pack")
+            t.start(f"forth {number}", once)
+        for number in range(forth):
+            t.finish(f"forth {number}", overhead)
+            t.work(self._pack_all(), "pack")
+            t.work(self.kernel(along_z))
+            for more in [number] if forth == back else range(back):
+                t.work(self._pack_all(), "pack")
+                t.start(f"back {more}", once)
+        for number in range(back):
+            t.finish(f"back {number}", overhead)
+            t.work(self._pack_all(), "pack")
+
+    def _pack_all(self) -> float:
+        """s to pack, or unpack, a spectrum; what stays on the rank is copied too."""
+        return self._pack(2) / (1 - 1 / self.partition.ranks)
+
+    def _through_z_stored(self, t: Timeline, forth: int, back: int, along_z: str) -> None:
+        """Kernels along y and z store where other ranks hold the values: the links may be slower."""
+        assert self.exchange is not None
+        wire = self._seconds.setdefault(("wire",), self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED)
+        signal = self.exchange.kernels.signal
+        for _ in range(forth):
+            self._stored(t, self.kernel("y_transform"), wire)
+        t.start("signal", signal)
+        t.finish("signal")
+        for spectra in [1] * forth if forth == back else [back]:
+            self._stored(t, self.kernel(along_z), spectra * wire)
+        t.start("signal", signal)
+        t.finish("signal")
+
+    @staticmethod
+    def _stored(t: Timeline, seconds: float, wire: float) -> None:
+        t.start("stores", wire)
+        t.work(seconds)
+        t.finish("stores")
+
+    def _plain_global(self, t: Timeline) -> None:
+        assert self.exchange is not None
+        count, cuts = self._transposes, sum(blocks > 1 for blocks in self.partition.grid)
+        for _ in range(count):
+            t.work(self._whole_step() / count)
+            t.work(2 * cuts * self._pack_all() / max(cuts, 1), "pack")
+            t.start("transpose", self._exchange(2))
+            t.finish("transpose", self.exchange.own.overhead)
