@@ -72,7 +72,7 @@ def make_stages(
         rank, decomposition = comm.rank, decomposition or decompose(problem.shape, comm.size)
     subdomain = decomposition.subdomains[rank]
     one_sided = comm is not None and comm.one_sided
-    kind, layout = _form(device, problem, np.dtype(dtype), decomposition, plain, one_sided)
+    kind, layout = stages_form(device, problem, np.dtype(dtype), decomposition, plain, one_sided)
     local = restrict_problem(problem, subdomain)
     pitch = kind.pitch(subdomain, np.dtype(dtype))
     coefficients = Coefficients(device, local, dtype, pitch, subdomain, kind.by_index and indexed)
@@ -81,7 +81,7 @@ def make_stages(
     return stages
 
 
-def _form(
+def stages_form(
     device, problem: Problem, dtype, decomposition: Partition, plain: bool = False, one_sided: bool = False
 ) -> Form:
     """The same on all ranks; ``one_sided``: whether kernels store in other ranks' memory."""
@@ -105,7 +105,7 @@ def advice(device, problem: Problem, dtype, decomposition: Partition | None = No
     That the plain stages serve in three dimensions because of the grid; or that the medium is held by index.
     """
     decomposition = decomposition or decompose(problem.shape, 1)
-    form = _form(device, problem, np.dtype(dtype), decomposition)
+    form = stages_form(device, problem, np.dtype(dtype), decomposition)
     if form.stages.by_index:
         note = find_materials(problem, dtype).note()
         return [note] if note else []
@@ -140,7 +140,7 @@ def needed_bytes(
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
-    kind, layout = _form(device, problem, dtype, decomposition, one_sided=one_sided)
+    kind, layout = stages_form(device, problem, dtype, decomposition, one_sided=one_sided)
     materials = find_materials(problem, dtype) if kind.by_index and indexed else None
     return max(
         Coefficients.nbytes(problem, subdomain, dtype, device, materials)

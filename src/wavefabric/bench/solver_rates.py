@@ -42,6 +42,7 @@ LENGTHS = (
 _EVERY = {"homogeneous": 1, "heterogeneous": 3, "tissues": 3}
 #: Cubes that whole steps are timed of: fused (small ones show what launches cost), and plain.
 _CUBES = {"cpu": ((48, 96, 128), (96,)), "cuda": ((64, 96, 128, 192, 256, 512), (128, 256, 512))}
+_MOST_MODES = 120
 #: Rows that Kerr operators are timed with.
 _ROWS = {"cpu": (2, 12, 30), "cuda": (2, 6, 12, 30, 60, 120, 240)}
 #: log2 of: points of a grid whose kernels are timed, numbers of a field, samples of the longest row.
@@ -82,11 +83,12 @@ def run(
     - ``linear``: of each precision pairs of samples a row and time a complex number;
     - ``kerr``: of precision, operator, form (dense or factored), ``one`` or ``split`` pairs of rows and time
       a complex number;
-    - ``copy_bytes_per_second``, ``pack_bytes_per_second`` (packed, or unpacked) and ``memory_bytes``.
+    - ``copy_bytes_per_second``; ``pack_bytes_per_second``: of planes, of 16 points of every row, of spectra;
+      ``memory_bytes``; ``launch_seconds`` of a kernel that has nothing to do.
     """
     request = SolverRatesOptions(**options)
     device = get_device(device, threads) if isinstance(device, str) else device
-    kernels = {}
+    launch, kernels = _launch(device, request.repeats), {}
     if device.name != "cpu":
         for precision, medium in itertools.product(request.precisions, request.media):
             thinned = _EVERY[medium] * (1 if precision == "single" else 3)
@@ -99,7 +101,10 @@ def run(
         "pack_bytes_per_second": _packing(device, request.repeats),
         "kernels": kernels,
         "steps": list(_steps(device, request, progress)),
-        "linear": {each: _linear(device, each, request.repeats, progress) for each in request.precisions},
+        "launch_seconds": launch,
+        "linear": {
+            each: _linear(device, each, request.repeats, launch, progress) for each in request.precisions
+        },
         "kerr": {each: _kerr(device, each, request.repeats, progress) for each in request.precisions},
         "machine": timing.machine(device),
     }
@@ -160,24 +165,28 @@ def _kernels(device, medium, precision, lengths, repeats, progress) -> dict[str,
     return {name: sorted(pairs) for name, pairs in times.items()}
 
 
-def _packing(device: Device, repeats: int) -> float:
-    """Bytes of planes of three fields that are packed and unpacked a second, each counted once."""
-    kernels, planes, n = (
-        device.kernels("wavefabric.exchange.pack"),
-        16,
-        _PLANE["cpu" if device.name == "cpu" else "cuda"],
-    )
-    fields = [device.zeros((4 * planes, n, n), np.float32) for _ in range(3)]
-    boxes = [(slice(z, z + planes), slice(0, n), slice(0, n)) for z in (planes, 2 * planes)]
-    table = kernels.make_table(device, boxes, len(fields))
-    buffer = device.zeros((len(fields) * len(boxes) * planes * n * n,), np.float32)
+def _packing(device: Device, repeats: int) -> dict[str, float]:
+    """Bytes that are packed, or unpacked, a second: planes, 16 points of every row, half of a spectrum."""
+    kernels, n = device.kernels("wavefabric.exchange.pack"), _PLANE["cpu" if device.name == "cpu" else "cuda"]
+    z, y, x = (slice(0, n // 4), slice(0, n), slice(0, n))
+    boxes = {
+        "planes": (slice(16, 32), y, x, np.float32, 3),
+        "points": (z, y, slice(16, 32), np.float32, 3),
+        "spectrum": (z, slice(0, n // 2), x, np.complex64, 1),
+    }
+    rates = {}
+    for name, (*box, dtype, count) in boxes.items():
+        fields = [device.zeros((n // 4, n, n), dtype) for _ in range(count)]
+        table = kernels.make_table(device, [tuple(box)], count)
+        buffer = device.zeros((count * math.prod(s.stop - s.start for s in box),), dtype)
 
-    def work() -> None:
-        kernels.pack(buffer, fields, table)
-        kernels.unpack(buffer, fields, table, None)
+        def work(fields=fields, table=table, buffer=buffer) -> None:
+            kernels.pack(buffer, fields, table)
+            kernels.unpack(buffer, fields, table, None)
 
-    ms = min(timing.milliseconds(device, work, repeats, calls(device, work, _SAMPLE_MS)))
-    return float(f"{2 * buffer.nbytes / ms * 1e3:.4g}")
+        ms = min(timing.milliseconds(device, work, repeats, calls(device, work, _SAMPLE_MS)))
+        rates[name] = float(f"{2 * buffer.nbytes / ms * 1e3:.4g}")
+    return rates
 
 
 def _steps(device: Device, request: SolverRatesOptions, progress) -> Iterator[dict[str, Any]]:
@@ -210,17 +219,28 @@ def _timed(device: Device, work: Callable[[], Any], numbers: int, repeats: int) 
     return float(f"{ms * 1e9 / numbers:.4g}")
 
 
-def _linear(device: Device, precision: str, repeats: int, progress) -> list[list[float]]:
+def _launch(device: Device, repeats: int) -> float:
+    """s of a kernel in a graph that has almost nothing to do."""
+    if device.name == "cpu":
+        return 0.0
+    A = _field(device, 2, 256, np.complex64)
+    work = device.graph(lambda: [A.__imul__(1.0) for _ in range(100)])
+    return float(f"{min(timing.milliseconds(device, work, repeats, 20)) * 1e-5:.3g}")
+
+
+def _linear(device: Device, precision: str, repeats: int, launch: float, progress) -> list[list[float]]:
     kind, dtype = "cpu" if device.name == "cpu" else "cuda", np.dtype(DTYPES[precision])
-    fibre, pairs = first_modes(6), []
+    pairs = []
     for log2_n in range(10, _LONGEST[kind] + 1):
         progress(f"{precision}: linear propagation of 2^{log2_n} samples")
         n = 1 << log2_n
+        fibre = first_modes(min(_MOST_MODES, max(1, (1 << _NUMBERS[kind]) // n // 2)))
         operators = FibreOperators(device, fibre, n, _SAMPLE_RATE, dtype)
         operators.prepare(_STEP)
         A = _field(device, fibre.rows, n, dtype)
         work = device.graph(lambda operators=operators, A=A: operators.linear(A, _STEP))
-        pairs.append([n, _timed(device, work, A.size, repeats)])
+        launches = (1 if n <= 4096 else 3) * launch * 1e12 / A.size
+        pairs.append([n, max(0.01, round(_timed(device, work, A.size, repeats) - launches, 3))])
         del operators, A, work
     return pairs
 

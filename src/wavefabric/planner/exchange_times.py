@@ -16,6 +16,8 @@ from wavefabric.quantities import choice
 #: What may carry the data: transports, and kernels that store in other GPUs' memory.
 SIGNALS = "p2p, signals"
 CARRIERS = ("p2p", SIGNALS, "nccl", "mpi-cuda", "mpi")
+#: How often what a GPU sends and receives passes its memory: NCCL has buffers of its own between.
+_PASSES = {"nccl": 2.0}
 #: Where a fabric does not say it: B/s through the memory of a host, as two H200s were measured to reach.
 _HOST_BANDWIDTH = 12.2e9
 
@@ -65,6 +67,11 @@ class ExchangeTimes:
         if self.carrier != "p2p":  # rates of copy engines, and the launches of copies by Python
             fabric = replace(fabric, round_overhead=0.0, peer_overhead=0.0, copy_bandwidth=None)
         return reordered(fabric, self.order) if self.order else fabric
+
+    @property
+    def passes(self) -> float:
+        """How often each byte that a GPU sends or receives is read or written in its memory."""
+        return _PASSES.get(self.carrier, 1.0)
 
     def seconds(self, schedule: Schedule, item: int) -> float:
         """s of an exchange of elements of ``item`` bytes, all ranks starting together."""

@@ -53,12 +53,21 @@ class StepRow(_Table):
     ms: float = Field(gt=0)
 
 
+class PackingTable(_Table):
+    """B packed, or unpacked, a second: whole planes or rows, points of every row, halves of spectra."""
+
+    planes: float = Field(gt=0)
+    points: float = Field(gt=0)
+    spectrum: float = Field(gt=0)
+
+
 class RatesTable(_Table):
     """What `wavefabric bench solver-rates` writes; times in ps."""
 
     memory_bytes: int = Field(gt=0)
-    pack_bytes_per_second: float = Field(gt=0)
-    launch_seconds: float = Field(default=3e-6, ge=0)
+    copy_bytes_per_second: float = Field(gt=0)
+    pack_bytes_per_second: PackingTable
+    launch_seconds: float = Field(ge=0)
     kernels: dict[str, dict[str, dict[str, Pairs]]] = Field(default_factory=dict)
     steps: list[StepRow] = Field(default_factory=list)
     linear: dict[str, Pairs] = Field(default_factory=dict)
@@ -103,11 +112,15 @@ class SolverRates:
     @property
     def launch(self) -> float:
         """s between two kernels of a CUDA graph."""
-        return self.tables.launch_seconds * (self.factor if self.name == "cpu" else 1)
+        return self.tables.launch_seconds
 
-    def pack(self, nbytes: float) -> float:
-        """s to pack, or unpack, so many bytes."""
-        return self.factor * nbytes / self.tables.pack_bytes_per_second
+    def pack(self, nbytes: float, kind: str) -> float:
+        """s to pack, or unpack, so many bytes of what `PackingTable` names."""
+        return self.launch + self.factor * nbytes / getattr(self.tables.pack_bytes_per_second, kind)
+
+    def copy(self, nbytes: float) -> float:
+        """s in which the memory reads or writes so many bytes."""
+        return self.factor * nbytes / self.tables.copy_bytes_per_second
 
     # --- Ultrasound ----------------------------------------------------------------------------------
 
@@ -243,7 +256,9 @@ def load_rates(text: str | Path) -> SolverRates:
         try:
             tables = checked(RatesTable, json.loads(content))
         except (ValueError, RecursionError) as error:
-            raise InputError(f"device: no JSON ({error}); allowed: of wavefabric bench solver-rates") from None
+            raise InputError(
+                f"device: no JSON ({error}); allowed: of wavefabric bench solver-rates"
+            ) from None
     machine = tables.machine
     cpu = machine.get("device") == "cpu"
     kind = {"name": "cpu", "block_memory": 0, "threads": int(machine.get("threads", 1))} if cpu else {}

@@ -27,6 +27,8 @@ class Timeline:
         #: s that the host takes to launch a kernel; 0: it launches whole steps.
         self._host = host
         self._now = self._wire = self._launched = 0.0
+        #: s that work still has to wait for the memory, which exchanges read and write too.
+        self._memory = 0.0
         self._arrival: dict[str, float] = {}
         self._spent: Counter[str] = Counter()
 
@@ -34,13 +36,18 @@ class Timeline:
         """The GPU computes, or packs and unpacks (``"pack"``)."""
         if seconds > 0:
             self._launched += self._host
-            waits = max(0.0, self._launched - self._now)
-            self._spent["exposed"] += waits
-            self._now += waits + seconds
+            waits, slowed = max(0.0, self._launched - self._now), min(self._memory, seconds)
+            self._memory -= slowed
+            self._spent["exposed"] += waits + slowed
+            self._now += waits + seconds + slowed
             self._spent[kind] += seconds
 
-    def start(self, name: str, seconds: float) -> None:
-        """An exchange begins when the data are there and the one before it has ended."""
+    def start(self, name: str, seconds: float, memory: float = 0.0) -> None:
+        """An exchange begins when the data are there and the one before it has ended.
+
+        ``memory``: s of the GPU's memory for what it sends and receives, which work beside it waits for.
+        """
+        self._memory += memory
         self._wire = max(self._now, self._wire) + seconds
         self._arrival[name] = self._wire
         self._spent["exchange"] += seconds
@@ -50,6 +57,7 @@ class Timeline:
         arrival = self._arrival.pop(name, None)
         if arrival is not None:
             waits = max(0.0, arrival - self._now) + overhead
+            self._memory = max(0.0, self._memory - waits)
             self._now += waits
             self._spent["exposed"] += waits
             if overhead:

@@ -138,8 +138,15 @@ class UltrasoundStep:
         return self._seconds[key]
 
     def _pack(self, fields: float) -> float:
-        """s to pack, or unpack, what travels; by stores, at the rate of the links if that is less."""
-        return self.rates.launch + self.rates.pack(self._sent * fields * self.item)
+        """s to pack, or unpack, what travels."""
+        local = self.partition.options.kind == "local"
+        kind = ("points" if self.partition.grid[0] > 1 else "planes") if local else "spectrum"
+        return self.rates.pack(self._sent * fields * self.item, kind)
+
+    def _start(self, t: Timeline, name: str, fields: float) -> None:
+        assert self.exchange is not None
+        moved = self.exchange.passes * 2 * self._sent * fields * self.item
+        t.start(name, self._exchange(fields), self.rates.copy(moved))
 
     @property
     def bytes_sent(self) -> float:
@@ -190,7 +197,7 @@ class UltrasoundStep:
     def _send(self, t: Timeline, name: str, fields: int) -> None:
         assert self.exchange is not None
         t.work(self._pack(fields), "pack")
-        t.start(name, self._exchange(fields))
+        self._start(t, name, fields)
 
     def _forward_y(self, t: Timeline, name: str, fields: int) -> None:
         """Along y, planes that need no overlap first; rows of overlaps along x again when they have come."""
@@ -220,7 +227,7 @@ class UltrasoundStep:
         groups = [1, 3 if self.size[2] > 1 else 2, *[1] * self.medium.laplacians]
         for fields in groups:
             t.work(self._pack(fields), "pack")
-            t.start("halo", self._exchange(fields))
+            self._start(t, "halo", fields)
             t.finish("halo", self.exchange.own.overhead)
             t.work(self._pack(fields), "pack")
             t.work(self._whole_step() / len(groups))
@@ -250,18 +257,18 @@ class UltrasoundStep:
     def _through_z(self, t: Timeline, forth: int, back: int, along_z: str) -> None:
         """Spectra to columns, a kernel along z each, and back; under work on those before and after."""
         assert self.exchange is not None
-        once, overhead = self._exchange(2), self.exchange.own.overhead
+        overhead = self.exchange.own.overhead
         for number in range(forth):
             t.work(self.kernel("y_transform"))
             t.work(self._pack_all(), "pack")
-            t.start(f"forth {number}", once)
+            self._start(t, f"forth {number}", 2)
         for number in range(forth):
             t.finish(f"forth {number}", overhead)
             t.work(self._pack_all(), "pack")
             t.work(self.kernel(along_z))
             for more in [number] if forth == back else range(back):
                 t.work(self._pack_all(), "pack")
-                t.start(f"back {more}", once)
+                self._start(t, f"back {more}", 2)
         for number in range(back):
             t.finish(f"back {number}", overhead)
             t.work(self._pack_all(), "pack")
@@ -273,7 +280,9 @@ class UltrasoundStep:
     def _through_z_stored(self, t: Timeline, forth: int, back: int, along_z: str) -> None:
         """Kernels along y and z store where other ranks hold the values: the links may be slower."""
         assert self.exchange is not None
-        wire = self._seconds.setdefault(("wire",), self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED)
+        wire = self._seconds.setdefault(
+            ("wire",), self.exchange.wire(self.schedule, 2 * self.item) / _SCATTERED
+        )
         signal = self.exchange.kernels.signal
         for _ in range(forth):
             self._stored(t, self.kernel("y_transform"), wire)
@@ -296,5 +305,5 @@ class UltrasoundStep:
         for _ in range(count):
             t.work(self._whole_step() / count)
             t.work(2 * cuts * self._pack_all() / max(cuts, 1), "pack")
-            t.start("transpose", self._exchange(2))
+            self._start(t, "transpose", 2)
             t.finish("transpose", self.exchange.own.overhead)

@@ -1,0 +1,173 @@
+"""What a step of light in a multimode fibre does on each rank, with its exchanges of powers.
+
+The order is that of `wavefabric.optics.propagation.integrators` and of the pipeline of `RankOperators`.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from wavefabric.collectives import Schedule, direct_all_gather
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.operators_ranks import chunks_for
+from wavefabric.optics.propagation.phase_groups import (
+    PhaseGroupCoupling,
+    phase_group_coupling,
+    rank_phase_group_coupling,
+)
+from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.planner.exchange_times import ExchangeTimes
+from wavefabric.planner.rates import SolverRates
+from wavefabric.planner.timeline import StepTimes, Timeline, steady_step
+
+#: What a step is made of: linear propagations between Kerr operators of the device file, by integrator.
+_LINEAR = "linear"
+_RK4IP = (_LINEAR, _LINEAR, "rk4ip_middle", _LINEAR, _LINEAR, "rk4ip_last")
+_AGRAVAL = ("phase_rate", _LINEAR, "rotate_mean", _LINEAR, "phase_rate", "rotate_mean", _LINEAR)
+STEPS: dict[str, tuple[str, ...]] = {
+    "strang": ("rotate", _LINEAR),
+    "ssfm_rk4": ("rotate_rk4", _LINEAR),
+    "rk4ip": _RK4IP,
+    "erk43ip": (*_RK4IP, "copy", "copy"),
+    "ssfm_agrawal": _AGRAVAL,
+    "blanes_moan": ("rotate", _LINEAR) * 6,
+}
+#: Exchanges of powers in each Kerr operator.
+_EXCHANGES = {
+    "rotate": 1,
+    "rotate_rk4": 4,
+    "rk4ip_middle": 2,
+    "rk4ip_last": 2,
+    "phase_rate": 1,
+    "rotate_mean": 0,
+}
+#: Of an operator whose powers are exchanged: sums before the first, update after the last (Nsight Compute);
+#: the rest couples powers.
+_SUMS, _UPDATE = 0.30, 0.62
+#: One kernel that stores powers on other GPUs takes so many times as long as its parts, and hides so much of
+#: what travels: measured on two H200s.
+_STORED, _HIDDEN = 1.12, 0.5
+#: s that Python takes to launch a kernel of a step that is not captured as a graph.
+_HOST_LAUNCH = 10e-6
+
+
+@dataclass(frozen=True)
+class FibreStep:
+    """A step of `integrator` on ``samples`` a row; times of the rank with most modes."""
+
+    fibre: Fibre
+    samples: int
+    integrator: str
+    precision: str
+    rates: SolverRates
+    ranks: RankModes
+    #: dense or factored; of one rank also what `phase_group_coupling` takes.
+    form: str = "auto"
+    exchange: ExchangeTimes | None = None
+    chunks: int | None = None
+    _seconds: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def times(self) -> StepTimes:
+        """Where the time of a step goes."""
+        graph = self.exchange is None or self.exchange.one_sided or self.rates.name == "cpu"
+        return steady_step(self._step, 0.0 if graph else _HOST_LAUNCH)
+
+    @property
+    def rows(self) -> int:
+        """Of the rank with most modes, which is the first."""
+        return self.ranks.row_ends[1]
+
+    @property
+    def numbers(self) -> int:
+        return self.rows * self.samples
+
+    @cached_property
+    def coupling(self) -> PhaseGroupCoupling:
+        if self.ranks.ranks == 1:
+            return phase_group_coupling(self.fibre.kappa_rows(), self.fibre.gamma, self.form)
+        return rank_phase_group_coupling(self.fibre, self.ranks, self.form, "auto")
+
+    @property
+    def item(self) -> int:
+        """Bytes of a power."""
+        return 4 if self.precision == "single" else 8
+
+    @cached_property
+    def pieces(self) -> list[int]:
+        """Samples of the chunks of time."""
+        size = -(-self.samples // (self.chunks or chunks_for(self.samples)))
+        return [min(size, self.samples - first) for first in range(0, self.samples, size)]
+
+    @property
+    def schedule(self) -> Schedule:
+        """One exchange of the powers of a chunk."""
+        return self._all_gather(self.pieces[0])
+
+    def _all_gather(self, samples: int) -> Schedule:
+        return direct_all_gather([groups * samples for groups in self.coupling.parts])
+
+    @property
+    def bytes_sent(self) -> float:
+        """B that the rank with most groups sends in a step."""
+        exchanges = sum(_EXCHANGES.get(name, 0) for name in STEPS[self.integrator])
+        return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
+
+    def _step(self, t: Timeline) -> None:
+        for name in STEPS[self.integrator]:
+            if name == _LINEAR:
+                t.work(self.rates.linear(self.precision, self.samples, self.rows))
+            elif name == "copy":
+                t.work(self.rates.copy(2 * self.numbers * 2 * self.item))
+            elif self.exchange is None:
+                t.work(self.rates.launch + self._one(name) * self.numbers)
+            elif not _EXCHANGES[name]:
+                t.work(self._split(name)[0])
+            else:
+                self._operator(t, name)
+
+    def _one(self, name: str) -> float:
+        """s a number; the SVD's products are those of a dense form of fewer rows."""
+        coupling, table = self.coupling, (name, self.precision)
+        dense, few = (self.rates.kerr(*table, form, "one", self.rows) for form in ("dense", "factored"))
+        if coupling.form != "svd":
+            return few if coupling.form == "factored" else dense
+        return few + (dense - few) * min(1.0, coupling.products / self.rows**2)
+
+    def _split(self, name: str) -> tuple[float, float]:
+        """s of sums and updates, and of the coupling with the powers of all ranks."""
+        table = name, self.precision
+        few = self.rates.kerr(*table, "factored", "split", self.rows)
+        couples = few * (1 - _SUMS - _UPDATE)
+        if self.coupling.form == "dense":
+            couples += self.rates.kerr(*table, "dense", "split", sum(self.coupling.parts)) - few
+        return few * (_SUMS + _UPDATE) * self.numbers, max(0.0, couples) * self.numbers
+
+    def _operator(self, t: Timeline, name: str) -> None:
+        """Chunks of time in a pipeline: sums, exchange, coupling, exchange, …, update."""
+        assert self.exchange is not None
+        own, coupling = self._split(name)
+        stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
+        if self.exchange.one_sided:
+            wire = stages * self.exchange.wire(self._all_gather(self.samples), self.item)
+            t.start(name, _STORED * (own + coupling) + (1 - _HIDDEN) * wire)
+            t.work(_STORED * (own + coupling))
+            t.finish(name)
+            return
+        sums, update = (own * part / (_SUMS + _UPDATE) for part in (_SUMS, _UPDATE))
+        work = [sums, *[coupling / stages] * (stages - 1), coupling / stages + update]
+        for turn in range(len(self.pieces) + stages):
+            for stage in range(stages + 1):
+                chunk = turn - stage
+                if 0 <= chunk < len(self.pieces):
+                    piece = self.pieces[chunk]
+                    t.finish(f"{stage - 1} {chunk}", overhead)
+                    t.work(self.rates.launch + work[stage] * piece / self.samples)
+                    if stage < stages:
+                        self._start(t, f"{stage} {chunk}", piece)
+
+    def _start(self, t: Timeline, name: str, samples: int) -> None:
+        assert self.exchange is not None
+        if samples not in self._seconds:
+            self._seconds[samples] = self.exchange.seconds(self._all_gather(samples), self.item)
+        parts, others = self.coupling.parts, self.ranks.ranks - 2
+        moved = (sum(parts) + others * max(parts)) * samples * self.item
+        t.start(name, self._seconds[samples], self.rates.copy(self.exchange.passes * moved))

@@ -1,0 +1,263 @@
+"""Plans of run files and k-Wave input files, and of the problems in them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.acoustics.choose_stages import needed_bytes, stages_form
+from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
+from wavefabric.acoustics.materials.find import find_materials
+from wavefabric.acoustics.problem import Problem, Recording
+from wavefabric.acoustics.run_settings import PRECISIONS
+from wavefabric.acoustics.solver.formulas import disperses
+from wavefabric.acoustics.solver.stages import PlainStages
+from wavefabric.errors import InputError
+from wavefabric.fabric.cost_models.cost import AnyFabric
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
+from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
+from wavefabric.planner.exchange_times import ExchangeTimes
+from wavefabric.planner.fibre import STEPS, FibreStep
+from wavefabric.planner.overlap_error import overlap_error
+from wavefabric.planner.plan import Candidate, Plan, check_ranks, exchanges
+from wavefabric.planner.rates import SolverRates, load_rates
+from wavefabric.planner.ultrasound import Medium, UltrasoundStep
+from wavefabric.quantities import choice
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is compared: overlaps of local Fourier bases, carriers (of `exchange_times.CARRIERS`; all that there
+    are), and the class of error that a choice may have (0: the answers of one rank)."""
+
+    overlaps: Sequence[int] = (8, 16)
+    bell: str = "nested-sine"
+    transports: Sequence[str] | None = None
+    max_error: float = 0.0
+    precision: str = "single"
+
+    def __post_init__(self):
+        choice("precision", self.precision, tuple(PRECISIONS))
+        if not 0 <= self.max_error < 1:
+            raise InputError(f"max-error: {self.max_error} given; allowed: 0, or a number below 1")
+
+
+# --- Ultrasound --------------------------------------------------------------------------------------------
+
+
+def plan_ultrasound(
+    problem: Problem,
+    ranks: int,
+    fabric: AnyFabric,
+    rates: SolverRates,
+    options: PlanOptions | None = None,
+    recording: Recording | None = None,
+) -> Plan:
+    """All decompositions of a grid among ``ranks`` GPUs of a fabric.
+
+    `InputError` if the grid cannot be shared, or a device file lacks what it takes.
+    """
+    options = options or PlanOptions()
+    check_ranks(ranks, fabric)
+    job = _Ultrasound(problem, recording or Recording(()), rates, options)
+    left_out: list[str] = []
+    candidates = []
+    for cut in job.cuts(ranks, left_out) if ranks > 1 else ():
+        candidates += job.candidates(cut, fabric)
+    alone = job.candidate(decompose(problem.shape, 1), None)
+    words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {options.precision} precision"
+    facts = (words, rates.label, fabric.name, ranks, problem.steps, rates.memory_bytes)
+    return _plan(facts, candidates, alone, options, left_out)
+
+
+def _plan(facts: tuple, candidates: list[Candidate], alone: Candidate, options: PlanOptions, left_out) -> Plan:
+    single = facts[3] == 1
+    ordered = [alone] if single else sorted(candidates, key=lambda c: c.seconds.step)
+    fits = not single and alone.bytes <= facts[-1]
+    return Plan(*facts, tuple(ordered), alone if fits else None, options.max_error, tuple(left_out))
+
+
+class _Ultrasound:
+    def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: PlanOptions):
+        self.problem, self.recording, self.rates, self.options = problem, recording, rates, options
+        self.dtype = np.dtype(PRECISIONS[options.precision])
+        self.medium = medium_of(problem, self.dtype)
+
+    def cuts(self, ranks: int, left_out: list[str]) -> Iterator[Partition]:
+        kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
+        kinds += [
+            Decomposition("local", grid, overlap, self.options.bell)
+            for overlap in self.options.overlaps
+            for grid in block_grids(ranks)
+        ]
+        for each in kinds:
+            if self.problem.axisymmetric and each.kind == "local":
+                continue
+            try:
+                yield decompose(self.problem.shape, ranks, each)
+            except InputError as error:
+                left_out.append(str(error))
+
+    def candidates(self, cut: Partition, fabric: AnyFabric) -> Iterator[Candidate]:
+        step = self._step(cut, ExchangeTimes(fabric, "mpi"))
+        for exchange in exchanges(fabric, self.rates, self.options.transports, step.schedule, step.item):
+            yield self.candidate(cut, exchange)
+
+    def _step(self, cut: Partition, exchange: ExchangeTimes | None) -> UltrasoundStep:
+        stages, _ = stages_form(self.rates, self.problem, self.dtype, cut)
+        name = "plain" if issubclass(stages, PlainStages) else "fused"
+        if self.problem.dimensions < 3 or self.problem.axisymmetric:
+            name = "plain"
+        return UltrasoundStep(cut, self.medium, self.options.precision, name, self.rates, exchange)
+
+    def candidate(self, cut: Partition, exchange: ExchangeTimes | None) -> Candidate:
+        step, one_sided = self._step(cut, exchange), exchange is not None and exchange.one_sided
+        setting = self.problem, self.recording, self.dtype, self.rates, cut
+        options: dict[str, Any] = {}
+        if exchange is not None:
+            options = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
+            if cut.options.kind == "local":
+                options |= {"overlap": cut.options.overlap, "bell": cut.options.bell}
+        return Candidate(
+            options,
+            exchange.carrier if exchange else "",
+            step.times(),
+            needed_bytes(*setting, one_sided=one_sided),
+            step.bytes_sent if exchange else 0.0,
+            overlap_error(cut.options, self.problem) if exchange else 0.0,
+            exchange.order if exchange else (),
+        )
+
+
+def medium_of(problem: Problem, dtype: np.dtype) -> Medium:
+    """What of a problem's medium sets the time of a step."""
+    laplacians = 1 + disperses(problem) if problem.absorption == "power_law" else 0
+    arrays = [problem.sound_speed, problem.density, problem.nonlinearity, problem.alpha_coeff]
+    if not any(np.size(each) > 1 for each in arrays if each is not None):
+        form = "tissues" if laplacians or problem.nonlinearity is not None else "homogeneous"
+    else:
+        form = "tissues" if find_materials(problem, dtype).note() else "heterogeneous"
+    return Medium(form, laplacians)
+
+
+# --- Fibre -------------------------------------------------------------------------------------------------
+
+
+def plan_fibre(
+    fibre: Fibre,
+    samples: int,
+    propagation: PropagationOptions,
+    ranks: int,
+    fabric: AnyFabric,
+    rates: SolverRates,
+    options: PlanOptions | None = None,
+    steps: int = 0,
+    boundaries: Sequence[int] | None = None,
+) -> Plan:
+    """All ways to share the modes of a fibre among ``ranks`` GPUs of a fabric: what travels, and how.
+
+    ``boundaries``: modes at which they may be cut, by default all. `InputError` if there are too few modes.
+    """
+    options = options or PlanOptions()
+    check_ranks(ranks, fabric)
+    job = _FibreJob(fibre, samples, propagation, rates)
+    candidates: list[Candidate] = []
+    if ranks > 1:
+        modes = RankModes(split_modes(fibre.modes, ranks, boundaries))
+        for form in ("dense", "factored"):
+            step = job.step(modes, form, None)
+            for exchange in exchanges(fabric, rates, options.transports, step.schedule, step.item):
+                candidates.append(job.candidate(modes, form, exchange))
+    alone = job.candidate(RankModes((0, fibre.modes)), propagation.kerr, None)
+    words = f"{fibre.rows} rows x {samples} samples, {propagation.integrator}, {job.precision} precision"
+    facts = (words, rates.label, fabric.name, ranks, steps, rates.memory_bytes)
+    return _plan(facts, candidates, alone, options, [])
+
+
+@dataclass(frozen=True)
+class _FibreJob:
+    fibre: Fibre
+    samples: int
+    propagation: PropagationOptions
+    rates: SolverRates
+
+    @property
+    def precision(self) -> str:
+        return "double" if np.dtype(self.propagation.dtype) == np.complex128 else "single"
+
+    def step(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> FibreStep:
+        choice("integrator", self.propagation.integrator, tuple(STEPS))
+        setting = self.fibre, self.samples, self.propagation.integrator, self.precision, self.rates
+        return FibreStep(*setting, modes, form, exchange, self.propagation.chunks)
+
+    def candidate(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> Candidate:
+        step, one_sided = self.step(modes, form, exchange), exchange is not None and exchange.one_sided
+        how = vars(self.propagation) | ({"exchange": form} if exchange else {})
+        propagation = PropagationOptions(**how)
+        needed = memory_needed(self.fibre, self.samples, propagation, self.rates, modes, one_sided)
+        return Candidate(
+            {"exchange": form} if exchange else {},
+            exchange.carrier if exchange else "",
+            step.times(),
+            needed,
+            step.bytes_sent if exchange else 0.0,
+            order=exchange.order if exchange else (),
+        )
+
+
+# --- Files -------------------------------------------------------------------------------------------------
+
+
+def plan_file(
+    path: str | Path,
+    ranks: int,
+    fabric: AnyFabric,
+    device: str | Path | SolverRates = "h200",
+    options: PlanOptions | None = None,
+) -> Plan:
+    """The plan of a run file (TOML) or a k-Wave input file (HDF5).
+
+    Parameters
+    ----------
+    path : path
+    ranks : int
+        GPUs, at most as many as the fabric has.
+    fabric : Fabric or PhotonicFabric
+        Of `wavefabric.fabric.load`.
+    device : str, path or SolverRates
+        As `load_rates` takes it.
+    options : PlanOptions, optional
+
+    Raises
+    ------
+    InputError
+        In one line: the key, what was given, what is allowed.
+    """
+    path = Path(path)
+    rates = device if isinstance(device, SolverRates) else load_rates(device)
+    if path.suffix.lower() == ".toml":
+        return _plan_run_file(path, ranks, fabric, rates, options)
+    from wavefabric.acoustics.kwave.input import read_input
+
+    inputs = read_input(path)
+    recording = Recording(("p_raw", "p_max_all"), inputs.sensor, 0)
+    return plan_ultrasound(inputs.problem, ranks, fabric, rates, options, recording)
+
+
+def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates, options) -> Plan:
+    from wavefabric.optics.link.build import build_fibre, build_transmitter
+    from wavefabric.optics.link.path import LinkPath
+    from wavefabric.optics.run_file.load import load
+
+    settings = load(path)
+    fibre = build_fibre(settings, lambda _: None)
+    grid, solver, link = build_transmitter(settings, fibre.modes).grid, settings.solver, settings.link
+    propagation = PropagationOptions(**solver.model_dump(exclude={"device", "threads", "step_penalty"}))
+    steps = round(link.spans * link.length / solver.step) if solver.step else 0
+    boundaries = LinkPath.boundaries(settings, fibre)
+    return plan_fibre(
+        fibre, grid.samples, propagation, ranks, fabric, rates, options, steps=steps, boundaries=boundaries
+    )

@@ -1,0 +1,169 @@
+"""A plan: every way to share a simulation among GPUs, what each takes, and the one to choose."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wavefabric.errors import InputError
+from wavefabric.fabric.cost_models.cost import AnyFabric
+from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
+from wavefabric.planner.rates import SolverRates
+from wavefabric.planner.timeline import StepTimes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to run: how the grid or the modes are shared, what carries the data, which GPU is which rank."""
+
+    #: Keyword arguments of the run: decomposition, grid, overlap, bell; or exchange.
+    options: dict[str, Any]
+    #: Of `CARRIERS`; empty for one rank.
+    carrier: str
+    seconds: StepTimes
+    #: B on the GPU that needs most, and B that the busiest rank sends in a step.
+    bytes: int
+    sent: float
+    #: Class of the error, relative to the field; 0 for the answers of one rank.
+    error: float = 0.0
+    #: Rank r is GPU ``order[r]``; empty: r.
+    order: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Such as ``local 1x1x2, overlap 16, p2p``."""
+        options = self.options
+        parts = [" ".join(str(options[key]) for key in ("decomposition", "grid", "exchange") if key in options)]
+        parts += [f"overlap {options['overlap']}"] if "overlap" in options else []
+        parts += [self.carrier] if self.carrier else []
+        parts += [f"GPUs {' '.join(map(str, self.order))}"] if self.order else []
+        return ", ".join(filter(None, parts)) or "one GPU"
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "configuration": self.words,
+            "options": self.options,
+            "transport": self.carrier,
+            "placement": list(self.order),
+            "seconds": vars(self.seconds),
+            "bytes": self.bytes,
+            "bytes_sent": self.sent,
+            "error": error_words(self.error),
+        }
+
+
+def error_words(error: float) -> str:
+    """``round-off``, or the power of ten."""
+    return "round-off" if not error else f"{error:.0e}".replace("e-0", "e-")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Candidates, the fastest first, and which of them to run."""
+
+    problem: str
+    device: str
+    fabric: str
+    ranks: int
+    steps: int
+    memory: int
+    candidates: tuple[Candidate, ...]
+    #: What one GPU takes, if the whole fits there.
+    alone: Candidate | None = None
+    max_error: float = 0.0
+    left_out: tuple[str, ...] = field(default=())
+
+    @property
+    def choice(self) -> Candidate:
+        """The fastest that fits in memory and is as exact as asked; `InputError` if there is none."""
+        fitting = [c for c in self.candidates if c.bytes <= self.memory]
+        if not fitting:
+            least = min(c.bytes for c in self.candidates)
+            actual = f"{least / 2**30:.1f} GiB needed at least, {self.memory / 2**30:.1f} GiB on {self.device}"
+            raise InputError(f"gpus: {self.ranks} given; {actual}; allowed: more GPUs")
+        exact = [c for c in fitting if c.error <= self.max_error]
+        if not exact:
+            raise InputError(
+                f"max-error: {self.max_error:g} given; allowed: {min(c.error for c in fitting):g} or more"
+            )
+        return exact[0]
+
+    @property
+    def reason(self) -> str:
+        """Why that one, in one sentence or two."""
+        chosen = self.choice
+        asked = "that give one rank's answers" if not self.max_error else f"with errors up to {self.max_error:g}"
+        text = f"the fastest of those {asked}"
+        if any(c.bytes > self.memory for c in self.candidates):
+            text += " and fit in memory"
+        second = next((c for c in self.candidates if c is not chosen and c.error <= self.max_error), None)
+        if second is not None and second.bytes <= self.memory:
+            text += f"; the next, {second.words}, takes {_over(second, chosen)} times as long"
+        faster = [c for c in self.candidates if c.error > self.max_error and c.bytes <= self.memory]
+        if faster and faster[0].seconds.step < chosen.seconds.step:
+            best = faster[0]
+            text += f". {best.words} would take {_over(best, chosen)} of the time, with an error of about "
+            text += f"{error_words(best.error)} (--max-error {best.error:.0e})".replace("e-0", "e-")
+        return text
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON: what ``wavefabric plan -o`` writes and ``wavefabric report`` shows."""
+        return {
+            "kind": "wavefabric plan",
+            "problem": {"words": self.problem, "steps": self.steps},
+            "device": self.device,
+            "fabric": self.fabric,
+            "ranks": self.ranks,
+            "memory_bytes": self.memory,
+            "max_error": self.max_error,
+            "choice": self.candidates.index(self.choice),
+            "reason": self.reason,
+            "alone": self.alone and self.alone.facts(),
+            "candidates": [c.facts() for c in self.candidates],
+            "left_out": list(self.left_out),
+        }
+
+    def record(self) -> str:
+        """JSON of the choice, which a result keeps beside what was measured."""
+        common = {"reason": self.reason, "device": self.device, "fabric": self.fabric, "ranks": self.ranks}
+        return json.dumps(self.choice.facts() | common | {"steps": self.steps})
+
+
+def _over(a: Candidate, b: Candidate) -> str:
+    return f"{a.seconds.step / b.seconds.step:.2f}"
+
+
+def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None) -> list[str]:
+    """What may carry the data: those listed, else all that the device and the fabric have."""
+    if listed:
+        return list(dict.fromkeys(listed))
+    if rates.name == "cpu":
+        return ["mpi"]
+    if not isinstance(fabric, Fabric):
+        return ["p2p"]
+    hosts = {link.kind for link in fabric.links} >= {"network"}
+    several = ["nccl", "mpi-cuda", "mpi"]
+    within = [] if hosts else ["p2p", *[SIGNALS] * (fabric.kernels is not None)]
+    return [name for name in CARRIERS if name in [*within, *several]]
+
+
+def exchanges(
+    fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None, schedule, item: int
+) -> Iterator[ExchangeTimes]:
+    """Each carrier as GPUs are numbered, and with the GPUs in the best order if that is faster."""
+    best: tuple[int, ...] | None = None
+    for carrier in carriers(fabric, rates, listed):
+        plain = ExchangeTimes(fabric, carrier)
+        yield plain
+        if best is None:
+            best = plain.placed(schedule, item).order
+        if best and plain.own.host_bandwidth is None:
+            yield replace(plain, order=best)
+
+
+def check_ranks(ranks: int, fabric: AnyFabric) -> None:
+    """`InputError` for more GPUs than the fabric has."""
+    if not 1 <= ranks <= fabric.ranks:
+        raise InputError(f"gpus: {ranks} given; allowed: 1 to the {fabric.ranks} of {fabric.name}")
