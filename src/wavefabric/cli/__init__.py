@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import info, kwave, plot, run, sweep, theory, transcranial
+from wavefabric.cli import info, kwave, plan, plot, run, sweep, theory, transcranial
 from wavefabric.cli.common import encoding, failure, ranks
 from wavefabric.cli.common.options import Invocation, lazy_group, register
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
@@ -46,6 +46,7 @@ def _common(
 
 
 register(app, "run", run.command, all_ranks=True)
+register(app, "plan", plan.command)
 register(app, "sweep", sweep.command, all_ranks=True)
 register(app, "kwave", kwave.command, all_ranks=True)
 register(app, "transcranial", transcranial.command, all_ranks=True)

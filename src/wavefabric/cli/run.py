@@ -11,6 +11,7 @@ from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import RankOptions
 from wavefabric.cli.kwave_run import is_hdf5, run_and_show
+from wavefabric.cli.planned import PlannedOptions
 from wavefabric.cli.run_fibre import run_link_file
 from wavefabric.cli.run_options import RunOptions
 
@@ -22,6 +23,7 @@ def command(
     options: RunOptions,
     ranks: RankOptions,
     decomposition: DecompositionOptions,
+    planned: PlannedOptions,
 ) -> None:
     """Simulate the link of a run file, or a k-Wave input file.
 
@@ -29,6 +31,7 @@ def command(
     """
     ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
+    options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
     with naming_no_resume():
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")

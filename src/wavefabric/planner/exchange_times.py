@@ -90,9 +90,10 @@ class ExchangeTimes:
 
     def wire(self, schedule: Schedule, item: int) -> float:
         """s for which stores of a kernel, once to each receiver, are on the links."""
-        rate = self.kernels.bandwidth
-        fabric = replace(self.carried, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)  # type: ignore[type-var]
-        return cost(schedule, fabric, item).seconds
+        fabric, rate = self.carried, self.kernels.bandwidth
+        assert isinstance(fabric, Fabric)
+        stored = replace(fabric, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)
+        return cost(schedule, stored, item).seconds
 
     def placed(self, schedule: Schedule, item: int) -> "ExchangeTimes":
         """With the order of GPUs in which a schedule is fastest, if they are not all alike."""

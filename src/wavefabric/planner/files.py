@@ -1,7 +1,7 @@
 """Plans of run files and k-Wave input files, and of the problems in them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,10 @@ from wavefabric.quantities import choice
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What is compared: overlaps of local Fourier bases, carriers (of `exchange_times.CARRIERS`; all that there
-    are), and the class of error that a choice may have (0: the answers of one rank)."""
+    """What is compared: overlaps of local Fourier bases, and carriers (of `exchange_times.CARRIERS`; all).
+
+    ``max_error``: the class of error that a choice may have; 0: the answers of one rank.
+    """
 
     overlaps: Sequence[int] = (8, 16)
     bell: str = "nested-sine"
@@ -73,7 +75,9 @@ def plan_ultrasound(
     return _plan(facts, candidates, alone, options, left_out)
 
 
-def _plan(facts: tuple, candidates: list[Candidate], alone: Candidate, options: PlanOptions, left_out) -> Plan:
+def _plan(
+    facts: tuple, candidates: list[Candidate], alone: Candidate, options: PlanOptions, left_out
+) -> Plan:
     single = facts[3] == 1
     ordered = [alone] if single else sorted(candidates, key=lambda c: c.seconds.step)
     fits = not single and alone.bytes <= facts[-1]
@@ -155,7 +159,7 @@ def plan_fibre(
     rates: SolverRates,
     options: PlanOptions | None = None,
     steps: int = 0,
-    boundaries: Sequence[int] | None = None,
+    boundaries: Any = None,
 ) -> Plan:
     """All ways to share the modes of a fibre among ``ranks`` GPUs of a fabric: what travels, and how.
 
@@ -195,9 +199,9 @@ class _FibreJob:
 
     def candidate(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> Candidate:
         step, one_sided = self.step(modes, form, exchange), exchange is not None and exchange.one_sided
-        how = vars(self.propagation) | ({"exchange": form} if exchange else {})
-        propagation = PropagationOptions(**how)
-        needed = memory_needed(self.fibre, self.samples, propagation, self.rates, modes, one_sided)
+        propagation = replace(self.propagation, exchange=form) if exchange else self.propagation
+        device: Any = self.rates
+        needed = memory_needed(self.fibre, self.samples, propagation, device, modes, one_sided)
         return Candidate(
             {"exchange": form} if exchange else {},
             exchange.carrier if exchange else "",
@@ -257,7 +261,5 @@ def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates
     grid, solver, link = build_transmitter(settings, fibre.modes).grid, settings.solver, settings.link
     propagation = PropagationOptions(**solver.model_dump(exclude={"device", "threads", "step_penalty"}))
     steps = round(link.spans * link.length / solver.step) if solver.step else 0
-    boundaries = LinkPath.boundaries(settings, fibre)
-    return plan_fibre(
-        fibre, grid.samples, propagation, ranks, fabric, rates, options, steps=steps, boundaries=boundaries
-    )
+    setting = fibre, grid.samples, propagation, ranks, fabric, rates, options
+    return plan_fibre(*setting, steps=steps, boundaries=LinkPath.boundaries(settings, fibre))

@@ -15,7 +15,7 @@ from wavefabric.planner.timeline import StepTimes
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to run: how the grid or the modes are shared, what carries the data, which GPU is which rank."""
+    """One way to run: how grid or modes are shared, what carries the data, which GPU is which rank."""
 
     #: Keyword arguments of the run: decomposition, grid, overlap, bell; or exchange.
     options: dict[str, Any]
@@ -34,7 +34,9 @@ class Candidate:
     def words(self) -> str:
         """Such as ``local 1x1x2, overlap 16, p2p``."""
         options = self.options
-        parts = [" ".join(str(options[key]) for key in ("decomposition", "grid", "exchange") if key in options)]
+        parts = [
+            " ".join(str(options[key]) for key in ("decomposition", "grid", "exchange") if key in options)
+        ]
         parts += [f"overlap {options['overlap']}"] if "overlap" in options else []
         parts += [self.carrier] if self.carrier else []
         parts += [f"GPUs {' '.join(map(str, self.order))}"] if self.order else []
@@ -81,7 +83,9 @@ class Plan:
         fitting = [c for c in self.candidates if c.bytes <= self.memory]
         if not fitting:
             least = min(c.bytes for c in self.candidates)
-            actual = f"{least / 2**30:.1f} GiB needed at least, {self.memory / 2**30:.1f} GiB on {self.device}"
+            actual = (
+                f"{least / 2**30:.1f} GiB needed at least, {self.memory / 2**30:.1f} GiB on {self.device}"
+            )
             raise InputError(f"gpus: {self.ranks} given; {actual}; allowed: more GPUs")
         exact = [c for c in fitting if c.error <= self.max_error]
         if not exact:
@@ -94,13 +98,17 @@ class Plan:
     def reason(self) -> str:
         """Why that one, in one sentence or two."""
         chosen = self.choice
-        asked = "that give one rank's answers" if not self.max_error else f"with errors up to {self.max_error:g}"
+        asked = (
+            "that give one rank's answers" if not self.max_error else f"with errors up to {self.max_error:g}"
+        )
         text = f"the fastest of those {asked}"
         if any(c.bytes > self.memory for c in self.candidates):
             text += " and fit in memory"
         second = next((c for c in self.candidates if c is not chosen and c.error <= self.max_error), None)
         if second is not None and second.bytes <= self.memory:
             text += f"; the next, {second.words}, takes {_over(second, chosen)} times as long"
+        if self.alone is not None and self.alone.seconds.step <= chosen.seconds.step:
+            text += f". One GPU alone is faster: it takes {_over(self.alone, chosen)} of the time"
         faster = [c for c in self.candidates if c.error > self.max_error and c.bytes <= self.memory]
         if faster and faster[0].seconds.step < chosen.seconds.step:
             best = faster[0]

@@ -104,6 +104,7 @@ class SolverRates:
     name: str = "cuda:0"
     threads: int = 1
     block_memory: int = _BLOCK_MEMORY
+    _kernels: dict[tuple, float] = field(default_factory=dict, repr=False, compare=False)
 
     def memory(self) -> tuple[int, int]:
         """Free and total memory in bytes."""
@@ -126,6 +127,12 @@ class SolverRates:
 
     def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
         """s a point of a fused kernel on a grid (Nx, Ny, Nz), of one field where it takes several."""
+        key = name, precision, medium, tuple(shape)
+        if key not in self._kernels:
+            self._kernels[key] = self._seconds_a_point(*key)
+        return self._kernels[key]
+
+    def _seconds_a_point(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
         if name not in self.tables.kernels.get(precision, {}).get(medium, {}):
             return self.step(precision, medium, "fused", shape) * FIELDS[name] / _fields(medium)
         seconds = self._kernel(name, precision, medium, shape)
@@ -141,7 +148,10 @@ class SolverRates:
     def _graph_over_kernels(self, precision: str, medium: str, points: int) -> float:
         """What a step takes over its kernels, timed on large grids: small ones do not fill the device."""
         pairs = self._ratios.get((precision, medium))
-        return _between(pairs, points) if pairs else 1.0
+        if not pairs:
+            return 1.0
+        # Fewer points than were ever timed take as long as those: launches.
+        return _between(pairs, points) * max(1.0, pairs[0][0] / points)
 
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
@@ -207,9 +217,8 @@ def _between(pairs: Pairs, at: float) -> float:
     return float(np.interp(math.log(at), np.log(lengths), values))
 
 
-def device_names() -> list[str]:
-    """Names of the device files that come with the package."""
-    return sorted(path.stem for path in DEVICES.iterdir() if path.suffix in (".json", ".toml"))
+#: Names of the device files that come with the package.
+DEVICE_NAMES = tuple(sorted(path.stem for path in DEVICES.iterdir() if path.suffix in (".json", ".toml")))
 
 
 def load_rates(text: str | Path) -> SolverRates:
@@ -218,7 +227,7 @@ def load_rates(text: str | Path) -> SolverRates:
     Parameters
     ----------
     text : str or Path
-        Of `device_names`; or a JSON file of ``wavefabric bench solver-rates -o``; or a TOML file that scales
+        Of `DEVICE_NAMES`; or a JSON file of ``wavefabric bench solver-rates -o``; or a TOML file that scales
         another::
 
             name = "v100"
@@ -241,13 +250,13 @@ def load_rates(text: str | Path) -> SolverRates:
     '1.8 ms'
     """
     name = str(text)
-    if isinstance(text, str) and name in device_names():
+    if isinstance(text, str) and name in DEVICE_NAMES:
         path = next(path for path in DEVICES.iterdir() if path.stem == name)
     else:
         path = Path(text)
         if path.suffix not in (".json", ".toml"):
             raise InputError(
-                f"device: {show(name)} given; allowed: a JSON or TOML file, {', '.join(device_names())}"
+                f"device: {show(name)} given; allowed: a JSON or TOML file, {', '.join(DEVICE_NAMES)}"
             )
     content = read_text(path, "device")
     with naming(path):

@@ -1,6 +1,6 @@
 """A step as one rank lives through it: work of its GPU, and exchanges that go on beside the work."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Timeline:
         #: s that work still has to wait for the memory, which exchanges read and write too.
         self._memory = 0.0
         self._arrival: dict[str, float] = {}
-        self._spent: Counter[str] = Counter()
+        self._spent: defaultdict[str, float] = defaultdict(float)
 
     def work(self, seconds: float, kind: str = "compute") -> None:
         """The GPU computes, or packs and unpacks (``"pack"``)."""

@@ -20,8 +20,8 @@ from wavefabric.spectral.distributed import boxes, transpose_messages
 
 #: s that Python takes to launch a kernel of a step that is not captured as a graph.
 _HOST_LAUNCH = 10e-6
-#: Of the rate at which kernels store in other GPUs' memory, what stores reach that are scattered by a transpose:
-#: measured on two H200s, 310 of 368 GB/s.
+#: Of the rate of stores in other GPUs' memory, what those of a transpose reach: 310 of 368 GB/s, by the times
+#: of two H200s.
 _SCATTERED = 0.84
 #: Transforms of a 3-D step of whole-array transforms, and each further one of absorption.
 _TRANSFORMS, _FIRST_TRANSFORMS = 10, 4
@@ -44,7 +44,7 @@ class Medium:
 
 @dataclass(frozen=True)
 class UltrasoundStep:
-    """A step on one of the decompositions of a grid; ``stages``: fused or plain; times of the busiest rank."""
+    """A step on a decomposition of a grid, by ``stages`` (fused or plain); times of the busiest rank."""
 
     partition: Partition
     medium: Medium
@@ -211,7 +211,7 @@ class UltrasoundStep:
 
     @cached_property
     def _early_planes(self) -> float:
-        x, y, z = self.partition.grid
+        x, y, _ = self.partition.grid
         part = max(self.partition.subdomains, key=lambda part: math.prod(part.size))
         return part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
 

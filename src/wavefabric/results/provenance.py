@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import platform
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from wavefabric.system.machine import cpu_model, usable_threads
 
 #: CUDA kernels, their launches, and how transforms are split for them.
 CUDA_SOURCES = ("*.cu", "*_cuda.py", "fused_plan.py")
+#: The environment variable with the plan that a run follows, JSON; its result keeps it.
+PLAN = "WAVEFABRIC_PLAN"
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
 NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")
@@ -33,6 +36,7 @@ def provenance(device: str = "cpu") -> dict[str, str]:
         "command": command_line(sys.argv),
         "started_utc": stamp(_STARTED),
         "written_utc": stamp(),
+        "plan": os.environ.get(PLAN, ""),
     }
     return {key: text for key, text in (facts | versions((*NUMERICAL, "h5py"))).items() if text}
 

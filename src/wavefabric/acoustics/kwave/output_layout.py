@@ -5,6 +5,7 @@ Source: k-Wave manual 1.1, appendix B, and the files of the C++ programs 1.3.
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.run_settings import default_threads
+from wavefabric.results.provenance import PLAN
 
 #: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
 #: cache would only copy them once more, and costs up to three quarters of the speed.
@@ -115,6 +117,8 @@ def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Rep
     }
     for name, text in measured.items():
         put_attribute(file, name, text, _MEASURED_BYTES)
+    if plan := os.environ.get(PLAN):
+        put_attribute(file, "plan", plan)
 
 
 @contextlib.contextmanager

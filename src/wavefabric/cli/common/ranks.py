@@ -54,6 +54,8 @@ class RankOptions:
     placement: str | None = option("GPU of each rank: a file, or auto (least traffic over slow links).")
     device: str | None = None
     threads: int | None = None
+    #: GPU of each rank, where a plan says it.
+    order: tuple[int, ...] = ()
     invocation: Invocation = field(default_factory=Invocation)
 
     @property
@@ -94,6 +96,8 @@ class RankOptions:
 
         ``schedule`` gives what the ranks will exchange, for ``auto``.
         """
+        if self.order:
+            return list(self.order)
         if self.placement is None:
             return None
         here = environment.local_size() if on_ranks() else self.count

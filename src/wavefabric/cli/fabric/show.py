@@ -124,7 +124,18 @@ def show_list(as_json: bool) -> None:
 
 
 #: What of a fabric is no number of its own.
-_WORDS = ("name", "description", "source", "budget", "gpus", "switches", "links", "kernels", "transports", "numbering")
+_WORDS = (
+    "name",
+    "description",
+    "source",
+    "budget",
+    "gpus",
+    "switches",
+    "links",
+    "kernels",
+    "transports",
+    "numbering",
+)
 _COMMON = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 #: Size for which bounds are shown: large, so that bandwidth counts.
 _BYTES = 1 << 30

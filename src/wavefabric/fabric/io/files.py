@@ -130,7 +130,9 @@ def _electrical(table: ElectricalTable) -> Fabric:
         gpus = _names("gpus", "GPU", table.gpus)
         switches = _names("switches", "SW", table.switches)
         links = _links(table.links or [], gpus, switches)
-    values = table.model_dump(exclude={"kind", "gpus", "switches", "links", "family", "kernels", "transports"})
+    values = table.model_dump(
+        exclude={"kind", "gpus", "switches", "links", "family", "kernels", "transports"}
+    )
     if table.kernels is not None:
         values["kernels"] = KernelTimes(**table.kernels.model_dump())
     values["transports"] = tuple(TransportTimes(**each.model_dump()) for each in table.transports)

@@ -1,0 +1,169 @@
+"""`wavefabric plan`: what each way to share a run among GPUs would take on a fabric, and which to choose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
+from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.parse import parse_list
+from wavefabric.cli.common.show import console, print_json, print_written, table
+from wavefabric.errors import InputError
+from wavefabric.units import binary_bytes, time_words
+
+if TYPE_CHECKING:
+    from wavefabric.planner import Candidate, Plan
+
+#: Candidates that are shown when not all are.
+_SHOWN = 12
+_PARTS = ("compute", "pack", "exposed", "exchange")
+
+
+@options()
+class PlanCommandOptions(OutputOptions):
+    """What is planned, and how it is shown."""
+
+    fabric: str | None = option("Fabric between the GPUs: a preset, a family such as switch:8, or a file.")
+    gpus: int | None = option("GPUs that share the run. \\[default: all of the fabric]")
+    device_file: str = option(
+        "How fast a GPU runs the solvers: {wavefabric.planner.rates:DEVICE_NAMES}, or a file of "
+        "`wavefabric bench solver-rates`.",
+        default="h200",
+        checked=False,
+    )
+    overlaps: str = option("Ultrasound: overlaps of local decompositions, comma between.", default="8,16")
+    bell: str = option(
+        "Ultrasound: window on the overlaps, {wavefabric.acoustics.decomposition.window:WINDOWS}.",
+        default="nested-sine",
+    )
+    transports: str | None = option(
+        "What may carry the data, semicolon between: {wavefabric.planner.exchange_times:CARRIERS}. "
+        "\\[default: all that the fabric has]",
+        checked=False,
+    )
+    max_error: float = option(
+        "Ultrasound: choose among local decompositions too whose error is up to this class, such as 1e-3. "
+        "\\[default: 0, the answers of one GPU]",
+        default=0.0,
+    )
+    precision: str = option("Ultrasound: {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
+    all: bool = option("Show every candidate.", default=False)
+    output: Path | None = option("JSON (for `run --plan` and `report`) or a picture.", "--output", "-o")
+
+
+def command(
+    file: Annotated[
+        Path, typer.Argument(help="Run file (TOML) of a fibre link, or k-Wave input file (HDF5).")
+    ],
+    options: PlanCommandOptions,
+) -> None:
+    """Predict the time of a step, and the memory, of every way to share a run among GPUs; choose one.
+
+    Computation comes from a device file, exchange from the schedules of the run itself on any fabric.
+
+    Examples:
+
+    wavefabric plan input.h5 --fabric hgx-h200 --gpus 4 --max-error 1e-3
+
+    wavefabric plan examples/mdm-120-modes.toml --fabric hgx-h200 --gpus 8 -o plan.json
+    """
+    check_target(options.output, options.force, (".json", *PICTURES), inputs=[file])
+    plan = make_plan(file, options.gpus, options.fabric, options.device_file, plan_options(options))
+    written = []
+    facts = plan.facts()
+    if options.output is not None:
+        if options.output.suffix == ".json":
+            written += write_all({options.output: json.dumps(facts, indent=1) + "\n"}, options.force)
+        else:
+            from wavefabric.planner.picture import draw_plan
+
+            written.append(draw_plan(plan, options.output, _SHOWN))
+    if options.as_json:
+        print_json({**facts, "written": written})
+        return
+    show(plan, file, options.all)
+    print_written(written)
+
+
+def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
+    """Keywords of `PlanOptions`."""
+    overlaps = parse_list(options.overlaps)
+    if not overlaps or not all(word.isdecimal() and int(word) for word in overlaps):
+        raise InputError(
+            f"--overlaps: {options.overlaps!r} given; allowed: whole numbers from 1, comma between"
+        )
+    carriers = [word.strip() for word in (options.transports or "").split(";") if word.strip()]
+    return {
+        "overlaps": [int(word) for word in overlaps],
+        "bell": options.bell,
+        "transports": carriers or None,
+        "max_error": options.max_error,
+        "precision": options.precision,
+    }
+
+
+def make_plan(
+    file: Path, gpus: int | None, fabric: str | None, device_file: str, keywords: dict[str, Any]
+) -> Plan:
+    """The plan of a file, by what the command line says."""
+    from wavefabric.planner.files import PlanOptions, plan_file
+
+    if fabric is None:
+        raise InputError("--fabric: missing; allowed: a preset (wavefabric fabric show), or a file")
+    between = load_fabric(fabric)
+    return plan_file(file, gpus or between.ranks, between, device_file, PlanOptions(**keywords))
+
+
+def show(plan: Plan, file: Path, everything: bool) -> None:
+    """Print candidates, the choice and its reason, and the command that runs it."""
+    out = console()
+    chosen = plan.choice
+    shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c is chosen]
+    columns = ("| ", "|shared how, carried by what", "ms a step", *_PARTS, "memory", "|error")
+    rows = [_row(c, "*" if c is chosen else "", plan) for c in shown]
+    if plan.alone is not None:
+        rows.append(_row(plan.alone, "", plan))
+    title = f"{plan.problem}; {plan.ranks} x {plan.device} on {plan.fabric}"
+    out.print(table(columns, rows, title))
+    if hidden := len(plan.candidates) - len(shown):
+        out.print(f"{hidden} more, slower: --all shows them")
+    out.print("step = compute + pack + exposed; exchange: on its way, hidden under work or exposed")
+    out.print(f"chosen: {chosen.words}: {plan.reason}", soft_wrap=True)
+    if plan.steps and chosen.seconds.step * plan.steps > 0:
+        total = time_words(chosen.seconds.step * plan.steps)
+        faster = (
+            plan.alone and f", {plan.alone.seconds.step / chosen.seconds.step:.2f} times as fast as one GPU"
+        )
+        out.print(f"{plan.steps} steps: {total}{faster or ''}")
+    if plan.ranks > 1:
+        out.print(f"run it: {run_command(file, plan)}", soft_wrap=True)
+
+
+def _row(c: Candidate, mark: str, plan: Plan) -> tuple[str, ...]:
+    from wavefabric.planner.plan import error_words
+
+    parts = [f"{1e3 * getattr(c.seconds, key):.3g}" for key in _PARTS]
+    memory = binary_bytes(c.bytes) + (" (too much)" if c.bytes > plan.memory else "")
+    return mark, c.words, f"{1e3 * c.seconds.step:.4g}", *parts, memory, error_words(c.error)
+
+
+def run_command(file: Path, plan: Plan) -> str:
+    """The command line that runs the choice."""
+    from wavefabric.planner.exchange_times import SIGNALS
+
+    chosen = plan.choice
+    signals = chosen.carrier == SIGNALS
+    words = ["WAVEFABRIC_PROTOCOL=signals"] * signals + [
+        "wavefabric",
+        "run",
+        str(file),
+        "--ranks",
+        str(plan.ranks),
+    ]
+    for key, value in chosen.options.items():
+        words += [f"--{key}", str(value)]
+    return " ".join([*words, "--transport", "p2p" if signals else chosen.carrier])
