@@ -85,7 +85,7 @@ def times(size: int, medium: str, choices: list[dict], steps: int) -> None:
             kernels.AxisKernels._launch = timed
             try:
                 for _ in range(steps):
-                    step._advance(stages.sources.active(100))
+                    step.advance(stages.sources.active(100))
             finally:
                 kernels.AxisKernels._launch = launch
             device.synchronize()

@@ -108,6 +108,8 @@ class _Run:
     ):
         self._observer = observer
         comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype(problem)
+        if comm.step_recorder is not None:
+            comm.step_recorder.check_steps(problem.steps)
         self._problem, self._recording, self._dtype = problem, recording, dtype
         self._comm, self._device = comm, comm.device
         self._progress = Progress() if options.progress is None or comm.rank else options.progress
@@ -163,6 +165,8 @@ class _Run:
         )
         self._recorder = Recorder(self._stages, self._recording, sink, comm, shared.subdomains)
         self._step, self._energy = Step(self._stages), Energy(self._stages)
+        if comm.step_recorder is not None:
+            comm.step_recorder.watch(self._step, "advance")
         self._alternation = Alternation(self._stages)
 
     def _resume_or_begin(self, state: dict[str, Any] | None) -> None:
@@ -247,6 +251,8 @@ class _Run:
         for number in range(self._first, steps):
             self._whole = False
             self._step.take(number)
+            if self._comm.step_recorder is not None:
+                self._comm.step_recorder.settle()
             self._recorder.after(number)
             self._alternation.add(self._watch.steps_left(number + 1))
             self._done, self._whole = number + 1, True

@@ -149,7 +149,7 @@ def _kernels(device, medium, precision, lengths, repeats, progress) -> dict[str,
         stages = make_stages(device, light_problem(medium, shape), dtype)
         step = Step(stages)
         with _launches() as seen:
-            step._advance(stages.sources.active(100))
+            step.advance(stages.sources.active(100))
             stages.transform_pressure()
         each: dict[str, list[float]] = {}
         for name, grid, launch in seen:
@@ -248,15 +248,18 @@ def _linear(device: Device, precision: str, repeats: int, launch: float, progres
 def _kerr(device: Device, precision: str, repeats: int, progress) -> dict[str, Any]:
     kind, dtype = "cpu" if device.name == "cpu" else "cuda", np.dtype(DTYPES[precision])
     table: dict[str, Any] = {}
-    for rows, form, cut in itertools.product(_ROWS[kind], EXCHANGES, ("one", "split")):
+    ways: Any = itertools.product(_ROWS[kind], EXCHANGES, ("one", "split"))
+    for rows, form, cut in ways:
         progress(f"{precision}: Kerr operators of {rows} rows, {form}, {cut}")
         fibre, n = first_modes(rows // 2), 1 << (_NUMBERS[kind] - math.ceil(math.log2(rows)))
         shape = device, fibre, n, _SAMPLE_RATE, dtype
+        operators: Any
         if cut == "one":
-            operators = FibreOperators(*shape, form)
+            operators = FibreOperators(*shape, kerr=form)
         else:
             options = ExchangeOptions(form)
-            operators = rank_operators(solo(device), *shape[1:], RankModes((0, rows // 2)), "auto", options)
+            modes = RankModes((0, rows // 2))
+            operators = rank_operators(solo(device), *shape[1:], modes, "auto", options)
         A, K = (_field(device, rows, n, dtype) for _ in range(2))
         rates = [operators.empty_rates() for _ in range(2)]
         works = {

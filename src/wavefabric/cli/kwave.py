@@ -14,6 +14,7 @@ from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options
 from wavefabric.cli.common.progress import make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero
+from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.kwave_run import run_on_ranks
 from wavefabric.errors import InputError
 from wavefabric.system.machine import usable_threads
@@ -115,6 +116,7 @@ def command(
     checkpoint: CheckpointOptions,
     ranks: RankOptions,
     decomposition: DecompositionOptions,
+    recording: RecordingOptions,
 ) -> None:
     """Run a k-Wave input file as kspaceFirstOrder-OMP and -CUDA do: same options, same files."""
     device, threads = options.device, options.threads
@@ -127,6 +129,7 @@ def command(
         threads = min(threads, usable_threads())
     ranks = replace(ranks, device=device, threads=threads)
     ranks.check()
+    recording.check(ranks, options.force, input, output, checkpoint.checkpoint_file)
     verbose = options.verbose if is_rank_zero() else 0
     names = [name for name, wanted in vars(quantities).items() if wanted] or ["p_raw"]
     saved = checkpoint.checkpoints(input, output)
@@ -135,6 +138,7 @@ def command(
         output,
         ranks,
         decomposition,
+        recording,
         not verbose,
         checkpoint=saved,
         progress=make_progress(not verbose, options.percent),

@@ -10,6 +10,7 @@ from wavefabric.cli.common.decomposition import DecompositionOptions, file_traff
 from wavefabric.cli.common.options import check_range
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.files.input import check_regular
@@ -25,6 +26,7 @@ def run_on_ranks(
     output: Path,
     ranks: RankOptions,
     decomposition: DecompositionOptions,
+    recording: RecordingOptions,
     quiet: bool,
     **options: Any,
 ) -> Report:
@@ -49,7 +51,8 @@ def run_on_ranks(
 
     announce_compiling(quiet)
     options |= {"device": ranks.device or "auto", "threads": ranks.threads, "comm": comm}
-    with guarded(options["progress"], saved):
+    progress = options["progress"]
+    with guarded(progress, saved), recording.recording(comm, options["force"], progress):
         return run_kwave_file(input, output, **options, decomposition=shared)
 
 
@@ -67,7 +70,11 @@ def is_hdf5(file: Path) -> bool:
 
 
 def run_and_show(
-    file: Path, options: RunOptions, ranks: RankOptions, decomposition: DecompositionOptions
+    file: Path,
+    options: RunOptions,
+    ranks: RankOptions,
+    decomposition: DecompositionOptions,
+    recording: RecordingOptions,
 ) -> None:
     """Run an input file and print what it cost; ``ranks`` are checked."""
     check_range("--threads", ranks.threads, 1, math.inf, "a whole number from 1")
@@ -80,6 +87,7 @@ def run_and_show(
         target,
         ranks,
         decomposition,
+        recording,
         options.silent,
         checkpoint=Checkpoints(checkpoint_path(target), resume=not options.no_resume),
         progress=make_progress(options.silent),

@@ -10,6 +10,7 @@ from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, refuse
 from wavefabric.cli.common.progress import naming_no_resume
 from wavefabric.cli.common.ranks import RankOptions
+from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.kwave_run import is_hdf5, run_and_show
 from wavefabric.cli.planned import PlannedOptions
 from wavefabric.cli.run_fibre import run_link_file
@@ -24,6 +25,7 @@ def command(
     ranks: RankOptions,
     decomposition: DecompositionOptions,
     planned: PlannedOptions,
+    recording: RecordingOptions,
 ) -> None:
     """Simulate the link of a run file, or a k-Wave input file.
 
@@ -31,13 +33,14 @@ def command(
     """
     ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
+    recording.check(ranks, options.force, file, options.output)
     options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
     with naming_no_resume():
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
-            run_and_show(file, options, ranks, decomposition)
+            run_and_show(file, options, ranks, decomposition, recording)
             return
         refuse(changed(decomposition), "with a run file", "with k-Wave files")
         if ranks.count == 1:
             refuse(changed(options, "exchange"), "for one rank", "with --ranks 2 or more")
-        run_link_file(file, options, ranks)
+        run_link_file(file, options, ranks, recording)

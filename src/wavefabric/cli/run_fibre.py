@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wavefabric.cli.common.options import changed
 from wavefabric.cli.common.progress import announce_compiling, guarded, make_progress
 from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, open_ranks, start
+from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import visible
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from wavefabric.optics.run_file.load import RunFile
 
 
-def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
+def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording: RecordingOptions) -> None:
     """Run a run file, draw its figures and print its table."""
     from wavefabric.lifecycle.checkpoint.file import checkpoint_path
     from wavefabric.optics.run_file.load import load
@@ -66,7 +67,8 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions) -> None:
             check = verify_step(settings, comm, progress)
             progress.finish()
         how = {"output": target, "force": options.force, "resume": not options.no_resume}
-        done = run_link(settings, **how, progress=progress, comm=comm)
+        with recording.recording(comm, options.force, progress):
+            done = run_link(settings, **how, progress=progress, comm=comm)
     if is_rank_zero():
         _conclude(done.path, settings, check, options)
 

@@ -7,6 +7,7 @@ and system only: no fabric, no transport, no device.
 from wavefabric.collectives.builders.direct import direct_all_gather, direct_all_reduce
 from wavefabric.collectives.builders.messages import all_to_all, greedy, point_to_point
 from wavefabric.collectives.builders.ring import ring_all_gather, ring_all_reduce
+from wavefabric.collectives.builders.sequence import in_sequence
 from wavefabric.collectives.conditions import COLLECTIVES, Layout, kind, layout
 from wavefabric.collectives.formats.json_file import from_json, load, save, to_json
 from wavefabric.collectives.levels import levels
@@ -29,6 +30,7 @@ __all__ = [
     "direct_all_reduce",
     "from_json",
     "greedy",
+    "in_sequence",
     "kind",
     "layout",
     "levels",

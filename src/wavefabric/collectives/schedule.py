@@ -61,6 +61,8 @@ class Schedule:
         What is held before and must be held after (see `Holdings`).
     msccl : MscclOrigin, optional
         Of a schedule that was read from an MSCCL file. No cost model counts it.
+    element_bytes : int, optional
+        Bytes of an element where they are known, as of exchanges that were recorded.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Schedule:
     pre: Holdings = field(repr=False)
     post: Holdings = field(repr=False)
     msccl: MscclOrigin | None = None
+    element_bytes: int | None = None
 
     @property
     def rounds(self) -> int:

@@ -1,5 +1,7 @@
 """Communicators: ranks, their devices, and schedules run between them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from wavefabric.exchange.launch import environment
 from wavefabric.exchange.placement import rank_device
 from wavefabric.exchange.prepared_calls import PreparedCalls
 from wavefabric.exchange.program import Program
+from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
@@ -45,6 +48,8 @@ class Communicator(CollectiveCalls):
         self.protocols, self.why_refused = transport.protocols, transport.why_refused
         self.one_sided, self.timeout, self.check = transport.one_sided, transport.timeout, transport.check
         self.own_collective = transport.own_collective
+        #: What records a step while `recording`.
+        self.step_recorder: StepRecorder | None = None
         self._exchanges: dict[tuple, tuple[Any, Exchange]] = {}
         self._prepared = PreparedCalls(control, device, transport, tuning)
 
@@ -83,11 +88,17 @@ class Communicator(CollectiveCalls):
         if len({array.dtype for array in arrays}) > 1:
             actual = ", ".join(str(array.dtype) for array in arrays)
             raise InputError(f"buffers: {actual} given; allowed: one dtype")
+        dtype = arrays[0].dtype if arrays else np.dtype(np.float64)
         if plan:
-            return self._transport.bind_plan(program, arrays, chosen, blocks)
-        # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
-        scratch = self.allocate((max(1, program.scratch),), arrays[0].dtype if arrays else np.float64)
-        return self._transport.bind(program, arrays, scratch)
+            exchange = self._transport.bind_plan(program, arrays, chosen, blocks)
+        else:
+            # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
+            scratch = self.allocate((max(1, program.scratch),), dtype)
+            exchange = self._transport.bind(program, arrays, scratch)
+        if self.step_recorder is not None:
+            for method in ("start", "run"):
+                self.step_recorder.note_starts(exchange, method, schedule, dtype)
+        return exchange
 
     def program(self, schedule: Schedule) -> Program:
         """What this rank does in a schedule; `InputError` if it is for another number of ranks."""
@@ -102,6 +113,26 @@ class Communicator(CollectiveCalls):
             # The objects are kept too, so that the identities in their key are not used again.
             self._exchanges[key] = (schedule, dict(buffers)), self.bind(schedule, buffers)
         self._exchanges[key][1].run()
+
+    @contextmanager
+    def recording(self, path: str | Path | None = None, force: bool = False) -> Iterator[StepRecorder]:
+        """Record the exchanges of one step as a schedule, and write it to a JSON file; collective.
+
+        Only exchanges that are bound inside count. Of a simulation that runs inside on this communicator it
+        is the second step; of other programs what is started in `StepRecorder.step`. `InputError` for one
+        rank, a run of one step, ranks that start different exchanges, and a file that exists (without
+        ``force``) or cannot be written.
+        """
+        self.step_recorder = recorder = StepRecorder(self.control, path, force)
+        try:
+            yield recorder
+            recorder.settle()
+            recorder.tell_missing()
+        except KeyboardInterrupt:
+            recorder.tell_missing()
+            raise
+        finally:
+            self.step_recorder = None
 
     @property
     def label(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.collectives import point_to_point
+from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
 
@@ -40,6 +40,12 @@ def _shape(box: Box) -> tuple[int, ...]:
     return tuple(s.stop - s.start for s in box)
 
 
+def message_schedule(ranks: int, messages: list[Message], fields: int = 1) -> Schedule:
+    """What of these messages travels between ranks, in elements."""
+    ends = [(m.src, m.dst, fields * m.points) for m in messages if m.src != m.dst]
+    return point_to_point("regions", ranks, ends)
+
+
 class RegionExchange:
     """Messages between boxes of arrays, packed and unpacked by one kernel each.
 
@@ -70,8 +76,7 @@ class RegionExchange:
 
     def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
         """Make ready for what travels: messages between ranks, of so many elements."""
-        ends = [(m.src, m.dst, n) for m, n in zip(messages, elements, strict=True)]
-        schedule = point_to_point("regions", comm.size, ends)
+        schedule = message_schedule(comm.size, messages, self.fields)
         sizes = [schedule.sizes[b][comm.rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
         self.exchange = comm.bind(schedule, {"send": self._send, "recv": self._receive})
@@ -165,6 +170,9 @@ class OneSidedRegionExchange(RegionExchange):
         self._to, sent = routes("src", "dst")
         self._from, taken = routes("dst", "src")
         self._in_progress = False
+        if comm.step_recorder is not None:
+            schedule = message_schedule(comm.size, messages, self.fields)
+            comm.step_recorder.note_starts(self, "_start", schedule, dtype)
         # Kernels know addresses alone.
         self._kept = staging, flags, sent, taken
         device.synchronize()  # calls may be in other streams

@@ -97,9 +97,14 @@ class ExchangeTimes:
 
     def placed(self, schedule: Schedule, item: int) -> "ExchangeTimes":
         """With the order of GPUs in which a schedule is fastest, if they are not all alike."""
-        if self.own.host_bandwidth is not None or not depends_on_pair(self.fabric):
+        carried = self.carried
+        if (
+            self.own.host_bandwidth is not None
+            or not depends_on_pair(carried)
+            or not isinstance(carried, Fabric)
+        ):
             return self
-        order = best_order(schedule, self.carried, item)
+        order = best_order(schedule, carried, item)
         best = replace(self, order=tuple(order[: schedule.ranks]))
         same = order == tuple(range(self.fabric.ranks))
         return self if same or best.seconds(schedule, item) >= self.seconds(schedule, item) else best

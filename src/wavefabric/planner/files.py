@@ -71,7 +71,7 @@ def plan_ultrasound(
         candidates += job.candidates(cut, fabric)
     alone = job.candidate(decompose(problem.shape, 1), None)
     words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {options.precision} precision"
-    facts = (words, rates.label, fabric.name, ranks, problem.steps, rates.memory_bytes)
+    facts: Any = (words, rates.label, fabric.name, ranks, problem.steps, rates.memory_bytes)
     return _plan(facts, candidates, alone, options, left_out)
 
 
@@ -177,7 +177,7 @@ def plan_fibre(
                 candidates.append(job.candidate(modes, form, exchange))
     alone = job.candidate(RankModes((0, fibre.modes)), propagation.kerr, None)
     words = f"{fibre.rows} rows x {samples} samples, {propagation.integrator}, {job.precision} precision"
-    facts = (words, rates.label, fabric.name, ranks, steps, rates.memory_bytes)
+    facts: Any = (words, rates.label, fabric.name, ranks, steps, rates.memory_bytes)
     return _plan(facts, candidates, alone, options, [])
 
 

@@ -190,7 +190,9 @@ MALFORMED = {
     "name: 3; allowed: text of one line, not empty": put("name", value=3),
     'schedule: half a character, \\ud800; allowed: text in Unicode': put("name", value="\ud800"),
     'schedule: unknown key "nmae"; allowed: format, version, name, ranks, buffers, transfers, pre, post, '
-    "msccl": put("nmae", value=1),
+    "msccl, element_bytes": put("nmae", value=1),
+    "element_bytes: 0; allowed: whole numbers from 1 to 2147483647": put("element_bytes", value=0),
+    "element_bytes: null; allowed: whole numbers from 1 to 2147483647": put("element_bytes", value=None),
     "msccl: null; allowed: an object with the keys protocol, channels, most_bytes": put("msccl", value=None),
     'msccl.protocol: ["LL"]; allowed: Simple, LL, LL128': put(
         "msccl", value={"protocol": ["LL"], "channels": 1, "most_bytes": None}

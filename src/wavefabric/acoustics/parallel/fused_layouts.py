@@ -15,7 +15,7 @@ from wavefabric.acoustics.fused.fused_layout import FusedLayout, axis_kernels, s
 from wavefabric.acoustics.parallel.layouts import HaloExchange
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import disperses, unstaggering
-from wavefabric.exchange.halos_transposes import region_exchange
+from wavefabric.exchange.halos_transposes import message_schedule, region_exchange
 from wavefabric.spectral.distributed import box_shape, boxes, transpose_messages
 
 _OUTLET = [("at", np.int64), ("along", np.int64), ("across", np.int64), ("flag", np.uint64)]
@@ -177,6 +177,11 @@ class OneSidedLayout(FusedGlobalLayout):
                     entry["ranks"][rank] = at, along * pitch, across * pitch, flag
                 entry["calls"], entry["done"] = counts, counts + 4
         self._scatter = [device.asarray(tables[route].view(np.uint8).reshape(-1)) for route in range(2)]
+        if comm.step_recorder is not None:
+            routes = ("_send_planes", planes, columns), ("_send_columns", columns, planes)
+            for method, before, after in routes:
+                schedule = message_schedule(comm.size, transpose_messages(before, after))
+                comm.step_recorder.note_starts(self, method, schedule, c.complex)
         device.synchronize()  # kernels may be in other streams
 
     def _new_spectra(self, count: int) -> list:

@@ -34,7 +34,7 @@ class Step:
         stages = self.stages
         active = stages.sources.active(number)
         if number == 0:
-            self._advance(active)
+            self.advance(active)
             initial = stages.coefficients.problem.initial_pressure
             if initial is not None:
                 stages.initial_pressure(initial)
@@ -46,7 +46,7 @@ class Step:
             if not stages.layout.captured or (stages.layout.comm is not None and key not in self._taken):
                 # As written: what exchanges need for the first time is made ready.
                 self._taken.add(key)
-                self._advance(active)
+                self.advance(active)
                 stages.tick()
                 return
             self._captured[key] = self._capture(active)
@@ -64,7 +64,7 @@ class Step:
         stages = self.stages
 
         def work() -> None:
-            self._advance(active)
+            self.advance(active)
             stages.tick()
 
         before = stages.transforms
@@ -72,7 +72,8 @@ class Step:
         transforms, stages.transforms = stages.transforms - before, before
         return _Captured(repeat, transforms, stages.layout.pending)
 
-    def _advance(self, active: tuple[bool, ...]) -> None:
+    def advance(self, active: tuple[bool, ...]) -> None:
+        """The stages of a step with these sources active, as they are written."""
         self.stages.velocity(active)  # u ← pml (pml u − Δt/ρ₀ ∂p), sources of velocity
         self.stages.density(active)  # ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources of pressure
         self.stages.pressure()  # p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1{ρ₀ ∇·u} − η L2{ρ})

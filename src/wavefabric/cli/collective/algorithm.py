@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -140,6 +140,12 @@ def read_proved(path: Path) -> Schedule:
     with naming(path):
         verify(schedule)
     return schedule
+
+
+def own_bytes(schedules: Iterable[Schedule]) -> int | None:
+    """Bytes of the whole array where one schedule alone is meant and says so: it was recorded."""
+    only, *others = schedules
+    return whole_array(only) * only.element_bytes if only.element_bytes and not others else None
 
 
 def whole_array(schedule: Schedule) -> int:

@@ -31,7 +31,10 @@ _SPECIAL = ("radix", "grid", "pieces")
 class CostOptions(OutputOptions):
     """What is costed, and how."""
 
-    bytes: str = option("Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, …", default="64M")
+    bytes: str | None = option(
+        "Of the whole array: 64M, or 64K,1M, or 64K:1G. K, M, G: 2^10, … \\[default: 64M; of a recorded step "
+        "its own]"
+    )
     factor: int | None = option(FACTOR_HELP)
     algorithms: str | None = option(
         "Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all."
@@ -76,7 +79,7 @@ def command(
     if options.model != "kernel":
         refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
     check_target(options.output, options.force, PICTURES)
-    bytes_each = parse_sizes(options.bytes, "--bytes", options.factor)
+    bytes_each = parse_sizes(options.bytes or "64M", "--bytes", options.factor)
     setting = make_setting(fabric, circuit, order)
     left_out: dict[str, str] = {}
     if options.algorithms is None:
@@ -84,6 +87,8 @@ def command(
     else:
         refuse(changed(circuit, "circuits"), "with --algorithms", "with one schedule")
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
+    if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
+        bytes_each = [own]
     costed = {name: _costed(each, setting, bytes_each, options) for name, each in chosen.items()}
     written = []
     if options.output is not None:

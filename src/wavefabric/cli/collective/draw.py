@@ -23,7 +23,7 @@ from wavefabric.fabric.photonic.check import check_plan
 class DrawOptions(OutputOptions):
     """What is drawn."""
 
-    bytes: str = option("Of the whole array, for times.", default="64M")
+    bytes: str | None = option("Of the whole array, for times. \\[default: 64M; of a recorded step its own]")
     rounds: int | None = option("Draw so many rounds at most. \\[default: 12, gif 40, html all]")
     output: Path | None = option(
         "Picture (.png .svg .pdf), animation (.gif), page (.html).", "--output", "-o"
@@ -54,13 +54,15 @@ def command(
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
     check_target(output, request.force, pictures.ENDINGS, inputs=words or ())
     check_range("--rounds", most, 1, math.inf, "1 or more")
-    array_bytes = parse_size(request.bytes)
+    array_bytes = parse_size(request.bytes or "64M")
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)
     if most is not None and not isinstance(setting.fabric, PhotonicFabric):
         actual = f"{most} given with electrical {setting.fabric.name}"
         raise InputError(f"--rounds: {actual}; allowed: with photonic ones")
     schedule = source.schedule_from(words, algorithm, setting.fabric)
+    if request.bytes is None:
+        array_bytes = source.own_bytes([schedule]) or array_bytes
     element_bytes = array_bytes / source.whole_array(schedule)
     ordered, gpus = setting.in_order(schedule, element_bytes, "flow")
     progress = make_progress(request.quiet or request.as_json)

@@ -41,6 +41,7 @@ def to_json(schedule: Schedule) -> str:
     check_structure(schedule)
     head = {"format": FORMAT, "version": VERSION, "name": schedule.name, "ranks": schedule.ranks}
     head |= {} if schedule.msccl is None else {"msccl": vars(schedule.msccl)}
+    head |= {} if schedule.element_bytes is None else {"element_bytes": schedule.element_bytes}
     tables = zip(schedule.buffers, schedule.sizes, strict=True)
     rows = {"buffers": ({"name": name, "sizes": sizes.tolist()} for name, sizes in tables)}
     rows |= {"transfers": _transfers(schedule)}
@@ -59,8 +60,8 @@ def from_json(text: str) -> Schedule:
         for key, value in (("format", FORMAT), ("version", VERSION)):
             if content.get(key) != value or type(content[key]) is not type(value):
                 _refuse(key, content.get(key), json.dumps(value))
-    _keys("schedule", content, keys, ("msccl",))
-    name = _text("name", content["name"])
+    _keys("schedule", content, keys, ("msccl", "element_bytes"))
+    name, size = _text("name", content["name"]), "element_bytes"
     ranks = _whole("ranks", content["ranks"], 1, MOST_RANKS)
     sizes = _buffers(content["buffers"], ranks)
     chunks = _ChunkReader(ranks, sizes)
@@ -79,6 +80,7 @@ def from_json(text: str) -> Schedule:
         pre=chunks.held("pre", content["pre"]),
         post=chunks.held("post", content["post"]),
         msccl=_msccl(content["msccl"]) if "msccl" in content else None,
+        element_bytes=_whole("element_bytes", content[size], 1, _INT32) if size in content else None,
     )
     check_structure(schedule)
     return schedule

@@ -209,7 +209,10 @@ class _Link:
 
         self.propagator, self.A = self.shared.get("propagator", self.propagator_key, allocate)
         self.propagator.renew(options)
-        self.propagator.steps(link.length, self.path.section_count)  # refuses steps that would not end
+        steps = self.propagator.steps(link.length, self.path.section_count)  # refuses those that never end
+        if self.comm.step_recorder is not None:
+            self.comm.step_recorder.check_steps(steps and steps * link.spans)
+        self.propagator.recorder = self.comm.step_recorder
         if not self.checkpoint.policy.resume:
             self.checkpoint.remove()
         with DeferredInterrupt() as self.interrupt:

@@ -276,6 +276,11 @@ class OneSidedOperators(RankOperators):
         self.one_sided = OneSidedKerr(
             self.device, self.comm, self.coupling, self.n, self.dtype, received=self.use_received
         )
+        if self.comm.step_recorder is not None:
+            schedule = direct_all_gather([groups * self.n for groups in self.coupling.parts])
+            self.comm.step_recorder.note_starts(
+                self.one_sided, "kerr", schedule, self.real, lambda operator, *_: operator.stages
+            )
 
     def graph(self, work):
         # No call of a kernel that waits has a number of the host's: a step can be captured.

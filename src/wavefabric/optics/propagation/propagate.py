@@ -10,6 +10,7 @@ import numpy as np
 from wavefabric.device import Device, get_device
 from wavefabric.errors import FieldLost, InputError
 from wavefabric.exchange.communicator import Communicator
+from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.integrators import INTEGRATORS
@@ -142,6 +143,8 @@ class Propagator:
             exchange = ExchangeOptions(options.exchange, options.chunks)
             self.operators = rank_operators(self.comm, *shape, self.local_modes, options.kerr, exchange)
         self.integrator = INTEGRATORS[options.integrator](self.operators)
+        #: What records a step of `run`; that of the communicator is for a run's own propagator alone.
+        self.recorder: StepRecorder | None = None
         self.renew(options)
 
     def renew(self, options: PropagationOptions) -> None:
@@ -189,10 +192,14 @@ class Propagator:
                 on_energy(0.0, energy)
             if isinstance(self.control, FixedStep) and self._measures:
                 self._measure_local_error(A, self.control.h(length, count))
+        if self.recorder:
+            self.recorder.watch(self.integrator, "step", "last")
         unchecked = 0
         while state["z"] < length:
             before = state["done"]
             for done in self.control.advance(A, length, state, self.check_interval - unchecked, count):
+                if self.recorder:
+                    self.recorder.settle()
                 if on_step:
                     on_step(state["z"], done)
             unchecked += state["done"] - before
@@ -354,6 +361,9 @@ def propagate(
     elif isinstance(device, str):
         device = get_device(device)
     propagator = Propagator(fibre, field.shape[1], rate, device, PropagationOptions(**options), comm)
+    if comm is not None and comm.step_recorder is not None:
+        comm.step_recorder.check_steps(propagator.steps(length))
+        propagator.recorder = comm.step_recorder
     A = propagator.operators.empty()
     A[...] = device.asarray(field[propagator.local_modes.slice])
     propagator.run(A, length, on_step=progress)

@@ -1,0 +1,43 @@
+"""The option that records a run's own exchanges as a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wavefabric.cli.common.files import check_target
+from wavefabric.cli.common.options import changed, option, options, refuse
+from wavefabric.cli.common.ranks import PANEL, RankOptions
+
+if TYPE_CHECKING:
+    from wavefabric.exchange.communicator import Communicator
+    from wavefabric.system.progress import Progress
+
+
+@options(PANEL)
+class RecordingOptions:
+    """Whether a step is recorded, and where."""
+
+    record_schedule: Path | None = option("Write what ranks exchange in a step, as a schedule (JSON).")
+
+    def check(self, ranks: RankOptions, force: bool, *files: Path | None) -> None:
+        """Refuse what cannot be, before ranks are started; ``files`` are others of the run."""
+        if ranks.count == 1:
+            refuse(changed(self), "for one rank", "with --ranks 2 or more")
+        if self.record_schedule is not None and self.record_schedule in files:
+            refuse(changed(self), "twice", "another name than those of other files")
+        check_target(self.record_schedule, force, (".json",), "--record-schedule")
+
+    @contextmanager
+    def recording(self, comm: Communicator | None, force: bool, progress: Progress) -> Iterator[None]:
+        """Around the run; collective."""
+        if self.record_schedule is None or comm is None:
+            yield
+            return
+        with comm.recording(self.record_schedule, force):
+            try:
+                yield
+            finally:
+                progress.finish()  # before anything is said

@@ -1,0 +1,54 @@
+"""Schedules one after another, as one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wavefabric.collectives.schedule import TRANSFER, Holdings, Schedule
+from wavefabric.errors import InputError
+
+
+def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | None = None) -> Schedule:
+    """One schedule whose rounds, chunks and items are those of each in turn.
+
+    Buffers of one name are one buffer, with the chunks of each schedule after those of the schedules before:
+    no data of one is needed by the next, and only rounds order them. `InputError` without schedules, or if
+    they are for different numbers of ranks.
+
+    Examples
+    --------
+    >>> from wavefabric.collectives import in_sequence, point_to_point, verify
+    >>> both = in_sequence("there and back", [point_to_point("a", 2, [(s, 1 - s, 8)]) for s in (0, 1)])
+    >>> verify(both)
+    >>> both.transfers[["round", "src", "dst"]].tolist()
+    [(0, 0, 1), (1, 1, 0)]
+    """
+    numbers = sorted({schedule.ranks for schedule in schedules})
+    if len(numbers) != 1:
+        raise InputError(f"schedules: of {numbers} ranks; allowed: one or more of the same number of ranks")
+    names = tuple(dict.fromkeys(buffer for schedule in schedules for buffer in schedule.buffers))
+    sizes: list[list[np.ndarray]] = [[np.zeros((numbers[0], 0), np.int64)] for _ in names]
+    transfers, rounds, items = [np.zeros(0, TRANSFER)], 0, 0
+    pre: Holdings = {}
+    post: Holdings = {}
+    for schedule in schedules:
+        number = np.array([names.index(buffer) for buffer in schedule.buffers])
+        first = np.array([sum(part.shape[1] for part in sizes[n]) for n in number])
+        rows = schedule.transfers.copy()
+        rows["round"] += rounds
+        for end in ("src", "dst"):
+            buffer = schedule.transfers[f"{end}_buffer"]
+            rows[f"{end}_chunk"] += first[buffer]
+            rows[f"{end}_buffer"] = number[buffer]
+        transfers.append(rows)
+        for held, whole in ((schedule.pre, pre), (schedule.post, post)):
+            for (rank, b, chunk), (item, mask) in held.items():
+                whole[rank, int(number[b]), int(first[b]) + chunk] = items + item, mask
+        for n, part in zip(number, schedule.sizes, strict=True):
+            sizes[n].append(part)
+        rounds += schedule.rounds
+        items += 1 + max((item for item, _ in (*schedule.pre.values(), *schedule.post.values())), default=-1)
+    joined = tuple(np.concatenate(parts, axis=1) for parts in sizes)
+    return Schedule(
+        name, numbers[0], names, joined, np.concatenate(transfers), pre, post, element_bytes=element_bytes
+    )

@@ -1,0 +1,129 @@
+"""The exchanges that ranks start during one step, recorded as one schedule."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wavefabric.collectives import Schedule, in_sequence, save, to_json, verify
+from wavefabric.collectives.schedule import scaled
+from wavefabric.errors import InputError
+from wavefabric.exchange.control import Control, check_agreement
+from wavefabric.files.output import check_output
+from wavefabric.system.progress import warn
+
+
+class StepRecorder:
+    """Records one step of a run; made by `Communicator.recording`. All ranks call the same methods.
+
+    ``schedule`` is the step once `settle` has made it: exchanges in the order in which they were started,
+    each in rounds of its own. Its elements have as many bytes as divide those of all exchanges.
+    """
+
+    def __init__(self, control: Control, path: str | Path | None = None, force: bool = False):
+        if control.size == 1:
+            raise InputError("recording: one rank exchanges nothing; allowed: two ranks or more")
+        self._control, self._path, self._force = control, path, force
+        self.schedule: Schedule | None = None
+        #: Schedules in the order of their starts, with the bytes of an element.
+        self._starts: list[tuple[Schedule, int]] = []
+        self._watching = self._in_step = self._active = self._in_start = self._complete = False
+        if path is not None:
+            self._on_first_rank(lambda: check_output(path, force, "recording"))
+
+    def note_starts(
+        self, owner: Any, method: str, schedule: Schedule, dtype, count: Callable[..., int] = lambda *_: 1
+    ) -> None:
+        """From now on a call of a method of ``owner`` starts a schedule, ``count`` (of its arguments) times.
+
+        Calls within one that counts do not count.
+        """
+        call, start = getattr(owner, method), (schedule, np.dtype(dtype).itemsize)
+
+        def noted(*arguments):
+            if not self._active or self._in_start:
+                return call(*arguments)
+            self._starts += [start] * count(*arguments)
+            self._in_start = True
+            result = call(*arguments)
+            self._in_start = False
+            return result
+
+        setattr(owner, method, noted)
+
+    def watch(self, owner: Any, *methods: str) -> None:
+        """Record the second step of the first run that is watched: a call of one of these methods is one."""
+        if self._watching or self._complete:
+            return
+        self._watching, taken = True, 0
+        calls = {method: getattr(owner, method) for method in methods}
+
+        def counted(method: str, *arguments, **named):
+            nonlocal taken
+            if self._in_step:  # one of the methods calls another
+                return calls[method](*arguments, **named)
+            taken += 1
+            self._in_step = True
+            with self.step() if taken == 2 else nullcontext():
+                result = calls[method](*arguments, **named)
+            self._in_step = False
+            for name in methods if taken == 2 else ():
+                delattr(owner, name)  # the class's own again
+            return result
+
+        for method in methods:
+            setattr(owner, method, partial(counted, method))
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Record what is started inside. `InputError` if a step was recorded already."""
+        if self._complete:
+            raise InputError("recording: a second step; allowed: one for each recording")
+        self._active = True
+        yield
+        self._active, self._complete = False, True
+
+    def check_steps(self, steps: int | None) -> None:
+        """`InputError` if a run has too few steps, None if nobody knows how many."""
+        if steps is not None and steps < 2:
+            raise InputError(f"recording: a run of {steps} step; allowed: two steps or more")
+
+    def settle(self) -> None:
+        """Make and write the schedule once the step is over; not while a graph is captured.
+
+        `InputError` on all ranks if they did not start the same, or the file cannot be written.
+        """
+        if not self._complete or self.schedule is not None or not self._starts:
+            return
+        size = math.gcd(*(item for _, item in self._starts))
+        parts = [scaled(schedule, item // size) for schedule, item in self._starts]
+        count = f"{len(parts)} exchange{'s' * (len(parts) > 1)}"
+        schedule = in_sequence(f"recorded step, {count}", parts, size)
+        digest = hashlib.sha256(to_json(schedule).encode()).hexdigest()
+        check_agreement(self._control, {"recorded step": f"{count}, {digest[:16]}"})
+        verify(schedule)
+        self.schedule, path = schedule, self._path
+        if path is not None:
+            self._on_first_rank(lambda: save(path, schedule, self._force))
+
+    def tell_missing(self) -> None:
+        """One line on stderr, from rank 0, if no schedule was made."""
+        if self.schedule is None and self._control.rank == 0:
+            why = "no exchange was started in the step" if self._complete else "no second step was taken"
+            warn(f"recording: {why}" + (f"; {self._path} was not written" if self._path else ""))
+
+    def _on_first_rank(self, call: Callable[[], Any]) -> None:
+        """All raise the `InputError` that ``call`` raises on rank 0."""
+        fault = ""
+        try:
+            if self._control.rank == 0:
+                call()
+        except InputError as error:
+            fault = str(error)
+        if fault := self._control.bcast(fault):
+            raise InputError(fault)
