@@ -224,7 +224,12 @@ def _launch(device: Device, repeats: int) -> float:
     if device.name == "cpu":
         return 0.0
     A = _field(device, 2, 256, np.complex64)
-    work = device.graph(lambda: [A.__imul__(1.0) for _ in range(100)])
+
+    def work() -> None:
+        for _ in range(100):
+            A.__imul__(1.0)
+
+    work = device.graph(work)
     return float(f"{min(timing.milliseconds(device, work, repeats, 20)) * 1e-5:.3g}")
 
 

@@ -53,8 +53,7 @@ class PlannedOptions:
             os.environ["WAVEFABRIC_PROTOCOL"] = protocol
         else:
             os.environ.pop("WAVEFABRIC_PROTOCOL", None)
-        on_cpu = transport == "mpi" and record.get("cpu", False)
-        order = () if on_cpu else tuple(record["placement"])
+        order = () if record["cpu"] else tuple(record["placement"])
         exchange = {key: value for key, value in chosen.items() if key == "exchange"}
         blocks = {key: value for key, value in chosen.items() if key != "exchange"}
         return (
@@ -90,7 +89,7 @@ def _read(path: Path, ranks: int) -> dict[str, Any]:
     content = read_json(path, "--plan")
     try:
         chosen = content["candidates"][content["choice"]]
-        common = {key: content[key] for key in ("reason", "device", "fabric", "ranks")}
+        common = {key: content[key] for key in ("reason", "device", "fabric", "ranks", "cpu")}
         record = chosen | common | {"steps": content["problem"]["steps"]}
         for key in ("options", "transport", "placement", "seconds", "bytes"):
             record[key]

@@ -71,17 +71,25 @@ def plan_ultrasound(
         candidates += job.candidates(cut, fabric)
     alone = job.candidate(decompose(problem.shape, 1), None)
     words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {options.precision} precision"
-    facts: Any = (words, rates.label, fabric.name, ranks, problem.steps, rates.memory_bytes)
-    return _plan(facts, candidates, alone, options, left_out)
+    return _plan(_facts(words, rates, fabric, ranks, problem.steps), candidates, alone, options, left_out)
+
+
+def _facts(problem: str, rates: SolverRates, fabric: AnyFabric, ranks: int, steps: int) -> dict[str, Any]:
+    facts = {"problem": problem, "device": rates.label, "fabric": fabric.name, "memory": rates.memory_bytes}
+    return facts | {"ranks": ranks, "steps": steps, "cpu": rates.name == "cpu"}
 
 
 def _plan(
-    facts: tuple, candidates: list[Candidate], alone: Candidate, options: PlanOptions, left_out
+    facts: dict[str, Any], candidates: list[Candidate], alone: Candidate, options: PlanOptions, left_out
 ) -> Plan:
-    single = facts[3] == 1
-    ordered = [alone] if single else sorted(candidates, key=lambda c: c.seconds.step)
-    fits = not single and alone.bytes <= facts[-1]
-    return Plan(*facts, tuple(ordered), alone if fits else None, options.max_error, tuple(left_out))
+    if facts["ranks"] == 1:
+        candidates = [alone]
+    ordered = tuple(sorted(candidates, key=lambda c: c.seconds.step))
+    if not ordered:
+        raise InputError(f"gpus: {facts['ranks']} given; {left_out[0]}")
+    fits = facts["ranks"] > 1 and alone.bytes <= facts["memory"]
+    more = {"alone": alone if fits else None, "max_error": options.max_error, "left_out": tuple(left_out)}
+    return Plan(candidates=ordered, **facts, **more)
 
 
 class _Ultrasound:
@@ -177,8 +185,7 @@ def plan_fibre(
                 candidates.append(job.candidate(modes, form, exchange))
     alone = job.candidate(RankModes((0, fibre.modes)), propagation.kerr, None)
     words = f"{fibre.rows} rows x {samples} samples, {propagation.integrator}, {job.precision} precision"
-    facts: Any = (words, rates.label, fabric.name, ranks, steps, rates.memory_bytes)
-    return _plan(facts, candidates, alone, options, [])
+    return _plan(_facts(words, rates, fabric, ranks, steps), candidates, alone, options, [])
 
 
 @dataclass(frozen=True)

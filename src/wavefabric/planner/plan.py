@@ -76,6 +76,7 @@ class Plan:
     alone: Candidate | None = None
     max_error: float = 0.0
     left_out: tuple[str, ...] = field(default=())
+    cpu: bool = False
 
     @property
     def choice(self) -> Candidate:
@@ -126,6 +127,7 @@ class Plan:
             "ranks": self.ranks,
             "memory_bytes": self.memory,
             "max_error": self.max_error,
+            "cpu": self.cpu,
             "choice": self.candidates.index(self.choice),
             "reason": self.reason,
             "alone": self.alone and self.alone.facts(),
@@ -136,7 +138,7 @@ class Plan:
     def record(self) -> str:
         """JSON of the choice, which a result keeps beside what was measured."""
         common = {"reason": self.reason, "device": self.device, "fabric": self.fabric, "ranks": self.ranks}
-        return json.dumps(self.choice.facts() | common | {"steps": self.steps})
+        return json.dumps(self.choice.facts() | common | {"steps": self.steps, "cpu": self.cpu})
 
 
 def _over(a: Candidate, b: Candidate) -> str:
