@@ -19,7 +19,7 @@ CARRIERS = ("p2p", SIGNALS, "nccl", "mpi-cuda", "mpi")
 #: How often what a GPU sends and receives passes its memory: NCCL has buffers of its own between.
 _PASSES = {"nccl": 2.0}
 #: Where a fabric does not say it: B/s through the memory of a host, as two H200s were measured to reach.
-_HOST_BANDWIDTH = 12.2e9
+_HOST_BANDWIDTH = 12e9
 
 
 @dataclass(frozen=True)

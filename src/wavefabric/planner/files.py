@@ -123,7 +123,11 @@ class _Ultrasound:
         name = "plain" if issubclass(stages, PlainStages) else "fused"
         if self.problem.dimensions < 3 or self.problem.axisymmetric:
             name = "plain"
-        return UltrasoundStep(cut, self.medium, self.options.precision, name, self.rates, exchange)
+        quantities = self.recording.quantities
+        fields = sum(each.endswith("_all") for each in quantities)
+        recorded = fields, len(quantities) > fields
+        how = self.options.precision, name, self.rates, exchange, recorded
+        return UltrasoundStep(cut, self.medium, *how)
 
     def candidate(self, cut: Partition, exchange: ExchangeTimes | None) -> Candidate:
         step, one_sided = self._step(cut, exchange), exchange is not None and exchange.one_sided

@@ -125,18 +125,23 @@ class SolverRates:
 
     # --- Ultrasound ----------------------------------------------------------------------------------
 
-    def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
-        """s a point of a fused kernel on a grid (Nx, Ny, Nz), of one field where it takes several."""
-        key = name, precision, medium, tuple(shape)
+    def kernel(self, name: str, precision: str, medium: str, shape: Sequence[int], points: int) -> float:
+        """s a point of a fused kernel along axes of a grid (Nx, Ny, Nz), of so many points on this device.
+
+        Of one field where it takes several.
+        """
+        key = name, precision, medium, tuple(shape), points
         if key not in self._kernels:
             self._kernels[key] = self._seconds_a_point(*key)
         return self._kernels[key]
 
-    def _seconds_a_point(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
+    def _seconds_a_point(
+        self, name: str, precision: str, medium: str, shape: Sequence[int], points: int
+    ) -> float:
         if name not in self.tables.kernels.get(precision, {}).get(medium, {}):
             return self.step(precision, medium, "fused", shape) * FIELDS[name] / _fields(medium)
         seconds = self._kernel(name, precision, medium, shape)
-        return seconds * self._graph_over_kernels(precision, medium, math.prod(shape))
+        return seconds * self._graph_over_kernels(precision, medium, points)
 
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
         """From the kernel that is timed at most lengths: the ratio to it depends less on the length."""

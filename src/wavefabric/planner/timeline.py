@@ -32,10 +32,10 @@ class Timeline:
         self._arrival: dict[str, float] = {}
         self._spent: defaultdict[str, float] = defaultdict(float)
 
-    def work(self, seconds: float, kind: str = "compute") -> None:
-        """The GPU computes, or packs and unpacks (``"pack"``)."""
+    def work(self, seconds: float, kind: str = "compute", launches: int = 1) -> None:
+        """The GPU computes, or packs and unpacks (``"pack"``), in so many kernels."""
         if seconds > 0:
-            self._launched += self._host
+            self._launched += launches * self._host
             waits, slowed = max(0.0, self._launched - self._now), min(self._memory, seconds)
             self._memory -= slowed
             self._spent["exposed"] += waits + slowed

@@ -23,6 +23,8 @@ _HOST_LAUNCH = 10e-6
 #: Of the rate of stores in other GPUs' memory, what those of a transpose reach: 310 of 368 GB/s, by the times
 #: of two H200s.
 _SCATTERED = 0.84
+#: s that no kernel takes less than; s of recording at a sensor, by the times of 128³ points.
+_LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
 #: Transforms of a 3-D step of whole-array transforms, and each further one of absorption.
 _TRANSFORMS, _FIRST_TRANSFORMS = 10, 4
 
@@ -52,6 +54,8 @@ class UltrasoundStep:
     stages: str
     rates: SolverRates
     exchange: ExchangeTimes | None = None
+    #: Whole fields of statistics that are recorded, and whether there is a sensor.
+    recorded: tuple[int, bool] = (0, False)
     _seconds: dict[tuple, float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -70,7 +74,15 @@ class UltrasoundStep:
 
     def times(self) -> StepTimes:
         """Where the time of a step goes."""
-        return steady_step(self._program(), self._host)
+        program = self._program()
+
+        def step(t: Timeline) -> None:
+            program(t)
+            fields, sensor = self.recorded
+            t.work(fields * self.rates.copy(3 * self.points * self.item))
+            t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
+
+        return steady_step(step, self._host)
 
     @property
     def _host(self) -> float:
@@ -89,7 +101,8 @@ class UltrasoundStep:
 
     def kernel(self, name: str, count: float = 1) -> float:
         """s of ``count`` runs of a kernel over this rank's points."""
-        return count * self.points * self.rates.kernel(name, self.precision, self._form(name), self._axes)
+        how = self.precision, self._form(name), self._axes, self.points
+        return count * self.points * self.rates.kernel(name, *how)
 
     def _form(self, name: str) -> str:
         lossless = self.medium.form != "homogeneous" and not self.medium.laplacians
@@ -166,7 +179,13 @@ class UltrasoundStep:
         flat = self.size[2] == 1
         shape = (round(self.points ** (1 / 3)),) * 3
         each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
-        return each * self.points * (0.7 if flat else 1.0)
+        least = 0.0 if self.rates.name == "cpu" else _LEAST_KERNEL * self._launches
+        return max(least, each * self.points * (0.7 if flat else 1.0))
+
+    @property
+    def _launches(self) -> int:
+        """Kernels of a step of whole-array transforms."""
+        return 4 * (_TRANSFORMS if self.size[2] > 1 else 7)
 
     def _kernels_of_step(self) -> list[float]:
         n = self.medium.laplacians
@@ -230,7 +249,7 @@ class UltrasoundStep:
             self._start(t, "halo", fields)
             t.finish("halo", self.exchange.own.overhead)
             t.work(self._pack(fields), "pack")
-            t.work(self._whole_step() / len(groups))
+            t.work(self._whole_step() / len(groups), launches=self._launches // len(groups))
 
     # --- One Fourier basis -----------------------------------------------------------------------------
 
@@ -303,7 +322,7 @@ class UltrasoundStep:
         assert self.exchange is not None
         count, cuts = self._transposes, sum(blocks > 1 for blocks in self.partition.grid)
         for _ in range(count):
-            t.work(self._whole_step() / count)
+            t.work(self._whole_step() / count, launches=4)
             t.work(2 * cuts * self._pack_all() / max(cuts, 1), "pack")
             self._start(t, "transpose", 2)
             t.finish("transpose", self.exchange.own.overhead)
