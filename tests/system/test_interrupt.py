@@ -35,31 +35,33 @@ def test_the_second_is_not():
         assert interrupt.requested
 
 
-def terminate():
-    os.kill(os.getpid(), signal.SIGTERM)
+def terminate(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
 
 
-def test_sigterm_is_deferred_too_and_may_come_again():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_sigterm_is_deferred_too_and_may_come_again(number):
     with DeferredInterrupt() as interrupt:
-        terminate()
-        terminate()
+        terminate(number)
+        terminate(number)
         assert interrupt.requested
         with pytest.raises(Terminated):
             interrupt.check()
         press()
         with pytest.raises(KeyboardInterrupt):
             press()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(number) is signal.SIG_DFL
 
 
-def test_sigterm_raises_once_elsewhere():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_sigterm_raises_once_elsewhere(number):
     with terminable():
         assert exit_code() == 130
         with pytest.raises(Terminated):
-            terminate()
+            terminate(number)
         terminate()  # the first is at work
         assert exit_code() == 143
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(number) is signal.SIG_DFL
     with terminable():
         assert exit_code() == 130
 

@@ -32,6 +32,8 @@ class Device(Protocol):
 
     #: ``"cpu"``, ``"cuda:0"`` …
     name: str
+    #: The same in every process of a host that uses this device: ``"cpu"``, or a GPU's address on the bus.
+    identity: str
     #: ``numpy`` or ``cupy``.
     xp: Any
     #: CPU threads used by kernels and transforms (1 on a GPU).

@@ -120,7 +120,7 @@ class CpuDevice:
     def __init__(self, threads: int | None = None):
         available = usable_threads()
         most = max(available, os.cpu_count() or 1)
-        self.name = "cpu"
+        self.name = self.identity = "cpu"
         self.threads = available if threads is None else int(threads)
         if not 1 <= self.threads <= most:
             raise InputError(f"threads: {threads} given; allowed: 1 to {most}")

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import os
 from functools import lru_cache
 from importlib.resources import files
 
@@ -127,6 +128,9 @@ class CudaDevice:
     def __init__(self, index: int = 0):
         self.index = index
         self.name = f"cuda:{index}"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        parts = [cupy.cuda.Device(index).pci_bus_id, visible if visible.startswith("MIG-") else ""]
+        self.identity = " ".join(filter(None, parts))
         self.block_memory = cupy.cuda.runtime.deviceGetAttribute(_MOST_SHARED_OF_A_BLOCK, index)
         cupy.cuda.Device(index).use()
         self._capture = cupy.cuda.Stream(non_blocking=True)

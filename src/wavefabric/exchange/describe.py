@@ -35,14 +35,14 @@ def links() -> dict[str, Any] | None:
 
 
 def ranks(control) -> list[dict[str, Any]]:
-    """Rank, host (a number, in order of appearance), device and CPU threads of all ranks; collective."""
-    device = rank_device(None, environment.local_rank())
+    """Rank, host (a number, in order of appearance), device, its identity, CPU threads; collective."""
+    hosts = control.all_gather(socket.gethostname())
+    device = rank_device(None, hosts[: control.rank].count(hosts[control.rank]))
     mine = {
         "rank": control.rank,
-        "host": socket.gethostname(),
+        "host": list(dict.fromkeys(hosts)).index(hosts[control.rank]),
         "device": device.name,
-        "threads": device.threads if device.name == "cpu" else usable_threads(),
+        "identity": device.identity,
+        "threads": environment.rank_threads() if device.name == "cpu" else usable_threads(),
     }
-    table = control.all_gather(mine)
-    hosts = list(dict.fromkeys(row["host"] for row in table))
-    return [{**row, "host": hosts.index(row["host"])} for row in table]
+    return control.all_gather(mine)

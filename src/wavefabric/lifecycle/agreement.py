@@ -5,7 +5,6 @@ up; whether all devices have the memory for a run; and between steps whether to 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -80,10 +79,9 @@ def _attempt(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
         return None, error
 
 
-def device_identity(device: Device) -> tuple[str, str, str]:
+def device_identity(device: Device) -> tuple[str, str]:
     """What tells a device of this rank from those of others, on this host and elsewhere."""
-    visible = "" if device.name == "cpu" else os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return socket.gethostname(), visible, device.name
+    return socket.gethostname(), device.identity
 
 
 def check_memory(comm: Communicator | None, device: Device, needed: int, what: str, advice: str) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between time steps, not within one: a checkpoint needs whole steps."""
+"""Ctrl-C, SIGTERM and SIGUSR1 between time steps, not within one: a checkpoint needs whole steps."""
 
 import contextlib
 import signal
@@ -8,15 +8,20 @@ from typing import NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which batch systems send some time before they kill. Handled wherever Ctrl-C is."""
+    """One of `TERMINATING`. Handled wherever Ctrl-C is."""
 
 
-#: Exit codes after Ctrl-C and SIGTERM: 128 and the signal, as shells count.
+#: What batch systems send some time before they kill. mpirun of Open MPI kills half a second after it was
+#: given SIGTERM; SIGUSR1 it hands on.
+TERMINATING = (signal.SIGTERM, signal.SIGUSR1)
+
+
+#: Exit codes after Ctrl-C and SIGTERM: 128 and the signal, as shells count. SIGUSR1 has that of SIGTERM.
 INTERRUPTED, TERMINATED = 130, 143
 
 
 class _Signals:
-    terminated = False  # whether a SIGTERM has come
+    terminated = False  # whether one of `TERMINATING` has come
 
 
 def exit_code() -> int:
@@ -28,8 +33,9 @@ class DeferredInterrupt:
     """While inside, the first Ctrl-C or a SIGTERM only sets ``requested``; a second Ctrl-C interrupts at
     once.
 
-    A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGTERM is left to
-    whoever has a handler for it. Does nothing outside the main thread, where Python delivers no signals.
+    A second SIGTERM does nothing: batch systems, mpiexec and launchers may each send one. SIGUSR1 counts as
+    SIGTERM. Both are left to whoever has a handler for them. Does nothing outside the main thread, where
+    Python delivers no signals.
     """
 
     def __init__(self) -> None:
@@ -40,8 +46,9 @@ class DeferredInterrupt:
     def __enter__(self) -> "DeferredInterrupt":
         if threading.current_thread() is threading.main_thread():
             self._before = {signal.SIGINT: signal.signal(signal.SIGINT, self._handle)}
-            if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _raise):
-                self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
+            for number in TERMINATING:
+                if signal.getsignal(number) in (signal.SIG_DFL, _raise):
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,7 +65,7 @@ class DeferredInterrupt:
         raise Terminated if self._terminated else KeyboardInterrupt
 
     def _handle(self, number: int, frame: object) -> None:
-        if number == signal.SIGTERM:
+        if number in TERMINATING:
             self._terminated = _Signals.terminated = True
         elif self._pressed:
             raise KeyboardInterrupt
@@ -76,14 +83,14 @@ def _raise(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Inside, the first SIGTERM raises `Terminated`, so that what is unfinished is removed, as by Ctrl-C."""
+    """Inside, the first SIGTERM or SIGUSR1 raises `Terminated`, so that what is unfinished is removed."""
     _Signals.terminated = False
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _raise)
+    ours = [number for number in TERMINATING if main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _raise)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)

@@ -94,7 +94,23 @@ def test_expected_ranks(variables, monkeypatch):
 @pytest.mark.parametrize("starter", list(STARTERS))
 def test_nothing_of_an_older_mpiexec_is_left(starter):
     result, *_ = STARTERS[starter]
-    left = environment.without_ranks({**result, "PATH": "/bin", "SLURM_JOB_ID": "7"})
-    assert left["PATH"] == "/bin"
-    assert left["SLURM_JOB_ID"] == "7"
-    assert not {"PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"} & left.keys()
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "PBS_NODEFILE": "/pbs", "LSB_HOSTS": "n1 n2"}
+    assert environment.without_ranks({**result, **job, "PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+@pytest.mark.parametrize(
+    ("more", "usable", "threads"),
+    [
+        ({}, 32, 8),  # of the host's 32, by four ranks
+        ({}, 1, 1),
+        ({"SLURM_CPUS_PER_TASK": "8"}, 8, 8),  # bound to eight
+        ({"SLURM_CPUS_PER_TASK": "8"}, 32, 8),
+        ({"SLURM_CPUS_PER_TASK": "8"}, 4, 4),
+        ({"SLURM_CPUS_PER_TASK": "8", "WAVEFABRIC_THREADS": "3"}, 32, 3),
+    ],
+)
+def test_threads_of_a_rank(variables, monkeypatch, more, usable, threads):
+    monkeypatch.delenv("WAVEFABRIC_THREADS", raising=False)
+    monkeypatch.setattr(environment, "usable_threads", lambda: usable)
+    variables(STARTERS["srun"][0] | more)
+    assert environment.rank_threads() == threads

@@ -180,7 +180,8 @@ def test_ranks_go_with_their_launcher(how):
     process.communicate()
 
 
-def test_terminate_reaches_each_rank_and_is_waited_for():
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGUSR1])
+def test_terminate_reaches_each_rank_and_is_waited_for(how):
     """Batch systems may send it again, and to every process, while ranks save."""
     body = """\
 seen = []
@@ -196,7 +197,7 @@ sys.exit(143)
 """
     process = start_ranks(2, body)
     pids(process, 2)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(how)
     assert {process.stdout.readline(), process.stdout.readline()} == {"saving\n"}
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=20)

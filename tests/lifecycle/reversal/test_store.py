@@ -66,7 +66,7 @@ def chosen(monkeypatch, memory, steps, ranks=1, name="cuda:0", **options):
     monkeypatch.setattr(module.os, "posix_fallocate", lambda *_: None)
     comm = SimpleNamespace(size=ranks, rank=0)
     comm.control = SimpleNamespace(all_gather=lambda each: [each] * ranks)
-    device = SimpleNamespace(name=name, memory=lambda: (free[0], 10 * GIB))
+    device = SimpleNamespace(name=name, identity=name, memory=lambda: (free[0], 10 * GIB))
     return choose_tiers(comm, device, GIB, steps, **options)
 
 

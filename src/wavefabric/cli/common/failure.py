@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wavefabric.errors import InputError, MissingExtra, one_line
 from wavefabric.exchange.launch import dev_shm, environment, rank_status
-from wavefabric.system.interrupt import INTERRUPTED, TERMINATED
+from wavefabric.system.interrupt import INTERRUPTED, TERMINATED, TERMINATING
 
 if TYPE_CHECKING:
     from wavefabric.exchange.communicator import Communicator
@@ -60,7 +60,7 @@ def leave(
         rank_status.exits(0)
         return 0
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, *TERMINATING):
             signal.signal(number, signal.SIG_IGN)  # it ends already: another Ctrl-C would be a traceback
     rank, ranks = environment.rank(), environment.ranks()
     message = one_line(message)

@@ -109,8 +109,8 @@ class RankOptions:
 
             return read_placement(self.placement, here)
         if here != self.count:
-            actual = "auto given with ranks on several hosts"
-            raise InputError(f"--placement: {actual}; allowed: a file, for one host")
+            actual, allowed = "auto given with ranks on several hosts", "a file of GPUs, for each host alike"
+            raise InputError(f"--placement: {actual}; allowed: {allowed}")
         from wavefabric.exchange.placement import best_placement
         from wavefabric.system import gpu_topology
 
@@ -163,8 +163,6 @@ def open_ranks(options: RankOptions, schedule: Callable[[], Schedule], quiet: bo
     if device == "cpu" or (device == "auto" and not cuda_count()):
         if gpus is not None:
             raise InputError(f"--placement: {options.placement} given, but there are no GPUs here")
-        # What the launcher says, else a share of what may be used.
-        part = max(1, usable_threads() // environment.local_size())
-        device = get_device("cpu", options.threads or environment.threads() or part)
+        device = get_device("cpu", options.threads or environment.rank_threads())
     comm = options.invocation.comm = world(options.transport or "auto", device, gpus)
     return comm

@@ -3,6 +3,8 @@
 import os
 import re
 
+from wavefabric.system.machine import usable_threads
+
 #: Variables with rank, number of ranks, rank on this host, ranks on this host. Open MPI; MPICH's hydra, Intel
 #: MPI, MVAPICH and srun with PMI; srun alone or with PMIx. Slurm's own SLURM_PROCID is set in batch scripts
 #: too; the number of tasks of a *step* only where srun started them.
@@ -12,6 +14,8 @@ _STARTERS = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
 _PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
+#: What batch systems say of a job, the list of its hosts among it: mpiexec would start ranks on all of them.
+_BATCH = ("SLURM_", "PBS_", "LSB_", "PE_HOSTFILE")
 
 #: Set by `wavefabric run --ranks` for its ranks.
 RANKS = "WAVEFABRIC_RANKS"
@@ -78,7 +82,13 @@ def threads() -> int | None:
     return _number(THREADS) or None
 
 
+def rank_threads() -> int:
+    """CPU threads of a rank without an option: what launcher or srun say, else a fraction of the host's."""
+    # srun binds a task to its CPUs: these are not divided once more.
+    chosen = threads() or min(_number("SLURM_CPUS_PER_TASK") or 0, usable_threads())
+    return chosen or max(1, usable_threads() // local_size())
+
+
 def without_ranks(variables: dict[str, str]) -> dict[str, str]:
-    """An environment for a new mpiexec: nothing in it says that this process is a rank of an older one."""
-    names = {name for starter in _STARTERS[1:] for name in starter}
-    return {k: v for k, v in variables.items() if k not in names and not k.startswith(_PREFIXES)}
+    """An environment for a new mpiexec on this host: without older ranks' and batch systems' variables."""
+    return {name: value for name, value in variables.items() if not name.startswith((*_PREFIXES, *_BATCH))}

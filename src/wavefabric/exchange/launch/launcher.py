@@ -15,7 +15,7 @@ from pathlib import Path
 
 from wavefabric.errors import InputError
 from wavefabric.exchange.launch import dev_shm, environment, mpiexec, rank_status
-from wavefabric.system.interrupt import INTERRUPTED
+from wavefabric.system.interrupt import INTERRUPTED, TERMINATING
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.processes import abandoned, follow_parent
 
@@ -49,9 +49,9 @@ def launch(options: LaunchOptions) -> int:
     """Start ranks, wait for them, and pass on what they print.
 
     Ctrl-C goes to each rank once, by its own process: mpiexec is kept apart from the terminal, since some
-    kill their ranks at once. A third Ctrl-C kills all. SIGTERM and SIGHUP reach the ranks as SIGTERM, and so
-    does the end of the process that started this one and read what it prints. The result is their exit code;
-    128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
+    kill their ranks at once. A third Ctrl-C kills all. SIGTERM, SIGUSR1 and SIGHUP reach them as SIGTERM, and
+    so does the end of the process that started this one and read what it prints. The result is their exit
+    code; 128 + signal if one was killed, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if environment.RANKS in os.environ or environment.ranks() > 1:
         # A rank that started ranks would fill the machine.
@@ -109,7 +109,7 @@ class _Supervisor:
         seen: set[bytes] = set()
         outputs = [_Output(stream, seen) for stream in (sys.stdout, sys.stderr)]
         handlers = {signal.SIGINT: self._interrupt}
-        handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), self._terminate)
+        handlers |= dict.fromkeys((*TERMINATING, signal.SIGHUP), self._terminate)
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as undo:
             for number, handler in handlers.items():
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
@@ -152,7 +152,7 @@ class _Supervisor:
     def _terminate(self, number: int, *_) -> None:
         # Another one, as batch systems send, changes nothing: ranks may be saving.
         if not self._terminated:
-            self._terminated = number
+            self._terminated = signal.SIGTERM if number in TERMINATING else number
             if not self._signal_ranks(signal.SIGTERM):
                 self._process.terminate()  # mpiexec hands it on
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from wavefabric.exchange.launch import dev_shm, environment
+from wavefabric.system.interrupt import TERMINATING
 from wavefabric.system.processes import die_with_parent
 
 #: Pipes that ranks print to: what mpiexec itself says stays apart.
@@ -46,7 +47,8 @@ def begin() -> None:
 
 def _report_end_of(child: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+    for number in TERMINATING:
+        signal.signal(number, lambda *_: os.kill(child, signal.SIGTERM))
     status = 1
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
