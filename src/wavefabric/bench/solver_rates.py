@@ -267,6 +267,7 @@ def _kerr(device: Device, precision: str, repeats: int, progress) -> dict[str, A
             operators = rank_operators(solo(device), *shape[1:], modes, "auto", options)
         A, K = (_field(device, rows, n, dtype) for _ in range(2))
         rates = [operators.empty_rates() for _ in range(2)]
+        operators.kerr_phase_rate(A, rates[1])
         works = {
             "rk4ip_middle": lambda o=operators, A=A, K=K: o.rk4ip_middle(A, K, _STEP),
             "rk4ip_last": lambda o=operators, A=A, K=K: o.rk4ip_last(A, K, _STEP),

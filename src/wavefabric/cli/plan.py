@@ -50,7 +50,11 @@ class PlanCommandOptions(OutputOptions):
         "\\[default: 0, the answers of one GPU]",
         default=0.0,
     )
-    precision: str = option("Ultrasound: {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single")
+    precision: str = option(
+        "Ultrasound: auto (as a run has it), {wavefabric.acoustics.run_settings:PRECISIONS}.",
+        default="auto",
+        also=("auto",),
+    )
     all: bool = option("Show every candidate.", default=False)
     output: Path | None = option("JSON (for `run --plan` and `report`) or a picture.", "--output", "-o")
 
@@ -115,7 +119,9 @@ def make_plan(
     if fabric is None:
         raise InputError("--fabric: missing; allowed: a preset (wavefabric fabric show), or a file")
     between = load_fabric(fabric)
-    return plan_file(file, gpus or between.ranks, between, device_file, PlanOptions(**keywords))
+    return plan_file(
+        file, between.ranks if gpus is None else gpus, between, device_file, PlanOptions(**keywords)
+    )
 
 
 def show(plan: Plan, file: Path, everything: bool) -> None:

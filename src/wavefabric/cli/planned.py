@@ -83,6 +83,10 @@ class PlannedOptions:
         return json.loads(plan.record())
 
 
+#: What a plan may say of a run.
+_OPTIONS = {"decomposition", "grid", "overlap", "bell", "exchange"}
+
+
 def _read(path: Path, ranks: int) -> dict[str, Any]:
     from wavefabric.cli.common.files import read_json
 
@@ -91,8 +95,11 @@ def _read(path: Path, ranks: int) -> dict[str, Any]:
         chosen = content["candidates"][content["choice"]]
         common = {key: content[key] for key in ("reason", "device", "fabric", "ranks", "cpu")}
         record = chosen | common | {"steps": content["problem"]["steps"]}
-        for key in ("options", "transport", "placement", "seconds", "bytes"):
-            record[key]
+        for key, kind in (("options", dict), ("transport", str), ("placement", list), ("seconds", dict)):
+            if not isinstance(record[key], kind):
+                raise TypeError
+        if not record["options"].keys() <= _OPTIONS:
+            raise KeyError
     except (KeyError, IndexError, TypeError):
         raise InputError(
             f"--plan: {path} is no plan; allowed: auto, or a JSON file of wavefabric plan -o"

@@ -11,7 +11,7 @@ from wavefabric.acoustics.choose_stages import needed_bytes, stages_form
 from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
 from wavefabric.acoustics.materials.find import find_materials
 from wavefabric.acoustics.problem import Problem, Recording
-from wavefabric.acoustics.run_settings import PRECISIONS
+from wavefabric.acoustics.run_settings import PRECISIONS, SMALL
 from wavefabric.acoustics.solver.formulas import disperses
 from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.errors import InputError
@@ -32,17 +32,18 @@ from wavefabric.quantities import choice
 class PlanOptions:
     """What is compared: overlaps of local Fourier bases, and carriers (of `exchange_times.CARRIERS`; all).
 
-    ``max_error``: the class of error that a choice may have; 0: the answers of one rank.
+    ``max_error``: the class of error that a choice may have; 0: the answers of one rank. ``precision``: as of
+    `RunSettings`, for ultrasound.
     """
 
     overlaps: Sequence[int] = (8, 16)
     bell: str = "nested-sine"
     transports: Sequence[str] | None = None
     max_error: float = 0.0
-    precision: str = "single"
+    precision: str = "auto"
 
     def __post_init__(self):
-        choice("precision", self.precision, tuple(PRECISIONS))
+        choice("precision", self.precision, ("auto", *PRECISIONS))
         if not 0 <= self.max_error < 1:
             raise InputError(f"max-error: {self.max_error} given; allowed: 0, or a number below 1")
 
@@ -70,7 +71,7 @@ def plan_ultrasound(
     for cut in job.cuts(ranks, left_out) if ranks > 1 else ():
         candidates += job.candidates(cut, fabric)
     alone = job.candidate(decompose(problem.shape, 1), None)
-    words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {options.precision} precision"
+    words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {job.precision} precision"
     return _plan(_facts(words, rates, fabric, ranks, problem.steps), candidates, alone, options, left_out)
 
 
@@ -95,7 +96,9 @@ def _plan(
 class _Ultrasound:
     def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: PlanOptions):
         self.problem, self.recording, self.rates, self.options = problem, recording, rates, options
-        self.dtype = np.dtype(PRECISIONS[options.precision])
+        auto = "double" if rates.name == "cpu" and problem.points <= SMALL else "single"
+        self.precision = auto if options.precision == "auto" else options.precision
+        self.dtype = np.dtype(PRECISIONS[self.precision])
         self.medium = medium_of(problem, self.dtype)
 
     def cuts(self, ranks: int, left_out: list[str]) -> Iterator[Partition]:
@@ -126,7 +129,7 @@ class _Ultrasound:
         quantities = self.recording.quantities
         fields = sum(each.endswith("_all") for each in quantities)
         recorded = fields, len(quantities) > fields
-        how = self.options.precision, name, self.rates, exchange, recorded
+        how = self.precision, name, self.rates, exchange, recorded
         return UltrasoundStep(cut, self.medium, *how)
 
     def candidate(self, cut: Partition, exchange: ExchangeTimes | None) -> Candidate:

@@ -167,7 +167,7 @@ def exchanges(
     for carrier in carriers(fabric, rates, listed):
         plain = ExchangeTimes(fabric, carrier)
         yield plain
-        if best is None:
+        if best is None and plain.own.host_bandwidth is None:
             best = plain.placed(schedule, item).order
         if best and plain.own.host_bandwidth is None:
             yield replace(plain, order=best)

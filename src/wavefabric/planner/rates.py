@@ -3,22 +3,21 @@
 ``h200`` comes with the package, measured. Others that do are that one times a factor, for machines of papers.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import Seconds, converted
 from wavefabric.files.faults import checked
-from wavefabric.files.input import naming, parse_toml, read_text
+from wavefabric.files.input import naming, parse_json, parse_toml, read_text
 
 DEVICES = Path(__file__).parent / "devices"
 #: Fields that kernels of the fused ultrasound step read and write, for a device without their times.
@@ -37,6 +36,7 @@ _LIKE = {"z_scale": "z_divergence", "x_pressure": "x_density"}
 _BLOCK_MEMORY = 232448
 
 Pairs = list[tuple[float, float]]
+_Times = Annotated[list[tuple[PositiveFloat, PositiveFloat]], Field(min_length=1), AfterValidator(sorted)]
 
 
 class _Table(BaseModel):
@@ -49,7 +49,7 @@ class StepRow(_Table):
     precision: str
     medium: str
     stages: str
-    shape: tuple[int, int, int]
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
     ms: float = Field(gt=0)
 
 
@@ -68,10 +68,10 @@ class RatesTable(_Table):
     copy_bytes_per_second: float = Field(gt=0)
     pack_bytes_per_second: PackingTable
     launch_seconds: float = Field(ge=0)
-    kernels: dict[str, dict[str, dict[str, Pairs]]] = Field(default_factory=dict)
+    kernels: dict[str, dict[str, dict[str, _Times]]] = Field(default_factory=dict)
     steps: list[StepRow] = Field(default_factory=list)
-    linear: dict[str, Pairs] = Field(default_factory=dict)
-    kerr: dict[str, dict[str, dict[str, dict[str, Pairs]]]] = Field(default_factory=dict)
+    linear: dict[str, _Times] = Field(default_factory=dict)
+    kerr: dict[str, dict[str, dict[str, dict[str, _Times]]]] = Field(default_factory=dict)
     machine: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -138,10 +138,15 @@ class SolverRates:
     def _seconds_a_point(
         self, name: str, precision: str, medium: str, shape: Sequence[int], points: int
     ) -> float:
-        if name not in self.tables.kernels.get(precision, {}).get(medium, {}):
+        if not self._timed(precision, medium) >= {name}:
             return self.step(precision, medium, "fused", shape) * FIELDS[name] / _fields(medium)
         seconds = self._kernel(name, precision, medium, shape)
         return seconds * self._graph_over_kernels(precision, medium, points)
+
+    def _timed(self, precision: str, medium: str) -> set[str]:
+        """Kernels with times, if all of a step have them."""
+        names = self.tables.kernels.get(precision, {}).get(medium, {}).keys()
+        return set(names) if names >= _runs(medium).keys() else set()
 
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
         """From the kernel that is timed at most lengths: the ratio to it depends less on the length."""
@@ -162,8 +167,7 @@ class SolverRates:
     def _ratios(self) -> dict[tuple[str, str], Pairs]:
         ratios: dict[tuple[str, str], Pairs] = {}
         for row in self.tables.steps:
-            times = self.tables.kernels.get(row.precision, {}).get(row.medium)
-            if row.stages == "fused" and times:
+            if row.stages == "fused" and self._timed(row.precision, row.medium):
                 how = row.precision, row.medium, row.shape
                 kernels = sum(count * self._kernel(name, *how) for name, count in _runs(row.medium).items())
                 points = math.prod(row.shape)
@@ -196,10 +200,12 @@ class SolverRates:
 
     def kerr(self, operator: str, precision: str, form: str, cut: str, rows: int) -> float:
         """s a complex number of a Kerr operator; ``cut``: one, or split where powers are exchanged."""
-        table = self.tables.kerr.get(precision, {})
-        if operator not in table:
-            raise InputError(f"device: {self.label} has no Kerr operators in {precision} precision")
-        return self.factor * 1e-12 * _between(table[operator][form][cut], rows)
+        try:
+            times = self.tables.kerr[precision][operator][form][cut]
+        except KeyError:
+            actual = f"no Kerr operator {operator} ({form}, {cut}) in {precision} precision"
+            raise InputError(f"device: {self.label} has {actual}") from None
+        return self.factor * 1e-12 * _between(times, rows)
 
 
 def _runs(medium: str) -> Counter[str]:
@@ -267,15 +273,14 @@ def load_rates(text: str | Path) -> SolverRates:
     with naming(path):
         if path.suffix == ".toml":
             return _scaled(checked(ScaledTable, parse_toml(content, "device")))
-        try:
-            tables = checked(RatesTable, json.loads(content))
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"device: no JSON ({error}); allowed: of wavefabric bench solver-rates"
-            ) from None
+        parsed = parse_json(content, "device")
+        if not isinstance(parsed, dict):
+            raise InputError("device: no JSON object; allowed: that of wavefabric bench solver-rates")
+        tables = checked(RatesTable, parsed)
     machine = tables.machine
-    cpu = machine.get("device") == "cpu"
-    kind = {"name": "cpu", "block_memory": 0, "threads": int(machine.get("threads", 1))} if cpu else {}
+    cpu, threads = machine.get("device") == "cpu", machine.get("threads")
+    threads = threads if isinstance(threads, int) else 1
+    kind = {"name": "cpu", "block_memory": 0, "threads": threads} if cpu else {}
     return SolverRates(path.stem, tables, 1.0, tables.memory_bytes, _measured_on(machine), **kind)
 
 
@@ -289,6 +294,9 @@ def _scaled(table: ScaledTable) -> SolverRates:
         memory = converted(table.memory, unit="B", most=1e18, least=1.0)
     except ValueError as error:
         raise InputError(f"memory: {error}") from None
+    if table.based_on.endswith(".toml"):
+        allowed = f"a JSON file, {', '.join(DEVICE_NAMES)}"
+        raise InputError(f"based_on: {show(table.based_on)} given; allowed: {allowed}")
     base = load_rates(table.based_on)
     tables = base.tables
     if table.launch is not None:

@@ -165,7 +165,7 @@ class UltrasoundStep:
     def bytes_sent(self) -> float:
         """B that the busiest rank sends in a step."""
         local = self.partition.options.kind == "local"
-        count = self.medium.fields_exchanged if local else 2 * self._transposes
+        count = self.medium.fields_exchanged - (self.size[2] == 1) if local else 2 * self._transposes
         return self._sent * self.item * count
 
     # --- One rank --------------------------------------------------------------------------------------

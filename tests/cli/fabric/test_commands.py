@@ -73,6 +73,22 @@ def test_bounds_of_an_all_gather(command):
     assert (light["rows"], light["columns"], light["kind"]) == (4, 8, "photonic")
 
 
+def test_transports_are_shown(command, tmp_path):
+    code, out, err = command("fabric", "show", "hgx-h200")
+    assert (code, err) == (0, "")
+    lines = [line.split(maxsplit=1) for line in out.splitlines()]
+    texts = {words[0]: words[1].strip() for words in lines if len(words) == 2}
+    assert texts["nccl"] == "35 µs a round, 310 GB/s a transfer"
+    assert texts["mpi"] == "31 µs a round, 12 GB/s through host memory, 40 µs a wait of the host"
+    told_of = {each["name"]: each for each in told(command, "show", "hgx-h200")["transports"]}
+    assert told_of["mpi-cuda"]["flow_bandwidth"] == 364e9
+    text = to_toml(load("ring:4")) + '[[transports]]\nname = "nccl"\nring = true\n'
+    (tmp_path / "mine.toml").write_text(text)
+    out = command("fabric", "show", "mine.toml", "--save", "again.toml")[1]
+    assert re.search(r"^nccl +all-gather in a ring", out, re.MULTILINE)
+    assert load(tmp_path / "again.toml").transports == load(tmp_path / "mine.toml").transports
+
+
 def test_a_single_gpu_has_no_bounds(command):
     code, out, err = command("fabric", "show", "switch:1")
     assert (code, err) == (0, "")

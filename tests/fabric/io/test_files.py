@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wavefabric.errors import InputError
 from wavefabric.fabric.electrical import families
-from wavefabric.fabric.electrical.fabric import Fabric, Link
+from wavefabric.fabric.electrical.fabric import Fabric, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import resource_use
 from wavefabric.fabric.io import writing as file_text
 from wavefabric.fabric.io.files import check_connected, from_toml, load, save, to_toml
@@ -23,6 +23,15 @@ NAMES = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), min_size=1
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 BANDWIDTHS = st.floats(1, 1e17) | st.integers(1, 10**12).map(float)
 SECONDS = st.floats(0, 1e5) | st.integers(0, 10**6).map(lambda n: n * 1e-7)
+
+
+TRANSPORTS = st.builds(
+    TransportTimes,
+    NAMES,
+    *[st.none() | SECONDS, st.none() | BANDWIDTHS, st.none() | BANDWIDTHS],
+    SECONDS,
+    st.booleans(),
+)
 
 
 @st.composite
@@ -51,6 +60,7 @@ def fabrics(draw):
         reduce_bandwidth=draw(maybe),
         reduce_alpha=draw(SECONDS),
         round_overhead=draw(SECONDS),
+        transports=tuple(draw(st.lists(TRANSPORTS, max_size=3))),
     )
 
 
@@ -153,6 +163,15 @@ FAULTS = {
     "both": (GOOD + "both = 1", "links[0].both: 1 given; allowed: true or false"),
     "too many": (GOOD + "count = 900000", "links: 1800000 given; allowed: up to 1000000"),
     "not a table": (PAIR + "links = [1]", "links[0]: 1 given; allowed: a table"),
+    "transport": (
+        PAIR + '[[transports]]\nname = "nccl"\nspeed = 2',
+        "transports[0].speed: unknown key; allowed",
+    ),
+    "no transport": (PAIR + '[[transports]]\nalpha = "1 us"', "transports[0].name: missing"),
+    "no time": (
+        PAIR + '[[transports]]\nname = "a"\nalpha = "1 m"',
+        'transports[0].alpha: "1 m" has the unit',
+    ),
     "family": (HEAD + 'family = { kind = "star", bandwidth = "1 GB/s" }', 'family.kind: "star" given; allow'),
     "family size": (FAMILY + "grid = [2] }", "family.ranks: missing for ring; allowed: ranks alone"),
     "family sizes": (FAMILY + "ranks = 2, dimensions = 1 }", "family.dimensions: given for ring; allowed"),

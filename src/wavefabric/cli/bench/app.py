@@ -189,6 +189,14 @@ _benchmark(
     plain=_arg(bool, "Time a plain NumPy/CuPy RK4IP too (ten fields).", True, name=_PLAIN),
 )
 _benchmark(
+    "solver-rates",
+    Local,
+    "How fast this device runs the parts of steps of both simulators: a device file for `wavefabric plan`.",
+    media=_arg(str, _MEDIUM, "all", parse_media, "--medium"),
+    precisions=_arg(str, "double, single, or both.", "both", _precisions, "--precision"),
+    repeats=_arg(int, "Samples of each time; the least counts.", 3),
+)
+_benchmark(
     "fibre-scaling",
     RankedOptions,
     "Time of a step when the modes are split over ranks, over that of a step on one.",

@@ -228,6 +228,8 @@ def _transport_text(transport: dict[str, Any]) -> str:
     rates = {"flow_bandwidth": "a transfer", "host_bandwidth": "through host memory"}
     parts = [f"{time_words(transport['alpha'])} a round"] if transport["alpha"] is not None else []
     parts += [f"{rate_text(transport[key])} {what}" for key, what in rates.items() if transport[key]]
+    parts += [f"{time_words(transport['overhead'])} a wait of the host"] if transport["overhead"] else []
+    parts += ["all-gather in a ring"] if transport["ring"] else []
     return ", ".join(parts)
 
 

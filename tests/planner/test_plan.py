@@ -1,0 +1,103 @@
+"""Which candidate a plan chooses and why, classes of errors, and orders of GPUs."""
+
+from dataclasses import replace
+
+import pytest
+
+from wavefabric.acoustics.decomposition.decompose import Decomposition
+from wavefabric.bench.ultrasound_cases import outline
+from wavefabric.bench.ultrasound_ranks import light_problem
+from wavefabric.collectives import point_to_point
+from wavefabric.errors import InputError
+from wavefabric.fabric import load
+from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes, crossings
+from wavefabric.planner.overlap_error import overlap_error
+from wavefabric.planner.plan import Candidate, Plan, carriers, exchanges
+from wavefabric.planner.rates import load_rates
+from wavefabric.planner.timeline import StepTimes
+
+H200 = load_rates("h200")
+
+
+def candidate(step, gib=1, error=0.0, **options):
+    return Candidate(options, "p2p", StepTimes(step, step, 0, 0, 0), gib << 30, 1e6, error)
+
+
+def plan_of(*candidates, **options):
+    return Plan("a problem", "h200", "ring:2", 2, 10, 4 << 30, candidates, **options)
+
+
+LOCAL = candidate(1.0, error=1e-3, decomposition="local", grid="1x1x2", overlap=8)
+GLOBAL = candidate(2.0, decomposition="global", grid="1x1x2")
+LATER = candidate(3.0, decomposition="global", grid="1x2x1")
+
+
+def test_the_fastest_that_is_exact_enough_and_fits():
+    assert plan_of(LOCAL, GLOBAL, LATER).choice is GLOBAL
+    for most in (1e-3, 1e-2):
+        assert plan_of(LOCAL, GLOBAL, LATER, max_error=most).choice is LOCAL
+    assert plan_of(LOCAL, GLOBAL, LATER, max_error=9e-4).choice is GLOBAL
+    plan = plan_of(LOCAL, replace(GLOBAL, bytes=5 << 30), LATER)
+    assert plan.choice is LATER
+    assert plan.reason.startswith("the fastest of those that give one rank's answers and fit in memory. ")
+    assert (plan.facts()["choice"], plan.facts()["candidates"][2]["configuration"]) == (2, LATER.words)
+
+
+def test_no_choice():
+    with pytest.raises(InputError) as error:
+        _ = plan_of(replace(GLOBAL, bytes=6 << 30), replace(LOCAL, bytes=5 << 30)).choice
+    needed = "5.0 GiB needed at least, 4.0 GiB on h200"
+    assert str(error.value) == f"gpus: 2 given; {needed}; allowed: more GPUs"
+    with pytest.raises(InputError, match=r"max-error: 0 given; allowed: 0.001 or more"):
+        _ = plan_of(replace(GLOBAL, bytes=6 << 30), LOCAL).choice
+
+
+def test_the_reason():
+    alone = Candidate({}, "", StepTimes(1.5, 1.5, 0, 0, 0), 1 << 30, 0)
+    reason = plan_of(LOCAL, GLOBAL, LATER, alone=alone).reason
+    assert reason == (
+        "the fastest of those that give one rank's answers; the next, global 1x2x1, p2p, takes 1.50 times as "
+        "long. One GPU alone is faster: it takes 0.75 of the time. local 1x1x2, overlap 8, p2p would take "
+        "0.50 of the time, with an error of about 1e-3 (--max-error 1e-3)"
+    )
+    assert plan_of(LOCAL, GLOBAL, max_error=1e-3).reason == (
+        "the fastest of those with errors up to 0.001; the next, global 1x1x2, p2p, takes 2.00 times as long"
+    )
+    assert plan_of(GLOBAL).reason == "the fastest of those that give one rank's answers"
+
+
+SMOOTH, POINTS = (make("homogeneous", (64, 64, 64)) for make in (outline, light_problem))
+LOSSY = outline("tissues", (64, 64, 64))
+
+
+def test_classes_of_errors():
+    """By overlap and window: of smooth fields, of point sources, with power-law absorption."""
+    # Equal to the bit: a class as a user writes it allows itself.
+    smooth, points = {8: 1e-3, 10: 1e-4, 16: 1e-5, 32: 1e-8, 64: 1e-8}, {8: 1e-2, 16: 1e-2}
+    for problem, classes in ((SMOOTH, smooth), (POINTS, points), (LOSSY, {4: 1e-2, 16: 1e-3})):
+        for overlap, wanted in classes.items():
+            assert overlap_error(Decomposition("local", None, overlap), problem) == wanted
+    for overlap, bell, wanted in ((1, "none", 1e-1), (16, "cosine", 1e-2), (16, "erf", 1e-4)):
+        assert overlap_error(Decomposition("local", None, overlap, bell), SMOOTH) == wanted
+    assert overlap_error(Decomposition("global"), LOSSY) == 0
+
+
+def test_what_may_carry_data():
+    assert carriers(load("hgx-h200"), H200, None) == ["p2p", SIGNALS, "nccl", "mpi-cuda", "mpi"]
+    assert carriers(load("nodes:2x4"), H200, None) == ["nccl", "mpi-cuda", "mpi"]
+    assert carriers(load("lightpath"), H200, None) == ["p2p"]
+    assert carriers(load("dgx-1"), replace(H200, name="cpu"), None) == ["mpi"]
+
+
+def test_gpus_in_another_order():
+    """Two ranks that exchange are put next to each other; whichever transport was listed first."""
+    fabric = load("p2.8xlarge")
+    schedule = point_to_point("pairs", 4, [(r, (r + 2) % 4, 1 << 20) for r in range(4)])
+    for listed in (None, ["mpi", "p2p", "nccl"]):
+        routes = list(exchanges(fabric, H200, listed, schedule, 4))
+        plain, placed = ({e.carrier: e for e in routes if bool(e.order) == order} for order in (False, True))
+        assert placed.keys() == plain.keys() - {"mpi"} == set(listed or plain) - {"mpi"}
+        assert placed["p2p"].seconds(schedule, 4) < plain["p2p"].seconds(schedule, 4)
+    assert crossings(schedule, fabric, (0, 2, 4, 6), "pcie") == 4
+    assert crossings(schedule, fabric, (0, 2, 4, 6), "network") == 0
+    assert ExchangeTimes(load("switch:4"), "p2p").placed(schedule, 4).order == ()
