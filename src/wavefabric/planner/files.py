@@ -27,6 +27,9 @@ from wavefabric.planner.rates import SolverRates, load_rates
 from wavefabric.planner.ultrasound import Medium, UltrasoundStep
 from wavefabric.quantities import choice
 
+#: B of a GPU for kernels and unused parts of the memory pool, by what runs of 256³ and 512³ points hold.
+_RUNTIME = 128 << 20
+
 
 @dataclass(frozen=True)
 class PlanOptions:
@@ -141,7 +144,7 @@ class _Ultrasound:
             options,
             exchange.carrier if exchange else "",
             step.times(),
-            needed_bytes(*setting, one_sided=one_sided),
+            needed_bytes(*setting, one_sided=one_sided) + (0 if self.rates.name == "cpu" else _RUNTIME),
             step.bytes_sent if exchange else 0.0,
             overlap_error(cut.options, self.problem) if exchange else 0.0,
             exchange.order if exchange else (),
