@@ -146,9 +146,14 @@ def show(plan: Plan, file: Path, everything: bool) -> None:
 def _row(c: Candidate, mark: str, plan: Plan) -> tuple[str, ...]:
     from wavefabric.planner.plan import error_words
 
-    parts = [f"{1e3 * getattr(c.seconds, key):.3g}" for key in _PARTS]
+    parts = [_ms(getattr(c.seconds, key), 3) for key in _PARTS]
     memory = binary_bytes(c.bytes) + (" (too much)" if c.bytes > plan.memory else "")
-    return mark, c.words, f"{1e3 * c.seconds.step:.4g}", *parts, memory, error_words(c.error)
+    return mark, c.words, _ms(c.seconds.step, 4), *parts, memory, error_words(c.error)
+
+
+def _ms(seconds: float, digits: int) -> str:
+    ms = 1e3 * seconds
+    return f"{ms:.{digits}g}" if ms < 1000 else f"{ms:.0f}"
 
 
 def run_command(file: Path, plan: Plan) -> str:
