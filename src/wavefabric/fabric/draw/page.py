@@ -1,4 +1,4 @@
-"""A circuit plan as one HTML page: animated, with controls, and without anything from elsewhere."""
+"""The rounds of a schedule as one HTML page: animated, with controls, and without anything from elsewhere."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def page(scene: Scene) -> str:
             }
         )
     drawn = [[[c.src, c.dst, c.words, list(map(strand, c.strands))] for c in each] for each in sets]
-    waveguides, fibres = streets(scene)
+    waveguides, fibres = streets(scene) if scene.fabric else ([], [])
     content = {
         "title": scene.title,
         "subtitle": scene.subtitle,
@@ -59,7 +59,7 @@ def page(scene: Scene) -> str:
         "streets": [_numbers(s) for s in waveguides],
         "fibres": [_numbers(s) for s in fibres],
         "tiles": [_numbers(t) for t in scene.tiles],
-        "spectrum": style.spectrum(scene.fabric.lasers),
+        "spectrum": style.spectrum(scene.fabric.lasers) if scene.fabric else [],
         "levels": [style.level_colour(k / 32) for k in range(32)],
         "full": style.level_colour(1.0),
         "paths": list(paths),
