@@ -16,24 +16,20 @@ from wavefabric.cli.common.show import conclude
 class ReportOptions(OutputOptions):
     """Where pages go, and what schedules are timed on."""
 
-    output: Path | None = option("The page (.html). \\[default: OUT.html; of a folder index.html in it]", "--output", "-o")
+    output: Path | None = option("Page. \\[default: OUT.html, index.html of a folder]", "--output", "-o")
     fabric: str | None = option("Schedules: the fabric that they are timed on, a name or a file.")
     bytes: str = option("Schedules: bytes of the whole array.", default="64M")
 
 
 def command(
-    out: Annotated[
-        Path,
-        typer.Argument(
-            help="Result of a fibre link, a sweep or ultrasound, schedule, tuning, plan, what train --json "
-            "printed, a folder of these, or of the benchmark suite."
-        ),
-    ],
+    out: Annotated[Path, typer.Argument(help="A result, or a folder: HDF5, or JSON of what has a page.")],
     options: ReportOptions,
 ) -> None:
     """Write one HTML page about a result: whether it worked, how fast it was, and its figures.
 
-    The page needs no network and no other file. Of a folder, each result has a page, and an index leads to them.
+    It needs no network and no other file. Results are those of `run`, `kwave`, `sweep` and `simulate`,
+    schedules, tunings, plans, what `train --json` printed, and the folder of the benchmark suite. Of any
+    other folder each result has a page, and an index leads to them.
 
     Examples:
 
@@ -41,12 +37,12 @@ def command(
 
     wavefabric report ring.json --fabric lightpath:4x8 --bytes 16M
 
-    wavefabric report results -o results/index.html --force
+    wavefabric report results --force
     """
     from wavefabric.report import write_report
 
     how = {"fabric": options.fabric, "nbytes": parse_size(options.bytes)}
     report = write_report(out, options.output, options.force, **how)
     facts = {"pages": [content.facts() for content in report.contents]}
-    # The index, or the only page, last: a person opens what was named last.
+    # What was named last is what a person opens.
     conclude(options.as_json, facts, [*report.pages[1:], report.pages[0]])

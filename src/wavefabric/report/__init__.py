@@ -1,7 +1,7 @@
 """One page of HTML about any result: what was run, whether it worked, how fast it was, and its figures.
 
-A module for each kind of result makes the content (`content.Content`) of its page; templates/ is how it looks.
-Imports everything below `cli` and above no one but it: `bench` and the rest know no pages.
+A module for each kind of result makes the `content.Content` of its page; templates/ is how that looks.
+Imports everything below it but `bench`; only `cli` imports it.
 """
 
 from wavefabric.lazy import lazy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,21 +14,21 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from wavefabric.fabric.draw.style import wavelength_colour
+from wavefabric.report.content import Content
 from wavefabric.units import time_words
 
-#: Size of a plot, and of its margins: left, right, top, bottom.
-WIDTH, HEIGHT, MARGINS = 480, 270, (62, 12, 30, 42)
-#: Points of a line, bars of a timeline, rows of a table, at most.
-MOST_POINTS, MOST_BARS, MOST_ROWS = 1000, 3000, 200
+#: Of a plot: its size, and the box inside its margins (left, right, top, bottom).
+WIDTH, HEIGHT, BOX = 480, 270, (62.0, 468.0, 30.0, 228.0)
+#: Points of a line, bars of a timeline, rows of a table, colours of lines.
+MOST_POINTS, MOST_BARS, MOST_ROWS, COLOURS = 1000, 3000, 200, 8
 
 
 @cache
 def environment() -> jinja2.Environment:
     """Templates of pages; all text is escaped."""
     how: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
-    made = jinja2.Environment(loader=jinja2.PackageLoader("wavefabric.report"), autoescape=True, **how)
-    made.filters["time"] = time_words
-    return made
+    return jinja2.Environment(loader=jinja2.PackageLoader("wavefabric.report"), autoescape=True, **how)
 
 
 def macro(name: str, **values: Any) -> Markup:
@@ -37,10 +38,10 @@ def macro(name: str, **values: Any) -> Markup:
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis shows, whether its scale is logarithmic, and how its ticks are written."""
+    """What an axis shows, the base of a logarithmic scale (else 0), and how its ticks are written."""
 
     label: str
-    log: bool = False
+    log: int = 0
     words: Callable[[float], str] = "{:.4g}".format
 
 
@@ -48,29 +49,27 @@ class _Scale:
     """From values to positions between two ends, and the ticks there."""
 
     def __init__(self, values: np.ndarray, axis: Axis, ends: tuple[float, float], pad: float = 0.0):
-        known = values[np.isfinite(values) & ((values > 0) | (not axis.log))]
+        known = values[np.isfinite(values) & ((values > 0) | (axis.log == 0))]
         self.log, self.ends = axis.log, ends
-        low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 2.0)
-        low, high = self._own(np.array([low, high]))
-        if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):
-            low, high = low - (0.5 if self.log or not low else 0.05 * abs(low)), high + 0.5 * (abs(high) or 1)
-        self.low, self.high = low - pad * (high - low), high + pad * (high - low)
-        marks = self._marks()
-        self.ticks = [(round(float(self(mark)), 1), axis.words(float(mark)).replace("-", "−")) for mark in marks]
+        low, high = (
+            (float(v) for v in self._own(np.array([known.min(), known.max()]))) if known.size else (0, 1)
+        )
+        pad = pad * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(high) or 0.5
+        self.low, self.high = low - pad, high + pad
+        marks = [(round(float(self(mark)), 1), axis.words(float(mark))) for mark in self._marks()]
+        self.ticks = [(at, words.replace("-", "−")) for at, words in marks]
 
     def _own(self, values: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log10(values) if self.log else values
+            return np.log(values) / math.log(self.log) if self.log else values
 
     def _marks(self) -> np.ndarray:
-        span = self.high - self.low
-        if self.log and span > 0.8:
-            return 10.0 ** np.arange(math.ceil(self.low), math.floor(self.high) + 1, max(1, round(span / 5)))
-        low, high = (10**self.low, 10**self.high) if self.log else (self.low, self.high)
-        rough = (high - low) / 5
-        size = 10.0 ** math.floor(math.log10(rough))
-        step = size * next(k for k in (1, 2, 5, 10) if k * size >= rough * 0.999)
-        return np.round(np.arange(math.ceil(low / step), math.floor(high / step + 1e-9) + 1) * step, 12)
+        step = (self.high - self.low) / 5
+        size = 1 if self.log else 10.0 ** math.floor(math.log10(step))
+        step = max(1, round(step)) if self.log else next(k for k in (1, 2, 5, 10) if k * size >= step) * size
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        marks = np.arange(first, last + 1) * step
+        return float(self.log) ** marks if self.log else np.round(marks, 12)
 
     def __call__(self, values: Any) -> np.ndarray:
         at = (self._own(np.asarray(values, float)) - self.low) / (self.high - self.low)
@@ -79,41 +78,34 @@ class _Scale:
 
 def plot(
     title: str,
-    series: Mapping[str, tuple[Any, Any]],
+    lines: Mapping[str, tuple[Any, Any]],
     x: Axis,
     y: Axis,
     note: str = "",
     dots: str = "",
-    square: bool = False,
 ) -> Markup:
-    """Lines by name, of x and y; ``dots``: draw points instead (``"dots"``), or small ones (``"fine"``).
+    """Lines by name, of x and y; ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
 
-    Values that are not finite are gaps. ``square``: both axes have one scale around zero. No figure without
-    a value.
+    Values that are not finite are gaps; without a value there is no figure.
     """
-    drawn = {name: tuple(np.asarray(v, float).ravel() for v in both) for name, both in series.items()}
-    drawn = {name: (a, b) for name, (a, b) in drawn.items() if np.isfinite(a + b).any()}
-    if not drawn:
+    made = {name: tuple(np.asarray(v, float).ravel() for v in both) for name, both in lines.items()}
+    made = {name: (a, b) for name, (a, b) in made.items() if np.isfinite(a + b).any()}
+    if not made:
         return Markup()
-    left, right, top, bottom = MARGINS
-    across, down = (left, WIDTH - right), (HEIGHT - bottom, top)
-    xs, ys = (np.concatenate([both[k] for both in drawn.values()]) for k in (0, 1))
-    if square:
-        most = float(np.nanmax(np.abs(np.concatenate([xs, ys])))) * np.array([-1.05, 1.05])
-        xs, ys, middle, half = most, most, (across[0] + across[1]) / 2, (down[0] - down[1]) / 2
-        across = middle - half, middle + half
-    to_x, to_y = _Scale(xs, x, across, 0.02 if dots else 0), _Scale(ys, y, down, 0.06)
-    lines = [{"name": name, "d": _path(to_x(a), to_y(b), bool(dots))} for name, (a, b) in drawn.items()]
-    box = {"left": across[0], "right": across[1], "top": top, "bottom": HEIGHT - bottom}
-    words = {"title": title, "note": note, "dots": dots, "x": x.label, "y": y.label}
-    size = {"width": WIDTH, "height": HEIGHT}
-    return macro("plot", p={**words, **size, "box": box, "lines": lines, "xticks": to_x.ticks, "yticks": to_y.ticks})
+    xs, ys = (np.concatenate([both[k] for both in made.values()]) for k in (0, 1))
+    left, right, top, bottom = BOX
+    if dots == "fine":
+        xs = ys = 1.05 * float(np.nanmax(np.abs([xs, ys]))) * np.array([-1, 1])
+        left, right = (left + right - bottom + top) / 2, (left + right + bottom - top) / 2
+    to_x, to_y = _Scale(xs, x, (left, right), 0.02 if dots else 0), _Scale(ys, y, (bottom, top), 0.06)
+    paths = [(name, _path(to_x(a), to_y(b), bool(dots))) for name, (a, b) in made.items()]
+    what = {"title": title, "note": note, "dots": dots, "x": x.label, "y": y.label, "lines": paths}
+    return macro("plot", **what, xticks=to_x.ticks, yticks=to_y.ticks, box=(left, right, top, bottom))
 
 
 def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
     """A path of SVG, of lines with gaps or of dots, thinned out evenly."""
-    keep = slice(None, None, max(1, math.ceil(x.size / MOST_POINTS)))
-    parts, pen = [], False
+    keep, parts, pen = slice(None, None, max(1, math.ceil(x.size / MOST_POINTS))), [], False
     for a, b in zip(x[keep], y[keep], strict=True):
         good = math.isfinite(a) and math.isfinite(b)
         if good:
@@ -122,74 +114,93 @@ def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
     return "".join(parts)
 
 
-def bars(title: str, rows: Sequence[tuple[str, Mapping[str, float], bool]], words=time_words, note="") -> Markup:
-    """Horizontal bars of stacked parts: label, parts by name, and whether the row is marked as chosen."""
+def bars(
+    title: str, rows: Sequence[Any], words: Callable[[float], str] = time_words, note: str = ""
+) -> Markup:
+    """Horizontal bars of stacked parts: rows of a label, parts by name, and whether it is the chosen one."""
     names = list(dict.fromkeys(name for _, parts, _ in rows for name in parts))
     longest = max((sum(parts.values()) for _, parts, _ in rows), default=0.0)
     if not longest > 0:
         return Markup()
-    made = [
-        {
-            "label": label,
-            "chosen": chosen,
-            "total": words(sum(parts.values())),
-            "parts": [(names.index(n) % 8, 100 * v / longest, f"{n}: {words(v)}") for n, v in parts.items()],
-        }
-        for label, parts, chosen in rows[:MOST_ROWS]
-    ]
-    return macro("bars", title=title, note=note, rows=made, names=names if len(names) > 1 else [])
+    made = []
+    for label, parts, chosen in rows[:MOST_ROWS]:
+        each = [(names.index(n) % COLOURS, 100 * v / longest, f"{n} {words(v)}") for n, v in parts.items()]
+        made.append((label, each, words(sum(parts.values())), chosen))
+    return macro("bars", title=title, note=note, rows=made, names=names)
 
 
-def stacked(parts: Mapping[str, float]) -> Markup:
-    """One bar of where the time went, with a legend of times and fractions."""
+def stacked(parts: Mapping[str, float], words: Callable[[float], str] = time_words) -> Markup:
+    """One bar of a whole and its parts, with a legend of values and fractions."""
     known = {name: value for name, value in parts.items() if math.isfinite(value) and value > 0}
     total = sum(known.values())
-    rows = [(k % 8, name, time_words(v), 100 * v / total) for k, (name, v) in enumerate(known.items())]
-    return macro("stacked", rows=rows)
+    return macro("stacked", rows=[(name, words(v), 100 * v / total) for name, v in known.items()])
 
 
-def timeline(title: str, rows: Sequence[str], spans: Sequence[tuple[int, float, float, float, str]]) -> Markup:
-    """Bars over time, a row each: row, begin and end (s), colour from 0 to 1, and what it is."""
-    shown = spans[:: max(1, math.ceil(len(spans) / MOST_BARS))]
-    last = max((end for _, _, end, _, _ in spans), default=0.0)
+def timeline(title: str, rows: int, spans: Sequence[tuple[int, float, float, float, str]]) -> Markup:
+    """Bars over time: the number of the row, begin and end (s), colour from 0 to 1, and what it is."""
+    last = max((span[2] for span in spans), default=0.0)
     if not last > 0:
         return Markup()
-    high = max(5.0, min(22.0, 400 / len(rows)))
-    scale = _Scale(np.array([0.0, last]), Axis("time", words=time_words), (44, WIDTH - 14))
-    from wavefabric.fabric.draw.style import wavelength_colour
-
-    made = [
-        {"x": a, "y": row * high + 1, "w": max(b - a, 0.6), "fill": wavelength_colour(colour), "words": words}
-        for row, begin, end, colour, words in shown
-        for a, b in [scale([begin, end]).round(1).tolist()]
-    ]
-    every = max(1, math.ceil(len(rows) / 24))
-    labels = [(row * high + high / 2 + 4, name) for row, name in enumerate(rows) if row % every == 0]
+    high = max(5.0, min(22.0, 400 / rows))
+    scale = _Scale(np.array([0.0, last]), Axis("", words=time_words), (44, WIDTH - 14))
+    shown = spans[:: max(1, math.ceil(len(spans) / MOST_BARS))]
+    made = []
+    for row, begin, end, colour, words in shown:
+        a, b = scale([begin, end]).round(1).tolist()
+        made.append((a, row * high + 1, max(b - a, 0.6), wavelength_colour(colour), words))
+    labels = [(row * high + high / 2 + 4, row) for row in range(0, rows, max(1, math.ceil(rows / 24)))]
     note = "" if len(shown) == len(spans) else f"{len(shown)} of {len(spans)} shown"
-    size = {"width": WIDTH, "bar": high - 2, "bottom": high * len(rows)}
-    return macro("timeline", p={"title": title, "note": note, "bars": made, "labels": labels, "ticks": scale.ticks, **size})
+    size = {"bar": high - 2, "bottom": high * rows, "ticks": scale.ticks}
+    return macro("timeline", title=title, note=note, bars=made, labels=labels, **size)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> Markup:
-    """A table; the first column is a row's name. Long ones are cut, and say so."""
-    left_out = max(0, len(rows) - MOST_ROWS)
-    return macro("table", title=title, heads=heads, rows=rows[:MOST_ROWS], left_out=left_out) if rows else Markup()
+    """A table, whose first column names the rows; without heads pairs of names and values."""
+    cut = {"rows": rows[:MOST_ROWS], "left_out": max(0, len(rows) - MOST_ROWS)}
+    return macro("table", title=title, heads=heads, **cut) if rows else Markup()
 
 
-def pairs_table(rows: Sequence[tuple[str, str]], title: str = "") -> Markup:
-    """Names and values."""
-    return macro("table", title=title, heads=[], rows=rows, left_out=0) if rows else Markup()
-
-
-def text(title: str, content: str, most: int = 200_000) -> Markup:
+def text(title: str, content: str) -> Markup:
     """A text that unfolds."""
-    return macro("text", title=title, content=content[:most]) if content else Markup()
+    return macro("text", title=title, content=content[:200_000]) if content else Markup()
 
 
-def eight_bits(values: np.ndarray, low: float, high: float) -> str:
-    """Values from low to high as bytes from 0 to 255, in base 64, the last axis fastest."""
-    scaled = (np.nan_to_num(values) - low) * (255 / ((high - low) or 1))
-    return base64.b64encode(np.clip(scaled.round(), 0, 255).astype(np.uint8).tobytes()).decode("ascii")
+def slices(
+    content: Content,
+    title: str,
+    values: np.ndarray,
+    axes: Sequence[tuple[str, float, float, str]],
+    cuts: Mapping[int, int],
+    colours: Mapping[str, Any],
+) -> Markup:
+    """Canvases of an array of finite values, which becomes one of the page's.
+
+    ``axes``: name, first coordinate, step and unit of each; ``cuts``: axes across which there are slices,
+    with the index shown first; of a plane none. ``colours``: cmap, vmin, vmax, unit and note.
+    """
+    name, low, high = f"array{len(content.arrays)}", float(colours["vmin"]), float(colours["vmax"])
+    scaled = ((values - low) * (255 / ((high - low) or 1))).round().clip(0, 255).astype(np.uint8)
+    content.arrays[name] = {
+        "shape": values.shape,
+        "ends": (low, high, colours["unit"]),
+        "map": _base64(colour_map(colours["cmap"]).tobytes()),
+        "data": _base64(scaled.tobytes()),
+    }
+    views = []
+    for across, at in (cuts or {-1: 0}).items():
+        plane = [a for a in range(values.ndim) if a != across]
+        # The longer axis to the right.
+        up, right = sorted(plane, key=lambda a: values.shape[a] * axes[a][2])
+        aspect = values.shape[right] * axes[right][2] / (values.shape[up] * axes[up][2])
+        views.append({"across": across, "at": at, "right": right, "up": up, "axes": axes})
+        views[-1] |= {"aspect": round(float(np.clip(aspect, 0.35, 6)), 3), "count": values.shape[across]}
+        if not content.thumbnail:
+            shown = np.take(scaled, at, across) if cuts else scaled
+            content.thumbnail = _picture(shown.T if right < up else shown, colours["cmap"], title)
+    ends = [f"{end:.3g}".replace("-", "−") for end in (low, high)]
+    gradient = ", ".join(f"#{bytes(colour).hex()}" for colour in colour_map(colours["cmap"])[::15])
+    scale = {"ends": ends, "unit": colours["unit"], "gradient": gradient}
+    return macro("slices", title=title, note=colours.get("note", ""), array=name, views=views, scale=scale)
 
 
 def colour_map(name: str) -> np.ndarray:
@@ -199,24 +210,18 @@ def colour_map(name: str) -> np.ndarray:
     return (np.asarray(mpl.colormaps[name](np.arange(256)))[:, :3] * 255).round().astype(np.uint8)
 
 
-def gradient(name: str) -> str:
-    """A colour map as a gradient of CSS."""
-    return ", ".join("#" + bytes(colour).hex() for colour in colour_map(name)[::15])
-
-
-def picture(values: np.ndarray, name: str, low: float, high: float, about: str) -> Markup:
-    """A small picture, [row from below, column], as an image of its own."""
-    import io
-
+def _picture(levels: np.ndarray, name: str, about: str) -> Markup:
+    """A small picture of bytes, [row from below, column]."""
     from PIL import Image
 
-    fraction = (np.nan_to_num(values) - low) / ((high - low) or 1)
-    pixels = colour_map(name)[np.clip((fraction * 255).round(), 0, 255).astype(int)][::-1]
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
+    Image.fromarray(colour_map(name)[levels[::-1]]).save(file := io.BytesIO(), "PNG")
     return image(file.getvalue(), about)
 
 
 def image(png: bytes, about: str) -> Markup:
     """A PNG inside the page."""
-    return macro("image", data=base64.b64encode(png).decode("ascii"), about=about)
+    return macro("image", data=_base64(png), about=about)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")

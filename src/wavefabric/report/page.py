@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-import wavefabric
 from markupsafe import Markup
+
+import wavefabric
 from wavefabric.errors import InputError
-from wavefabric.fabric import load
+from wavefabric.fabric import AnyFabric, load
 from wavefabric.files.output import check_output, write_text
-from wavefabric.report.content import Content
+from wavefabric.report.content import BAD, Content
 from wavefabric.report.figures import environment, stacked
-from wavefabric.report.recognise import ALLOWED, SUFFIXES, Setting, read_content
+from wavefabric.report.recognise import ALLOWED, NoResult, read_content
 from wavefabric.report.suite import FILE as SUITE
 from wavefabric.report.suite import suite_content
 from wavefabric.results.provenance import stamp
 
-#: Other files that an index leads to.
-_PICTURES = (".png", ".svg", ".pdf", ".gif", ".html", ".md")
-#: Results of one folder, at most.
-_MOST = 200
+_RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", ".html", ".md")
 
 
 @dataclass(frozen=True)
 class Report:
-    """Pages that were written, the one to open first, and what each says."""
+    """Pages that were written, the one to open first, and what each says; an index says nothing itself."""
 
     pages: tuple[Path, ...]
     contents: tuple[Content, ...]
@@ -40,106 +40,69 @@ def write_report(
     fabric: str | None = None,
     nbytes: float = 64 << 20,
 ) -> Report:
-    """Write one HTML page about a result, with everything inside; of a folder one a result, and an index.
+    """Write one HTML page about a result, with everything inside; of a folder a page a result, and an index.
 
-    Parameters
-    ----------
-    path : path
-        A result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or what ``wavefabric
-        train --json`` printed (JSON); a folder of these, or of the benchmark suite.
-    output : path, optional
-        The page, ending in ``.html``; by default beside the result, of its name. Of a folder the index, by
-        default ``index.html`` in it; the other pages lie beside the index.
-    force : bool, optional
-        Replace pages that are there.
-    fabric : str, optional
-        Fabric, name or file, on which schedules are timed.
-    nbytes : float, optional
-        Of the whole array of schedules.
-
-    Returns
-    -------
-    Report
-        The pages, first the one to open.
-
-    Raises
-    ------
-    InputError
-        If there is no result, or a page exists or cannot be written; then none is written.
+    ``path`` is a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or what
+    ``wavefabric train --json`` printed (JSON); or a folder of these, or of the benchmark suite. ``output`` is
+    the page or the index, by default beside the result, and ``index.html`` in a folder; ``force`` replaces
+    pages. Schedules of so many bytes are timed on a ``fabric`` (name or file). `InputError` if there is no
+    result, or a page exists or cannot be written; then none is written.
     """
-    path = Path(path)
-    setting = Setting(None if fabric is None else load(fabric), nbytes)
-    if not path.is_dir():
-        target = _check(output or path.with_suffix(".html"), force, path)
-        content = read_content(path, setting)
-        return _write({target: (content, _page(content))}, force)
-    if (path / SUITE).exists():
-        target = _check(output or path / "index.html", force, path / SUITE)
-        content = suite_content(path)
-        return _write({target: (content, _page(content))}, force)
-    index = _check(output or path / "index.html", force, path)
-    return _write(_folder(path, index, force, setting), force)
+    path, timed = Path(path), (None if fabric is None else load(fabric), nbytes)
+    whole = path.is_dir()
+    index = _check(output or (path / "index.html" if whole else path.with_suffix(".html")), force, path)
+    if whole and not (path / SUITE).exists():
+        pages, contents = _folder(path, index, force, timed)
+    else:
+        content = suite_content(path) if whole else read_content(path, *timed)
+        pages, contents = {index: _page(content)}, [content]
+    for target, words in pages.items():
+        write_text(target, words, "--output", force)
+    return Report(tuple(pages), tuple(contents))
 
 
 def _check(target: str | Path, force: bool, source: Path) -> Path:
-    return check_output(target, force, "--output", inputs=[source], endings=(".html", ".htm"))
+    return check_output(target, force, "--output", inputs=[source], endings=(".html",))
 
 
-def _folder(path: Path, index: Path, force: bool, setting: Setting) -> dict[Path, tuple[Content | None, str]]:
-    """All pages of a folder by their paths, the index first."""
+def _folder(
+    path: Path, index: Path, force: bool, timed: tuple[AnyFabric | None, float]
+) -> tuple[dict[Path, str], list[Content]]:
+    """All pages of a folder by their paths, the index first, and their contents."""
     contents: dict[Path, Content] = {}
-    for file in sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES):
+    files = sorted(path.iterdir())
+    for file in (each for each in files if each.suffix.lower() in _RESULTS and each.is_file()):
         try:
-            contents[file] = read_content(file, setting)
+            contents[file] = read_content(file, *timed)
+        except NoResult:
+            continue
         except InputError as error:
-            # Files of other things are none of ours; what is damaged is.
-            if "; allowed: a result" not in str(error) and "no result file of" not in str(error):
-                contents[file] = Content("damaged", file.name, str(error).removeprefix(f"{file}: "), "bad")
-        if len(contents) > _MOST:
-            raise InputError(f"{path}: more than {_MOST} results; allowed: fewer in a folder")
+            contents[file] = Content("damaged", file.name, str(error).removeprefix(f"{file}: "), BAD)
     if not contents:
-        raise InputError(f"{path}: no result in this folder; allowed: {ALLOWED}")
-    stems = [file.stem for file in contents]
-    targets: dict[Path, Path] = {}
-    for file in contents:
-        # Two results of one name, or a result that is called index.
-        plain = stems.count(file.stem) == 1 and file.stem != index.stem
-        targets[file] = _check(index.parent / f"{file.stem if plain else file.name}.html", force, file)
-    cards = [{"c": content, "link": quote(targets[file].name)} for file, content in contents.items()]
-    made = {*targets.values(), index}
-    beside = (each for each in sorted(path.iterdir()) if each.suffix.lower() in _PICTURES)
-    others = [
-        (each.name, quote(os.path.relpath(each, index.parent)))
-        for each in beside
-        if not any(each.resolve() == page.resolve() for page in made)
-    ]
+        raise InputError(f"{path}: no result in this folder; {ALLOWED}")
+    # Two results of one name, or a result called index, keep their endings.
+    stems = Counter([index.stem, *(file.stem for file in contents)])
+    names = {file: f"{file.stem if stems[file.stem] == 1 else file.name}.html" for file in contents}
+    targets = {file: _check(index.parent / name, force, file) for file, name in names.items()}
+    cards = [(content, quote(names[file])) for file, content in contents.items()]
+    made = {target.resolve() for target in (index, *targets.values())}
+    beside = [each for each in files if each.suffix.lower() in _OTHERS and each.resolve() not in made]
+    others = [(each.name, quote(os.path.relpath(each, index.parent))) for each in beside]
     words = {"title": path.resolve().name, "kind": f"{len(cards)} results", "cards": cards, "others": others}
-    pages: dict[Path, tuple[Content | None, str]] = {index: (None, _render("index.html", **words))}
-    back = quote(index.name)
-    return pages | {targets[file]: (content, _page(content, back)) for file, content in contents.items()}
+    pages = {index: _render("index.html", **words)}
+    pages |= {targets[file]: _page(content, quote(index.name)) for file, content in contents.items()}
+    return pages, list(contents.values())
 
 
 def _page(content: Content, back: str = "") -> str:
-    words = {"title": content.title, "kind": content.kind, "c": content, "back": back}
-    return _render("result.html", **words, stacked=stacked(content.parts))
+    bar = stacked(content.parts, content.parts_words) if content.parts else ""
+    return _render("result.html", title=content.title, kind=content.kind, c=content, back=back, stacked=bar)
 
 
-def _render(template: str, **words) -> str:
-    made = environment()
-    # Our own files, which go into the page as they are.
-    style, script = (Markup(_source(name)) for name in ("page.css", "page.js"))
-    footer = f"wavefabric {wavefabric.__version__}, page written {stamp()}"
-    words = {"back": ""} | words | {"style": style, "script": script, "footer": footer}
-    return made.get_template(template).render(**words)
-
-
-def _source(name: str) -> str:
+def _render(template: str, **words: Any) -> str:
     made = environment()
     assert made.loader is not None
-    return made.loader.get_source(made, name)[0]
-
-
-def _write(pages: dict[Path, tuple[Content | None, str]], force: bool) -> Report:
-    for target, (_, text) in pages.items():
-        write_text(target, text, "--output", force)
-    return Report(tuple(pages), tuple(content for content, _ in pages.values() if content is not None))
+    # Our own files, which go into the page as they are.
+    own = {name: Markup(made.loader.get_source(made, f"page.{name}")[0]) for name in ("css", "js")}
+    footer = f"wavefabric {wavefabric.__version__}, page written {stamp()}"
+    return made.get_template(template).render(**{"back": "", "footer": footer, **own, **words})

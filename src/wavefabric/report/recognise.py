@@ -1,95 +1,82 @@
-"""What kind of result a file or folder is, and its content."""
+"""What kind of result a file is, and its content."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefabric.errors import InputError
+from wavefabric.files.hdf5 import attributes, open_hdf5
 from wavefabric.files.input import MOST_SCHEDULE, check_regular, naming, parse_json, read_text
 from wavefabric.report.content import Content
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
-    from wavefabric.results import Result
 
-ALLOWED = "a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or a result of train (JSON), or a folder"
-SUFFIXES = (".h5", ".hdf5", ".json")
+ALLOWED = "allowed: a result of a link, a sweep or ultrasound, a schedule, a tuning, a plan, JSON of train"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What schedules are timed on, and the bytes of their whole array."""
-
-    fabric: AnyFabric | None = None
-    nbytes: float = 64 << 20
+class NoResult(InputError):
+    """A file of something else."""
 
 
-def read_content(path: Path, setting: Setting) -> Content:
-    """The content of the page of a file; InputError in one line if it is damaged, or none of our results."""
-    if _is_hdf5(path):
-        return _hdf5(path)
-    content = parse_json(read_text(path, "result", MOST_SCHEDULE), f"{path}")
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: JSON, but no result; allowed: {ALLOWED}")
-    with naming(path):
-        return _json(content, path, setting)
+def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64 << 20) -> Content:
+    """The content of a file's page; schedules of so many bytes are timed on a fabric.
 
-
-def _is_hdf5(path: Path) -> bool:
+    InputError if it cannot be read or is damaged; `NoResult` if it is none of our results.
+    """
     try:
         check_regular(path)
         with open(path, "rb") as file:
-            return file.read(len(_SIGNATURE)) == _SIGNATURE
+            binary = file.read(len(_SIGNATURE)) == _SIGNATURE
     except OSError as error:
-        fault = f"{path} ({error.strerror})"
         if Path(f"{path}.checkpoint").exists():
-            fault = f"{path} is not there, but its checkpoint is: the run was interrupted, the same command goes on"
-        raise InputError(f"result: {fault}; allowed: {ALLOWED}") from None
+            words = (
+                "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
+            )
+            raise InputError(f"{path}: {words}") from None
+        raise InputError(f"{path}: {error.strerror}; {ALLOWED}") from None
     except ValueError:
-        raise InputError(f"result: not the name of a file; allowed: {ALLOWED}") from None
+        raise InputError(f"result: not the name of a file; {ALLOWED}") from None
+    if binary:
+        return _hdf5(path)
+    with naming(path):
+        facts = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
+        return _json(facts if isinstance(facts, dict) else {}, path, fabric, nbytes)
 
 
 def _hdf5(path: Path) -> Content:
     from wavefabric.acoustics.pictures.recorded import open_recorded
-
-    if (recorded := open_recorded(path)) is not None:
-        from wavefabric.report.ultrasound import ultrasound_content
-
-        with recorded:
-            return ultrasound_content(recorded)
     from wavefabric.report.fibre import fibre_content, sweep_content
+    from wavefabric.report.ultrasound import ultrasound_content
     from wavefabric.results import plots, read_result
+    from wavefabric.results.file import FORMAT
     from wavefabric.results.sweeps import SweepResult
 
+    with open_hdf5(path, "a result file (HDF5)") as file:
+        attrs = attributes(file)
+    if attrs.get("format") != FORMAT and attrs.get("file_type") not in ("output", b"output"):
+        raise NoResult(f"{path}: HDF5, but no result that has a page; {ALLOWED}")
+    if (recorded := open_recorded(path)) is not None:
+        with recorded:
+            return ultrasound_content(recorded)
     result = read_result(path)
     if "axes" in result.attrs():
         return sweep_content(SweepResult(result))
-    return fibre_content(result) if plots.received(result) else _other(result)
+    if plots.received(result):
+        return fibre_content(result)
+    raise NoResult(f"{path}: holds no received signals and no recorded fields; {ALLOWED}")
 
 
-def _other(result: Result) -> Content:
-    """A result of another kind: what it holds."""
-    from wavefabric.report.content import pairs
-    from wavefabric.report.figures import pairs_table, table
-
-    content = Content("result", result.path.stem, f"Holds {len(result)} datasets")
-    rows = [(key, *(str(result.attrs(key).get(name, "")) for name in ("units", "description"))) for key in result]
-    content.add("Datasets", table(("name", "unit", "what it is"), rows))
-    content.add("Provenance", pairs_table(pairs(result.attrs())))
-    return content
-
-
-def _json(content: dict[str, Any], path: Path, setting: Setting) -> Content:
-    form, kind = content.get("format"), content.get("kind")
-    if form == "wavefabric schedule":
+def _json(facts: dict[str, Any], path: Path, fabric: AnyFabric | None, nbytes: float) -> Content:
+    kind = facts.get("format") or facts.get("kind")
+    if kind == "wavefabric schedule":
         from wavefabric.collectives import load
         from wavefabric.report.schedule import schedule_content
 
-        return schedule_content(load(path), setting.fabric, setting.nbytes)
-    if form == "wavefabric tuning":
+        return schedule_content(load(path), fabric, nbytes)
+    if kind == "wavefabric tuning":
         from wavefabric.collectives.tuning import load_tuning
         from wavefabric.report.tuning import tuning_content
 
@@ -97,9 +84,9 @@ def _json(content: dict[str, Any], path: Path, setting: Setting) -> Content:
     if kind == "wavefabric plan":
         from wavefabric.report.plan import plan_content
 
-        return plan_content(content, path.stem)
-    if "work" in content and ("cases" in content or "samples_per_second" in content):
+        return plan_content(facts, path.stem)
+    if "work" in facts and not facts.keys().isdisjoint(("cases", "samples_per_second")):
         from wavefabric.report.training import training_content
 
-        return training_content(content, path.stem)
-    raise InputError(f"no result that has a page; allowed: {ALLOWED}")
+        return training_content(facts, path.stem)
+    raise NoResult(f"JSON, but no result that has a page; {ALLOWED}")

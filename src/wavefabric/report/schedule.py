@@ -15,12 +15,13 @@ from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.ring import ring_scene
 from wavefabric.fabric.draw.scene import scene
-from wavefabric.report.content import BAD, Content, Tile
-from wavefabric.report.figures import Axis, bars, macro, pairs_table, plot, table, timeline
+from wavefabric.report.content import BAD, Content, Tile, pairs
+from wavefabric.report.figures import Axis, bars, macro, plot, table, timeline
 from wavefabric.units import binary_bytes, counted, time_words
 
-#: Circuits of an animation, at most: more rounds are shown in part.
-_MOST_CIRCUITS = 12_000
+#: Transfers of an animation, about: more rounds are shown in part.
+_MOST_DRAWN = 12_000
+_PARTS = "transfer", "latency", "reconfiguration"
 
 
 def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float) -> Content:
@@ -28,86 +29,79 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
 
     InputError if the fabric does not take it.
     """
-    rounds = counted(schedule.communication_rounds, "round")
-    content = Content(f"schedule, {kind(schedule)[0]}", schedule.name, "")
-    element_bytes = nbytes / (whole_elements(schedule) or 1)
+    rounds, t = schedule.communication_rounds, schedule.transfers
+    content = Content(f"schedule, {kind(schedule)[0]}", schedule.name)
+    facts = {"ranks": schedule.ranks, "rounds": rounds, "transfers": t.size, "array": binary_bytes(nbytes)}
+    facts |= {"fabric": fabric.name if fabric else "none given", "buffers": ", ".join(schedule.buffers)}
+    content.tiles = [Tile("Rounds", str(rounds), counted(schedule.ranks, "rank"))]
+    content.add("Provenance", table([], pairs(facts)))
     try:
         verify(schedule)
     except ScheduleError as error:
         content.state, content.verdict = BAD, f"Wrong: {error}"
-        content.tiles = [Tile("Rounds", str(schedule.communication_rounds), counted(schedule.ranks, "rank"))]
-        content.add("Provenance", pairs_table(_about(schedule, fabric, nbytes)))
         return content
-    content.verdict = f"Proved: every rank ends with its result, {schedule.ranks} ranks, {rounds}"
-    plan = plan_circuits(schedule, fabric) if isinstance(fabric, PhotonicFabric) else None
-    options = {} if plan is None else {"plan": plan}
-    time = None if fabric is None else cost(schedule, fabric, element_bytes, **options)
-    t = schedule.transfers
+    content.verdict = (
+        f"Proved: {schedule.ranks} ranks end with their results after {counted(rounds, 'round')}"
+    )
+    element_bytes, plan, time = nbytes / (whole_elements(schedule) or 1), None, None
+    if isinstance(fabric, PhotonicFabric):
+        plan = plan_circuits(schedule, fabric)
+        time = cost(schedule, fabric, element_bytes, plan=plan)
+    elif fabric is not None:
+        time = cost(schedule, fabric, element_bytes)
     sizes = transfer_elements(schedule) * element_bytes * (t["src"] != t["dst"])
-    sent = np.bincount(t["src"], sizes, schedule.ranks)
-    note = f"by the rank that sends most, of an array of {binary_bytes(nbytes)}"
-    content.tiles = [_speed(schedule, time, nbytes), Tile("Sent", binary_bytes(sent.max()), note)]
-    if time is not None and time.rounds:
-        parts = {key: sum(getattr(r, key) for r in time.rounds) for key in ("transfer", "latency", "reconfiguration")}
-        content.parts, content.parts_title = parts, "Where the time goes"
+    sent = float(np.bincount(t["src"], sizes, schedule.ranks).max())
+    if time is not None:
+        content.tiles.insert(0, _speed(time, nbytes))
+        content.parts = {key: sum(getattr(r, key) for r in time.rounds) for key in _PARTS if time.rounds}
+        content.parts_title = "Where the time goes"
+    of = f"by the rank that sends most; an array of {binary_bytes(nbytes)}"
+    content.tiles.append(Tile("Sent", binary_bytes(sent), of))
     held = replay(schedule).levels
-    x, held = np.arange(len(held)), 100 * held[:, ~np.isnan(held).all(axis=0)]
-    levels = {"mean": (x, held.mean(axis=1)), "least": (x, held.min(axis=1))} if held.size else {}
-    progress = plot("Progress", levels, Axis("rounds done"), Axis("% of its result that a rank holds"))
-    content.thumbnail = progress
-    if schedule.communication_rounds:
-        most = max(1, _MOST_CIRCUITS * schedule.communication_rounds // max(1, np.count_nonzero(sizes)))
-        made = ring_scene(schedule, time, most) if plan is None else scene(schedule, plan, time, most)
+    held = 100 * held[:, ~np.isnan(held).all(axis=0)]
+    done, lines = np.arange(len(held)), {}
+    if held.size:
+        lines = {"mean": (done, held.mean(axis=1)), "least": (done, held.min(axis=1))}
+    content.thumbnail = plot(
+        "Progress", lines, Axis("rounds done"), Axis("% of its result that a rank holds")
+    )
+    if rounds:
+        most = max(1, _MOST_DRAWN * rounds // max(1, int(np.count_nonzero(sizes))))
+        made = scene(schedule, plan, time, most) if plan else ring_scene(schedule, time, most)
         content.add("Rounds", macro("player", title="Round by round", content=page(made)))
-    content.add("Figures", progress, _by_round(time), _timeline(schedule, time))
-    content.add("Numbers", *_tables(schedule, sizes, time))
-    content.add("Provenance", pairs_table(_about(schedule, fabric, nbytes)))
+    content.add("Figures", content.thumbnail, *_times(schedule, time))
+    content.add("Numbers", _table(schedule, sizes, time))
+    content.sections["Provenance"] = content.sections.pop("Provenance")  # last
     return content
 
 
-def _speed(schedule: Schedule, time: Cost | None, nbytes: float) -> Tile:
-    if time is None:
-        return Tile("Rounds", str(schedule.communication_rounds), "with --fabric: its time")
+def _speed(time: Cost, nbytes: float) -> Tile:
     note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
     if time.bound.seconds > 0:
         note += f", {time.seconds / time.bound.seconds:.2f} × the lower bound"
     return Tile(f"Time on {time.fabric}", time_words(time.seconds), note)
 
 
-def _by_round(time: Cost | None) -> Any:
-    keys = "transfer", "latency", "reconfiguration"
-    rounds = () if time is None else time.rounds
-    rows = [(f"round {r.round}", {k: getattr(r, k) for k in keys if getattr(r, k)}, False) for r in rounds]
-    return bars("Time of each round", rows[:40], note="the first 40" if len(rows) > 40 else "")
+def _times(schedule: Schedule, time: Cost | None) -> tuple[Any, ...]:
+    """Time of each round, and when each rank sends."""
+    if time is None:
+        return ()
+    rows = [(f"round {r.round}", {k: v for k in _PARTS if (v := getattr(r, k))}, False) for r in time.rounds]
+    t, spans = schedule.transfers, {}
+    last = max(int(t["round"].max(initial=0)), 1)
+    for row, (begin, end) in zip(t, [] if time.times is None else time.times.tolist(), strict=False):
+        src, dst, now = (int(row[key]) for key in ("src", "dst", "round"))
+        if src != dst:
+            spans[src, begin, end] = src, begin, end, now / last, f"round {now}: {src} to {dst}"
+    made = timeline("When each rank sends; colour: round", schedule.ranks, list(spans.values()))
+    return bars("Time of each round", rows[:40], note="the first 40" if len(rows) > 40 else ""), made
 
 
-def _timeline(schedule: Schedule, time: Cost | None) -> Any:
-    """When each transfer runs, a row for each rank that sends."""
-    if time is None or time.times is None or not time.times.size:
-        return ""
-    t, last = schedule.transfers, max(int(schedule.transfers["round"].max(initial=0)), 1)
-    columns = t["src"].tolist(), t["dst"].tolist(), t["round"].tolist(), time.times.tolist()
-    spans = {
-        (src, begin, end): (src, begin, end, now / last, f"round {now}: {src} to {dst}")
-        for src, dst, now, (begin, end) in zip(*columns, strict=True)
-        if src != dst
-    }
-    rows = [str(rank) for rank in range(schedule.ranks)]
-    return timeline("When each rank sends, by round", rows, list(spans.values()))
-
-
-def _tables(schedule: Schedule, sizes: np.ndarray, time: Cost | None) -> tuple[Any, ...]:
+def _table(schedule: Schedule, sizes: np.ndarray, time: Cost | None) -> Any:
     if time is not None and time.rounds:
-        heads = "round", "time", "bytes sent", "bound by"
-        return (table(heads, [(r.round, time_words(r.seconds), binary_bytes(r.bytes), r.limit) for r in time.rounds]),)
+        rows = [(r.round, time_words(r.seconds), binary_bytes(r.bytes), r.limit) for r in time.rounds]
+        return table(("round", "time", "sent", "bound by"), rows)
     numbers, which = np.unique(schedule.transfers["round"], return_inverse=True)
-    total, count = np.bincount(which, sizes), np.bincount(which, sizes > 0)
-    rows = [(n, int(c), binary_bytes(b)) for n, c, b in zip(numbers, count, total, strict=True) if c]
-    return (table(("round", "transfers", "bytes sent"), rows),)
-
-
-def _about(schedule: Schedule, fabric: AnyFabric | None, nbytes: float) -> list[tuple[str, str]]:
-    where = "none given" if fabric is None else fabric.name
-    facts = {"name": schedule.name, "ranks": schedule.ranks, "transfers": schedule.transfers.size}
-    facts |= {"buffers": ", ".join(schedule.buffers), "fabric": where, "array": binary_bytes(nbytes)}
-    return [(key, str(value)) for key, value in facts.items()]
+    counts, total = np.bincount(which, sizes > 0), np.bincount(which, sizes)
+    rows = [(n, int(c), binary_bytes(b)) for n, c, b in zip(numbers, counts, total, strict=True) if c]
+    return table(("round", "transfers", "sent"), rows)

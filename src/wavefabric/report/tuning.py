@@ -4,76 +4,70 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
+from typing import Any
 
 from wavefabric.collectives.tuning import TunedCollective, Tuning
 from wavefabric.report.content import Content, Tile, pairs
-from wavefabric.report.figures import Axis, pairs_table, plot, table
+from wavefabric.report.figures import COLOURS, Axis, plot, table
 from wavefabric.units import binary_bytes, counted, time_words
-
-#: Lines of a figure.
-_MOST_LINES = 8
 
 
 def tuning_content(tuning: Tuning, name: str) -> Content:
-    """What a tuning says."""
+    """What a tuning says; its first screen is of its first collective operation."""
     first = tuning.tables[0]
-    measured = [table.transport for table in tuning.tables if table.transport]
-    where = tuning.device if measured else f"{tuning.fabric}, predicted"
-    words = f"{_winners(first)} ({first.collective}, {tuning.ranks} ranks on {where})"
-    content = Content("tuning", name, words)
-    largest = first.sizes[-1]
-    rate = largest.bytes / max(largest.best.us, 1e-9) / 1e3
-    gains = [max(c.us for c in s.candidates if c.us < float("inf")) / s.best.us for s in first.sizes if 0 < s.best.us < 1e15]
+    where = tuning.device if first.transport else f"{tuning.fabric}, predicted"
+    runs = groupby(first.sizes, key=lambda size: str(size.best.choice))
+    words = [f"{choice} to {binary_bytes(list(sizes)[-1].bytes)}" for choice, sizes in runs]
+    more = f"; {counted(len(words) - 3, 'more change')}" if len(words) > 3 else ""
+    title = f"{first.collective}, {tuning.ranks} ranks on {where}"
+    content = Content("tuning", name, f"Fastest: {'; '.join(words[:3])}{more} ({title})")
+    last = first.sizes[-1]
+    times = [[c.us for c in size.candidates if 0 < c.us < 1e15] or [1.0] for size in first.sizes]
+    rate = f"{last.bytes / max(last.best.us, 1e-9) / 1e3:.3g} GB/s of the array, {last.best.choice}"
+    gain = max(max(each) / min(each) for each in times)
     content.tiles = [
-        Tile("Fastest at " + binary_bytes(largest.bytes), time_words(largest.best.us * 1e-6), f"{rate:.3g} GB/s of the array, {largest.best.choice}"),
-        Tile("Gain", f"up to {max(gains, default=1):.3g} ×", "fastest over slowest candidate of a size"),
+        Tile(f"Fastest at {binary_bytes(last.bytes)}", time_words(last.best.us * 1e-6), rate),
+        Tile("Gain", f"up to {gain:.3g} ×", "fastest over slowest candidate of a size"),
     ]
-    wins = Counter(str(size.best.choice) for size in first.sizes for _ in (0,))
-    content.parts = {choice: best for choice in wins for best in [sum(s.best.us * 1e-6 for s in first.sizes if str(s.best.choice) == choice)]}
-    content.parts_title = f"Time of the fastest, all sizes of {first.collective}"
+    content.parts = {
+        choice: float(n) for choice, n in Counter(str(s.best.choice) for s in first.sizes).items()
+    }
+    content.parts_title = f"What is fastest for how many sizes of {first.collective}"
+    content.parts_words = lambda count: counted(int(count), "size")
     figures = [_figure(each) for each in tuning.tables]
     content.thumbnail = figures[0]
     content.add("Figures", *figures)
     content.add("Numbers", *map(_table, tuning.tables))
-    content.add("Provenance", pairs_table(pairs({k: v for k, v in vars(tuning).items() if v}, ("tables",))))
+    about = {key: value for key, value in vars(tuning).items() if value is not None}
+    content.add("Provenance", table([], pairs(about, ("tables",)), "Where it comes from"))
     return content
-
-
-def _winners(each: TunedCollective) -> str:
-    """Runs of sizes with the same choice, in words."""
-    runs = [(choice, list(sizes)) for choice, sizes in groupby(each.sizes, key=lambda size: str(size.best.choice))]
-    if len(runs) == 1:
-        return f"{runs[0][0]} is fastest for all {counted(len(each.sizes), 'size')}"
-    words = [f"{choice} to {binary_bytes(sizes[-1].bytes)}" for choice, sizes in runs[:3]]
-    more = f", {len(runs) - 3} more changes" if len(runs) > 3 else ""
-    return f"Fastest: {'; '.join(words)}{more}"
 
 
 def _title(each: TunedCollective) -> str:
     return f"{each.collective}, {each.transport or 'predicted'}"
 
 
-def _figure(each: TunedCollective):
-    """Time over size: first what is fastest somewhere."""
-    choices = dict.fromkeys(str(size.best.choice) for size in each.sizes)
-    choices |= dict.fromkeys(str(one.choice) for size in each.sizes for one in size.candidates)
-    key = "measured_us" if each.transport else "predicted_us"
-    lines = {}
-    for choice in list(choices)[:_MOST_LINES]:
-        known = [(s.bytes, getattr(c, key)) for s in each.sizes for c in s.candidates if str(c.choice) == choice]
-        points = [(n, us * 1e-6) for n, us in known if us]
-        lines[choice] = tuple(zip(*points, strict=True)) if points else ((), ())
-    note = f"{_MOST_LINES} of {len(choices)} candidates" if len(choices) > _MOST_LINES else ""
-    x, y = Axis("bytes of the whole array", True, binary_bytes), Axis("time", True, time_words)
-    return plot(_title(each), lines, x, y, note)
+def _figure(each: TunedCollective) -> Any:
+    """Time over size: first of what is fastest somewhere."""
+    times: dict[str, list[tuple[int, float]]] = {str(size.best.choice): [] for size in each.sizes}
+    for size in each.sizes:
+        for one in size.candidates:
+            if (us := one.measured_us if each.transport else one.predicted_us) is not None:
+                times.setdefault(str(one.choice), []).append((size.bytes, us * 1e-6))
+    lines = {key: ([n for n, _ in points], [s for _, s in points]) for key, points in times.items() if points}
+    shown = dict(list(lines.items())[:COLOURS])
+    note = f"{len(shown)} of {len(lines)} candidates" if len(shown) < len(lines) else ""
+    axes = Axis("bytes of the whole array", 2, binary_bytes), Axis("time", 10, time_words)
+    return plot(_title(each), shown, *axes, note)
 
 
-def _table(each: TunedCollective):
-    heads = ("size", "fastest", "predicted", "measured", "second", "slower by")
+def _table(each: TunedCollective) -> Any:
     rows = []
     for size in each.sizes:
-        second = size.candidates[1] if len(size.candidates) > 1 else None
-        times = ("-" if us is None else time_words(us * 1e-6) for us in (size.best.predicted_us, size.best.measured_us))
-        slower = f"{second.us / size.best.us - 1:.1%}" if second and 0 < size.best.us and second.us < 1e15 else "-"
-        rows.append((binary_bytes(size.bytes), str(size.best.choice), *times, str(second.choice) if second else "-", slower))
-    return table(heads, rows, _title(each))
+        best, *others = size.candidates
+        known = (best.predicted_us, best.measured_us)
+        times = ("-" if us is None else time_words(us * 1e-6) for us in known)
+        slower = f"{others[0].us / best.us:.3g} ×" if others and best.us > 0 and others[0].us < 1e15 else "-"
+        second = str(others[0].choice) if others else "-"
+        rows.append((binary_bytes(size.bytes), str(best.choice), *times, second, slower))
+    return table(("size", "fastest", "predicted", "measured", "second", "its time"), rows, _title(each))

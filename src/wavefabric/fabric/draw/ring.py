@@ -15,7 +15,7 @@ from wavefabric.fabric.draw.scene import (
     DrawnCircuit,
     DrawnWavelengths,
     Frame,
-    Scene,
+    RoundsScene,
     fractions,
     round_times,
 )
@@ -25,7 +25,7 @@ from wavefabric.units import counted, time_words
 _WIDTH = 0.02
 
 
-def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
+def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FRAMES) -> RoundsScene:
     """Lay a verified schedule out: `most` of its rounds, evenly chosen; times from a cost."""
     ranks, progress = schedule.ranks, replay(schedule)
     # Neighbours are 1.3 tiles apart or more.
@@ -50,7 +50,7 @@ def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FR
     if cost is not None:
         words += f", {time_words(cost.seconds)} on {cost.fabric}"
     edge = radius + HALF + 0.12
-    return Scene(schedule.name, words, None, tiles, np.array([[-edge, -edge, edge, edge]]), tuple(frames))
+    return RoundsScene(schedule.name, words, tiles, np.array([[-edge, -edge, edge, edge]]), tuple(frames))
 
 
 def _line(a: np.ndarray, b: np.ndarray) -> np.ndarray:

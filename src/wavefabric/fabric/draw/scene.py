@@ -78,12 +78,11 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """All there is to draw."""
+class RoundsScene:
+    """Rounds of a schedule over its ranks."""
 
     title: str
     subtitle: str
-    fabric: PhotonicFabric | None  # none: no waveguides and no wavelengths
     tiles: np.ndarray  # centres, shape (ranks, 2)
     wafers: np.ndarray  # left, top, right, bottom of each
     frames: tuple[Frame, ...]
@@ -92,6 +91,13 @@ class Scene:
     def box(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of all wafers."""
         return (*self.wafers[:, :2].min(axis=0).tolist(), *self.wafers[:, 2:].max(axis=0).tolist())
+
+
+@dataclass(frozen=True)
+class Scene(RoundsScene):
+    """All there is to draw of circuits."""
+
+    fabric: PhotonicFabric
 
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
@@ -123,7 +129,7 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
     subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {counted(len(order), 'round')}"
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
-    return Scene(schedule.name, subtitle, fabric, tiles, wafers, tuple(frames))
+    return Scene(schedule.name, subtitle, tiles, wafers, tuple(frames), fabric)
 
 
 def round_times(cost: Cost | None) -> dict[int, tuple[float, float]]:

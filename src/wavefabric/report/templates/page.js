@@ -21,11 +21,17 @@ function array(id) {
     const a = JSON.parse(document.getElementById(id).textContent);
     a.values = bytes(a.data);
     a.colours = bytes(a.map);
+    [a.low, a.high, a.unit] = a.ends;
+    a.draws = [];
+    a.top = 1;
     a.strides = a.shape.map((_, k) => a.shape.slice(k + 1).reduce((n, m) => n * m, 1));
     arrays[id] = a;
   }
   return arrays[id];
 }
+/* 0 of a scale with both signs is the middle of the colours. */
+const colour = (a, v) => a.low < 0 && a.high > 0
+  ? Math.round(Math.min(255, Math.max(0, 127.5 + (v - 127.5) / a.top))) : Math.min(255, Math.round(a.high > 0 ? v / a.top : 255 - (255 - v) / a.top));
 const short = v => (+v.toPrecision(3)).toString().replace("-", "\u2212");
 for (const box of document.querySelectorAll(".slice")) {
   const a = array(box.dataset.array), v = JSON.parse(box.dataset.view);
@@ -34,13 +40,16 @@ for (const box of document.querySelectorAll(".slice")) {
   const nx = a.shape[v.right], ny = a.shape[v.up], pen = canvas.getContext("2d");
   canvas.width = nx;
   canvas.height = ny;
-  const index = (i, j) => (slider ? +slider.value : 0) * (slider ? a.strides[v.across] : 0) + i * a.strides[v.right] + j * a.strides[v.up];
-  const at = (axis, i) => `${v.names[axis]} = ${short(v.first[axis] + i * v.step[axis])} ${v.units[axis]}`;
+  const index = (i, j) => (slider ? slider.value * a.strides[v.across] : 0) + i * a.strides[v.right] + j * a.strides[v.up];
+  const at = (axis, i) => {
+    const [name, first, step, unit] = v.axes[axis];
+    return `${name} = ${short(first + i * step)} ${unit}`;
+  };
   function draw() {
     const image = pen.createImageData(nx, ny);
     for (let j = 0; j < ny; j++)
       for (let i = 0; i < nx; i++) {
-        const to = 4 * ((ny - 1 - j) * nx + i), from = 3 * a.values[index(i, j)];
+        const to = 4 * ((ny - 1 - j) * nx + i), from = 3 * Math.max(0, colour(a, a.values[index(i, j)]));
         for (let k = 0; k < 3; k++) image.data[to + k] = a.colours[from + k];
         image.data[to + 3] = 255;
       }
@@ -56,6 +65,7 @@ for (const box of document.querySelectorAll(".slice")) {
     out.textContent = `${short(value)} ${a.unit} at ${at(v.right, i)}, ${at(v.up, j)}`;
   });
   canvas.addEventListener("pointerleave", draw);
+  a.draws.push(draw);
   draw();
   if (!slider) continue;
   let timer = 0;
@@ -70,5 +80,14 @@ for (const box of document.querySelectorAll(".slice")) {
   slider.addEventListener("pointerdown", () => run(false));
   slider.addEventListener("keydown", e => {
     if (e.key === " ") { e.preventDefault(); run(!timer); } else if (e.key.startsWith("Arrow")) run(false);
+  });
+}
+for (const gain of document.querySelectorAll(".gain")) {
+  const a = array(gain.dataset.array), top = gain.closest(".scale").querySelector(".top");
+  gain.addEventListener("input", () => {
+    a.top = gain.value / 100;
+    gain.nextElementSibling.textContent = gain.value + " %";
+    top.textContent = `${short(a.high > 0 ? a.high * a.top : a.high)} ${a.unit}`;
+    a.draws.forEach(draw => draw());
   });
 }
