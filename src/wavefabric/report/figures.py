@@ -115,9 +115,9 @@ def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
 
 
 def bars(
-    title: str, rows: Sequence[Any], words: Callable[[float], str] = time_words, note: str = ""
+    title: str, rows: Sequence[Any], words: Callable[[float], str] = time_words, note: str = "", mark: str = "chosen"
 ) -> Markup:
-    """Horizontal bars of stacked parts: rows of a label, parts by name, and whether it is the chosen one."""
+    """Horizontal bars of stacked parts: rows of a label, parts by name, and whether it has the mark."""
     names = list(dict.fromkeys(name for _, parts, _ in rows for name in parts))
     longest = max((sum(parts.values()) for _, parts, _ in rows), default=0.0)
     if not longest > 0:
@@ -126,7 +126,7 @@ def bars(
     for label, parts, chosen in rows[:MOST_ROWS]:
         each = [(names.index(n) % COLOURS, 100 * v / longest, f"{n} {words(v)}") for n, v in parts.items()]
         made.append((label, each, words(sum(parts.values())), chosen))
-    return macro("bars", title=title, note=note, rows=made, names=names)
+    return macro("bars", title=title, note=note, rows=made, names=names, mark=mark)
 
 
 def stacked(parts: Mapping[str, float], words: Callable[[float], str] = time_words) -> Markup:

@@ -33,7 +33,7 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     content = Content(f"schedule, {kind(schedule)[0]}", schedule.name)
     facts = {"ranks": schedule.ranks, "rounds": rounds, "transfers": t.size, "array": binary_bytes(nbytes)}
     facts |= {"fabric": fabric.name if fabric else "none given", "buffers": ", ".join(schedule.buffers)}
-    content.tiles = [Tile("Rounds", str(rounds), counted(schedule.ranks, "rank"))]
+    content.tiles = [Tile("Rounds", str(rounds), f"{counted(schedule.ranks, 'rank')}; --fabric gives the time")]
     content.add("Provenance", table([], pairs(facts)))
     try:
         verify(schedule)
@@ -52,7 +52,7 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     sizes = transfer_elements(schedule) * element_bytes * (t["src"] != t["dst"])
     sent = float(np.bincount(t["src"], sizes, schedule.ranks).max())
     if time is not None:
-        content.tiles.insert(0, _speed(time, nbytes))
+        content.tiles = [_speed(time, nbytes)]
         content.parts = {key: sum(getattr(r, key) for r in time.rounds) for key in _PARTS if time.rounds}
         content.parts_title = "Where the time goes"
     of = f"by the rank that sends most; an array of {binary_bytes(nbytes)}"
@@ -61,7 +61,9 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     held = 100 * held[:, ~np.isnan(held).all(axis=0)]
     done, lines = np.arange(len(held)), {}
     if held.size:
-        lines = {"mean": (done, held.mean(axis=1)), "least": (done, held.min(axis=1))}
+        levels = {"mean": held.mean(axis=1), "least": held.min(axis=1)}
+        levels = levels if np.ptp(held, axis=1).max() > 0.1 else {"every rank": held[:, 0]}
+        lines = {name: (done, values) for name, values in levels.items()}
     content.thumbnail = plot(
         "Progress", lines, Axis("rounds done"), Axis("% of its result that a rank holds")
     )

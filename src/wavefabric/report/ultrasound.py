@@ -43,15 +43,13 @@ def ultrasound_content(file: RecordedFile) -> Content:
             content.add("Figures", _figure(content, item, peaks))
         except InputError as error:
             faults.append(str(error).removeprefix(f"{file.path}: "))
-    if items[MOST_ITEMS:]:
-        names = ", ".join(item.name for item in items[MOST_ITEMS:][:20])
-        content.warnings = [f"not shown here, but in the file: {names}"]
     content.verdict = ", ".join([*(f"Worked: {peak}" for peak in peaks[:1]), f"{grid} points, {steps} steps"])
     if faults:
         content.state, content.verdict, content.warnings = BAD, f"Not sound: {faults[0]}", faults
     content.add("Figures", plan_bar(plan))
     spacing = " × ".join(f"{d * 1e3:.4g}" for d in file.spacing)
     about = {"grid": f"{grid} points", "spacing": f"{spacing} mm", "time step": f"{file.dt * 1e9:.5g} ns"}
+    about["not shown here"] = ", ".join(item.name for item in items[MOST_ITEMS:])
     content.add("Provenance", table([], pairs(about), "Grid"), table([], pairs(attrs), "Where it comes from"))
     return content
 
@@ -117,6 +115,7 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
     first = [float(item.coordinates(a)[0]) * 1e3 + (block - 1) / 2 * spacing[a] for a in range(len(size))]
     axes = [("xyz"[a], first[a], spacing[a] * block, "mm") for a in range(len(size))]
     where = ", ".join(f"{'xyz'[a]} = {item.coordinates(a)[n] * 1e3:.3g}" for a, n in enumerate(at))
+    where = where.replace("-", "−")
     peaks.append(f"peak {label.partition(' (')[0]} {max(high, -low) * scale:.3g} {unit} at {where} mm")
     cuts = {a: at[a] // block for a in range(3)} if len(size) == 3 else {}
     if 1 in size:  # a plane
