@@ -9,17 +9,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.files.input import parse_toml
 from wavefabric.optics.link.result import group_rows
-from wavefabric.report.content import (
-    BAD,
-    GOOD,
-    WARNED,
-    Content,
-    Tile,
-    memory_tile,
-    pairs,
-    plan_of,
-    step_tile,
-)
+from wavefabric.report.content import BAD, GOOD, WARNED, Content, Tile, memory_tile, pairs, plan_of, step_tile
 from wavefabric.report.figures import Axis, bars, plot, table, text
 from wavefabric.results import Result, plots
 from wavefabric.results.sweeps import SweepResult

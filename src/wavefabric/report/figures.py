@@ -77,12 +77,7 @@ class _Scale:
 
 
 def plot(
-    title: str,
-    lines: Mapping[str, tuple[Any, Any]],
-    x: Axis,
-    y: Axis,
-    note: str = "",
-    dots: str = "",
+    title: str, lines: Mapping[str, tuple[Any, Any]], x: Axis, y: Axis, note: str = "", dots: str = ""
 ) -> Markup:
     """Lines by name, of x and y; ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
 
@@ -115,7 +110,11 @@ def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
 
 
 def bars(
-    title: str, rows: Sequence[Any], words: Callable[[float], str] = time_words, note: str = "", mark: str = "chosen"
+    title: str,
+    rows: Sequence[Any],
+    words: Callable[[float], str] = time_words,
+    note: str = "",
+    mark: str = "chosen",
 ) -> Markup:
     """Horizontal bars of stacked parts: rows of a label, parts by name, and whether it has the mark."""
     names = list(dict.fromkeys(name for _, parts, _ in rows for name in parts))

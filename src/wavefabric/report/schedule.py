@@ -33,7 +33,9 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     content = Content(f"schedule, {kind(schedule)[0]}", schedule.name)
     facts = {"ranks": schedule.ranks, "rounds": rounds, "transfers": t.size, "array": binary_bytes(nbytes)}
     facts |= {"fabric": fabric.name if fabric else "none given", "buffers": ", ".join(schedule.buffers)}
-    content.tiles = [Tile("Rounds", str(rounds), f"{counted(schedule.ranks, 'rank')}; --fabric gives the time")]
+    content.tiles = [
+        Tile("Rounds", str(rounds), f"{counted(schedule.ranks, 'rank')}; --fabric gives the time")
+    ]
     content.add("Provenance", table([], pairs(facts)))
     try:
         verify(schedule)

@@ -69,7 +69,9 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
         rows.append((case.label, _split(case), len(cases) > 1 and case is best))
         times = (f"{s * 1e3:.4g} ms" for s in (case.seconds, case.exposed_seconds, case.hidden_seconds))
         cells.append((case.label, *times, three_digits(case.samples_per_second), case.bound_by))
-    chart = content.thumbnail = bars("Time an iteration", rows, note="hidden communication left out", mark="fastest")
+    chart = content.thumbnail = bars(
+        "Time an iteration", rows, note="hidden communication left out", mark="fastest"
+    )
     memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items() if key != "total"]
     content.add("Figures", chart, bars("Memory of a GPU", memory, binary_bytes))
     heads = "case", "iteration", "exposed", "hidden", "samples/s", "bound by"
