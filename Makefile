@@ -12,7 +12,7 @@ CORE := $(VENV)/.core$(KIND)
 STAMP := $(VENV)/.installed$(KIND)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo demo-link demo-bowl demo-schedule test test-slow test-peers lint docs papers clean
+.PHONY: demo test test-slow test-peers lint docs papers clean
 
 $(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
@@ -31,21 +31,13 @@ $(STAMP): $(CORE)
 	$(INSTALL) -e '.[dev,mpi,schedules,chakra]'
 	@touch $@
 
-# Three runs and a page about each: two minutes on two cores, installation included. The link, which one core
-# compiles for most of its time, and the schedule run beside the bowl.
+# Three runs and a page about each: under two minutes on two cores, installation included.
 demo: $(CORE)
 	@mkdir -p demo
-	@$(MAKE) --no-print-directory -j 2 demo-link demo-bowl demo-schedule
-	$(BIN)/wavefabric report demo --fabric lightpath:4x8 --bytes 16M --force
-
-demo-link:
-	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume --quiet
-
-demo-bowl:
+	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume
 	$(BIN)/python examples/focused_bowl.py demo
-
-demo-schedule:
 	$(BIN)/python examples/allreduce_on_light.py demo
+	$(BIN)/wavefabric report demo --fabric lightpath:4x8 --bytes 16M --force
 
 # Hundreds of short processes start in tests: their bytecode is kept.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
