@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def program():

@@ -13,14 +13,10 @@ LINK = """\
 title = "a <script>alert(1)</script> & link"
 seed = 1
 
-[fibre]
-preset = "graded-index-62.5"
-groups = 2
-attenuation = "0.23 dB/km"
-
-[link]
-length = "4 km"
-
+fibre = {preset = "graded-index-62.5", groups = 2, attenuation = "0.23 dB/km"}
+link.length = "4 km"
+receiver.osnr = "20 dB"
+solver = {step = "500 m", device = "cpu", threads = 1}
 [signal]
 modulation = "qpsk"
 symbol_rate = "32 GBaud"
@@ -31,30 +27,21 @@ launch_power = "-1 dBm"
 channels = 3
 spacing = "50 GHz"
 centre_frequency = "193.4 THz"
-
-[receiver]
-osnr = "20 dB"
-
-[solver]
-step = "500 m"
-device = "cpu"
-threads = 1
 """
+_SECONDS = {"step": 0.012, "compute": 0.01, "pack": 0.001, "exchange": 0.003, "exposed": 0.001}
+_ALONE = {"configuration": "one GPU", "seconds": {"step": 0.02, "compute": 0.02}, "bytes": 4e9, "steps": 10}
+_PAIR = {
+    "configuration": "local 1x1x2 <b>",
+    "reason": "fastest",
+    "ranks": 2,
+    "steps": 10,
+    "seconds": _SECONDS,
+}
 PLAN = {
     "kind": "wavefabric plan",
     "problem": {"grid": "64x64x64"},
     "choice": 1,
-    "candidates": [
-        {"configuration": "one GPU", "seconds": {"step": 0.02, "compute": 0.02}, "bytes": 4e9, "steps": 10},
-        {
-            "configuration": "local 1x1x2 <b>",
-            "reason": "fastest",
-            "ranks": 2,
-            "steps": 10,
-            "seconds": {"step": 0.012, "compute": 0.01, "pack": 0.001, "exchange": 0.003, "exposed": 0.001},
-            "bytes": 2e9,
-        },
-    ],
+    "candidates": [_ALONE, _PAIR],
 }
 
 

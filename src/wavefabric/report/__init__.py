@@ -6,4 +6,4 @@ Imports everything below it but `bench`; only `cli` imports it.
 
 from wavefabric.lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {"page": ("Report", "write_report")})
+__getattr__, __dir__ = lazy(__name__, {"page": ("ReportPages", "write_report")})

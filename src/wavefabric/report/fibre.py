@@ -10,7 +10,7 @@ from wavefabric.errors import InputError
 from wavefabric.files.input import parse_toml
 from wavefabric.optics.link.result import group_rows
 from wavefabric.report.content import BAD, GOOD, WARNED, Content, Tile, memory_tile, pairs, plan_of, step_tile
-from wavefabric.report.figures import Axis, bars, plot, table, text
+from wavefabric.report.figures import PlotAxis, bars, plot, table, text
 from wavefabric.results import Result, plots
 from wavefabric.results.sweeps import SweepResult
 from wavefabric.units import counted, time_words
@@ -93,7 +93,7 @@ def _at(result: Result, name: str) -> str:
 
 def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> list[Any]:
     """Q² and penalty of each mode, and the received symbols of the worst."""
-    far, modes, mode = names[-1], len(q[names[-1]]), Axis("spatial mode")
+    far, modes, mode = names[-1], len(q[names[-1]]), PlotAxis("spatial mode")
     x, level, where = np.arange(1, modes + 1), q[names[-1]], _at(result, names[-1])
     shown = {"mean": plots.mean_db(level)}
     if level.shape[1] > 1:
@@ -101,14 +101,14 @@ def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> lis
     if (theory := plots.expected_db(result, far, level.shape)) is not None:
         shown["theory"] = plots.mean_db(theory)
     lines = {name: (x, values) for name, values in shown.items()}
-    made = [plot("Q² of each mode", lines, mode, Axis("Q² (dB)"), where, "dots")]
+    made = [plot("Q² of each mode", lines, mode, PlotAxis("Q² (dB)"), where, "dots")]
     reference = plots.mean_db(q[names[0]])
     if names[0] == "back_to_back" and reference.max() <= plots.NOISELESS_DB:
         same = [name for name in names[1:] if len(q[name]) == len(reference)]
         with np.errstate(invalid="ignore"):
             lines = {_at(result, name): (x, plots.mean_db(q[name]) - reference) for name in same}
         made.append(
-            plot("Penalty of each mode", lines, mode, Axis("mean Q² − back to back (dB)"), "", "dots")
+            plot("Penalty of each mode", lines, mode, PlotAxis("mean Q² − back to back (dB)"), "", "dots")
         )
     points, worst = (
         np.asarray(result.get(f"received/{far}/constellation", _NONE)),
@@ -116,7 +116,7 @@ def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> lis
     )
     if points.dtype.kind == "c" and points.size and points.size % modes == 0:
         z, words = points.reshape(modes, -1)[worst][:2000], f"worst mode, {worst + 1}, {where}"
-        axes = Axis("in phase"), Axis("quadrature")
+        axes = PlotAxis("in phase"), PlotAxis("quadrature")
         made.append(plot("Received symbols", {"": (z.real, z.imag)}, *axes, words, "fine"))
     return [*made, ""]
 
@@ -136,10 +136,10 @@ def _along(result: Result, names: list[str]) -> list[Any]:
             of = {f"group {n}": level[:, groups == n].mean(axis=1) for n in np.unique(groups)[:8]}
             of = {"": level.mean(axis=1)} if np.ptp(level, axis=1).max() < 0.01 else of
             lines = {name: (z / 1e3, values) for name, values in of.items()}
-    frequency = Axis("optical frequency (THz)", words="{:.6g}".format)
+    frequency = PlotAxis("optical frequency (THz)", words="{:.6g}".format)
     return [
-        plot("Spectrum", spectra, frequency, Axis("dBm in 12.5 GHz, mean of the modes")),
-        plot("Power along the link", lines, Axis("distance (km)"), Axis("dBm, mean of a mode")),
+        plot("Spectrum", spectra, frequency, PlotAxis("dBm in 12.5 GHz, mean of the modes")),
+        plot("Power along the link", lines, PlotAxis("distance (km)"), PlotAxis("dBm, mean of a mode")),
     ]
 
 
@@ -175,7 +175,9 @@ def sweep_content(result: SweepResult) -> Content:
         x = np.asarray(values) if np.asarray(values).dtype.kind in "fiu" else np.arange(len(values))
         most = np.nan_to_num(np.moveaxis(q, axis, 0).reshape(len(x), -1), nan=-np.inf).max(axis=1)
         label = f"{name} ({units})" if (units := result.attrs(name).get("units")) else name
-        figures.append(plot(f"Best Q² over {name}", {"": (x, most)}, Axis(label), Axis("mean Q² (dB)")))
+        figures.append(
+            plot(f"Best Q² over {name}", {"": (x, most)}, PlotAxis(label), PlotAxis("mean Q² (dB)"))
+        )
     content.thumbnail = figures[0]
     content.add("Figures", *figures)
     run = text("Run file", str(result.get("run_file", "")))

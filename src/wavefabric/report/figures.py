@@ -37,7 +37,7 @@ def macro(name: str, **values: Any) -> Markup:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """What an axis shows, the base of a logarithmic scale (else 0), and how its ticks are written."""
 
     label: str
@@ -48,7 +48,7 @@ class Axis:
 class _Scale:
     """From values to positions between two ends, and the ticks there."""
 
-    def __init__(self, values: np.ndarray, axis: Axis, ends: tuple[float, float], pad: float = 0.0):
+    def __init__(self, values: np.ndarray, axis: PlotAxis, ends: tuple[float, float], pad: float = 0.0):
         known = values[np.isfinite(values) & ((values > 0) | (axis.log == 0))]
         self.log, self.ends = axis.log, ends
         low, high = (
@@ -77,7 +77,7 @@ class _Scale:
 
 
 def plot(
-    title: str, lines: Mapping[str, tuple[Any, Any]], x: Axis, y: Axis, note: str = "", dots: str = ""
+    title: str, lines: Mapping[str, tuple[Any, Any]], x: PlotAxis, y: PlotAxis, note: str = "", dots: str = ""
 ) -> Markup:
     """Lines by name, of x and y; ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
 
@@ -141,7 +141,7 @@ def timeline(title: str, rows: int, spans: Sequence[tuple[int, float, float, flo
     if not last > 0:
         return Markup()
     high = max(5.0, min(22.0, 400 / rows))
-    scale = _Scale(np.array([0.0, last]), Axis("", words=time_words), (44, WIDTH - 14))
+    scale = _Scale(np.array([0.0, last]), PlotAxis("", words=time_words), (44, WIDTH - 14))
     shown = spans[:: max(1, math.ceil(len(spans) / MOST_BARS))]
     made = []
     for row, begin, end, colour, words in shown:

@@ -26,7 +26,7 @@ _RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", 
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportPages:
     """Pages that were written, the one to open first, and what each says; an index says nothing itself."""
 
     pages: tuple[Path, ...]
@@ -39,7 +39,7 @@ def write_report(
     force: bool = False,
     fabric: str | None = None,
     nbytes: float = 64 << 20,
-) -> Report:
+) -> ReportPages:
     """Write one HTML page about a result, with everything inside; of a folder a page a result, and an index.
 
     ``path`` is a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or what
@@ -58,7 +58,7 @@ def write_report(
         pages, contents = {index: _page(content)}, [content]
     for target, words in pages.items():
         write_text(target, words, "--output", force)
-    return Report(tuple(pages), tuple(contents))
+    return ReportPages(tuple(pages), tuple(contents))
 
 
 def _check(target: str | Path, force: bool, source: Path) -> Path:

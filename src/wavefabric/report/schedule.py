@@ -16,7 +16,7 @@ from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.ring import ring_scene
 from wavefabric.fabric.draw.scene import scene
 from wavefabric.report.content import BAD, Content, Tile, pairs
-from wavefabric.report.figures import Axis, bars, macro, plot, table, timeline
+from wavefabric.report.figures import PlotAxis, bars, macro, plot, table, timeline
 from wavefabric.units import binary_bytes, counted, time_words
 
 #: Transfers of an animation, about: more rounds are shown in part.
@@ -67,7 +67,7 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
         levels = levels if np.ptp(held, axis=1).max() > 0.1 else {"every rank": held[:, 0]}
         lines = {name: (done, values) for name, values in levels.items()}
     content.thumbnail = plot(
-        "Progress", lines, Axis("rounds done"), Axis("% of its result that a rank holds")
+        "Progress", lines, PlotAxis("rounds done"), PlotAxis("% of its result that a rank holds")
     )
     if rounds:
         most = max(1, _MOST_DRAWN * rounds // max(1, int(np.count_nonzero(sizes))))

@@ -8,7 +8,7 @@ from typing import Any
 
 from wavefabric.collectives.tuning import TunedCollective, Tuning
 from wavefabric.report.content import Content, Tile, pairs
-from wavefabric.report.figures import COLOURS, Axis, plot, table
+from wavefabric.report.figures import COLOURS, PlotAxis, plot, table
 from wavefabric.units import binary_bytes, counted, time_words
 
 
@@ -57,7 +57,7 @@ def _figure(each: TunedCollective) -> Any:
     lines = {key: ([n for n, _ in points], [s for _, s in points]) for key, points in times.items() if points}
     shown = dict(list(lines.items())[:COLOURS])
     note = f"{len(shown)} of {len(lines)} candidates" if len(shown) < len(lines) else ""
-    axes = Axis("bytes of the whole array", 2, binary_bytes), Axis("time", 10, time_words)
+    axes = PlotAxis("bytes of the whole array", 2, binary_bytes), PlotAxis("time", 10, time_words)
     return plot(_title(each), shown, *axes, note)
 
 

@@ -16,7 +16,7 @@ from wavefabric.errors import InputError
 from wavefabric.files import hdf5
 from wavefabric.report.content import BAD, Content, memory_tile, pairs, plan_of, step_tile
 from wavefabric.report.fibre import plan_bar
-from wavefabric.report.figures import Axis, plot, slices, table
+from wavefabric.report.figures import PlotAxis, plot, slices, table
 
 #: Points of all fields of a page together; quantities shown; frames of a movie, and points of each.
 MOST_POINTS, MOST_ITEMS, MOST_FRAMES, MOST_IN_FRAME = 900_000, 8, 60, 10_000
@@ -91,9 +91,11 @@ def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
     values, axis = item.values(), (extended or [0])[0]
     scale, label, _ = _scale(item, values)
     line = item.kind != "points"
-    x = Axis(f"{'xyz'[axis]} (mm)" if line else "point of the sensor (from 0)")
+    x = PlotAxis(f"{'xyz'[axis]} (mm)" if line else "point of the sensor (from 0)")
     at = item.coordinates(axis) * 1e3 if line else np.arange(values.size)
-    return plot(title, {"": (at, values * scale)}, x, Axis(label), dots="dots" if values.size < 40 else "")
+    return plot(
+        title, {"": (at, values * scale)}, x, PlotAxis(label), dots="dots" if values.size < 40 else ""
+    )
 
 
 def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
@@ -116,7 +118,9 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
     axes = [("xyz"[a], first[a], spacing[a] * block, "mm") for a in range(len(size))]
     where = ", ".join(f"{'xyz'[a]} = {item.coordinates(a)[n] * 1e3:.3g}" for a, n in enumerate(at))
     where = where.replace("-", "−")
-    peaks.append(f"peak {label.partition(' (')[0]} {max(high, -low) * scale:.3g} {unit} at {where} mm")
+    what, top = label.partition(" (")[0], f"{max(high, -low) * scale:.3g} {unit}"
+    words = f"peak {what} {top}" if "max" in item.name else f"{item.name}, {what} up to {top}"
+    peaks.append(f"{words} at {where} mm")
     cuts = {a: at[a] // block for a in range(3)} if len(size) == 3 else {}
     if 1 in size:  # a plane
         cuts = {size.index(1): 0} if cuts else {}
@@ -166,4 +170,4 @@ def _series(item: RecordedArray, title: str) -> Any:
     keep = range(0, len(points), math.ceil(len(points) / 4))
     lines = {f"point {points[k]}" if len(points) > 1 else "": (time * 1e6, values[k] * scale) for k in keep}
     note = f"{len(lines)} of {item.size[0]} points" if len(lines) < item.size[0] else ""
-    return plot(title, lines, Axis("time (µs)"), Axis(label), note)
+    return plot(title, lines, PlotAxis("time (µs)"), PlotAxis(label), note)
