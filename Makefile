@@ -31,7 +31,7 @@ $(STAMP): $(CORE)
 	$(INSTALL) -e '.[dev,mpi,schedules,chakra]'
 	@touch $@
 
-# Three runs and a page about each: under two minutes on two cores, installation included.
+# Three runs, a page about each, and an index of them.
 demo: $(CORE)
 	@mkdir -p demo
 	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume
