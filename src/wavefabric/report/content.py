@@ -55,9 +55,9 @@ class Content:
         return {key: getattr(self, key) for key in keys} | {"figures": [vars(tile) for tile in self.tiles]}
 
 
-def step_tile(seconds: float, steps: int, total: float, plan: Mapping[str, Any]) -> Tile:
-    """How fast a run was: s of so many steps, and s in all."""
-    step, note = seconds / max(steps, 1), f"{time_words(total)} in all, {steps} steps"
+def step_tile(seconds: float, steps: int, total: float, plan: Mapping[str, Any], steady: float = 0.0) -> Tile:
+    """How fast a run was: s of so many steps, and s in all; s of a step without compilation, if known."""
+    step, note = steady or seconds / max(steps, 1), f"{time_words(total)} in all, {steps} steps"
     return Tile("Time a step", time_words(step), note, _beside(step, plan, "step", time_words))
 
 

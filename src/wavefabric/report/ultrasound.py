@@ -26,9 +26,9 @@ def ultrasound_content(file: RecordedFile) -> Content:
     """What an open file says; quantities that are damaged or not finite are named in the verdict."""
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
-    plan, (content.parts, steps, nbytes, where) = plan_of(attrs), _cost(file, attrs)
+    plan, (content.parts, steps, steady, nbytes, where) = plan_of(attrs), _cost(file, attrs)
     content.tiles = [
-        step_tile(content.parts.get("simulation", 0.0), steps, sum(content.parts.values()), plan),
+        step_tile(content.parts.get("simulation", 0.0), steps, sum(content.parts.values()), plan, steady),
         memory_tile(nbytes, where, plan),
     ]
     # Pressure first, fields before series, what was largest before what was last.
@@ -54,11 +54,13 @@ def ultrasound_content(file: RecordedFile) -> Content:
     return content
 
 
-def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], int, float, str]:
-    """Seconds by phase, steps, bytes of the rank that used most, and where that was, in words."""
+def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], int, float, float, str]:
+    """Seconds by phase, steps, s of a steady one, bytes of the rank with most, and where, in words."""
     if "cost" not in file:
         seconds = {name: _number(attrs.get(key)) for key, name in PHASES.items()}
-        return seconds, file.steps, _number(attrs.get("total_memory_in_use")) * 2**20, "resident"
+        steady, gpu = (_number(attrs.get(k)) for k in ("time_step_execution_time", "gpu_memory_in_use"))
+        used = gpu or _number(attrs.get("total_memory_in_use"))
+        return seconds, file.steps, steady, used * 2**20, "of the GPU" if gpu else "resident"
     with hdf5.reading(file.path, "cost"):
         group: Any = file.file["cost"]
         seconds = {
@@ -68,7 +70,11 @@ def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], 
         where = f"on {attrs.get('cpu', device) if device == 'cpu' else device}"
         if ranks > 1:
             where = f"the most of {ranks} ranks, {group['decomposition'].asstr()[()]}"
-        return seconds, int(group["steps"][()]), float(group["peak_memory"][()]), where
+        known = {
+            name: float(group[name][()]) for name in ("step", "gpu_memory", "peak_memory") if name in group
+        }
+        used = known.get("gpu_memory") or known["peak_memory"]
+        return seconds, int(group["steps"][()]), known.get("step", 0.0), used, where
 
 
 def _number(value: Any) -> float:

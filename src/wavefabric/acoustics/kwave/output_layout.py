@@ -114,7 +114,7 @@ def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Rep
         "peak_core_memory_in_use": f"{megabytes // threads} MB",
         "total_memory_in_use": f"{megabytes} MB",
         "gpu_memory_in_use": f"{report.device_bytes >> 20} MB",
-        "time_step_execution_time": f"{report.step_seconds:.4g}s",
+        "time_step_execution_time": f"{report.step_seconds:.9f}s",
         **{name: f"{value:8.2f}s" for name, value in seconds.items()},
         "total_execution_time": f"{sum(seconds.values()):8.2f}s",
     }
