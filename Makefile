@@ -5,31 +5,43 @@ VENV := .venv
 BIN := $(VENV)/bin
 FFTW ?= yes
 ifeq ($(FFTW),no)
-STAMP := $(VENV)/.installed-without-fftw
-else
-STAMP := $(VENV)/.installed
+KIND := -without-fftw
 endif
+# What `make demo` needs, and what tests and linters need too.
+CORE := $(VENV)/.core$(KIND)
+STAMP := $(VENV)/.installed$(KIND)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test test-slow test-peers lint docs papers clean
+.PHONY: demo demo-link demo-schedule test test-slow test-peers lint docs papers clean
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wavefabric needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mpi,schedules,chakra]'
 ifeq ($(FFTW),no)
+	$(INSTALL) -e .
 	$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes pyfftw
 else
 	@# FFTW has no wheel on some platforms; scipy.fft then serves.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fftw]' \
-		|| echo "pyfftw could not be installed: transforms go through scipy.fft"
+	$(INSTALL) -e '.[fftw]' || { $(INSTALL) -e . && echo "pyfftw could not be installed: transforms go through scipy.fft"; }
 endif
-	@rm -f $(VENV)/.installed $(VENV)/.installed-without-fftw
+	@rm -f $(VENV)/.core* $(VENV)/.installed*
 	@touch $@
 
-demo: $(STAMP)
+$(STAMP): $(CORE)
+	$(INSTALL) -e '.[dev,mpi,schedules,chakra]'
+	@touch $@
+
+# Three runs, a page about each, and an index of them.
+demo: $(CORE)
 	@mkdir -p demo
-	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume
+	@$(MAKE) --no-print-directory --jobs=2 demo-link demo-schedule
 	$(BIN)/python examples/focused_bowl.py demo
+	$(BIN)/wavefabric report demo --fabric lightpath:4x8 --bytes 16M --force
+
+# Both at once: much of the first time is compilation, which takes one core.
+demo-link:
+	$(BIN)/wavefabric run examples/mdm-15-modes.toml --output demo/mdm-15-modes.h5 --force --no-resume
+demo-schedule:
 	$(BIN)/python examples/allreduce_on_light.py demo
 
 # Hundreds of short processes start in tests: their bytecode is kept.
@@ -63,7 +75,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
 # Tables and figures of papers that a CPU can compute, each beside its script: some minutes on two idle cores.

@@ -1,7 +1,8 @@
 """An all-reduce over the light of 32 tiles: made, proved, costed beside a ring, and drawn.
 
-``python examples/allreduce_on_light.py [FOLDER]`` writes ``all-reduce.html`` (a page that plays),
-``all-reduce.png`` (all rounds beside each other) and ``all-reduce.json`` (the schedule) there. A few seconds.
+``python examples/allreduce_on_light.py [FOLDER]`` writes ``all-reduce-circuits.html`` (a page that plays),
+``all-reduce-circuits.png`` (all rounds beside each other) and ``all-reduce.json`` (the schedule) there. A few
+seconds.
 """
 
 import sys
@@ -37,5 +38,5 @@ time = cost(best, wafer, array / elements, plan=circuits)
 print(f"best: {best.name}, {time.seconds / time.bound.seconds:.2f} times what no schedule can beat")
 
 for ending in ("html", "png"):
-    print("wrote", draw_circuits(best, circuits, folder / f"all-reduce.{ending}", time, force=True))
+    print("wrote", draw_circuits(best, circuits, folder / f"all-reduce-circuits.{ending}", time, force=True))
 print("wrote", save(folder / "all-reduce.json", best, force=True))

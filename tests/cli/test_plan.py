@@ -92,7 +92,7 @@ def test_files_are_written_and_kept(command):
         ("cpu.json --fabric hgx-h200", "cpu.json: is not an HDF5 file"),
         ("run.toml --fabric hgx-h200 --gpus 4", "ranks: 4 given for 3 modes; allowed: 1 to 3"),
         ("case.h5 --fabric hgx-h200 -o a.doc", "--output: a.doc given; allowed: a name that ends in .json"),
-        ("case.h5 --fabric hgx-h200 --device-file small.toml", "gpus: 8 given; 0.0 GiB needed at"),
+        ("case.h5 --fabric hgx-h200 --device-file small.toml", "gpus: 8 given; 0.1 GiB needed at"),
     ],
 )  # fmt: skip
 def test_bad_input_to_plan(command, tmp_path, words, message):

@@ -25,10 +25,10 @@ def calls(graph):
 
 
 def test_one_gpu_takes_what_was_measured():
-    """docs/performance.md: 15.9 ms a step of 15 modes and 2²¹ samples, 10.3 and 15.5 ms at 512³."""
+    """docs/performance.md: 10.8 ms a step of 15 modes and 2²¹ samples, 7.49 and 11.5 ms at 512³."""
     fibre = simulate_tasks(fibre_step(15, 2**21, 1, H200), SWITCH)
-    assert fibre.seconds == pytest.approx(15.9e-3, rel=0.08)
-    for heterogeneous, seconds in ((False, 10.3e-3), (True, 15.5e-3)):
+    assert fibre.seconds == pytest.approx(10.8e-3, rel=0.02)
+    for heterogeneous, seconds in ((False, 7.49e-3), (True, 11.5e-3)):
         graph = ultrasound_step((512, 512, 512), 1, H200, decomposition="local", heterogeneous=heterogeneous)
         assert simulate_tasks(graph, SWITCH).seconds == pytest.approx(seconds, rel=0.05)
         assert not calls(graph)

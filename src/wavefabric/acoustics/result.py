@@ -155,7 +155,9 @@ def _cost(report: Report) -> dict[str, Any]:
         "seconds": {name: Data(s, "s", f"wall time of {name}") for name, s in report.seconds.items()},
         "steps": Data(report.total_steps, "", "time steps"),
         "ranks": Data(report.ranks, "", "processes that shared the grid"),
+        "step": Data(report.step_seconds, "s", "a step when the first ones are over; 0: too few"),
         "peak_memory": Data(report.peak_bytes, "byte", "largest memory in use"),
+        "gpu_memory": Data(report.device_bytes, "byte", "memory of the GPU in use; 0: a CPU"),
     }
     if report.ranks > 1:
         cost["transport"] = Data(report.transport, "", "how the processes exchanged fields")

@@ -37,6 +37,8 @@ _LOST = float(np.finfo(np.float32).max)
 _ENERGY_STEPS = 32
 #: Seconds from one exchange of the status of ranks to the next, about.
 _STATUS_SECONDS = 0.5
+#: Steps after which nothing is compiled or captured any more.
+_SETTLING = 20
 
 
 class Observer(Protocol):
@@ -173,6 +175,8 @@ class _Run:
         """Fields and position from the checkpoint, if there is one."""
         # `_done` steps are taken; `_whole` unless one is half taken, after a second Ctrl-C.
         self._done, self._whole = 0, True
+        #: A step after the first ones, and when it was done.
+        self._settled: tuple[int, float] | None = None
         self._earlier: dict[str, float] = {}
         self._token = self._comm.control.bcast(secrets.token_hex(8))
         if state is not None and self._checkpoint is not None:
@@ -217,6 +221,9 @@ class _Run:
                 self._whole = False  # finishing changes what was recorded
                 ended = time.perf_counter()
                 self._seconds["simulation"] = ended - self._began_steps
+                if self._settled is not None:
+                    done, then = self._settled
+                    report.step_seconds = (ended - then) / (self._done - done)
                 arrays = recorder.finish()
                 self._seconds["postprocessing"] = time.perf_counter() - ended
                 self._close_report()
@@ -256,6 +263,9 @@ class _Run:
             self._recorder.after(number)
             self._alternation.add(self._watch.steps_left(number + 1))
             self._done, self._whole = number + 1, True
+            if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
+                self._device.synchronize()
+                self._settled = self._done, time.perf_counter()
             if self._observer is not None:
                 self._observer.after(self._done)
             last = self._done == steps
@@ -348,6 +358,9 @@ class _Run:
         report.seconds = control.bcast(self._all_seconds())
         report.transforms_per_step = self._stages.transforms / max(1, self._done - self._first)
         report.peak_bytes = control.max(peak_memory())
+        if self._device.name != "cpu":
+            free, total = self._device.memory()
+            report.device_bytes = control.max(total - free)
 
 
 def identity(*parts: Any) -> str:

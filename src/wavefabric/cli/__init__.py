@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import wavefabric
-from wavefabric.cli import info, kwave, plan, plot, run, sweep, theory, transcranial
+from wavefabric.cli import info, kwave, plan, plot, report, run, sweep, theory, transcranial
 from wavefabric.cli.common import encoding, failure, ranks
 from wavefabric.cli.common.options import Invocation, lazy_group, register
 from wavefabric.errors import InputError, LateRank, MissingExtra, one_line
@@ -51,6 +51,7 @@ register(app, "sweep", sweep.command, all_ranks=True)
 register(app, "kwave", kwave.command, all_ranks=True)
 register(app, "transcranial", transcranial.command, all_ranks=True)
 register(app, "plot", plot.command)
+register(app, "report", report.command)
 register(app, "theory", theory.command)
 register(app, "info", info.command, all_ranks=True)
 lazy_group(app, "bench", "Benchmarks: what steps and exchanges cost on this machine.")

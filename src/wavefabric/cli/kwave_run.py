@@ -120,7 +120,9 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
         "ms_per_step": 1e3 * report.seconds["simulation"] / report.total_steps,
         "seconds": sum(report.seconds.values()),
         "peak_pressure_pa": peak,
+        "steady_ms_per_step": 1e3 * report.step_seconds or None,
         "memory_bytes": report.peak_bytes,
+        "gpu_memory_bytes": report.device_bytes or None,
         "resumed_at": report.resumed_at,
     }
 

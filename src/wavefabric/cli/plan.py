@@ -11,7 +11,7 @@ import typer
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
 from wavefabric.cli.common.options import OutputOptions, option, options
 from wavefabric.cli.common.parse import parse_list
-from wavefabric.cli.common.show import console, print_json, print_written, table
+from wavefabric.cli.common.show import console, print_json, print_written, status_line, table
 from wavefabric.errors import InputError
 from wavefabric.units import binary_bytes, time_words
 
@@ -76,7 +76,10 @@ def command(
     wavefabric plan examples/mdm-120-modes.toml --fabric hgx-h200 --gpus 8 -o plan.json
     """
     check_target(options.output, options.force, (".json", *PICTURES), inputs=[file])
-    plan = make_plan(file, options.gpus, options.fabric, options.device_file, plan_options(options))
+    keywords = plan_options(options)
+    with status_line(options.as_json) as say:
+        where = options.gpus, options.fabric, options.device_file
+        plan = make_plan(file, *where, keywords | {"progress": say})
     written = []
     facts = plan.facts()
     if options.output is not None:
@@ -152,9 +155,14 @@ def show(plan: Plan, file: Path, everything: bool) -> None:
 def _row(c: Candidate, mark: str, plan: Plan) -> tuple[str, ...]:
     from wavefabric.planner.plan import error_words
 
-    parts = [f"{1e3 * getattr(c.seconds, key):.3g}" for key in _PARTS]
+    parts = [_ms(getattr(c.seconds, key), 3) for key in _PARTS]
     memory = binary_bytes(c.bytes) + (" (too much)" if c.bytes > plan.memory else "")
-    return mark, c.words, f"{1e3 * c.seconds.step:.4g}", *parts, memory, error_words(c.error)
+    return mark, c.words, _ms(c.seconds.step, 4), *parts, memory, error_words(c.error)
+
+
+def _ms(seconds: float, digits: int) -> str:
+    ms = 1e3 * seconds
+    return f"{ms:.{digits}g}" if ms < 1000 else f"{ms:.0f}"
 
 
 def run_command(file: Path, plan: Plan) -> str:
@@ -162,6 +170,8 @@ def run_command(file: Path, plan: Plan) -> str:
     from wavefabric.planner.exchange_times import SIGNALS
 
     chosen = plan.choice
+    if chosen.order:
+        return f"wavefabric run {file} --ranks {plan.ranks} --plan auto --fabric {plan.fabric}"
     signals = chosen.carrier == SIGNALS
     words = ["WAVEFABRIC_PROTOCOL=signals"] * signals + [
         "wavefabric",

@@ -12,9 +12,10 @@ import typer
 
 from wavefabric.cli.common.decomposition import DecompositionOptions
 from wavefabric.cli.common.options import changed, option, options, refuse
-from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero
+from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, on_ranks
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError, quoted
+from wavefabric.exchange.launch import environment
 from wavefabric.results.provenance import PLAN
 
 
@@ -53,7 +54,8 @@ class PlannedOptions:
             os.environ["WAVEFABRIC_PROTOCOL"] = protocol
         else:
             os.environ.pop("WAVEFABRIC_PROTOCOL", None)
-        order = () if record["cpu"] else tuple(record["placement"])
+        several_hosts = on_ranks() and environment.local_size() != ranks.count
+        order = () if record["cpu"] or several_hosts else tuple(record["placement"])
         exchange = {key: value for key, value in chosen.items() if key == "exchange"}
         blocks = {key: value for key, value in chosen.items() if key != "exchange"}
         return (

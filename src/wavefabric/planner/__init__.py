@@ -10,7 +10,7 @@ from wavefabric.lazy import lazy
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "files": ("plan_file",),
+        "files": ("PlanOptions", "plan_fibre", "plan_file", "plan_ultrasound"),
         "plan": ("Candidate", "Plan"),
         "rates": ("SolverRates", "load_rates"),
     },

@@ -1,7 +1,8 @@
 """Plans of run files and k-Wave input files, and of the problems in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,19 @@ from wavefabric.acoustics.solver.stages import PlainStages
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.fibre import STEPS, FibreStep
 from wavefabric.planner.overlap_error import overlap_error
-from wavefabric.planner.plan import Candidate, Plan, check_ranks, exchanges
+from wavefabric.planner.plan import Candidate, Job, Plan, candidates_of, carriers, check_ranks
 from wavefabric.planner.rates import SolverRates, load_rates
 from wavefabric.planner.ultrasound import Medium, UltrasoundStep
 from wavefabric.quantities import choice
+
+#: B of a GPU for kernels and unused parts of the memory pool, by what runs of 256³ and 512³ points hold.
+_RUNTIME = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class PlanOptions:
     transports: Sequence[str] | None = None
     max_error: float = 0.0
     precision: str = "auto"
+    #: Told what is being looked at.
+    progress: Callable[[str], object] = lambda line: None
 
     def __post_init__(self):
         choice("precision", self.precision, ("auto", *PRECISIONS))
@@ -67,9 +74,9 @@ def plan_ultrasound(
     check_ranks(ranks, fabric)
     job = _Ultrasound(problem, recording or Recording(()), rates, options)
     left_out: list[str] = []
-    candidates = []
-    for cut in job.cuts(ranks, left_out) if ranks > 1 else ():
-        candidates += job.candidates(cut, fabric)
+    cuts = job.cuts(ranks, left_out) if ranks > 1 else ()
+    names = carriers(fabric, rates, options.transports)
+    candidates = candidates_of([job.of(cut, fabric) for cut in cuts], fabric, names, options.progress)
     alone = job.candidate(decompose(problem.shape, 1), None)
     words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {job.precision} precision"
     return _plan(_facts(words, rates, fabric, ranks, problem.steps), candidates, alone, options, left_out)
@@ -116,10 +123,9 @@ class _Ultrasound:
             except InputError as error:
                 left_out.append(str(error))
 
-    def candidates(self, cut: Partition, fabric: AnyFabric) -> Iterator[Candidate]:
+    def of(self, cut: Partition, fabric: AnyFabric) -> Job:
         step = self._step(cut, ExchangeTimes(fabric, "mpi"))
-        for exchange in exchanges(fabric, self.rates, self.options.transports, step.schedule, step.item):
-            yield self.candidate(cut, exchange)
+        return Job(cut.describe(), partial(self.candidate, cut), step.schedule, step.item)
 
     def _step(self, cut: Partition, exchange: ExchangeTimes | None) -> UltrasoundStep:
         stages, _ = stages_form(self.rates, self.problem, self.dtype, cut)
@@ -144,7 +150,7 @@ class _Ultrasound:
             options,
             exchange.carrier if exchange else "",
             step.times(),
-            needed_bytes(*setting, one_sided=one_sided),
+            needed_bytes(*setting, one_sided=one_sided) + (0 if self.rates.name == "cpu" else _RUNTIME),
             step.bytes_sent if exchange else 0.0,
             overlap_error(cut.options, self.problem) if exchange else 0.0,
             exchange.order if exchange else (),
@@ -183,13 +189,11 @@ def plan_fibre(
     options = options or PlanOptions()
     check_ranks(ranks, fabric)
     job = _FibreJob(fibre, samples, propagation, rates)
-    candidates: list[Candidate] = []
+    jobs: list[Job] = []
     if ranks > 1:
         modes = RankModes(split_modes(fibre.modes, ranks, boundaries))
-        for form in ("dense", "factored"):
-            step = job.step(modes, form, None)
-            for exchange in exchanges(fabric, rates, options.transports, step.schedule, step.item):
-                candidates.append(job.candidate(modes, form, exchange))
+        jobs = [job.of(modes, form) for form in EXCHANGE_FORMS[1:]]
+    candidates = candidates_of(jobs, fabric, carriers(fabric, rates, options.transports), options.progress)
     alone = job.candidate(RankModes((0, fibre.modes)), propagation.kerr, None)
     words = f"{fibre.rows} rows x {samples} samples, {propagation.integrator}, {job.precision} precision"
     return _plan(_facts(words, rates, fabric, ranks, steps), candidates, alone, options, [])
@@ -210,6 +214,10 @@ class _FibreJob:
         choice("integrator", self.propagation.integrator, tuple(STEPS))
         setting = self.fibre, self.samples, self.propagation.integrator, self.precision, self.rates
         return FibreStep(*setting, modes, form, exchange, self.propagation.chunks)
+
+    def of(self, modes: RankModes, form: str) -> Job:
+        step = self.step(modes, form, None)
+        return Job(form, partial(self.candidate, modes, form), step.schedule, step.item)
 
     def candidate(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> Candidate:
         step, one_sided = self.step(modes, form, exchange), exchange is not None and exchange.one_sided

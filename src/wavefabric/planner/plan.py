@@ -1,16 +1,20 @@
 """A plan: every way to share a simulation among GPUs, what each takes, and the one to choose."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimes
+
+#: Ways to share the work whose order of GPUs is searched for: a second or more each.
+_PLACED = 8
 
 
 @dataclass(frozen=True)
@@ -159,18 +163,32 @@ def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None
     return [name for name in CARRIERS if name in [*within, *several]]
 
 
-def exchanges(
-    fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None, schedule, item: int
-) -> Iterator[ExchangeTimes]:
-    """Each carrier as GPUs are numbered, and with the GPUs in the best order if that is faster."""
-    best: tuple[int, ...] | None = None
-    for carrier in carriers(fabric, rates, listed):
-        plain = ExchangeTimes(fabric, carrier)
-        yield plain
-        if best is None and plain.own.host_bandwidth is None:
-            best = plain.placed(schedule, item).order
-        if best and plain.own.host_bandwidth is None:
-            yield replace(plain, order=best)
+class Job(NamedTuple):
+    """One way to share the work: what makes a candidate of it, and the schedule that moves most."""
+
+    words: str
+    candidate: Callable[[ExchangeTimes], Candidate]
+    schedule: Schedule
+    item: int
+
+
+def candidates_of(
+    jobs: Sequence[Job], fabric: AnyFabric, names: Sequence[str], progress: Callable[[str], object]
+) -> list[Candidate]:
+    """Each job by each carrier; where GPUs differ, the fastest jobs also with GPUs in their best order."""
+    made: list[tuple[Candidate, Job]] = []
+    for job in jobs:
+        progress(job.words)
+        made += [(job.candidate(ExchangeTimes(fabric, name)), job) for name in names]
+    made.sort(key=lambda pair: pair[0].seconds.step)
+    exchanges = [ExchangeTimes(fabric, name) for name in names]
+    direct = [each for each in exchanges if each.own.host_bandwidth is None]
+    best = {job.words: job for _, job in made} if direct else {}
+    for job in list(best.values())[:_PLACED]:
+        progress(f"{job.words}: order of the GPUs")
+        if order := direct[0].placed(job.schedule, job.item).order:
+            made += [(job.candidate(replace(each, order=order)), job) for each in direct]
+    return [candidate for candidate, _ in made]
 
 
 def check_ranks(ranks: int, fabric: AnyFabric) -> None:

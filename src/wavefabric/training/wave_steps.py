@@ -1,8 +1,8 @@
 """One time step of our own simulations as tasks, so that their exchanges can be tried on any fabric.
 
 Computation takes as long as reading or writing so many fields at the rate of a copy. The numbers of fields
-are those measured on one H200 (docs/performance.md): 15.9 ms for 30 rows of 2²¹ samples, 10.3 and 15.5 ms for
-512³ points.
+are those measured on one H200 (docs/performance.md): 10.8 ms for 30 rows of 2²¹ samples whose powers are
+exchanged, 7.49 and 11.5 ms for 512³ points. `wavefabric.planner` predicts single steps closer.
 """
 
 import math
@@ -27,10 +27,10 @@ from wavefabric.units import three_digits
 
 #: Share of the memory bandwidth that a copy reaches.
 _COPY = 0.875
-#: Fields of two transforms and the transfer function; of sums of powers; of an update.
-_LINEAR, _SUMS, _UPDATE = 14.2, 2.0, 4.0
+#: Fields of linear propagation; of sums of powers; of coupling and update.
+_LINEAR, _SUMS, _UPDATE = 7.4, 2.3, 5.4
 #: Fields, and transforms, of a time step in homogeneous lossless and heterogeneous absorbing nonlinear media.
-_MOVED = {False: (80.0, 10), True: (120.0, 14)}
+_MOVED = {False: (58.6, 10), True: (90.0, 14)}
 #: Fields that a step holds: of a fibre, and of the two kinds of media.
 _HELD_FIBRE, _HELD = 2.0, {False: 8.4, True: 16.7}
 #: B of a complex number of light, and of a real one of ultrasound.

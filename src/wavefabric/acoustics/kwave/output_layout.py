@@ -32,7 +32,8 @@ _COPY_BYTES = 1 << 26
 # Of texts that are known at the end only, and then written over what is there.
 _MEASURED_BYTES = 16
 
-_PHASES = {
+#: Attributes of phases, and what we call these.
+PHASES = {
     "data_loading_phase_execution_time": "loading",
     "pre-processing_phase_execution_time": "preprocessing",
     "simulation_phase_execution_time": "simulation",
@@ -103,7 +104,7 @@ def put_input(file: h5py.File, input: KWaveInput, sensor_too: bool) -> None:
 
 def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Report) -> None:
     """The file's attributes; times and memory are written over what is there."""
-    seconds = {name: report.seconds.get(phase, 0.0) for name, phase in _PHASES.items()}
+    seconds = {name: report.seconds.get(phase, 0.0) for name, phase in PHASES.items()}
     megabytes = report.peak_bytes >> 20
     threads = threads or default_threads(input.problem.shape)
     # Results are shared: no name of a computer.
@@ -112,6 +113,8 @@ def put_run(file: h5py.File, input: KWaveInput, threads: int | None, report: Rep
     measured = {
         "peak_core_memory_in_use": f"{megabytes // threads} MB",
         "total_memory_in_use": f"{megabytes} MB",
+        "gpu_memory_in_use": f"{report.device_bytes >> 20} MB",
+        "time_step_execution_time": f"{report.step_seconds:.9f}s",
         **{name: f"{value:8.2f}s" for name, value in seconds.items()},
         "total_execution_time": f"{sum(seconds.values()):8.2f}s",
     }

@@ -36,7 +36,10 @@ class Report:
     device: str = ""
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all legs, rank 0's
     transforms_per_step: float = 0.0
-    peak_bytes: int = 0  # of the rank that used most
+    #: s a step when the first ones, which compile and capture, are over; 0 for runs of a few steps.
+    step_seconds: float = 0.0
+    peak_bytes: int = 0  # of the host's memory, of the rank that used most
+    device_bytes: int = 0  # of the memory of its GPU in use at the end, of the GPU with most; 0 on CPUs
     resumed_at: int = 0
     ranks: int = 1
     transport: str = ""  # how the ranks exchanged fields; empty for one

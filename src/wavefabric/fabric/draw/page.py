@@ -1,4 +1,4 @@
-"""A circuit plan as one HTML page: animated, with controls, and without anything from elsewhere."""
+"""The rounds of a schedule as one HTML page: animated, with controls, and without anything from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from importlib.resources import files
 import numpy as np
 
 from wavefabric.fabric.draw import style
-from wavefabric.fabric.draw.scene import HALF, Scene, rounded
+from wavefabric.fabric.draw.scene import HALF, RoundsScene, Scene, rounded
 from wavefabric.fabric.draw.wafers import streets
 
 #: Units of the drawing a tile pitch.
 _UNIT = 100
 
 
-def page(scene: Scene) -> str:
+def page(scene: RoundsScene) -> str:
     """The text of a page; circuits and lines that recur are written once."""
     paths: dict[str, int] = {}
     ends: list[list[float]] = []
@@ -49,7 +49,7 @@ def page(scene: Scene) -> str:
             }
         )
     drawn = [[[c.src, c.dst, c.words, list(map(strand, c.strands))] for c in each] for each in sets]
-    waveguides, fibres = streets(scene)
+    waveguides, fibres = streets(scene) if isinstance(scene, Scene) else ([], [])
     content = {
         "title": scene.title,
         "subtitle": scene.subtitle,
@@ -59,7 +59,7 @@ def page(scene: Scene) -> str:
         "streets": [_numbers(s) for s in waveguides],
         "fibres": [_numbers(s) for s in fibres],
         "tiles": [_numbers(t) for t in scene.tiles],
-        "spectrum": style.spectrum(scene.fabric.lasers),
+        "spectrum": style.spectrum(scene.fabric.lasers) if isinstance(scene, Scene) else [],
         "levels": [style.level_colour(k / 32) for k in range(32)],
         "full": style.level_colour(1.0),
         "paths": list(paths),

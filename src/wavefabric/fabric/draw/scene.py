@@ -78,12 +78,11 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """All there is to draw."""
+class RoundsScene:
+    """Rounds of a schedule over its ranks."""
 
     title: str
     subtitle: str
-    fabric: PhotonicFabric
     tiles: np.ndarray  # centres, shape (ranks, 2)
     wafers: np.ndarray  # left, top, right, bottom of each
     frames: tuple[Frame, ...]
@@ -92,6 +91,13 @@ class Scene:
     def box(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of all wafers."""
         return (*self.wafers[:, :2].min(axis=0).tolist(), *self.wafers[:, 2:].max(axis=0).tolist())
+
+
+@dataclass(frozen=True)
+class Scene(RoundsScene):
+    """All there is to draw of circuits."""
+
+    fabric: PhotonicFabric
 
 
 def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most: int = MOST_FRAMES) -> Scene:
@@ -103,8 +109,8 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
     # What ranks hold when rounds begin (local rounds belong to the one before them), and at the end.
     held = np.stack([progress.levels[0], *map(progress.before, order[1:]), progress.levels[-1]])
     held = np.pad(held, ((0, 0), (0, fabric.ranks - schedule.ranks)), constant_values=np.nan)
-    times = _times(cost)
-    sent = _fractions(schedule)
+    times = round_times(cost)
+    sent = fractions(schedule)
     known: dict[tuple, tuple[DrawnCircuit, ...]] = {}  # rounds often repeat their circuits
     frames = []
     for number in evenly(len(plan.rounds), most):
@@ -123,24 +129,24 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
     subtitle = f"{fabric.name}, {fabric.ports} wavelengths a tile, {counted(len(order), 'round')}"
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
-    return Scene(schedule.name, subtitle, fabric, tiles, wafers, tuple(frames))
+    return Scene(schedule.name, subtitle, tiles, wafers, tuple(frames), fabric)
 
 
-def _times(cost: Cost | None) -> dict[int, tuple[float, float]]:
+def round_times(cost: Cost | None) -> dict[int, tuple[float, float]]:
     """When each round begins, and how long it takes, s."""
     rounds = cost.rounds if cost is not None else ()
     begins = itertools.accumulate((r.seconds for r in rounds), initial=0.0)
     return {each.round: (begin, each.seconds) for each, begin in zip(rounds, begins, strict=False)}
 
 
-def _fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
+def fractions(schedule: Schedule) -> dict[tuple[int, int, int], float]:
     """Share of the whole array that goes from rank to rank in a round."""
     whole = whole_elements(schedule) or 1
     keys = schedule.transfers[["round", "src", "dst"]].tolist()
-    fractions: dict[tuple[int, int, int], float] = defaultdict(float)
+    sums: dict[tuple[int, int, int], float] = defaultdict(float)
     for key, elements in zip(keys, transfer_elements(schedule).tolist(), strict=True):
-        fractions[key] += elements / whole
-    return fractions
+        sums[key] += elements / whole
+    return sums
 
 
 def lay_out_tiles(fabric: PhotonicFabric) -> tuple[np.ndarray, np.ndarray]:

@@ -251,7 +251,7 @@ def _bare(
     fabric: PhotonicFabric, titles: tuple[str, str], captions: list[str]
 ) -> tuple[Scene, style.Figure, list[style.Axes]]:
     """Wafers without circuits, once for each caption."""
-    scene = Scene(*titles, fabric, *lay_out_tiles(fabric), ())
+    scene = Scene(*titles, *lay_out_tiles(fabric), (), fabric)
     left, top, right, bottom = scene.box
     most = 8.0 if right - left > bottom - top else 6.4
     strip = 0.34 if captions[0] else 0.0

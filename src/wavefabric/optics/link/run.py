@@ -1,5 +1,6 @@
 """A mode- and wavelength-multiplexed link: transmit, spans of fibre and amplifiers, receive."""
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -48,6 +49,7 @@ from wavefabric.optics.signal.spectrum import BINS, power_spectrum
 from wavefabric.results import ResultWriter, fingerprint, provenance
 from wavefabric.results.provenance import stamp
 from wavefabric.system.interrupt import DeferredInterrupt
+from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress, warn
 
 
@@ -141,6 +143,9 @@ class _Link:
         self.limit = resonance(self.fibre, self.transmitter)
         #: Distance (m) and power of each mode (W), along the link.
         self.powers: list[list[float]] = []
+        #: Wall time, s: of all legs of the run that are over, and of all receivers.
+        self.seconds = {"total": 0.0, "receiver": 0.0}
+        self.began = time.perf_counter()
 
     def _check_interval(self) -> int:
         """Steps between looks at the field, which give its power along the fibre."""
@@ -302,6 +307,7 @@ class _Link:
             self._checkpoint(span + 1, None)
 
     def _receive(self, name: str, spans: int) -> None:
+        begun = time.perf_counter()
         local_modes, path, distance = self.local_modes, self.path, spans * self.settings.link.length
         gain, field, receiver = path.net_gain(spans), self.A, self.receiver
         through = distance, self.fibre.beta, path.inverse_mixing(spans)
@@ -328,6 +334,7 @@ class _Link:
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (distance, whole)
+        self.seconds["receiver"] += time.perf_counter() - begun
 
     def _kept_channels(self) -> range:
         """Channels of which received symbols are kept."""
@@ -354,6 +361,7 @@ class _Link:
             "inside": inside,
             "report": {k: v for k, v in asdict(self.propagator.report).items() if k != "dropped"},
             "counts": dict(vars(self.propagator.operators.counts)),
+            "seconds": self._seconds(),
             "received": {name: length for name, (length, _) in self.received.items()},
         }
         arrays: dict[str, Any] = {"field": self.A, "along_z": np.array(self.powers)}
@@ -374,9 +382,21 @@ class _Link:
         for key, value in state["report"].items():
             setattr(self.propagator.report, key, value)
         vars(self.propagator.operators.counts).update(state["counts"])
+        self.seconds.update(state.get("seconds", {}))  # older checkpoints have none
         return state["span"], state["inside"]
 
     # --- the result ------------------------------------------------------------------------------
+
+    def _seconds(self) -> dict[str, float]:
+        """Wall time so far."""
+        return self.seconds | {"total": self.seconds["total"] + time.perf_counter() - self.began}
+
+    def _used(self) -> int:
+        """Bytes: of a GPU now, while all arrays are there; on a CPU the most of this process so far."""
+        if self.device.name == "cpu":
+            return peak_memory()
+        free, total = self.device.memory()
+        return total - free
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
@@ -384,8 +404,11 @@ class _Link:
         if self.settings.output.save_field:
             field, reader = field_rows(self.comm, self.local_modes, self.A)
 
+        used = self.comm.control.max(self._used())
+
         def write() -> None:
-            solver = solver_attributes(self.propagator, self.limit)
+            solver = solver_attributes(self.propagator, self.limit) | {"memory_bytes": used}
+            solver |= {f"{name}_seconds": seconds for name, seconds in self._seconds().items()}
             try:
                 along = np.array(self.powers)
                 parts = self.fibre, self.transmitter, self.received, along, solver, self.warnings

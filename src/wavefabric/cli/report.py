@@ -1,0 +1,48 @@
+"""`wavefabric report`: a page about a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.parse import parse_size
+from wavefabric.cli.common.show import conclude
+
+
+@options()
+class ReportOptions(OutputOptions):
+    """Where pages go, and what schedules are timed on."""
+
+    output: Path | None = option("Page. \\[default: OUT.html, index.html of a folder]", "--output", "-o")
+    fabric: str | None = option("Schedules: the fabric that they are timed on, a name or a file.")
+    bytes: str = option("Schedules: bytes of the whole array.", default="64M")
+
+
+def command(
+    out: Annotated[Path, typer.Argument(help="A result, or a folder: HDF5, or JSON of what has a page.")],
+    options: ReportOptions,
+) -> None:
+    """Write one HTML page about a result: whether it worked, how fast it was, and its figures.
+
+    It needs no network and no other file. Results are those of `run`, `kwave`, `sweep` and `simulate`,
+    schedules, tunings, plans, what `train --json` printed, and the folder of the benchmark suite. Of any
+    other folder each result has a page, and an index leads to them.
+
+    Examples:
+
+    wavefabric report link.h5
+
+    wavefabric report ring.json --fabric lightpath:4x8 --bytes 16M
+
+    wavefabric report results --force
+    """
+    from wavefabric.report import write_report
+
+    how = {"fabric": options.fabric, "nbytes": parse_size(options.bytes)}
+    report = write_report(out, options.output, options.force, **how)
+    facts = {"pages": [content.facts() for content in report.contents]}
+    # What was named last is what a person opens.
+    conclude(options.as_json, facts, [*report.pages[1:], report.pages[0]])

@@ -1,0 +1,108 @@
+"""Pages written: of one result, or of all in a folder with an index."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+import wavefabric
+from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric, load
+from wavefabric.files.output import check_output, write_text
+from wavefabric.report.content import BAD, Content
+from wavefabric.report.figures import environment, stacked
+from wavefabric.report.recognise import ALLOWED, NoResult, read_content
+from wavefabric.report.suite import FILE as SUITE
+from wavefabric.report.suite import suite_content
+from wavefabric.results.provenance import stamp
+
+_RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", ".html", ".md")
+
+
+@dataclass(frozen=True)
+class ReportPages:
+    """Pages that were written, the one to open first, and what each says; an index says nothing itself."""
+
+    pages: tuple[Path, ...]
+    contents: tuple[Content, ...]
+
+
+def write_report(
+    path: str | Path,
+    output: str | Path | None = None,
+    force: bool = False,
+    fabric: str | None = None,
+    nbytes: float = 64 << 20,
+) -> ReportPages:
+    """Write one HTML page about a result, with everything inside; of a folder a page a result, and an index.
+
+    ``path`` is a result of a fibre link, a sweep or ultrasound (HDF5), a schedule, a tuning, a plan or what
+    ``wavefabric train --json`` printed (JSON); or a folder of these, or of the benchmark suite. ``output`` is
+    the page or the index, by default beside the result, and ``index.html`` in a folder; ``force`` replaces
+    pages. Schedules of so many bytes are timed on a ``fabric`` (name or file). `InputError` if there is no
+    result, or a page exists or cannot be written; then none is written.
+    """
+    path, timed = Path(path), (None if fabric is None else load(fabric), nbytes)
+    whole = path.is_dir()
+    index = _check(output or (path / "index.html" if whole else path.with_suffix(".html")), force, path)
+    if whole and not (path / SUITE).exists():
+        pages, contents = _folder(path, index, force, timed)
+    else:
+        content = suite_content(path) if whole else read_content(path, *timed)
+        pages, contents = {index: _page(content)}, [content]
+    for target, words in pages.items():
+        write_text(target, words, "--output", force)
+    return ReportPages(tuple(pages), tuple(contents))
+
+
+def _check(target: str | Path, force: bool, source: Path) -> Path:
+    return check_output(target, force, "--output", inputs=[source], endings=(".html",))
+
+
+def _folder(
+    path: Path, index: Path, force: bool, timed: tuple[AnyFabric | None, float]
+) -> tuple[dict[Path, str], list[Content]]:
+    """All pages of a folder by their paths, the index first, and their contents."""
+    contents: dict[Path, Content] = {}
+    files = sorted(path.iterdir())
+    for file in (each for each in files if each.suffix.lower() in _RESULTS and each.is_file()):
+        try:
+            contents[file] = read_content(file, *timed)
+        except NoResult:
+            continue
+        except InputError as error:
+            contents[file] = Content("damaged", file.name, str(error).removeprefix(f"{file}: "), BAD)
+    if not contents:
+        raise InputError(f"{path}: no result in this folder; {ALLOWED}")
+    # Two results of one name, or a result called index, keep their endings.
+    stems = Counter([index.stem, *(file.stem for file in contents)])
+    names = {file: f"{file.stem if stems[file.stem] == 1 else file.name}.html" for file in contents}
+    targets = {file: _check(index.parent / name, force, file) for file, name in names.items()}
+    cards = [(content, quote(names[file])) for file, content in contents.items()]
+    made = {target.resolve() for target in (index, *targets.values())}
+    beside = [each for each in files if each.suffix.lower() in _OTHERS and each.resolve() not in made]
+    others = [(each.name, quote(os.path.relpath(each, index.parent))) for each in beside]
+    words = {"title": path.resolve().name, "kind": f"{len(cards)} results", "cards": cards, "others": others}
+    pages = {index: _render("index.html", **words)}
+    pages |= {targets[file]: _page(content, quote(index.name)) for file, content in contents.items()}
+    return pages, list(contents.values())
+
+
+def _page(content: Content, back: str = "") -> str:
+    bar = stacked(content.parts, content.parts_words) if content.parts else ""
+    return _render("result.html", title=content.title, kind=content.kind, c=content, back=back, stacked=bar)
+
+
+def _render(template: str, **words: Any) -> str:
+    made = environment()
+    assert made.loader is not None
+    # Our own files, which go into the page as they are.
+    own = {name: Markup(made.loader.get_source(made, f"page.{name}")[0]) for name in ("css", "js")}
+    footer = f"wavefabric {wavefabric.__version__}, page written {stamp()}"
+    return made.get_template(template).render(**{"back": "", "footer": footer, **own, **words})
