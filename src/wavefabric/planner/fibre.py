@@ -148,8 +148,9 @@ class FibreStep:
         stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
         if self.exchange.one_sided:
             wire = stages * self.exchange.wire(self._all_gather(self.samples), self.item)
-            t.start(name, _STORED * (own + coupling) + (1 - _HIDDEN) * wire)
-            t.work(_STORED * (own + coupling))
+            kernel = self.rates.launch + _STORED * (own + coupling)
+            t.start(name, kernel + (1 - _HIDDEN) * wire + stages * self.exchange.kernels.signal)
+            t.work(kernel)
             t.finish(name)
             return
         sums, update = (own * part / (_SUMS + _UPDATE) for part in (_SUMS, _UPDATE))
