@@ -64,7 +64,7 @@ class FibreStep:
     form: str = "auto"
     exchange: ExchangeTimes | None = None
     chunks: int | None = None
-    _seconds: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+    _seconds: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def times(self) -> StepTimes:
         """Where the time of a step goes."""

@@ -104,7 +104,7 @@ class SolverRates:
     name: str = "cuda:0"
     threads: int = 1
     block_memory: int = _BLOCK_MEMORY
-    _kernels: dict[tuple, float] = field(default_factory=dict, repr=False, compare=False)
+    _kernels: dict[tuple, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def memory(self) -> tuple[int, int]:
         """Free and total memory in bytes."""

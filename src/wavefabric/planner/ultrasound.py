@@ -56,7 +56,7 @@ class UltrasoundStep:
     exchange: ExchangeTimes | None = None
     #: Whole fields of statistics that are recorded, and whether there is a sensor.
     recorded: tuple[int, bool] = (0, False)
-    _seconds: dict[tuple, float] = field(default_factory=dict, compare=False, repr=False)
+    _seconds: dict[tuple, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def item(self) -> int:
