@@ -89,6 +89,17 @@ def test_what_may_carry_data():
     assert carriers(load("dgx-1"), replace(H200, name="cpu"), None) == ["mpi"]
 
 
+def test_what_carriers_reach():
+    hgx = load("hgx-h200")
+    peer, nccl = (ExchangeTimes(hgx, name).carried for name in ("p2p", "nccl"))
+    assert peer == hgx  # whose numbers are those of peer copies by Python
+    assert (nccl.alpha, nccl.flow_bandwidth, nccl.copy_bandwidth) == (35e-6, 310e9, None)
+    assert nccl.round_overhead == nccl.peer_overhead == 0
+    # Through host memory, all ranks together.
+    schedule = point_to_point("all", 4, [(r, (r + 1) % 4, 1 << 20) for r in range(4)])
+    assert ExchangeTimes(hgx, "mpi").seconds(schedule, 12) == pytest.approx(31e-6 + 4 * (12 << 20) / 12e9)
+
+
 def test_gpus_in_another_order():
     """Two ranks that exchange are put next to each other; whichever transport was listed first."""
     fabric = load("p2.8xlarge")

@@ -93,6 +93,13 @@ def test_memory_that_was_measured(n, column):
             assert plan.choice.bytes / 4 / n**3 == pytest.approx(float(cell), rel=0.1)
 
 
+def test_hosts_launch_small_steps():
+    cut = decompose((32, 32, 32), 2, Decomposition("local", (1, 1, 2), 4))
+    by_copies, by_stores = (step_of(cut, carrier=carrier).times() for carrier in ("nccl", SIGNALS))
+    assert by_copies.step == pytest.approx(16 * 10e-6)  # kernels of 10 us each
+    assert by_stores.step < by_copies.step / 2
+
+
 def test_candidates_say_the_memory_that_runs_check():
     problem, recording = light_problem("tissues", (96, 64, 128)), Recording(())
     plan = plan_ultrasound(problem, 4, HGX, H200, PlanOptions(overlaps=(4, 64)), recording)
