@@ -12,12 +12,12 @@ from wavefabric.execution import report
 from wavefabric.fabric import load
 from wavefabric.planner.exchange_times import ExchangeTimes, crossings
 from wavefabric.planner.rates import load_rates
-from wavefabric.planner.ultrasound import Medium, UltrasoundStep
+from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
 #: Fabric and device by the name of the machine.
 MACHINES = {"P40": ("pny-p40", "p40"), "DGX-2": ("dgx-2", "v100")}
 #: About 120 GB for 1024³ points, as in the SC18 poster: heterogeneous, power-law absorption and dispersion.
-MEDIUM = Medium("heterogeneous", 2)
+MEDIUM = StepMedium("heterogeneous", 2)
 
 
 def step(machine: str, shape, cut, overlap=16, transport="p2p", kind: Any = "local", qpi=0.0):

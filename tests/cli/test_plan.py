@@ -56,8 +56,9 @@ def test_a_table(command):
     told = json.loads(
         command("plan", "case.h5", *HGX, "--json", "--overlaps", "4", "--precision", "double")[1]
     )
-    assert (told["written"], told["ranks"], "double precision" in told["problem"]["words"]) == ([], 8, True)
-    assert {c["options"].get("overlap", 4) for c in told["candidates"]} == {4}
+    plan = told["plan"]
+    assert (told["written"], plan["ranks"], "double precision" in plan["problem"]) == ([], 8, True)
+    assert {c["options"].get("overlap", 4) for c in plan["candidates"]} == {4}
     out = command("plan", "case.h5", *HGX, "--gpus", 1)[1]
     assert ("run it" in out, out.count("one GPU")) == (False, 2)
 
@@ -104,15 +105,23 @@ def test_bad_input_to_plan(command, tmp_path, words, message):
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-PLANNED = {"candidates": [{"options": {}, "transport": "mpi", "placement": [], "seconds": {}}], "choice": 0}
-PLANNED |= {
-    "reason": "",
+SECONDS = {"step": 1.0, "compute": 1.0, "pack": 0.0, "exchange": 0.0, "exposed": 0.0}
+CHOSEN = {"options": {}, "carrier": "mpi", "seconds": SECONDS, "bytes": 1, "sent": 0.0}
+PLANNED = {
+    "problem": "",
     "device": "cpu",
     "fabric": "switch:2",
     "ranks": 4,
+    "steps": 1,
+    "memory": 1,
     "cpu": True,
-    "problem": {"steps": 1},
 }
+
+
+def plan_file(name, changed=(), **more):
+    """A plan of one candidate."""
+    plan = PLANNED | more | {"candidates": [CHOSEN | dict(changed)]}
+    Path(name).write_text(json.dumps({"kind": "wavefabric plan", "plan": plan}))
 
 
 @pytest.mark.parametrize(
@@ -127,18 +136,21 @@ PLANNED |= {
         ("--plan auto --ranks 2 --exchange dense", "--exchange: dense given with --plan; allowed: without"),
         ("--plan plan.json --ranks 2 --max-error 1e-3", "--max-error: 0.001 given with a plan's file"),
         ("--plan plan.json --ranks 2", "--plan: plan.json is for 4 ranks; allowed: a plan for 2"),
-        ("--plan none.json --ranks 2", "--plan: none.json (No such file or directory)"),
-        ("--plan cpu.json --ranks 2", "--plan: cpu.json is no plan; allowed: auto, or a JSON file of"),
+        ("--plan none.json --ranks 2", "--plan: none.json is no plan (--plan: none.json (No such"),
+        ("--plan cpu.json --ranks 2", "--plan: cpu.json is no plan (plan: missing"),
         ("--plan odd0.json --ranks 4", "--plan: odd0.json is no plan"),
         ("--plan odd1.json --ranks 4", "--plan: odd1.json is no plan"),
-        ("--plan odd2.json --ranks 4", "--plan: odd2.json is no plan"),
+        ("--plan odd2.json --ranks 4", "--plan: odd2.json: options ['colour']; allowed: bell, "),
+        ("--plan odd3.json --ranks 4", "--plan: odd3.json is no plan (chosen: 7 given"),
+        ("--plan gpu.json --ranks 4", "--plan: a plan for GPUs (cpu), and ranks on CPUs; allowed: "),
     ],
 )  # fmt: skip
 def test_bad_input_to_run(command, tmp_path, jobs, words, message):
-    Path("plan.json").write_text(json.dumps(PLANNED))
-    for number, odd in enumerate(({"options": [1]}, {"transport": None}, {"options": {"colour": "red"}})):
-        changed = PLANNED | {"candidates": [PLANNED["candidates"][0] | odd]}
-        Path(f"odd{number}.json").write_text(json.dumps(changed))
+    plan_file("plan.json")
+    for number, odd in enumerate(({"options": [1]}, {"carrier": None}, {"options": {"colour": "red"}})):
+        plan_file(f"odd{number}.json", odd)
+    plan_file("odd3.json", chosen=7)
+    plan_file("gpu.json", cpu=False)
     code, out, err = command("run", "case.h5", "-o", "out.h5", "--device", "cpu", *words.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"wavefabric: error: {message}")
@@ -147,9 +159,9 @@ def test_bad_input_to_run(command, tmp_path, jobs, words, message):
 
 
 def test_a_plan_says_how_ranks_are_started(command, jobs, monkeypatch):
-    signals = PLANNED["candidates"][0] | {"transport": "p2p, signals", "placement": [2, 0, 1, 3]}
+    monkeypatch.setattr("wavefabric.device.select.cuda_count", lambda: 4)
     for cpu, order in ((False, [2, 0, 1, 3]), (True, [])):
-        Path("plan.json").write_text(json.dumps(PLANNED | {"candidates": [signals], "cpu": cpu}))
+        plan_file("plan.json", {"carrier": "p2p, signals", "order": [2, 0, 1, 3]}, cpu=cpu)
         monkeypatch.setenv(PLAN, "")
         monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "copies")
         command("run", "case.h5", "-o", "out.h5", "--ranks", 4, "--plan", "plan.json")
@@ -176,12 +188,14 @@ def run_planned(*words):
 def test_runs_plan_themselves(command, file):
     plan, sent, err = run_planned(file, "-o", "out.h5", *AUTO)
     facts = json.loads(command("plan", file, *AUTO[2:], "--json")[1])
-    chosen = facts["candidates"][facts["choice"]]
-    assert plan.items() >= chosen.items()
-    assert plan["transport"] == "mpi"
-    assert err.startswith(f"plan: {chosen['configuration']}, ")
+    assert plan["configuration"] == facts["choice"]
+    assert {key: plan[key] for key in CHOSEN} in [
+        {k: c[k] for k in CHOSEN} for c in facts["plan"]["candidates"]
+    ]
+    assert plan["carrier"] == "mpi"
+    assert err.startswith(f"plan: {facts['choice']}, ")
     # Ranks do what was planned: to the byte.
-    assert sent == chosen["bytes_sent"] > 0
+    assert sent == plan["sent"] > 0
 
 
 @needs_ranks
@@ -189,11 +203,11 @@ def test_runs_plan_themselves(command, file):
 def test_a_run_follows_a_file(command):
     assert command("plan", "case.h5", *AUTO[2:], "--overlaps", "4", "-o", "plan.json")[0] == 0
     facts = json.loads(Path("plan.json").read_text())
-    assert "double precision" in facts["problem"]["words"]  # as small runs on CPUs are
+    assert "double precision" in facts["plan"]["problem"]  # as small runs on CPUs are
     wanted = {"decomposition": "local", "grid": "1x2x1", "overlap": 4, "bell": "nested-sine"}
-    facts["choice"] = [c["options"] for c in facts["candidates"]].index(wanted)
+    facts["plan"]["chosen"] = [c["options"] for c in facts["plan"]["candidates"]].index(wanted)
     Path("plan.json").write_text(json.dumps(facts))
     plan, sent, err = run_planned("case.h5", "-o", "out.h5", "--plan", "plan.json")
     assert err == ""
     assert plan["options"] == wanted
-    assert sent == plan["bytes_sent"] == 4 * 2 * 4 * 48 * 32 * 8
+    assert sent == plan["sent"] == 4 * 2 * 4 * 48 * 32 * 8

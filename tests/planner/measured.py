@@ -13,10 +13,10 @@ from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes
 from wavefabric.planner.fibre import FibreStep
 from wavefabric.planner.rates import load_rates
-from wavefabric.planner.ultrasound import Medium, UltrasoundStep
+from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
 FORMER = Path(__file__).parents[1] / "data" / "planner" / "h200-former.json"
-HOM, HET, TISSUES = Medium("homogeneous"), Medium("heterogeneous", 2), Medium("tissues", 2)
+HOM, HET, TISSUES = StepMedium("homogeneous"), StepMedium("heterogeneous", 2), StepMedium("tissues", 2)
 
 
 class Row(NamedTuple):
@@ -58,11 +58,17 @@ def ultrasound(
 
 def rows() -> list[Row]:
     """All of them."""
-    found: list[Row] = []
+    result: list[Row] = []
 
     def add(section, what, measured, predicted):
-        found.append(Row(section, what, measured, predicted))
+        result.append(Row(section, what, measured, predicted))
 
+    for part in (_one_device, _former_fibre, _former_ultrasound, _one_sided):
+        part(add)
+    return result
+
+
+def _one_device(add) -> None:
     one = "One step on an H200"
     for rows, integrator, precision, ms in (
         (30, "rk4ip", "double", 9.11), (30, "rk4ip", "single", 4.93), (30, "strang", "double", 2.30),
@@ -90,10 +96,12 @@ def rows() -> list[Row]:
         for medium, ms in zip((HOM, HET), both, strict=True):
             add(one, f"{n}^3, {medium.form}, plain", ms, ultrasound((n,) * 3, medium=medium, stages="plain"))
     forward = "Gradients on an H200 (forward runs of 10 000 steps, a sensor)"
-    for medium, seconds in ((HOM, 1.80), (Medium("tissues", 2), 2.81), (Medium("tissues", 2), 2.89)):
+    for medium, seconds in ((HOM, 1.80), (StepMedium("tissues", 2), 2.81), (StepMedium("tissues", 2), 2.89)):
         ms = ultrasound((128,) * 3, medium=medium, recorded=(0, True))
         add(forward, f"128^3, {medium.form}", seconds / 10, ms)
 
+
+def _former_fibre(add) -> None:
     section = "Fibre over ranks (former kernels)"
     two = {
         "factored": {"p2p": 18.1, "nccl": 18.3, "mpi-cuda": 19.0, "mpi": 72.2},
@@ -108,6 +116,8 @@ def rows() -> list[Row]:
     for form, carrier, ms in (("factored", "p2p", 19.5), ("factored", "nccl", 18.8), ("dense", "p2p", 37.7)):
         add(section, f"4 ranks, {form}, {carrier}", ms, fibre_ranks(4, carrier, form, FORMER, 8, 14))
 
+
+def _former_ultrasound(add) -> None:
     section = "Ultrasound over ranks (former kernels)"
     cuts = {
         "1x1x4": (10.77, 11.04, 15.32, 15.58), "1x4x1": (11.18, 11.06, 15.78, 15.58),
@@ -117,8 +127,8 @@ def rows() -> list[Row]:
     for words, times in cuts.items():
         grid = tuple(map(int, words.split("x")))
         shape = tuple(480 * blocks if blocks > 1 else 512 for blocks in grid)
-        ways = ((HOM, "p2p"), (HOM, "nccl"), (TISSUES, "p2p"), (TISSUES, "nccl"))
-        for (medium, carrier), ms in zip(ways, times, strict=True):
+        variants = ((HOM, "p2p"), (HOM, "nccl"), (TISSUES, "p2p"), (TISSUES, "nccl"))
+        for (medium, carrier), ms in zip(variants, times, strict=True):
             cut = {"kind": "local", "grid": grid}
             add(section, f"4 ranks, {words}, {medium.form}, {carrier}", ms,
                 ultrasound(shape, 4, carrier, medium, FORMER, **cut))  # fmt: skip
@@ -146,6 +156,8 @@ def rows() -> list[Row]:
         add(section, f"2 ranks, {words}, {kind}, {carrier}", ms,
             ultrasound(shape, 2, carrier, rates=FORMER, **cut))  # fmt: skip
 
+
+def _one_sided(add) -> None:
     section = "One-sided exchange"
     add(section, "one rank, factored", 9.54, fibre_one(30, 21, "rk4ip", "double"))
     add(section, "one rank, dense", 13.2, fibre_one(30, 21, "rk4ip", "double", "dense"))
@@ -161,7 +173,6 @@ def rows() -> list[Row]:
         words = "x".join(map(str, shape))
         add(section, f"2 ranks, {words}, {kind}, {carrier}", ms,
             ultrasound(shape, 2, carrier, kind=kind, grid=(1, 1, 2)))  # fmt: skip
-    return found
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from wavefabric.optics.propagation.propagate import PropagationOptions, memory_n
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes
 from wavefabric.planner.fibre import STEPS, FibreStep
-from wavefabric.planner.files import plan_fibre
+from wavefabric.planner.files import FibreRun, plan_fibre
 from wavefabric.planner.rates import load_rates
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text()
@@ -71,7 +71,7 @@ def test_steps_are_those_of_the_integrators(cpu, integrator):
 
 def test_candidates_say_the_memory_that_runs_check():
     propagation, fibre = PropagationOptions(step=100.0), first_modes(30)
-    plan = plan_fibre(fibre, 1 << 16, propagation, 4, HGX, H200, steps=7)
+    plan = plan_fibre(FibreRun(fibre, 1 << 16, propagation, 7), 4, HGX, H200)
     modes = RankModes((0, 8, 16, 23, 30))
     for candidate in plan.candidates:
         options = PropagationOptions(step=100.0, **candidate.options)

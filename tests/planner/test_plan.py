@@ -1,5 +1,6 @@
 """Which candidate a plan chooses and why, classes of errors, and orders of GPUs."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.fabric import load
 from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes, crossings
 from wavefabric.planner.overlap_error import overlap_error
-from wavefabric.planner.plan import Candidate, Job, Plan, candidates_of, carriers
+from wavefabric.planner.plan import Candidate, Job, RunPlan, candidates_of, carriers, read_plan
 from wavefabric.planner.rates import load_rates
 from wavefabric.planner.timeline import StepTimes
 
@@ -24,7 +25,7 @@ def candidate(step, gib=1, error=0.0, **options):
 
 
 def plan_of(*candidates, **options):
-    return Plan("a problem", "h200", "ring:2", 2, 10, 4 << 30, candidates, **options)
+    return RunPlan("a problem", "h200", "ring:2", 2, 10, 4 << 30, candidates, **options)
 
 
 LOCAL = candidate(1.0, error=1e-3, decomposition="local", grid="1x1x2", overlap=8)
@@ -40,7 +41,9 @@ def test_the_fastest_that_is_exact_enough_and_fits():
     plan = plan_of(LOCAL, replace(GLOBAL, bytes=5 << 30), LATER)
     assert plan.choice is LATER
     assert plan.reason.startswith("the fastest of those that give one rank's answers and fit in memory. ")
-    assert (plan.facts()["choice"], plan.facts()["candidates"][2]["configuration"]) == (2, LATER.words)
+    assert plan.facts()["choice"] == LATER.words
+    assert read_plan(json.loads(json.dumps(plan.facts()))) == plan
+    assert replace(plan, chosen=0).choice is LOCAL
 
 
 def test_no_choice():

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavefabric.planner.timeline import StepTimes, Timeline, steady_step
+from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 
 
 def lived(*calls, host=0.0):
     """The times of calls of methods, each a name and arguments."""
-    timeline = Timeline(host)
+    timeline = StepTimeline(host)
     for name, *arguments in calls:
         getattr(timeline, name)(*arguments)
     return timeline.spent()

@@ -14,9 +14,9 @@ from wavefabric.acoustics.problem import Recording
 from wavefabric.bench.ultrasound_ranks import light_problem
 from wavefabric.fabric import load
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
-from wavefabric.planner.files import _RUNTIME, PlanOptions, plan_ultrasound
+from wavefabric.planner.files import _RUNTIME, RunPlanOptions, plan_ultrasound
 from wavefabric.planner.rates import load_rates
-from wavefabric.planner.ultrasound import Medium, UltrasoundStep
+from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
 DOCS = Path(__file__).parents[2] / "docs"
 H200, HGX = load_rates("h200"), load("hgx-h200")
@@ -24,7 +24,7 @@ SLABS = (512, 512, 1024)
 
 
 def step_of(cut, laplacians=0, stages="fused", fabric=HGX, carrier="p2p", precision="single"):
-    medium = Medium("tissues" if laplacians else "homogeneous", laplacians)
+    medium = StepMedium("tissues" if laplacians else "homogeneous", laplacians)
     return UltrasoundStep(cut, medium, precision, stages, H200, ExchangeTimes(fabric, carrier))
 
 
@@ -95,14 +95,14 @@ def test_memory_that_was_measured(n, column):
 
 def test_hosts_launch_small_steps():
     cut = decompose((32, 32, 32), 2, Decomposition("local", (1, 1, 2), 4))
-    by_copies, by_stores = (step_of(cut, carrier=carrier).times() for carrier in ("nccl", SIGNALS))
+    by_copies, by_kernels = (step_of(cut, carrier=carrier).times() for carrier in ("nccl", SIGNALS))
     assert by_copies.step == pytest.approx(16 * 10e-6)  # kernels of 10 us each
-    assert by_stores.step < by_copies.step / 2
+    assert by_kernels.step < by_copies.step / 2
 
 
 def test_candidates_say_the_memory_that_runs_check():
     problem, recording = light_problem("tissues", (96, 64, 128)), Recording(())
-    plan = plan_ultrasound(problem, 4, HGX, H200, PlanOptions(overlaps=(4, 64)), recording)
+    plan = plan_ultrasound(problem, 4, HGX, H200, RunPlanOptions(overlaps=(4, 64)), recording)
     assert [c.seconds.step for c in plan.candidates] == sorted(c.seconds.step for c in plan.candidates)
     assert {c.carrier for c in plan.candidates} == set(CARRIERS)
     for candidate in plan.candidates:

@@ -29,20 +29,24 @@ spacing = "50 GHz"
 centre_frequency = "193.4 THz"
 """
 _SECONDS = {"step": 0.012, "compute": 0.01, "pack": 0.001, "exchange": 0.003, "exposed": 0.001}
-_ALONE = {"configuration": "one GPU", "seconds": {"step": 0.02, "compute": 0.02}, "bytes": 4e9, "steps": 10}
+_ALONE = {"options": {}, "carrier": "", "bytes": 4000, "sent": 0.0}
+_ALONE["seconds"] = {"step": 0.02, "compute": 0.02, "pack": 0.0, "exchange": 0.0, "exposed": 0.0}
 _PAIR = {
-    "configuration": "local 1x1x2 <b>",
-    "reason": "fastest",
+    "options": {"decomposition": "local", "grid": "1x1x2 <b>"},
+    "carrier": "p2p",
+    "bytes": 2000,
+    "sent": 1.0,
+}
+_PAIR["seconds"] = _SECONDS
+PLAN = {
+    "problem": "64 x 64 x 64",
+    "device": "h200",
+    "fabric": "hgx-h200",
     "ranks": 2,
     "steps": 10,
-    "seconds": _SECONDS,
+    "memory": 3000,
 }
-PLAN = {
-    "kind": "wavefabric plan",
-    "problem": {"grid": "64x64x64"},
-    "choice": 1,
-    "candidates": [_ALONE, _PAIR],
-}
+PLAN = {"kind": "wavefabric plan", "plan": PLAN | {"candidates": [_PAIR, _ALONE]}}
 
 
 def said(*words):

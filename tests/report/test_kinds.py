@@ -61,7 +61,7 @@ def test_a_prediction_stands_beside_what_was_measured(copy):
     path = copy("link.h5") / "link.h5"
     solver = read_result(path).attrs("solver")
     measured, nbytes = float(solver["seconds"] / 8), int(solver["memory_bytes"])
-    plan = PLAN["candidates"][1] | {"bytes": 2 * nbytes}
+    plan = PLAN["plan"]["candidates"][0] | {"bytes": 2 * nbytes}
     plan["seconds"] = plan["seconds"] | {"step": measured / 1.25}
     with h5py.File(path, "r+") as file:
         file.attrs["plan"] = json.dumps(plan)
@@ -189,21 +189,23 @@ def test_training(copy):
 
 def test_a_plan(copy):
     said, text = content(copy("plan.json") / "plan.json")
-    assert said.verdict == "Chosen of 2 configurations: local 1x1x2 <b>; fastest"
+    assert said.verdict.startswith(
+        "Chosen of 2 configurations: local 1x1x2 <b>, p2p; the fastest of those that "
+    )
     assert said.parts == {"compute": 0.01, "pack": 0.001, "exposed exchange": 0.001}
-    assert text.index("local 1x1x2 &lt;b&gt; <b>chosen</b>") < text.index('<span class="label">one GPU')
+    assert text.index("local 1x1x2 &lt;b&gt;, p2p <b>chosen</b>") < text.index('<span class="label">one GPU')
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"choice": 2}, "choice: 2; allowed: below 2"),
-        ({"candidates": []}, "candidates: .*at least one"),
-        ({"candidates": [{"configuration": "x", "seconds": {"step": -1}}]}, "candidates.0..seconds.step: -1"),
+        ({"chosen": 2}, "chosen: 2 given; allowed: an index of 2 candidates"),
+        ({"candidates": []}, "plan.candidates: .*at least"),
+        ({"ranks": "two"}, 'plan.ranks: "two" given; allowed: '),
     ],
 )
 def test_a_bad_plan(tmp_path, change, message):
-    (tmp_path / "plan.json").write_text(json.dumps(PLAN | change))
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN | {"plan": PLAN["plan"] | change}))
     with pytest.raises(InputError, match=f"plan.json: {message}"):
         write_report(tmp_path / "plan.json")
 

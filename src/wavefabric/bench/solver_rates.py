@@ -253,8 +253,8 @@ def _linear(device: Device, precision: str, repeats: int, launch: float, progres
 def _kerr(device: Device, precision: str, repeats: int, progress) -> dict[str, Any]:
     kind, dtype = "cpu" if device.name == "cpu" else "cuda", np.dtype(DTYPES[precision])
     table: dict[str, Any] = {}
-    ways: Any = itertools.product(_ROWS[kind], EXCHANGES, ("one", "split"))
-    for rows, form, cut in ways:
+    variants: Any = itertools.product(_ROWS[kind], EXCHANGES, ("one", "split"))
+    for rows, form, cut in variants:
         progress(f"{precision}: Kerr operators of {rows} rows, {form}, {cut}")
         fibre, n = first_modes(rows // 2), 1 << (_NUMBERS[kind] - math.ceil(math.log2(rows)))
         shape = device, fibre, n, _SAMPLE_RATE, dtype

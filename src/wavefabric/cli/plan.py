@@ -16,7 +16,7 @@ from wavefabric.errors import InputError
 from wavefabric.units import binary_bytes, time_words
 
 if TYPE_CHECKING:
-    from wavefabric.planner import Candidate, Plan
+    from wavefabric.planner import Candidate, RunPlan
 
 #: Candidates that are shown when not all are.
 _SHOWN = 12
@@ -97,7 +97,7 @@ def command(
 
 
 def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
-    """Keywords of `PlanOptions`."""
+    """Keywords of `RunPlanOptions`."""
     overlaps = parse_list(options.overlaps)
     if not overlaps or not all(word.isdecimal() and int(word) for word in overlaps):
         raise InputError(
@@ -115,19 +115,19 @@ def plan_options(options: PlanCommandOptions) -> dict[str, Any]:
 
 def make_plan(
     file: Path, gpus: int | None, fabric: str | None, device_file: str, keywords: dict[str, Any]
-) -> Plan:
+) -> RunPlan:
     """The plan of a file, by what the command line says."""
-    from wavefabric.planner.files import PlanOptions, plan_file
+    from wavefabric.planner.files import RunPlanOptions, plan_file
 
     if fabric is None:
         raise InputError("--fabric: missing; allowed: a preset (wavefabric fabric show), or a file")
     between = load_fabric(fabric)
     return plan_file(
-        file, between.ranks if gpus is None else gpus, between, device_file, PlanOptions(**keywords)
+        file, between.ranks if gpus is None else gpus, between, device_file, RunPlanOptions(**keywords)
     )
 
 
-def show(plan: Plan, file: Path, everything: bool) -> None:
+def show(plan: RunPlan, file: Path, everything: bool) -> None:
     """Print candidates, the choice and its reason, and the command that runs it."""
     out = console()
     chosen = plan.choice
@@ -152,7 +152,7 @@ def show(plan: Plan, file: Path, everything: bool) -> None:
         out.print(f"run it: {run_command(file, plan)}", soft_wrap=True)
 
 
-def _row(c: Candidate, mark: str, plan: Plan) -> tuple[str, ...]:
+def _row(c: Candidate, mark: str, plan: RunPlan) -> tuple[str, ...]:
     from wavefabric.planner.plan import error_words
 
     parts = [_ms(getattr(c.seconds, key), 3) for key in _PARTS]
@@ -165,7 +165,7 @@ def _ms(seconds: float, digits: int) -> str:
     return f"{ms:.{digits}g}" if ms < 1000 else f"{ms:.0f}"
 
 
-def run_command(file: Path, plan: Plan) -> str:
+def run_command(file: Path, plan: RunPlan) -> str:
     """The command line that runs the choice."""
     from wavefabric.planner.exchange_times import SIGNALS
 

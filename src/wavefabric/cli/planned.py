@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
 from wavefabric.results.provenance import PLAN
+
+if TYPE_CHECKING:
+    from wavefabric.planner import RunPlan
 
 
 @options(PANEL)
@@ -47,15 +50,20 @@ class PlannedOptions:
         by_hand = changed(cut) | changed(options, "exchange") | changed(ranks, "transport", "placement")
         refuse(by_hand, "with --plan", "without")
         record = self._record(file, ranks)
+        from wavefabric.device.select import cuda_count
+
+        if not record["cpu"] and (ranks.device == "cpu" or not cuda_count()):
+            actual = f"a plan for GPUs ({record['device']}), and ranks on CPUs"
+            raise InputError(f"--plan: {actual}; allowed: a device file of this CPU")
         os.environ[PLAN] = json.dumps(record)
-        chosen, carrier = record["options"], record["transport"]
+        chosen, carrier = record["options"], record["carrier"]
         transport, _, protocol = carrier.partition(", ")
         if protocol:
             os.environ["WAVEFABRIC_PROTOCOL"] = protocol
         else:
             os.environ.pop("WAVEFABRIC_PROTOCOL", None)
         several_hosts = on_ranks() and environment.local_size() != ranks.count
-        order = () if record["cpu"] or several_hosts else tuple(record["placement"])
+        order = () if record["cpu"] or several_hosts else tuple(record["order"])
         exchange = {key: value for key, value in chosen.items() if key == "exchange"}
         blocks = {key: value for key, value in chosen.items() if key != "exchange"}
         return (
@@ -72,7 +80,7 @@ class PlannedOptions:
             refuse(
                 changed(self, "fabric", "device_file", "max_error"), "with a plan's file", "with --plan auto"
             )
-            return _read(Path(str(self.plan)), ranks.count)
+            return json.loads(_read(Path(str(self.plan)), ranks.count).record())
         from wavefabric.cli.plan import make_plan
 
         device = self.device_file or _known_device(ranks)
@@ -89,26 +97,21 @@ class PlannedOptions:
 _OPTIONS = {"decomposition", "grid", "overlap", "bell", "exchange"}
 
 
-def _read(path: Path, ranks: int) -> dict[str, Any]:
+def _read(path: Path, ranks: int) -> RunPlan:
     from wavefabric.cli.common.files import read_json
+    from wavefabric.planner.plan import read_plan
 
-    content = read_json(path, "--plan")
     try:
-        chosen = content["candidates"][content["choice"]]
-        common = {key: content[key] for key in ("reason", "device", "fabric", "ranks", "cpu")}
-        record = chosen | common | {"steps": content["problem"]["steps"]}
-        for key, kind in (("options", dict), ("transport", str), ("placement", list), ("seconds", dict)):
-            if not isinstance(record[key], kind):
-                raise TypeError
-        if not record["options"].keys() <= _OPTIONS:
-            raise KeyError
-    except (KeyError, IndexError, TypeError):
-        raise InputError(
-            f"--plan: {path} is no plan; allowed: auto, or a JSON file of wavefabric plan -o"
-        ) from None
-    if record["ranks"] != ranks:
-        raise InputError(f"--plan: {path} is for {record['ranks']} ranks; allowed: a plan for {ranks}")
-    return record
+        plan = read_plan(read_json(path, "--plan"))
+        right = plan.choice.options.keys() <= _OPTIONS
+    except InputError as error:
+        raise InputError(f"--plan: {path} is no plan ({error})") from None
+    if not right:
+        allowed = ", ".join(sorted(_OPTIONS))
+        raise InputError(f"--plan: {path}: options {sorted(plan.choice.options)}; allowed: {allowed}")
+    if plan.ranks != ranks:
+        raise InputError(f"--plan: {path} is for {plan.ranks} ranks; allowed: a plan for {ranks}")
+    return plan
 
 
 def _known_device(ranks: RankOptions) -> str:

@@ -10,8 +10,8 @@ from wavefabric.lazy import lazy
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "files": ("PlanOptions", "plan_fibre", "plan_file", "plan_ultrasound"),
-        "plan": ("Candidate", "Plan"),
+        "files": ("FibreRun", "RunPlanOptions", "plan_fibre", "plan_file", "plan_ultrasound"),
+        "plan": ("Candidate", "RunPlan"),
         "rates": ("SolverRates", "load_rates"),
     },
 )

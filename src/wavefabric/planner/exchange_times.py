@@ -43,10 +43,10 @@ class ExchangeTimes:
     @property
     def kernels(self) -> KernelTimes:
         """Times of such kernels; `InputError` for a fabric that knows none."""
-        found = self.fabric.kernels if isinstance(self.fabric, Fabric) else None
-        if found is None:
+        kernels = self.fabric.kernels if isinstance(self.fabric, Fabric) else None
+        if kernels is None:
             raise InputError(f"transport: {SIGNALS} given; {self.fabric.name} has no times of kernels")
-        return found
+        return kernels
 
     @cached_property
     def own(self) -> TransportTimes:

@@ -17,7 +17,7 @@ from wavefabric.optics.propagation.phase_groups import (
 from wavefabric.optics.propagation.rank_modes import RankModes
 from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.rates import SolverRates
-from wavefabric.planner.timeline import StepTimes, Timeline, steady_step
+from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 
 #: What a step is made of: linear propagations between Kerr operators of the device file, by integrator.
 _LINEAR = "linear"
@@ -111,7 +111,7 @@ class FibreStep:
         exchanges = sum(_EXCHANGES.get(name, 0) for name in STEPS[self.integrator])
         return exchanges * (self.ranks.ranks - 1) * max(self.coupling.parts) * self.samples * self.item
 
-    def _step(self, t: Timeline) -> None:
+    def _step(self, t: StepTimeline) -> None:
         for name in STEPS[self.integrator]:
             if name == _LINEAR:
                 t.work(self.rates.linear(self.precision, self.samples, self.rows))
@@ -141,7 +141,7 @@ class FibreStep:
             couples += self.rates.kerr(*table, "dense", "split", sum(self.coupling.parts)) - few
         return few * (_SUMS + _UPDATE) * self.numbers, max(0.0, couples) * self.numbers
 
-    def _operator(self, t: Timeline, name: str) -> None:
+    def _operator(self, t: StepTimeline, name: str) -> None:
         """Chunks of time in a pipeline: sums, exchange, coupling, exchange, …, update."""
         assert self.exchange is not None
         own, coupling = self._split(name)
@@ -165,7 +165,7 @@ class FibreStep:
                     if stage < stages:
                         self._start(t, f"{stage} {chunk}", piece)
 
-    def _start(self, t: Timeline, name: str, samples: int) -> None:
+    def _start(self, t: StepTimeline, name: str, samples: int) -> None:
         assert self.exchange is not None
         if samples not in self._seconds:
             self._seconds[samples] = self.exchange.seconds(self._all_gather(samples), self.item)

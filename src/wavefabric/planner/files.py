@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
 from wavefabric.planner.exchange_times import ExchangeTimes
-from wavefabric.planner.fibre import STEPS, FibreStep
+from wavefabric.planner.fibre import FibreStep
 from wavefabric.planner.overlap_error import overlap_error
-from wavefabric.planner.plan import Candidate, Job, Plan, candidates_of, carriers, check_ranks
+from wavefabric.planner.plan import Candidate, Job, RunPlan, candidates_of, carriers, check_ranks
 from wavefabric.planner.rates import SolverRates, load_rates
-from wavefabric.planner.ultrasound import Medium, UltrasoundStep
+from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 from wavefabric.quantities import choice
 
 #: B of a GPU for kernels and unused parts of the memory pool, by what runs of 256³ and 512³ points hold.
@@ -34,7 +34,7 @@ _RUNTIME = 128 << 20
 
 
 @dataclass(frozen=True)
-class PlanOptions:
+class RunPlanOptions:
     """What is compared: overlaps of local Fourier bases, and carriers (of `exchange_times.CARRIERS`; all).
 
     ``max_error``: the class of error that a choice may have; 0: the answers of one rank. ``precision``: as of
@@ -63,14 +63,14 @@ def plan_ultrasound(
     ranks: int,
     fabric: AnyFabric,
     rates: SolverRates,
-    options: PlanOptions | None = None,
+    options: RunPlanOptions | None = None,
     recording: Recording | None = None,
-) -> Plan:
+) -> RunPlan:
     """All decompositions of a grid among ``ranks`` GPUs of a fabric.
 
     `InputError` if the grid cannot be shared, or a device file lacks what it takes.
     """
-    options = options or PlanOptions()
+    options = options or RunPlanOptions()
     check_ranks(ranks, fabric)
     job = _Ultrasound(problem, recording or Recording(()), rates, options)
     left_out: list[str] = []
@@ -88,20 +88,20 @@ def _facts(problem: str, rates: SolverRates, fabric: AnyFabric, ranks: int, step
 
 
 def _plan(
-    facts: dict[str, Any], candidates: list[Candidate], alone: Candidate, options: PlanOptions, left_out
-) -> Plan:
+    facts: dict[str, Any], candidates: list[Candidate], alone: Candidate, options: RunPlanOptions, left_out
+) -> RunPlan:
     if facts["ranks"] == 1:
         candidates = [alone]
     ordered = tuple(sorted(candidates, key=lambda c: c.seconds.step))
     if not ordered:
-        raise InputError(f"gpus: {facts['ranks']} given; {left_out[0]}")
+        raise InputError(left_out[0])
     fits = facts["ranks"] > 1 and alone.bytes <= facts["memory"]
     more = {"alone": alone if fits else None, "max_error": options.max_error, "left_out": tuple(left_out)}
-    return Plan(candidates=ordered, **facts, **more)
+    return RunPlan(candidates=ordered, **facts, **more)
 
 
 class _Ultrasound:
-    def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: PlanOptions):
+    def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: RunPlanOptions):
         self.problem, self.recording, self.rates, self.options = problem, recording, rates, options
         auto = "double" if rates.name == "cpu" and problem.points <= SMALL else "single"
         self.precision = auto if options.precision == "auto" else options.precision
@@ -157,7 +157,7 @@ class _Ultrasound:
         )
 
 
-def medium_of(problem: Problem, dtype: np.dtype) -> Medium:
+def medium_of(problem: Problem, dtype: np.dtype) -> StepMedium:
     """What of a problem's medium sets the time of a step."""
     laplacians = 1 + disperses(problem) if problem.absorption == "power_law" else 0
     arrays = [problem.sound_speed, problem.density, problem.nonlinearity, problem.alpha_coeff]
@@ -165,55 +165,64 @@ def medium_of(problem: Problem, dtype: np.dtype) -> Medium:
         form = "tissues" if laplacians or problem.nonlinearity is not None else "homogeneous"
     else:
         form = "tissues" if find_materials(problem, dtype).note() else "heterogeneous"
-    return Medium(form, laplacians)
+    return StepMedium(form, laplacians)
 
 
 # --- Fibre -------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class FibreRun:
+    """A propagation: its fibre, samples a row, options and number of steps (0: not known).
+
+    ``boundaries``: modes at which ranks may share the fibre, by default all.
+    """
+
+    fibre: Fibre
+    samples: int
+    propagation: PropagationOptions
+    steps: int = 0
+    boundaries: Any = None
+
+
 def plan_fibre(
-    fibre: Fibre,
-    samples: int,
-    propagation: PropagationOptions,
+    run: FibreRun,
     ranks: int,
     fabric: AnyFabric,
     rates: SolverRates,
-    options: PlanOptions | None = None,
-    steps: int = 0,
-    boundaries: Any = None,
-) -> Plan:
+    options: RunPlanOptions | None = None,
+) -> RunPlan:
     """All ways to share the modes of a fibre among ``ranks`` GPUs of a fabric: what travels, and how.
 
-    ``boundaries``: modes at which they may be cut, by default all. `InputError` if there are too few modes.
+    `InputError` if there are too few modes.
     """
-    options = options or PlanOptions()
+    options = options or RunPlanOptions()
     check_ranks(ranks, fabric)
-    job = _FibreJob(fibre, samples, propagation, rates)
+    job, fibre = _FibreJob(run, rates), run.fibre
     jobs: list[Job] = []
     if ranks > 1:
-        modes = RankModes(split_modes(fibre.modes, ranks, boundaries))
+        modes = RankModes(split_modes(fibre.modes, ranks, run.boundaries))
         jobs = [job.of(modes, form) for form in EXCHANGE_FORMS[1:]]
     candidates = candidates_of(jobs, fabric, carriers(fabric, rates, options.transports), options.progress)
-    alone = job.candidate(RankModes((0, fibre.modes)), propagation.kerr, None)
-    words = f"{fibre.rows} rows x {samples} samples, {propagation.integrator}, {job.precision} precision"
-    return _plan(_facts(words, rates, fabric, ranks, steps), candidates, alone, options, [])
+    alone = job.candidate(RankModes((0, fibre.modes)), run.propagation.kerr, None)
+    words = f"{fibre.rows} rows x {run.samples} samples, {run.propagation.integrator}"
+    words += f", {job.precision} precision"
+    return _plan(_facts(words, rates, fabric, ranks, run.steps), candidates, alone, options, [])
 
 
 @dataclass(frozen=True)
 class _FibreJob:
-    fibre: Fibre
-    samples: int
-    propagation: PropagationOptions
+    run: FibreRun
     rates: SolverRates
 
     @property
     def precision(self) -> str:
-        return "double" if np.dtype(self.propagation.dtype) == np.complex128 else "single"
+        return self.run.propagation.precision
 
     def step(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> FibreStep:
-        choice("integrator", self.propagation.integrator, tuple(STEPS))
-        setting = self.fibre, self.samples, self.propagation.integrator, self.precision, self.rates
-        return FibreStep(*setting, modes, form, exchange, self.propagation.chunks)
+        run, integrator = self.run, self.run.propagation.integrator
+        setting = run.fibre, run.samples, integrator, self.precision, self.rates
+        return FibreStep(*setting, modes, form, exchange, run.propagation.chunks)
 
     def of(self, modes: RankModes, form: str) -> Job:
         step = self.step(modes, form, None)
@@ -221,9 +230,9 @@ class _FibreJob:
 
     def candidate(self, modes: RankModes, form: str, exchange: ExchangeTimes | None) -> Candidate:
         step, one_sided = self.step(modes, form, exchange), exchange is not None and exchange.one_sided
-        propagation = replace(self.propagation, exchange=form) if exchange else self.propagation
-        device: Any = self.rates
-        needed = memory_needed(self.fibre, self.samples, propagation, device, modes, one_sided)
+        run, device = self.run, cast(Any, self.rates)
+        propagation = replace(run.propagation, exchange=form) if exchange else run.propagation
+        needed = memory_needed(run.fibre, run.samples, propagation, device, modes, one_sided)
         return Candidate(
             {"exchange": form} if exchange else {},
             exchange.carrier if exchange else "",
@@ -242,8 +251,8 @@ def plan_file(
     ranks: int,
     fabric: AnyFabric,
     device: str | Path | SolverRates = "h200",
-    options: PlanOptions | None = None,
-) -> Plan:
+    options: RunPlanOptions | None = None,
+) -> RunPlan:
     """The plan of a run file (TOML) or a k-Wave input file (HDF5).
 
     Parameters
@@ -255,7 +264,7 @@ def plan_file(
         Of `wavefabric.fabric.load`.
     device : str, path or SolverRates
         As `load_rates` takes it.
-    options : PlanOptions, optional
+    options : RunPlanOptions, optional
 
     Raises
     ------
@@ -273,7 +282,7 @@ def plan_file(
     return plan_ultrasound(inputs.problem, ranks, fabric, rates, options, recording)
 
 
-def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates, options) -> Plan:
+def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates, options) -> RunPlan:
     from wavefabric.optics.link.build import build_fibre, build_transmitter
     from wavefabric.optics.link.path import LinkPath
     from wavefabric.optics.run_file.load import load
@@ -283,5 +292,5 @@ def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates
     grid, solver, link = build_transmitter(settings, fibre.modes).grid, settings.solver, settings.link
     propagation = PropagationOptions(**solver.model_dump(exclude={"device", "threads", "step_penalty"}))
     steps = round(link.spans * link.length / solver.step) if solver.step else 0
-    setting = fibre, grid.samples, propagation, ranks, fabric, rates, options
-    return plan_fibre(*setting, steps=steps, boundaries=LinkPath.boundaries(settings, fibre))
+    run = FibreRun(fibre, grid.samples, propagation, steps, LinkPath.boundaries(settings, fibre))
+    return plan_fibre(run, ranks, fabric, rates, options)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from wavefabric.execution import report
-from wavefabric.planner.plan import Plan
+from wavefabric.planner.plan import RunPlan
 from wavefabric.results.plots import BLUE, GREEN, ORANGE
 
 #: Times of the fastest that a bar is drawn for.
@@ -11,7 +11,7 @@ _LONGEST = 6
 _PARTS = {"compute": BLUE, "pack": GREEN, "exposed": ORANGE}
 
 
-def draw_plan(plan: Plan, path: str | Path, most: int = 12) -> Path:
+def draw_plan(plan: RunPlan, path: str | Path, most: int = 12) -> Path:
     """Draw the ``most`` fastest candidates and the chosen one, as PNG, SVG or PDF."""
     shown = [c for number, c in enumerate(plan.candidates) if number < most or c is plan.choice]
     with report.figure(path, (9.6, 1.3 + 0.34 * len(shown)), "x") as figure:

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, Field
 
 from wavefabric.collectives import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.files.faults import checked
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimes
@@ -48,16 +51,7 @@ class Candidate:
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "configuration": self.words,
-            "options": self.options,
-            "transport": self.carrier,
-            "placement": list(self.order),
-            "seconds": vars(self.seconds),
-            "bytes": self.bytes,
-            "bytes_sent": self.sent,
-            "error": error_words(self.error),
-        }
+        return {"configuration": self.words, **asdict(self)}
 
 
 def error_words(error: float) -> str:
@@ -66,7 +60,7 @@ def error_words(error: float) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """Candidates, the fastest first, and which of them to run."""
 
     problem: str
@@ -75,16 +69,25 @@ class Plan:
     ranks: int
     steps: int
     memory: int
-    candidates: tuple[Candidate, ...]
+    candidates: Annotated[tuple[Candidate, ...], Field(min_length=1)]
     #: What one GPU takes, if the whole fits there.
     alone: Candidate | None = None
     max_error: float = 0.0
     left_out: tuple[str, ...] = field(default=())
     cpu: bool = False
+    #: A candidate to take whatever else there is, by its index.
+    chosen: int | None = None
 
     @property
     def choice(self) -> Candidate:
-        """The fastest that fits in memory and is as exact as asked; `InputError` if there is none."""
+        """The fastest that fits in memory and is as exact as it has to be; `InputError` if there is none."""
+        if self.chosen is not None:
+            if not 0 <= self.chosen < len(self.candidates):
+                actual = (
+                    f"chosen: {self.chosen} given; allowed: an index of {len(self.candidates)} candidates"
+                )
+                raise InputError(actual)
+            return self.candidates[self.chosen]
         fitting = [c for c in self.candidates if c.bytes <= self.memory]
         if not fitting:
             least = min(c.bytes for c in self.candidates)
@@ -103,10 +106,10 @@ class Plan:
     def reason(self) -> str:
         """Why that one, in one sentence or two."""
         chosen = self.choice
-        asked = (
-            "that give one rank's answers" if not self.max_error else f"with errors up to {self.max_error:g}"
-        )
-        text = f"the fastest of those {asked}"
+        if self.chosen is not None:
+            return "chosen by hand"
+        which = f"with errors up to {self.max_error:g}" if self.max_error else "that give one rank's answers"
+        text = f"the fastest of those {which}"
         if any(c.bytes > self.memory for c in self.candidates):
             text += " and fit in memory"
         second = next((c for c in self.candidates if c is not chosen and c.error <= self.max_error), None)
@@ -122,27 +125,25 @@ class Plan:
         return text
 
     def facts(self) -> dict[str, Any]:
-        """For JSON: what ``wavefabric plan -o`` writes and ``wavefabric report`` shows."""
-        return {
-            "kind": "wavefabric plan",
-            "problem": {"words": self.problem, "steps": self.steps},
-            "device": self.device,
-            "fabric": self.fabric,
-            "ranks": self.ranks,
-            "memory_bytes": self.memory,
-            "max_error": self.max_error,
-            "cpu": self.cpu,
-            "choice": self.candidates.index(self.choice),
-            "reason": self.reason,
-            "alone": self.alone and self.alone.facts(),
-            "candidates": [c.facts() for c in self.candidates],
-            "left_out": list(self.left_out),
-        }
+        """For JSON, which `read_plan` reads: what ``wavefabric plan -o`` writes."""
+        summary = {"kind": "wavefabric plan", "choice": self.choice.words, "reason": self.reason}
+        return summary | {"plan": asdict(self)}
 
     def record(self) -> str:
         """JSON of the choice, which a result keeps beside what was measured."""
-        common = {"reason": self.reason, "device": self.device, "fabric": self.fabric, "ranks": self.ranks}
-        return json.dumps(self.choice.facts() | common | {"steps": self.steps, "cpu": self.cpu})
+        common = {key: getattr(self, key) for key in ("reason", "device", "fabric", "ranks", "steps", "cpu")}
+        return json.dumps(self.choice.facts() | common)
+
+
+class PlanFile(BaseModel):
+    """The part of a plan's file that is read."""
+
+    plan: RunPlan
+
+
+def read_plan(facts: Any) -> RunPlan:
+    """The plan of `RunPlan.facts`; `InputError` for anything else."""
+    return checked(PlanFile, facts).plan
 
 
 def _over(a: Candidate, b: Candidate) -> str:
@@ -151,10 +152,12 @@ def _over(a: Candidate, b: Candidate) -> str:
 
 def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None) -> list[str]:
     """What may carry the data: those listed, else all that the device and the fabric have."""
+    if rates.name == "cpu":
+        if listed and set(listed) != {"mpi"}:
+            raise InputError(f"transport: {', '.join(listed)} given for CPUs; allowed: mpi")
+        return ["mpi"]
     if listed:
         return list(dict.fromkeys(listed))
-    if rates.name == "cpu":
-        return ["mpi"]
     if not isinstance(fabric, Fabric):
         return ["p2p"]
     hosts = {link.kind for link in fabric.links} >= {"network"}

@@ -281,7 +281,8 @@ def load_rates(text: str | Path) -> SolverRates:
     cpu, threads = machine.get("device") == "cpu", machine.get("threads")
     threads = threads if isinstance(threads, int) else 1
     kind = {"name": "cpu", "block_memory": 0, "threads": threads} if cpu else {}
-    return SolverRates(path.stem, tables, 1.0, tables.memory_bytes, _measured_on(machine), **kind)
+    label = path.stem if path.parent == DEVICES else machine.get("gpu") or machine.get("cpu") or path.stem
+    return SolverRates(str(label), tables, 1.0, tables.memory_bytes, _measured_on(machine), **kind)
 
 
 def _measured_on(machine: Mapping[str, Any]) -> str:

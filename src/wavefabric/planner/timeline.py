@@ -20,7 +20,7 @@ class StepTimes:
     exposed: float
 
 
-class Timeline:
+class StepTimeline:
     """Work of a GPU in order, and exchanges, one after another, that begin where they are started."""
 
     def __init__(self, host: float = 0.0):
@@ -29,7 +29,7 @@ class Timeline:
         self._now = self._wire = self._launched = 0.0
         #: s that work still has to wait for the memory, which exchanges read and write too.
         self._memory = 0.0
-        self._arrival: dict[str, float] = {}
+        self._done: dict[str, float] = {}
         self._spent: defaultdict[str, float] = defaultdict(float)
 
     def work(self, seconds: float, kind: str = "compute", launches: int = 1) -> None:
@@ -49,14 +49,14 @@ class Timeline:
         """
         self._memory += memory
         self._wire = max(self._now, self._wire) + seconds
-        self._arrival[name] = self._wire
+        self._done[name] = self._wire
         self._spent["exchange"] += seconds
 
     def finish(self, name: str, overhead: float = 0.0) -> None:
         """The GPU waits for an exchange, and ``overhead`` more where its host does; nothing if none began."""
-        arrival = self._arrival.pop(name, None)
-        if arrival is not None:
-            waits = max(0.0, arrival - self._now) + overhead
+        done = self._done.pop(name, None)
+        if done is not None:
+            waits = max(0.0, done - self._now) + overhead
             self._memory = max(0.0, self._memory - waits)
             self._now += waits
             self._spent["exposed"] += waits
@@ -69,9 +69,9 @@ class Timeline:
         return StepTimes(self._now, *each)
 
 
-def steady_step(step: Callable[[Timeline], None], host: float = 0.0) -> StepTimes:
+def steady_step(step: Callable[[StepTimeline], None], host: float = 0.0) -> StepTimes:
     """The times of a step among others: what an exchange leaves under way is waited for in the next."""
-    timeline = Timeline(host)
+    timeline = StepTimeline(host)
     for _ in range(3):
         step(timeline)
     before = timeline.spent()

@@ -15,7 +15,7 @@ from wavefabric.collectives import Schedule, point_to_point
 from wavefabric.exchange.halos_transposes import Message
 from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.rates import SolverRates
-from wavefabric.planner.timeline import StepTimes, Timeline, steady_step
+from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
 #: s that Python takes to launch a kernel of a step that is not captured as a graph.
@@ -30,7 +30,7 @@ _TRANSFORMS, _FIRST_TRANSFORMS = 10, 4
 
 
 @dataclass(frozen=True)
-class Medium:
+class StepMedium:
     """What of a medium sets the time of a step."""
 
     #: Of the device file: homogeneous, heterogeneous (arrays) or tissues (an index).
@@ -49,7 +49,7 @@ class UltrasoundStep:
     """A step on a decomposition of a grid, by ``stages`` (fused or plain); times of the busiest rank."""
 
     partition: Partition
-    medium: Medium
+    medium: StepMedium
     precision: str
     stages: str
     rates: SolverRates
@@ -76,7 +76,7 @@ class UltrasoundStep:
         """Where the time of a step goes."""
         program = self._program()
 
-        def step(t: Timeline) -> None:
+        def step(t: StepTimeline) -> None:
             program(t)
             fields, sensor = self.recorded
             t.work(fields * self.rates.copy(3 * self.points * self.item))
@@ -89,7 +89,7 @@ class UltrasoundStep:
         graph = self.exchange is None or self.exchange.one_sided or self.rates.name == "cpu"
         return 0.0 if graph else _HOST_LAUNCH
 
-    def _program(self) -> Callable[[Timeline], None]:
+    def _program(self) -> Callable[[StepTimeline], None]:
         if self.exchange is None:
             return self._alone
         local = self.partition.options.kind == "local"
@@ -156,7 +156,7 @@ class UltrasoundStep:
         kind = ("points" if self.partition.grid[0] > 1 else "planes") if local else "spectrum"
         return self.rates.pack(self._sent * fields * self.item, kind)
 
-    def _start(self, t: Timeline, name: str, fields: float) -> None:
+    def _start(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
         moved = self.exchange.passes * 2 * self._sent * fields * self.item
         t.start(name, self._exchange(fields), self.rates.copy(moved))
@@ -170,7 +170,7 @@ class UltrasoundStep:
 
     # --- One rank --------------------------------------------------------------------------------------
 
-    def _alone(self, t: Timeline) -> None:
+    def _alone(self, t: StepTimeline) -> None:
         t.work(self._whole_step())
 
     def _whole_step(self) -> float:
@@ -195,7 +195,7 @@ class UltrasoundStep:
 
     # --- Blocks with overlaps --------------------------------------------------------------------------
 
-    def _fused_local(self, t: Timeline) -> None:
+    def _fused_local(self, t: StepTimeline) -> None:
         n = self.medium.laplacians
         self._forward_y(t, "p", 1)
         for name in ("z_gradient", "y_gradient", "x_velocity"):
@@ -213,12 +213,12 @@ class UltrasoundStep:
             t.work(self.kernel("x_pressure"))
         self._send(t, "p", 1)
 
-    def _send(self, t: Timeline, name: str, fields: int) -> None:
+    def _send(self, t: StepTimeline, name: str, fields: int) -> None:
         assert self.exchange is not None
         t.work(self._pack(fields), "pack")
         self._start(t, name, fields)
 
-    def _forward_y(self, t: Timeline, name: str, fields: int) -> None:
+    def _forward_y(self, t: StepTimeline, name: str, fields: int) -> None:
         """Along y, planes that need no overlap first; rows of overlaps along x again when they have come."""
         early, again = self._early_planes, self._rows_again
         t.work(self.kernel("y_transform", fields * early))
@@ -241,7 +241,7 @@ class UltrasoundStep:
             return 1.0
         return 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
 
-    def _plain_local(self, t: Timeline) -> None:
+    def _plain_local(self, t: StepTimeline) -> None:
         assert self.exchange is not None
         groups = [1, 3 if self.size[2] > 1 else 2, *[1] * self.medium.laplacians]
         for fields in groups:
@@ -260,7 +260,7 @@ class UltrasoundStep:
             return 9 + 2 * self.medium.laplacians
         return (_TRANSFORMS if self.size[2] > 1 else 7) + 2 * self.medium.laplacians
 
-    def _fused_global(self, t: Timeline) -> None:
+    def _fused_global(self, t: StepTimeline) -> None:
         through = self._through_z_stored if self.exchange and self.exchange.one_sided else self._through_z
         through(t, 1, 2, "z_gradient")
         t.work(self.kernel("y_gradient"))
@@ -273,7 +273,7 @@ class UltrasoundStep:
             t.work(self.kernel("y_transform", n))
             t.work(self.kernel("x_pressure"))
 
-    def _through_z(self, t: Timeline, forth: int, back: int, along_z: str) -> None:
+    def _through_z(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
         """Spectra to columns, a kernel along z each, and back; under work on those before and after."""
         assert self.exchange is not None
         overhead = self.exchange.own.overhead
@@ -296,7 +296,7 @@ class UltrasoundStep:
         """s to pack, or unpack, a spectrum; what stays on the rank is copied too."""
         return self._pack(2) / (1 - 1 / self.partition.ranks)
 
-    def _through_z_stored(self, t: Timeline, forth: int, back: int, along_z: str) -> None:
+    def _through_z_stored(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
         """Kernels along y and z store where other ranks hold the values: the links may be slower."""
         assert self.exchange is not None
         wire = self._seconds.setdefault(
@@ -313,12 +313,12 @@ class UltrasoundStep:
         t.finish("signal")
 
     @staticmethod
-    def _stored(t: Timeline, seconds: float, wire: float) -> None:
+    def _stored(t: StepTimeline, seconds: float, wire: float) -> None:
         t.start("stores", wire)
         t.work(seconds)
         t.finish("stores")
 
-    def _plain_global(self, t: Timeline) -> None:
+    def _plain_global(self, t: StepTimeline) -> None:
         assert self.exchange is not None
         count, cuts = self._transposes, sum(blocks > 1 for blocks in self.partition.grid)
         for _ in range(count):

@@ -140,7 +140,7 @@ class KernelsTable(FabricFileTable):
 class TransportTable(FabricFileTable):
     """A transport; see `wavefabric.fabric.electrical.fabric.TransportTimes`."""
 
-    name: Name
+    name: Literal["p2p", "nccl", "mpi-cuda", "mpi"]
     alpha: Seconds | None = None
     flow_bandwidth: Bandwidth | None = None
     host_bandwidth: Bandwidth | None = None
