@@ -96,5 +96,5 @@ def test_what_a_file_lacks(written):
         InputError, match=r"^device: .* has no Kerr operator rotate \(dense, one\) in single"
     ):
         rates.kerr("rotate", "single", "dense", "one", 2)
-    with pytest.raises(InputError, match=r"^device: cpu has no plain ultrasound step in single precision$"):
+    with pytest.raises(InputError, match=r"^device: .* has no plain ultrasound step in single precision$"):
         rates.step("single", "tissues", "plain", CUBE)
