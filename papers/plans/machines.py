@@ -10,7 +10,9 @@ from typing import Any
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.execution import report
 from wavefabric.fabric import load
-from wavefabric.planner.exchange_times import ExchangeTimes, crossings
+from wavefabric.fabric.electrical.static_routes import static_routes
+from wavefabric.fabric.rank_order import reordered
+from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.rates import load_rates
 from wavefabric.planner.ultrasound import StepMedium, UltrasoundStep
 
@@ -87,3 +89,15 @@ def curves(axes, x: Sequence[int], lines: Iterable[tuple], title: str, y: str) -
     report.log2_ticks(axes, x)
     axes.set(title=title, ylabel=y)
     axes.legend()
+
+
+def crossings(schedule, fabric, order, kind: str) -> int:
+    """Messages between GPUs whose route uses a link of this kind, such as ``"qpi"``."""
+    ranked = reordered(fabric, order) if order else fabric
+    routes, kinds = static_routes(ranked), {(link.source, link.target): link.kind for link in ranked.links}
+    src, dst = schedule.transfers["src"], schedule.transfers["dst"]
+    away = src != dst
+    pair, wire = routes.wires_of(src[away], dst[away])
+    nodes, ends = (*ranked.gpus, *ranked.switches), (routes.wires.source[wire], routes.wires.target[wire])
+    crossing = [kinds[nodes[a], nodes[b]] == kind for a, b in zip(*ends, strict=True)]
+    return len(set(pair[crossing].tolist()))

@@ -37,7 +37,9 @@ def files(tmp_path, run_text, monkeypatch):
 def jobs(monkeypatch):
     """Ranks are not started; what would have been is kept."""
     kept = []
-    monkeypatch.setattr(launcher, "launch", lambda job: kept.append(job) or 0)
+    monkeypatch.setattr(
+        launcher, "launch", lambda job: kept.append((job, os.environ.get("WAVEFABRIC_PROTOCOL"))) or 0
+    )
     return kept
 
 
@@ -47,9 +49,10 @@ def test_a_table(command):
     assert "48 x 40 x 32 points, homogeneous, single precision; 2 x h200 on hgx-h200" in out
     for words in ("28 more, slower: --all shows them", "120 steps: ", "one GPU", "chosen: global "):
         assert words in out
-    assert "run it: WAVEFABRIC_PROTOCOL=signals wavefabric run case.h5 --ranks 2 --decomposition" in out
+    assert "One GPU alone is faster" in out
+    assert "run it: wavefabric run case.h5\n" in out
     out = command("plan", "case.h5", *HGX, "--gpus", 2, "--all", "--transports", "mpi; nccl")[1]
-    assert ("slower: --all" in out, "p2p" in out, "--transport nccl" in out) == (False, False, True)
+    assert ("slower: --all" in out, "p2p" in out, ", nccl" in out) == (False, False, True)
     out = command("plan", "run.toml", *HGX, "--gpus", 2)[1]
     assert "6 rows x 1024 samples, rk4ip, double precision; 2 x h200" in out
     assert "8 steps: " in out
@@ -136,12 +139,13 @@ def plan_file(name, changed=(), **more):
         ("--plan auto --ranks 2 --exchange dense", "--exchange: dense given with --plan; allowed: without"),
         ("--plan plan.json --ranks 2 --max-error 1e-3", "--max-error: 0.001 given with a plan's file"),
         ("--plan plan.json --ranks 2", "--plan: plan.json is for 4 ranks; allowed: a plan for 2"),
-        ("--plan none.json --ranks 2", "--plan: none.json is no plan (--plan: none.json (No such"),
+        ("--plan none.json --ranks 2", "--plan: none.json (No such file or directory)"),
         ("--plan cpu.json --ranks 2", "--plan: cpu.json is no plan (plan: missing"),
         ("--plan odd0.json --ranks 4", "--plan: odd0.json is no plan"),
         ("--plan odd1.json --ranks 4", "--plan: odd1.json is no plan"),
-        ("--plan odd2.json --ranks 4", "--plan: odd2.json: options ['colour']; allowed: bell, "),
+        ("--plan odd2.json --ranks 4", "--plan: odd2.json is no plan (options: colour = 'red' given"),
         ("--plan odd3.json --ranks 4", "--plan: odd3.json is no plan (chosen: 7 given"),
+        ("--plan other.json --ranks 4", "--plan: other.json is for a grid, 1 steps; allowed: a plan"),
         ("--plan gpu.json --ranks 4", "--plan: a plan for GPUs (cpu), and ranks on CPUs; allowed: "),
     ],
 )  # fmt: skip
@@ -151,6 +155,7 @@ def test_bad_input_to_run(command, tmp_path, jobs, words, message):
         plan_file(f"odd{number}.json", odd)
     plan_file("odd3.json", chosen=7)
     plan_file("gpu.json", cpu=False)
+    plan_file("other.json", problem="a grid")
     code, out, err = command("run", "case.h5", "-o", "out.h5", "--device", "cpu", *words.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"wavefabric: error: {message}")
@@ -160,13 +165,23 @@ def test_bad_input_to_run(command, tmp_path, jobs, words, message):
 
 def test_a_plan_says_how_ranks_are_started(command, jobs, monkeypatch):
     monkeypatch.setattr("wavefabric.device.select.cuda_count", lambda: 4)
+    problem, steps = "48 x 40 x 32 points, homogeneous, {} precision", 120
     for cpu, order in ((False, [2, 0, 1, 3]), (True, [])):
-        plan_file("plan.json", {"carrier": "p2p, signals", "order": [2, 0, 1, 3]}, cpu=cpu)
+        plan_file(
+            "plan.json",
+            {"carrier": "p2p, signals", "order": [2, 0, 1, 3]},
+            cpu=cpu,
+            steps=steps,
+            problem=problem.format("double" if cpu else "single"),
+            memory=9,
+        )
         monkeypatch.setenv(PLAN, "")
         monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "copies")
         command("run", "case.h5", "-o", "out.h5", "--ranks", 4, "--plan", "plan.json")
-        assert (jobs[-1].ranks, jobs[-1].transport, jobs[-1].placement) == (4, "p2p", order)
-        assert os.environ["WAVEFABRIC_PROTOCOL"] == "signals"
+        job, protocol = jobs[-1]
+        assert (job.ranks, job.transport, job.placement, protocol) == (4, "p2p", order, "signals")
+        # For this run alone.
+        assert (os.environ["WAVEFABRIC_PROTOCOL"], os.environ[PLAN]) == ("copies", "")
 
 
 def run_planned(*words):

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from papers.plans.machines import crossings
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.bench.ultrasound_cases import outline
 from wavefabric.bench.ultrasound_ranks import light_problem
 from wavefabric.collectives import point_to_point
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
-from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes, crossings
+from wavefabric.planner.exchange_times import SIGNALS, ExchangeTimes
 from wavefabric.planner.overlap_error import overlap_error
 from wavefabric.planner.plan import Candidate, Job, RunPlan, candidates_of, carriers, read_plan
 from wavefabric.planner.rates import load_rates

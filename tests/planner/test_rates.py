@@ -92,9 +92,7 @@ def test_what_a_file_lacks(written):
     rates = load_rates(written({"linear": {}, "kerr": {"single": {"rotate": {}}}, "steps": []}, "cpu.json"))
     with pytest.raises(InputError, match=r"^device: .* has no linear propagation in single precision$"):
         rates.linear("single", 1024, 2)
-    with pytest.raises(
-        InputError, match=r"^device: .* has no Kerr operator rotate \(dense, one\) in single"
-    ):
+    with pytest.raises(InputError, match=r"^device: .* has no Kerr operator rotate \(dense, one\) in single"):
         rates.kerr("rotate", "single", "dense", "one", 2)
     with pytest.raises(InputError, match=r"^device: .* has no plain ultrasound step in single precision$"):
         rates.step("single", "tissues", "plain", CUBE)

@@ -29,17 +29,17 @@ spacing = "50 GHz"
 centre_frequency = "193.4 THz"
 """
 _SECONDS = {"step": 0.012, "compute": 0.01, "pack": 0.001, "exchange": 0.003, "exposed": 0.001}
-_ALONE = {"options": {}, "carrier": "", "bytes": 4000, "sent": 0.0}
+_ALONE = {"options": {}, "carrier": "mpi", "bytes": 4000, "sent": 0.0}
 _ALONE["seconds"] = {"step": 0.02, "compute": 0.02, "pack": 0.0, "exchange": 0.0, "exposed": 0.0}
 _PAIR = {
-    "options": {"decomposition": "local", "grid": "1x1x2 <b>"},
+    "options": {"decomposition": "local", "grid": "1x1x2"},
     "carrier": "p2p",
     "bytes": 2000,
     "sent": 1.0,
 }
 _PAIR["seconds"] = _SECONDS
 PLAN = {
-    "problem": "64 x 64 x 64",
+    "problem": "64 x 64 x 64 <b>",
     "device": "h200",
     "fabric": "hgx-h200",
     "ranks": 2,

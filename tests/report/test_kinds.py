@@ -189,11 +189,10 @@ def test_training(copy):
 
 def test_a_plan(copy):
     said, text = content(copy("plan.json") / "plan.json")
-    assert said.verdict.startswith(
-        "Chosen of 2 configurations: local 1x1x2 <b>, p2p; the fastest of those that "
-    )
+    assert said.verdict.startswith("Chosen of 2 configurations: local 1x1x2, p2p; the fastest of those that ")
     assert said.parts == {"compute": 0.01, "pack": 0.001, "exposed exchange": 0.001}
-    assert text.index("local 1x1x2 &lt;b&gt;, p2p <b>chosen</b>") < text.index('<span class="label">one GPU')
+    assert "64 x 64 x 64 &lt;b&gt;" in text
+    assert text.index("local 1x1x2, p2p <b>chosen</b>") < text.index('<span class="label">mpi')
 
 
 @pytest.mark.parametrize(

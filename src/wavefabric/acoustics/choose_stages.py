@@ -8,7 +8,7 @@ from wavefabric.acoustics.decomposition.decompose import Partition, decompose
 from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
 from wavefabric.acoustics.fused.fused_layout import FusedLayout
-from wavefabric.acoustics.materials.find import find_materials
+from wavefabric.acoustics.materials.find import Materials, find_materials
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout, OneSidedLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
 from wavefabric.acoustics.parallel.restrict import restrict_problem
@@ -133,17 +133,19 @@ def needed_bytes(
     decomposition: Partition | None = None,
     one_sided: bool = False,
     indexed: bool = True,
+    materials: Materials | None = None,
 ) -> int:
     """Bytes that a run allocates on its device, within a few per cent; on the rank with most.
 
-    ``one_sided``: whether the ranks' communicator does, see `Communicator`; ``indexed`` as of `make_stages`.
+    ``one_sided``: whether the ranks' communicator does, see `Communicator`; ``indexed`` as of `make_stages`;
+    ``materials``: what `find_materials` says, where it has been asked.
     """
     dtype = np.dtype(dtype)
     decomposition = decomposition or decompose(problem.shape, 1)
     kind, layout = stages_form(device, problem, dtype, decomposition, one_sided=one_sided)
-    materials = find_materials(problem, dtype) if kind.by_index and indexed else None
+    known = (materials or find_materials(problem, dtype)) if kind.by_index and indexed else None
     return max(
-        Coefficients.nbytes(problem, subdomain, dtype, device, materials)
+        Coefficients.nbytes(problem, subdomain, dtype, device, known)
         + Fields.nbytes(problem, subdomain, dtype)
         + SourceTerms.nbytes(problem, subdomain, dtype)
         + kind.nbytes(problem, dtype, device, subdomain)

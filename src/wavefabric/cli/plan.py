@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wavefabric.cli.common.files import PICTURES, check_target, load_fabric, write_all
-from wavefabric.cli.common.options import OutputOptions, option, options
+from wavefabric.cli.common.options import OutputOptions, changed, option, options, refuse
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import console, print_json, print_written, status_line, table
 from wavefabric.errors import InputError
@@ -77,6 +78,9 @@ def command(
     """
     check_target(options.output, options.force, (".json", *PICTURES), inputs=[file])
     keywords = plan_options(options)
+    if file.suffix.lower() == ".toml":
+        inputs = changed(options, "overlaps", "bell", "max_error", "precision")
+        refuse(inputs, "with a run file", "with k-Wave files")
     with status_line(options.as_json) as say:
         where = options.gpus, options.fabric, options.device_file
         plan = make_plan(file, *where, keywords | {"progress": say})
@@ -140,6 +144,8 @@ def show(plan: RunPlan, file: Path, everything: bool) -> None:
     out.print(table(columns, rows, title))
     if hidden := len(plan.candidates) - len(shown):
         out.print(f"{hidden} more, slower: --all shows them")
+    for line in plan.left_out if everything else ():
+        out.print(f"left out: {line}", soft_wrap=True)
     out.print("step = compute + pack + exposed; exchange: on its way, hidden under work or exposed")
     out.print(f"chosen: {chosen.words}: {plan.reason}", soft_wrap=True)
     if plan.steps and chosen.seconds.step * plan.steps > 0:
@@ -156,7 +162,7 @@ def _row(c: Candidate, mark: str, plan: RunPlan) -> tuple[str, ...]:
     from wavefabric.planner.plan import error_words
 
     parts = [_ms(getattr(c.seconds, key), 3) for key in _PARTS]
-    memory = binary_bytes(c.bytes) + (" (too much)" if c.bytes > plan.memory else "")
+    memory = binary_bytes(c.bytes) + ("" if plan.fits(c) else " (too much)")
     return mark, c.words, _ms(c.seconds.step, 4), *parts, memory, error_words(c.error)
 
 
@@ -170,16 +176,14 @@ def run_command(file: Path, plan: RunPlan) -> str:
     from wavefabric.planner.exchange_times import SIGNALS
 
     chosen = plan.choice
+    run = ["wavefabric", "run", shlex.quote(str(file))]
+    if plan.alone and plan.alone.seconds.step <= chosen.seconds.step:
+        return " ".join(run)
+    run += ["--ranks", str(plan.ranks)]
     if chosen.order:
-        return f"wavefabric run {file} --ranks {plan.ranks} --plan auto --fabric {plan.fabric}"
+        return " ".join([*run, "--plan plan.json   (after -o plan.json: it has the order of the GPUs)"])
     signals = chosen.carrier == SIGNALS
-    words = ["WAVEFABRIC_PROTOCOL=signals"] * signals + [
-        "wavefabric",
-        "run",
-        str(file),
-        "--ranks",
-        str(plan.ranks),
-    ]
+    words = ["WAVEFABRIC_PROTOCOL=signals"] * signals + run
     for key, value in chosen.options.items():
         words += [f"--{key}", str(value)]
     return " ".join([*words, "--transport", "p2p" if signals else chosen.carrier])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +19,9 @@ from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
 from wavefabric.results.provenance import PLAN
+
+#: Of exchanges of p2p; see `wavefabric.exchange.transports.p2p`.
+PROTOCOL = "WAVEFABRIC_PROTOCOL"
 
 if TYPE_CHECKING:
     from wavefabric.planner import RunPlan
@@ -38,10 +43,25 @@ class PlannedOptions:
         "With --plan auto: class of error allowed, such as 1e-3. \\[default: 0, the answers of one rank]"
     )
 
+    @staticmethod
+    @contextlib.contextmanager
+    def environment() -> Iterator[None]:
+        """What `apply` says to ranks and results by the environment holds for one run."""
+        before = {name: os.environ.get(name) for name in (PLAN, PROTOCOL)}
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                os.environ |= {} if value is None else {name: value}
+
     def apply(
         self, file: Path, options: RunOptions, ranks: RankOptions, cut: DecompositionOptions
     ) -> tuple[RunOptions, RankOptions, DecompositionOptions]:
         """The same options as a plan says; without one as they are."""
+        # What the starter of these ranks has planned; nobody else may say so.
+        inherited = os.environ.pop(PLAN, "") if environment.expected_ranks() is not None else ""
+        os.environ.pop(PLAN, None)
         if self.plan is None:
             refuse(changed(self), "without --plan", "with --plan auto")
             return options, ranks, cut
@@ -49,66 +69,55 @@ class PlannedOptions:
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
         by_hand = changed(cut) | changed(options, "exchange") | changed(ranks, "transport", "placement")
         refuse(by_hand, "with --plan", "without")
-        record = self._record(file, ranks)
-        from wavefabric.device.select import cuda_count
-
-        if not record["cpu"] and (ranks.device == "cpu" or not cuda_count()):
-            actual = f"a plan for GPUs ({record['device']}), and ranks on CPUs"
-            raise InputError(f"--plan: {actual}; allowed: a device file of this CPU")
+        record = json.loads(inherited or self._record(file, ranks))
         os.environ[PLAN] = json.dumps(record)
-        chosen, carrier = record["options"], record["carrier"]
-        transport, _, protocol = carrier.partition(", ")
-        if protocol:
-            os.environ["WAVEFABRIC_PROTOCOL"] = protocol
-        else:
-            os.environ.pop("WAVEFABRIC_PROTOCOL", None)
+        transport, _, protocol = record["carrier"].partition(", ")
+        os.environ.pop(PROTOCOL, None)
+        os.environ |= {PROTOCOL: protocol} if protocol else {}
         several_hosts = on_ranks() and environment.local_size() != ranks.count
         order = () if record["cpu"] or several_hosts else tuple(record["order"])
-        exchange = {key: value for key, value in chosen.items() if key == "exchange"}
-        blocks = {key: value for key, value in chosen.items() if key != "exchange"}
-        return (
-            replace(options, **exchange),
-            replace(ranks, transport=transport, order=order),
-            replace(cut, **blocks),
-        )
+        blocks = dict(record["options"])
+        exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
+        placed = replace(ranks, transport=transport, order=order)
+        return replace(options, **exchange), placed, replace(cut, **blocks)
 
-    def _record(self, file: Path, ranks: RankOptions) -> dict[str, Any]:
-        """The chosen candidate, the same on all ranks; the one that starts them tells them."""
-        if text := os.environ.get(PLAN):
-            return json.loads(text)
+    def _record(self, file: Path, ranks: RankOptions) -> str:
+        """The chosen candidate, the same on all ranks."""
+        from wavefabric.device.select import cuda_count
+
         if self.plan != "auto":
-            refuse(
-                changed(self, "fabric", "device_file", "max_error"), "with a plan's file", "with --plan auto"
-            )
-            return json.loads(_read(Path(str(self.plan)), ranks.count).record())
-        from wavefabric.cli.plan import make_plan
+            inputs = changed(self, "fabric", "device_file", "max_error")
+            refuse(inputs, "with a plan's file", "with --plan auto")
+            plan = _read(Path(str(self.plan)), ranks.count)
+        else:
+            from wavefabric.cli.plan import make_plan
 
-        device = self.device_file or _known_device(ranks)
-        plan = make_plan(file, ranks.count, self.fabric, device, {"max_error": self.max_error or 0.0})
-        if is_rank_zero() and not ranks.invocation.comm:
-            typer.echo(
-                f"plan: {plan.choice.words}, {1e3 * plan.choice.seconds.step:.3g} ms a step: {plan.reason}",
-                err=True,
-            )
-        return json.loads(plan.record())
+            device = self.device_file or _known_device(ranks)
+            plan = make_plan(file, ranks.count, self.fabric, device, {"max_error": self.max_error or 0.0})
+        if not plan.cpu and (ranks.device == "cpu" or not cuda_count()):
+            actual = f"a plan for GPUs ({plan.device}), and ranks on CPUs"
+            raise InputError(f"--plan: {actual}; allowed: a device file of this CPU")
+        if self.plan != "auto":
+            from wavefabric.planner.files import file_problem
 
-
-#: What a plan may say of a run.
-_OPTIONS = {"decomposition", "grid", "overlap", "bell", "exchange"}
+            if (here := file_problem(file, plan.cpu)) != (plan.problem, plan.steps):
+                actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
+                raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
+        elif is_rank_zero():
+            step = f"{1e3 * plan.choice.seconds.step:.3g} ms a step"
+            typer.echo(f"plan: {plan.choice.words}, {step}: {plan.reason}", err=True)
+        return plan.record()
 
 
 def _read(path: Path, ranks: int) -> RunPlan:
     from wavefabric.cli.common.files import read_json
     from wavefabric.planner.plan import read_plan
 
+    content = read_json(path, "--plan")
     try:
-        plan = read_plan(read_json(path, "--plan"))
-        right = plan.choice.options.keys() <= _OPTIONS
+        plan = read_plan(content)
     except InputError as error:
         raise InputError(f"--plan: {path} is no plan ({error})") from None
-    if not right:
-        allowed = ", ".join(sorted(_OPTIONS))
-        raise InputError(f"--plan: {path}: options {sorted(plan.choice.options)}; allowed: {allowed}")
     if plan.ranks != ranks:
         raise InputError(f"--plan: {path} is for {plan.ranks} ranks; allowed: a plan for {ranks}")
     return plan

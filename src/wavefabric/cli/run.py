@@ -34,8 +34,8 @@ def command(
     ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
     recording.check(ranks, options.force, file, options.output)
-    options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
-    with naming_no_resume():
+    with naming_no_resume(), planned.environment():
+        options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")
             run_and_show(file, options, ranks, decomposition, recording)

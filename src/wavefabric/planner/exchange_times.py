@@ -3,11 +3,10 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from wavefabric.collectives import Schedule, ring_all_gather
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
+from wavefabric.fabric.cost_models.alpha_beta import alpha_beta_seconds
 from wavefabric.fabric.cost_models.cost import AnyFabric, cost
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
@@ -18,8 +17,9 @@ SIGNALS = "p2p, signals"
 CARRIERS = ("p2p", SIGNALS, "nccl", "mpi-cuda", "mpi")
 #: How often what a GPU sends and receives passes its memory: NCCL has buffers of its own between.
 _PASSES = {"nccl": 2.0}
-#: Where a fabric does not say it: B/s through the memory of a host, as two H200s were measured to reach.
-_HOST_BANDWIDTH = 12e9
+#: Where a fabric does not say it: B/s through the memory of a host, and s that a GPU stands still when its
+#: host waits, as of two H200s.
+_HOST_BANDWIDTH, _OVERHEAD = 12e9, 40e-6
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class ExchangeTimes:
         for each in self.fabric.transports if isinstance(self.fabric, Fabric) else ():
             if each.name == self.carrier:
                 return each
-        return TransportTimes(self.carrier, host_bandwidth=_HOST_BANDWIDTH if self.carrier == "mpi" else None)
+        host = _HOST_BANDWIDTH if self.carrier == "mpi" else None
+        waits = _OVERHEAD if self.carrier.startswith("mpi") else 0.0
+        return TransportTimes(self.carrier, host_bandwidth=host, overhead=waits)
 
     @cached_property
     def carried(self) -> AnyFabric:
@@ -80,8 +82,8 @@ class ExchangeTimes:
         if self.one_sided:
             return self.wire(schedule, item) + self.kernels.signal
         if self.own.ring and schedule.name.endswith("all-gather"):
-            return cost(ring_all_gather(schedule.sizes[0].max(axis=0)), self.carried, item).seconds
-        taken = cost(schedule, self.carried, item).seconds
+            return _seconds(ring_all_gather(schedule.sizes[0].max(axis=0)), self.carried, item)
+        taken = _seconds(schedule, self.carried, item)
         if self.own.host_bandwidth is not None:
             away = schedule.transfers["src"] != schedule.transfers["dst"]
             total = float(transfer_elements(schedule)[away].sum()) * item
@@ -93,7 +95,7 @@ class ExchangeTimes:
         fabric, rate = self.carried, self.kernels.bandwidth
         assert isinstance(fabric, Fabric)
         stored = replace(fabric, alpha=0.0, flow_bandwidth=None, copy_bandwidth=rate)
-        return cost(schedule, stored, item).seconds
+        return _seconds(schedule, stored, item)
 
     def placed(self, schedule: Schedule, item: int) -> "ExchangeTimes":
         """With the order of GPUs in which a schedule is fastest, if they are not all alike."""
@@ -110,21 +112,7 @@ class ExchangeTimes:
         return self if same or best.seconds(schedule, item) >= self.seconds(schedule, item) else best
 
 
-def crossings(schedule: Schedule, fabric: Fabric, order: tuple[int, ...], kind: str) -> int:
-    """Messages between GPUs whose route uses a link of this kind, such as ``"qpi"``."""
-    from wavefabric.fabric.electrical.static_routes import static_routes
-
-    ranked = reordered(fabric, order) if order else fabric
-    src, dst = schedule.transfers["src"], schedule.transfers["dst"]
-    away = src != dst
-    pair, wire = static_routes(ranked).wires_of(src[away], dst[away])
-    kinds = {(link.source, link.target): link.kind for link in ranked.links}
-    return int(np.unique(pair[[kinds[name] == kind for name in _wire_names(ranked, wire)]]).size)
-
-
-def _wire_names(fabric: Fabric, wire: np.ndarray) -> list[tuple[str, str]]:
-    from wavefabric.fabric.electrical.static_routes import static_routes
-
-    wires = static_routes(fabric).wires
-    nodes = (*fabric.gpus, *fabric.switches)
-    return [(nodes[a], nodes[b]) for a, b in zip(wires.source[wire], wires.target[wire], strict=True)]
+def _seconds(schedule: Schedule, fabric: AnyFabric, item: int) -> float:
+    if isinstance(fabric, Fabric):
+        return alpha_beta_seconds(schedule, fabric, item)
+    return cost(schedule, fabric, item).seconds

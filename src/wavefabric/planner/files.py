@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.choose_stages import needed_bytes, stages_form
 from wavefabric.acoustics.decomposition.decompose import Decomposition, Partition, block_grids, decompose
-from wavefabric.acoustics.materials.find import find_materials
+from wavefabric.acoustics.materials.find import Materials, find_materials
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.run_settings import PRECISIONS, SMALL
 from wavefabric.acoustics.solver.formulas import disperses
@@ -76,9 +76,9 @@ def plan_ultrasound(
     left_out: list[str] = []
     cuts = job.cuts(ranks, left_out) if ranks > 1 else ()
     names = carriers(fabric, rates, options.transports)
-    candidates = candidates_of([job.of(cut, fabric) for cut in cuts], fabric, names, options.progress)
-    alone = job.candidate(decompose(problem.shape, 1), None)
-    words = f"{' x '.join(map(str, problem.shape))} points, {job.medium.form}, {job.precision} precision"
+    candidates = candidates_of([job.of(cut) for cut in cuts], fabric, names, options.progress)
+    alone = job.alone()
+    words = job.words
     return _plan(_facts(words, rates, fabric, ranks, problem.steps), candidates, alone, options, left_out)
 
 
@@ -100,13 +100,26 @@ def _plan(
     return RunPlan(candidates=ordered, **facts, **more)
 
 
-class _Ultrasound:
-    def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: RunPlanOptions):
-        self.problem, self.recording, self.rates, self.options = problem, recording, rates, options
-        auto = "double" if rates.name == "cpu" and problem.points <= SMALL else "single"
-        self.precision = auto if options.precision == "auto" else options.precision
+class _Grid:
+    """What of a problem is the same for all ways to share it."""
+
+    def __init__(self, problem: Problem, precision: str, cpu: bool):
+        auto = "double" if cpu and problem.points <= SMALL else "single"
+        self.problem, self.precision = problem, auto if precision == "auto" else precision
         self.dtype = np.dtype(PRECISIONS[self.precision])
-        self.medium = medium_of(problem, self.dtype)
+        self.materials = find_materials(problem, self.dtype)
+        self.medium = medium_of(problem, self.materials)
+
+    @property
+    def words(self) -> str:
+        shape = " x ".join(map(str, self.problem.shape))
+        return f"{shape} points, {self.medium.form}, {self.precision} precision"
+
+
+class _Ultrasound(_Grid):
+    def __init__(self, problem: Problem, recording: Recording, rates: SolverRates, options: RunPlanOptions):
+        super().__init__(problem, options.precision, rates.name == "cpu")
+        self.recording, self.rates, self.options = recording, rates, options
 
     def cuts(self, ranks: int, left_out: list[str]) -> Iterator[Partition]:
         kinds = [Decomposition("global", grid) for grid in block_grids(ranks) if grid[0] == 1]
@@ -123,11 +136,11 @@ class _Ultrasound:
             except InputError as error:
                 left_out.append(str(error))
 
-    def of(self, cut: Partition, fabric: AnyFabric) -> Job:
-        step = self._step(cut, ExchangeTimes(fabric, "mpi"))
-        return Job(cut.describe(), partial(self.candidate, cut), step.schedule, step.item)
+    def of(self, cut: Partition) -> Job:
+        step = self._step(cut)
+        return Job(cut.describe(), partial(self.candidate, step), step.schedule, step.item)
 
-    def _step(self, cut: Partition, exchange: ExchangeTimes | None) -> UltrasoundStep:
+    def _step(self, cut: Partition) -> UltrasoundStep:
         stages, _ = stages_form(self.rates, self.problem, self.dtype, cut)
         name = "plain" if issubclass(stages, PlainStages) else "fused"
         if self.problem.dimensions < 3 or self.problem.axisymmetric:
@@ -135,12 +148,16 @@ class _Ultrasound:
         quantities = self.recording.quantities
         fields = sum(each.endswith("_all") for each in quantities)
         recorded = fields, len(quantities) > fields
-        how = self.precision, name, self.rates, exchange, recorded
+        how = self.precision, name, self.rates, None, recorded
         return UltrasoundStep(cut, self.medium, *how)
 
-    def candidate(self, cut: Partition, exchange: ExchangeTimes | None) -> Candidate:
-        step, one_sided = self._step(cut, exchange), exchange is not None and exchange.one_sided
-        setting = self.problem, self.recording, self.dtype, self.rates, cut
+    def alone(self) -> Candidate:
+        return self.candidate(self._step(decompose(self.problem.shape, 1)), None)
+
+    def candidate(self, base: UltrasoundStep, exchange: ExchangeTimes | None) -> Candidate:
+        step, cut = base.by(exchange), base.partition
+        one_sided = exchange is not None and exchange.one_sided
+        setting = self.problem, self.recording, self.dtype, self.rates, cut, one_sided, True, self.materials
         options: dict[str, Any] = {}
         if exchange is not None:
             options = {"decomposition": cut.options.kind, "grid": "x".join(map(str, cut.grid))}
@@ -150,21 +167,21 @@ class _Ultrasound:
             options,
             exchange.carrier if exchange else "",
             step.times(),
-            needed_bytes(*setting, one_sided=one_sided) + (0 if self.rates.name == "cpu" else _RUNTIME),
+            needed_bytes(*setting) + (0 if self.rates.name == "cpu" else _RUNTIME),
             step.bytes_sent if exchange else 0.0,
             overlap_error(cut.options, self.problem) if exchange else 0.0,
             exchange.order if exchange else (),
         )
 
 
-def medium_of(problem: Problem, dtype: np.dtype) -> StepMedium:
+def medium_of(problem: Problem, materials: Materials) -> StepMedium:
     """What of a problem's medium sets the time of a step."""
     laplacians = 1 + disperses(problem) if problem.absorption == "power_law" else 0
     arrays = [problem.sound_speed, problem.density, problem.nonlinearity, problem.alpha_coeff]
     if not any(np.size(each) > 1 for each in arrays if each is not None):
         form = "tissues" if laplacians or problem.nonlinearity is not None else "homogeneous"
     else:
-        form = "tissues" if find_materials(problem, dtype).note() else "heterogeneous"
+        form = "tissues" if materials.note() else "heterogeneous"
     return StepMedium(form, laplacians)
 
 
@@ -183,6 +200,12 @@ class FibreRun:
     propagation: PropagationOptions
     steps: int = 0
     boundaries: Any = None
+
+    @property
+    def words(self) -> str:
+        """As plans have them."""
+        shape = f"{self.fibre.rows} rows x {self.samples} samples"
+        return f"{shape}, {self.propagation.integrator}, {self.propagation.precision} precision"
 
 
 def plan_fibre(
@@ -205,9 +228,7 @@ def plan_fibre(
         jobs = [job.of(modes, form) for form in EXCHANGE_FORMS[1:]]
     candidates = candidates_of(jobs, fabric, carriers(fabric, rates, options.transports), options.progress)
     alone = job.candidate(RankModes((0, fibre.modes)), run.propagation.kerr, None)
-    words = f"{fibre.rows} rows x {run.samples} samples, {run.propagation.integrator}"
-    words += f", {job.precision} precision"
-    return _plan(_facts(words, rates, fabric, ranks, run.steps), candidates, alone, options, [])
+    return _plan(_facts(run.words, rates, fabric, ranks, run.steps), candidates, alone, options, [])
 
 
 @dataclass(frozen=True)
@@ -274,7 +295,7 @@ def plan_file(
     path = Path(path)
     rates = device if isinstance(device, SolverRates) else load_rates(device)
     if path.suffix.lower() == ".toml":
-        return _plan_run_file(path, ranks, fabric, rates, options)
+        return plan_fibre(_fibre_run(path), ranks, fabric, rates, options)
     from wavefabric.acoustics.kwave.input import read_input
 
     inputs = read_input(path)
@@ -282,7 +303,18 @@ def plan_file(
     return plan_ultrasound(inputs.problem, ranks, fabric, rates, options, recording)
 
 
-def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates, options) -> RunPlan:
+def file_problem(path: Path, cpu: bool) -> tuple[str, int]:
+    """Words and steps of a file's problem, as its plan has them, run on GPUs or CPUs."""
+    if path.suffix.lower() == ".toml":
+        run = _fibre_run(path)
+        return run.words, run.steps
+    from wavefabric.acoustics.kwave.input import read_input
+
+    problem = read_input(path).problem
+    return _Grid(problem, "auto", cpu).words, problem.steps
+
+
+def _fibre_run(path: Path) -> FibreRun:
     from wavefabric.optics.link.build import build_fibre, build_transmitter
     from wavefabric.optics.link.path import LinkPath
     from wavefabric.optics.run_file.load import load
@@ -292,5 +324,4 @@ def _plan_run_file(path: Path, ranks: int, fabric: AnyFabric, rates: SolverRates
     grid, solver, link = build_transmitter(settings, fibre.modes).grid, settings.solver, settings.link
     propagation = PropagationOptions(**solver.model_dump(exclude={"device", "threads", "step_penalty"}))
     steps = round(link.spans * link.length / solver.step) if solver.step else 0
-    run = FibreRun(fibre, grid.samples, propagation, steps, LinkPath.boundaries(settings, fibre))
-    return plan_fibre(run, ranks, fabric, rates, options)
+    return FibreRun(fibre, grid.samples, propagation, steps, LinkPath.boundaries(settings, fibre))

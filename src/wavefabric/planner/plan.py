@@ -1,6 +1,7 @@
 """A plan: every way to share a simulation among GPUs, what each takes, and the one to choose."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +16,16 @@ from wavefabric.files.faults import checked
 from wavefabric.planner.exchange_times import CARRIERS, SIGNALS, ExchangeTimes
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimes
+from wavefabric.quantities import choice
 
+#: What a plan may say of a run, and the form of it.
+_OPTIONS = {
+    "decomposition": "global|local",
+    "grid": r"\d+x\d+x\d+",
+    "overlap": r"\d+",
+    "bell": "[a-z-]+",
+    "exchange": "dense|factored",
+}
 #: Ways to share the work whose order of GPUs is searched for: a second or more each.
 _PLACED = 8
 
@@ -82,13 +92,8 @@ class RunPlan:
     def choice(self) -> Candidate:
         """The fastest that fits in memory and is as exact as it has to be; `InputError` if there is none."""
         if self.chosen is not None:
-            if not 0 <= self.chosen < len(self.candidates):
-                actual = (
-                    f"chosen: {self.chosen} given; allowed: an index of {len(self.candidates)} candidates"
-                )
-                raise InputError(actual)
             return self.candidates[self.chosen]
-        fitting = [c for c in self.candidates if c.bytes <= self.memory]
+        fitting = [c for c in self.candidates if self.fits(c)]
         if not fitting:
             least = min(c.bytes for c in self.candidates)
             actual = (
@@ -102,6 +107,10 @@ class RunPlan:
             )
         return exact[0]
 
+    def fits(self, candidate: Candidate) -> bool:
+        """Whether each GPU, or the host of all ranks, has the memory."""
+        return candidate.bytes * (self.ranks if self.cpu else 1) <= self.memory
+
     @property
     def reason(self) -> str:
         """Why that one, in one sentence or two."""
@@ -110,14 +119,14 @@ class RunPlan:
             return "chosen by hand"
         which = f"with errors up to {self.max_error:g}" if self.max_error else "that give one rank's answers"
         text = f"the fastest of those {which}"
-        if any(c.bytes > self.memory for c in self.candidates):
+        if not all(map(self.fits, self.candidates)):
             text += " and fit in memory"
         second = next((c for c in self.candidates if c is not chosen and c.error <= self.max_error), None)
-        if second is not None and second.bytes <= self.memory:
+        if second is not None and self.fits(second):
             text += f"; the next, {second.words}, takes {_over(second, chosen)} times as long"
         if self.alone is not None and self.alone.seconds.step <= chosen.seconds.step:
             text += f". One GPU alone is faster: it takes {_over(self.alone, chosen)} of the time"
-        faster = [c for c in self.candidates if c.error > self.max_error and c.bytes <= self.memory]
+        faster = [c for c in self.candidates if c.error > self.max_error and self.fits(c)]
         if faster and faster[0].seconds.step < chosen.seconds.step:
             best = faster[0]
             text += f". {best.words} would take {_over(best, chosen)} of the time, with an error of about "
@@ -142,8 +151,22 @@ class PlanFile(BaseModel):
 
 
 def read_plan(facts: Any) -> RunPlan:
-    """The plan of `RunPlan.facts`; `InputError` for anything else."""
-    return checked(PlanFile, facts).plan
+    """The plan of `RunPlan.facts`; `InputError` for anything else, and for candidates that cannot be."""
+    if isinstance(facts, dict) and "chosen" in facts:
+        raise InputError("chosen: given beside plan; allowed: in it")
+    plan = checked(PlanFile, facts).plan
+    if plan.chosen is not None and not 0 <= plan.chosen < len(plan.candidates):
+        actual = f"chosen: {plan.chosen} given; allowed: an index of {len(plan.candidates)} candidates"
+        raise InputError(actual)
+    for c in plan.candidates:
+        choice("carrier", c.carrier, CARRIERS if plan.ranks > 1 else ("", *CARRIERS))
+        if c.order and (len(set(c.order)), min(c.order)) < (plan.ranks, 0):
+            raise InputError(f"order: {list(c.order)} given; allowed: a GPU for each of {plan.ranks} ranks")
+        for key, value in c.options.items():
+            form = _OPTIONS.get(key)
+            if form is None or not re.fullmatch(form, str(value)):
+                raise InputError(f"options: {key} = {value!r} given; allowed: {', '.join(_OPTIONS)}")
+    return plan
 
 
 def _over(a: Candidate, b: Candidate) -> str:
@@ -157,7 +180,7 @@ def carriers(fabric: AnyFabric, rates: SolverRates, listed: Sequence[str] | None
             raise InputError(f"transport: {', '.join(listed)} given for CPUs; allowed: mpi")
         return ["mpi"]
     if listed:
-        return list(dict.fromkeys(listed))
+        return [name for name in CARRIERS if name in listed] + [n for n in listed if n not in CARRIERS]
     if not isinstance(fabric, Fabric):
         return ["p2p"]
     hosts = {link.kind for link in fabric.links} >= {"network"}

@@ -3,6 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,7 @@ class StepTimes:
     host. ``exchange``: for which something is on its way, whether hidden under work or not.
     """
 
-    step: float
+    step: Annotated[float, Field(gt=0)]
     compute: float
     pack: float
     exchange: float

@@ -5,14 +5,17 @@ The order of kernels and exchanges is that of `wavefabric.acoustics.fused.fused_
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
-from wavefabric.collectives import Schedule, point_to_point
-from wavefabric.exchange.halos_transposes import Message
+from wavefabric.collectives import Schedule
+from wavefabric.collectives.structure import transfer_elements
+from wavefabric.exchange.halos_transposes import message_schedule
 from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
@@ -119,28 +122,24 @@ class UltrasoundStep:
     def schedule(self) -> Schedule:
         """What moves most often: overlaps of one field, or the transposes of one spectrum there."""
         if self.partition.options.kind == "local":
-            return self._schedule(halo_messages(self.partition))
+            return message_schedule(self.partition.ranks, halo_messages(self.partition))
         _, *layouts = boxes(self.partition.shape, self.partition.grid)
         messages = [m for a, b in pairwise(layouts) if a != b for m in transpose_messages(a, b)]
-        return self._schedule(messages)
-
-    def _schedule(self, messages: Sequence[Message]) -> Schedule:
-        ends = [(m.src, m.dst, m.points) for m in messages if m.src != m.dst]
-        return point_to_point("regions", self.partition.ranks, ends)
+        return message_schedule(self.partition.ranks, messages)
 
     @cached_property
     def _sent(self) -> float:
         """Elements that the busiest rank sends in `schedule`."""
-        sent = [0] * self.partition.ranks
-        for transfer, n in zip(self.schedule.transfers, self._elements, strict=True):
-            sent[transfer["src"]] += n
-        return max(sent, default=0)
+        return float(
+            np.bincount(self.schedule.transfers["src"], transfer_elements(self.schedule)).max(initial=0)
+        )
 
-    @cached_property
-    def _elements(self) -> list[int]:
-        from wavefabric.collectives.structure import transfer_elements
-
-        return transfer_elements(self.schedule).tolist()
+    def by(self, exchange: ExchangeTimes | None) -> "UltrasoundStep":
+        """The same step with another exchange; what moves is worked out once."""
+        step = replace(self, exchange=exchange)
+        if self.partition.ranks > 1:
+            vars(step).update(schedule=self.schedule, _sent=self._sent)
+        return step
 
     def _exchange(self, fields: float) -> float:
         """s of `schedule` for so many real fields that travel together."""

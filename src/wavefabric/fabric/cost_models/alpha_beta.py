@@ -46,6 +46,13 @@ def alpha_beta(schedule: Schedule, fabric: Fabric, element_bytes: float) -> Cost
     )
 
 
+def alpha_beta_seconds(schedule: Schedule, fabric: Fabric, element_bytes: float) -> float:
+    """The time of `alpha_beta` alone, s."""
+    check_sizes(schedule, fabric, element_bytes)
+    _, latency, transfer, *_ = _rounds(schedule, fabric, transfer_bytes(schedule, element_bytes))
+    return max(float((latency + transfer).sum()), issue_time(schedule, fabric)[0])
+
+
 def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
     """Rounds that cost something: number, s of latency and transfer, B sent, what bounds each; the busiest.
 
