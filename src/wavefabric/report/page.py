@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 import wavefabric
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, load
 from wavefabric.files.output import check_output, write_text
 from wavefabric.report.content import BAD, Content
-from wavefabric.report.figures import environment, stacked
+from wavefabric.report.figures import environment
 from wavefabric.report.recognise import ALLOWED, NoResult, read_content
 from wavefabric.report.suite import FILE as SUITE
 from wavefabric.report.suite import suite_content
@@ -54,8 +52,8 @@ def write_report(
     if whole and not (path / SUITE).exists():
         pages, contents = _folder(path, index, force, timed)
     else:
-        content = suite_content(path) if whole else read_content(path, *timed)
-        pages, contents = {index: _page(content)}, [content]
+        contents = [suite_content(path) if whole else read_content(path, *timed)]
+        pages = {index: _render("result.html", contents[0])}
     for target, words in pages.items():
         write_text(target, words, "--output", force)
     return ReportPages(tuple(pages), tuple(contents))
@@ -88,21 +86,13 @@ def _folder(
     made = {target.resolve() for target in (index, *targets.values())}
     beside = [each for each in files if each.suffix.lower() in _OTHERS and each.resolve() not in made]
     others = [(each.name, quote(os.path.relpath(each, index.parent))) for each in beside]
-    words = {"title": path.resolve().name, "kind": f"{len(cards)} results", "cards": cards, "others": others}
-    pages = {index: _render("index.html", **words)}
-    pages |= {targets[file]: _page(content, quote(index.name)) for file, content in contents.items()}
+    listed = Content(f"{len(cards)} results", path.resolve().name)
+    pages = {index: _render("index.html", listed, cards=cards, others=others)}
+    back = quote(index.name)
+    pages |= {targets[file]: _render("result.html", each, back) for file, each in contents.items()}
     return pages, list(contents.values())
 
 
-def _page(content: Content, back: str = "") -> str:
-    bar = stacked(content.parts, content.parts_words) if content.parts else ""
-    return _render("result.html", title=content.title, kind=content.kind, c=content, back=back, stacked=bar)
-
-
-def _render(template: str, **words: Any) -> str:
-    made = environment()
-    assert made.loader is not None
-    # Our own files, which go into the page as they are.
-    own = {name: Markup(made.loader.get_source(made, f"page.{name}")[0]) for name in ("css", "js")}
+def _render(template: str, content: Content, back: str = "", **words: Any) -> str:
     footer = f"wavefabric {wavefabric.__version__}, page written {stamp()}"
-    return made.get_template(template).render(**{"back": "", "footer": footer, **own, **words})
+    return environment().get_template(template).render(c=content, back=back, footer=footer, **words)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from wavefabric.acoustics.pictures.recorded import open_recorded
+from wavefabric.collectives import load
+from wavefabric.collectives.tuning import load_tuning
 from wavefabric.errors import InputError
+from wavefabric.fabric import AnyFabric
 from wavefabric.files.hdf5 import attributes, open_hdf5
 from wavefabric.files.input import MOST_SCHEDULE, check_regular, naming, parse_json, read_text
 from wavefabric.report.content import Content
-
-if TYPE_CHECKING:
-    from wavefabric.fabric import AnyFabric
+from wavefabric.report.fibre import fibre_content, sweep_content
+from wavefabric.report.plan import plan_content
+from wavefabric.report.schedule import schedule_content
+from wavefabric.report.training import training_content
+from wavefabric.report.tuning import tuning_content
+from wavefabric.report.ultrasound import ultrasound_content
+from wavefabric.results import plots, read_result
+from wavefabric.results.file import FORMAT
+from wavefabric.results.sweeps import SweepResult
 
 ALLOWED = "allowed: a result of a link, a sweep or ultrasound, a schedule, a tuning, a plan, JSON of train"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -30,30 +39,30 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
         check_regular(path)
         with open(path, "rb") as file:
             binary = file.read(len(_SIGNATURE)) == _SIGNATURE
-    except OSError as error:
-        if Path(f"{path}.checkpoint").exists():
-            words = (
-                "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
-            )
-            raise InputError(f"{path}: {words}") from None
-        raise InputError(f"{path}: {error.strerror}; {ALLOWED}") from None
-    except ValueError:
-        raise InputError(f"result: not the name of a file; {ALLOWED}") from None
+    except (OSError, ValueError) as error:  # of a name with a null byte ValueError
+        why, allowed = getattr(error, "strerror", error), ALLOWED
+        if isinstance(error, OSError) and Path(f"{path}.checkpoint").exists():
+            why = "the run was interrupted, and its checkpoint is there"
+            allowed = "allowed: a result; repeat the command"
+        raise InputError(f"{path}: {why}; {allowed}") from None
     if binary:
         return _hdf5(path)
     with naming(path):
         facts = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
-        return _json(facts if isinstance(facts, dict) else {}, path, fabric, nbytes)
+        facts = facts if isinstance(facts, dict) else {}
+        match facts.get("format") or facts.get("kind"):
+            case "wavefabric schedule":
+                return schedule_content(load(path), fabric, nbytes)
+            case "wavefabric tuning":
+                return tuning_content(load_tuning(path), path.stem)
+            case "wavefabric plan":
+                return plan_content(facts, path.stem)
+        if "work" in facts and not facts.keys().isdisjoint(("cases", "samples_per_second")):
+            return training_content(facts, path.stem)
+        raise NoResult(f"JSON, but no result that has a page; {ALLOWED}")
 
 
 def _hdf5(path: Path) -> Content:
-    from wavefabric.acoustics.pictures.recorded import open_recorded
-    from wavefabric.report.fibre import fibre_content, sweep_content
-    from wavefabric.report.ultrasound import ultrasound_content
-    from wavefabric.results import plots, read_result
-    from wavefabric.results.file import FORMAT
-    from wavefabric.results.sweeps import SweepResult
-
     with open_hdf5(path, "a result file (HDF5)") as file:
         attrs = attributes(file)
     if attrs.get("format") != FORMAT and attrs.get("file_type") not in ("output", b"output"):
@@ -67,26 +76,3 @@ def _hdf5(path: Path) -> Content:
     if plots.received(result):
         return fibre_content(result)
     raise NoResult(f"{path}: holds no received signals and no recorded fields; {ALLOWED}")
-
-
-def _json(facts: dict[str, Any], path: Path, fabric: AnyFabric | None, nbytes: float) -> Content:
-    kind = facts.get("format") or facts.get("kind")
-    if kind == "wavefabric schedule":
-        from wavefabric.collectives import load
-        from wavefabric.report.schedule import schedule_content
-
-        return schedule_content(load(path), fabric, nbytes)
-    if kind == "wavefabric tuning":
-        from wavefabric.collectives.tuning import load_tuning
-        from wavefabric.report.tuning import tuning_content
-
-        return tuning_content(load_tuning(path), path.stem)
-    if kind == "wavefabric plan":
-        from wavefabric.report.plan import plan_content
-
-        return plan_content(facts, path.stem)
-    if "work" in facts and not facts.keys().isdisjoint(("cases", "samples_per_second")):
-        from wavefabric.report.training import training_content
-
-        return training_content(facts, path.stem)
-    raise NoResult(f"JSON, but no result that has a page; {ALLOWED}")
