@@ -13,8 +13,7 @@ from wavefabric.fabric import AnyFabric, PhotonicFabric, cost, plan_circuits
 from wavefabric.fabric.cost_models.cost import Cost
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
-from wavefabric.fabric.draw.ring import ring_scene
-from wavefabric.fabric.draw.scene import scene
+from wavefabric.fabric.draw.scene import ring_scene, scene
 from wavefabric.report.content import BAD, Content, Tile, pairs
 from wavefabric.report.figures import PlotAxis, bars, macro, plot, table
 from wavefabric.units import binary_bytes, counted, time_words
@@ -65,7 +64,8 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     rows = [(f"round {r.round}", {k: v for k in _PARTS if (v := getattr(r, k))}, False) for r in by_round]
     note = "the first 40" if len(rows) > 40 else ""
     content.add("Figures", content.thumbnail, bars("Time of each round", rows[:40], note=note))
-    content.add("Numbers", _table(schedule, sizes, time))
+    numbers = [(r.round, time_words(r.seconds), binary_bytes(r.bytes), r.limit) for r in by_round]
+    content.add("Numbers", table(("round", "time", "sent", "bound by"), numbers))
     content.add("Provenance", about)
     return content
 
@@ -86,13 +86,3 @@ def _progress(schedule: Schedule) -> Any:
         levels = {"every rank": held[:, 0]}
     lines = {name: (np.arange(len(held)), values) for name, values in levels.items()}
     return plot("Progress", lines, PlotAxis("rounds done"), PlotAxis("% of its result that a rank holds"))
-
-
-def _table(schedule: Schedule, sizes: np.ndarray, time: Cost | None) -> Any:
-    if time is not None and time.rounds:
-        rows = [(r.round, time_words(r.seconds), binary_bytes(r.bytes), r.limit) for r in time.rounds]
-        return table(("round", "time", "sent", "bound by"), rows)
-    numbers, which = np.unique(schedule.transfers["round"], return_inverse=True)
-    counts, total = np.bincount(which, sizes > 0), np.bincount(which, sizes)
-    rows = [(n, int(c), binary_bytes(b)) for n, c, b in zip(numbers, counts, total, strict=True) if c]
-    return table(("round", "transfers", "sent"), rows)

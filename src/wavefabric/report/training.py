@@ -24,7 +24,6 @@ class SimulatedIteration(BaseModel):
     samples_per_second: _Number
     compute_seconds: list[_Number]
     exposed_seconds: _Number
-    hidden_seconds: _Number
     bound_by: str
     critical_seconds: dict[str, _Number]
     memory_bytes: dict[str, _Number] = {}
@@ -77,12 +76,6 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     content.thumbnail = bars("Time an iteration", rows, note=note, mark="fastest")
     memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items()]
     content.add("Figures", content.thumbnail, bars("Memory of a GPU", memory, binary_bytes))
-    cells = []
-    for case in cases:
-        times = (f"{s * 1e3:.4g} ms" for s in (case.seconds, case.exposed_seconds, case.hidden_seconds))
-        cells.append((case.label, *times, three_digits(case.samples_per_second), case.bound_by))
-    heads = "case", "iteration", "exposed", "hidden", "samples/s", "bound by"
-    content.add("Numbers", table(heads, cells, "Iterations"))
     about = {key: value for key, value in facts.items() if not isinstance(value, (dict, list))}
     shown = table([], pairs(about, tuple(SimulatedIteration.model_fields)), "What was simulated")
     content.add("Provenance", shown)
