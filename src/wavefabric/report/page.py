@@ -125,12 +125,10 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
         check_regular(path)
         with open(path, "rb") as file:
             binary = file.read(len(_SIGNATURE)) == _SIGNATURE
-    except (OSError, ValueError) as error:  # of a name with a null byte ValueError
-        why, allowed = getattr(error, "strerror", error), ALLOWED
-        if isinstance(error, OSError) and Path(f"{path}.checkpoint").exists():
-            why = "the run was interrupted, and its checkpoint is there"
-            allowed = "allowed: a result; repeat the command"
-        raise InputError(f"{path}: {why}; {allowed}") from None
+    except OSError as error:
+        begun = "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
+        why = begun if Path(f"{path}.checkpoint").exists() else f"{error.strerror}; {ALLOWED}"
+        raise InputError(f"{path}: {why}") from None
     if binary:
         return _hdf5(path)
     with naming(path):
