@@ -17,12 +17,7 @@ from wavefabric.results.sweeps import SweepResult
 from wavefabric.units import counted, time_words
 
 #: Columns of the table of mode groups.
-_COLUMNS = {
-    "q_squared_mean_db": "Q²",
-    "q_squared_min_db": "least",
-    "penalty_db": "penalty",
-    "gmi_mean": "GMI",
-}
+_HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}
 _BACK = "back_to_back"
 
 
@@ -34,14 +29,12 @@ def fibre_content(result: Result) -> Content:
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
     content.warnings = [str(line) for line in result.get("solver/warnings", [])]
     content.verdict, content.state = _verdict(rows, names[-1], q[names[-1]], content.warnings)
-    total, seconds, receiver = (
-        float(solver.get(key, 0.0)) for key in ("total_seconds", "seconds", "receiver_seconds")
-    )
+    keys = "total_seconds", "seconds", "receiver_seconds", "memory_bytes"
+    total, seconds, receiver, nbytes = (float(solver.get(key, 0.0)) for key in keys)
     total, steps = max(total, seconds + receiver), int(solver.get("steps", 0))
     content.parts = {"propagation": seconds, "receiver": receiver, "the rest": total - seconds - receiver}
     where = where_words(attrs, int(solver.get("ranks", 1)), solver.get("transport"))
-    took, nbytes = (seconds / max(steps, 1), total), float(solver.get("memory_bytes", 0.0))
-    content.tiles = run_tiles(plan, took, steps, nbytes, where)
+    content.tiles = run_tiles(plan, (seconds / max(steps, 1), total), steps, nbytes, where)
     figures = _received(result, names, q)
     content.thumbnail = figures[1] or figures[0]
     content.add("Figures", *figures, _spectra(result, names), _power(result), plan_bar(plan))
@@ -92,30 +85,26 @@ def _array(result: Result, key: str) -> np.ndarray:
 
 def _received(result: Result, names: list[str], q: dict[str, np.ndarray]) -> list[Any]:
     """Q² and penalty of each mode, and the received symbols of the worst."""
-    far, level, mode = names[-1], q[names[-1]], PlotAxis("spatial mode")
-    modes, where = len(level), _at(result, far)
+    far, level, where = names[-1], q[names[-1]], _at(result, names[-1])
     shown = {"mean": plots.mean_db(level)}
     if level.shape[1] > 1:
         shown |= {"least channel": level.min(axis=1), "best channel": level.max(axis=1)}
     if (theory := plots.expected_db(result, far, level.shape)) is not None:
         shown["theory"] = plots.mean_db(theory)
-    x, reference, lines = np.arange(1, modes + 1), plots.mean_db(q[names[0]]), {}
+    x, reference, lines = np.arange(1, len(level) + 1), plots.mean_db(q[names[0]]), {}
     if names[0] == _BACK and reference.max() <= plots.NOISELESS_DB:
         same = [name for name in names[1:] if len(q[name]) == len(reference)]
         with np.errstate(invalid="ignore"):
             lines = {_at(result, name): (x, plots.mean_db(q[name]) - reference) for name in same}
-    penalty = PlotAxis("mean Q² − back to back (dB)")
+    q_lines = {name: (x, values) for name, values in shown.items()}
     made = [
-        plot(
-            "Q² of each mode", {k: (x, v) for k, v in shown.items()}, mode, PlotAxis("Q² (dB)"), where, "dots"
-        ),
-        plot("Penalty of each mode", lines, mode, penalty, "", "dots"),
+        plot("Q² of each mode", q_lines, "spatial mode", "Q² (dB)", where, "dots"),
+        plot("Penalty of each mode", lines, "spatial mode", "mean Q² − back to back (dB)", "", "dots"),
     ]
     points, worst = _array(result, f"received/{far}/constellation"), int(np.argmin(shown["mean"]))
-    if points.dtype.kind == "c" and points.size % modes == 0:
-        z, words = points.reshape(modes, -1)[worst], f"worst mode, {worst + 1}, {where}"
-        axes = PlotAxis("in phase"), PlotAxis("quadrature")
-        made.append(plot("Received symbols", {"": (z.real, z.imag)}, *axes, words, "fine"))
+    if points.dtype.kind == "c" and points.size % len(level) == 0:
+        z, words = points.reshape(len(level), -1)[worst], f"worst mode, {worst + 1}, {where}"
+        made.append(plot("Received symbols", {"": (z.real, z.imag)}, "in phase", "quadrature", words, "fine"))
     return made
 
 
@@ -129,7 +118,7 @@ def _spectra(result: Result, names: list[str]) -> Any:
                 level = 10 * np.log10(density.mean(axis=0) * 12.5e9 / 1e-3)
             lines[_at(result, name)] = f / 1e12, np.maximum(level, level.max() - 60)
     frequency = PlotAxis("optical frequency (THz)", words="{:.6g}".format)
-    return plot("Spectrum", lines, frequency, PlotAxis("dBm in 12.5 GHz, mean of the modes"))
+    return plot("Spectrum", lines, frequency, "dBm in 12.5 GHz, mean of the modes")
 
 
 def _power(result: Result) -> Any:
@@ -142,14 +131,14 @@ def _power(result: Result) -> Any:
         lines = {f"group {n}": (z / 1e3, level[:, groups == n].mean(axis=1)) for n in np.unique(groups)[:8]}
         if np.ptp(level, axis=1).max() < 0.01:
             lines = {"": (z / 1e3, level.mean(axis=1))}
-    return plot("Power along the link", lines, PlotAxis("distance (km)"), PlotAxis("dBm, mean of a mode"))
+    return plot("Power along the link", lines, "distance (km)", "dBm, mean of a mode")
 
 
 def _group_table(rows: list[dict[str, Any]]) -> Any:
     columns = {"mode group": [row["group"] for row in rows], "modes": [row["modes"] for row in rows]}
     for name, first in rows[0]["received"].items() if rows else ():
         where = "sent" if name == _BACK else f"{first['distance_m'] / 1e3:g} km"
-        for key, words in _COLUMNS.items():
+        for key, words in _HEADS.items():
             values = [row["received"][name][key] for row in rows]
             if None not in values and (key, where) != ("penalty_db", "sent"):
                 columns[f"{where}, {words}"] = [f"{value:.3f}".replace("-", "−") for value in values]
@@ -172,8 +161,8 @@ def sweep_content(result: SweepResult) -> Content:
     for axis, (name, values) in enumerate(result.axes.items()):
         x = np.asarray(values) if np.asarray(values).dtype.kind in "fiu" else np.arange(len(values))
         most = np.nan_to_num(np.moveaxis(q, axis, 0).reshape(len(x), -1), nan=-np.inf).max(axis=1)
-        label = PlotAxis(f"{name} ({units})" if (units := result.attrs(name).get("units")) else name)
-        figure = plot(f"Best Q² over {name}", {"": (x, most)}, label, PlotAxis("mean Q² (dB)"))
+        label = f"{name} ({units})" if (units := result.attrs(name).get("units")) else name
+        figure = plot(f"Best Q² over {name}", {"": (x, most)}, label, "mean Q² (dB)")
         content.thumbnail = content.thumbnail or figure
         content.add("Figures", figure)
     about = table([], pairs(result.attrs()), "Where it comes from")

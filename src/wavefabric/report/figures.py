@@ -69,12 +69,13 @@ class PlotAxis:
 
 
 def plot(
-    title: str, lines: Mapping[str, tuple[Any, Any]], x: PlotAxis, y: PlotAxis, note: str = "", dots: str = ""
+    title: str, lines: Mapping[str, Any], x: PlotAxis | str, y: PlotAxis | str, note: str = "", dots: str = ""
 ) -> Markup:
     """Lines by name, of x and y; ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
 
     Values that are not finite are gaps; without a value there is no figure.
     """
+    x, y = (PlotAxis(axis) if isinstance(axis, str) else axis for axis in (x, y))
     made = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
     made = {name: both for name, both in made.items() if np.isfinite(both.sum(axis=0)).any()}
     if not made:

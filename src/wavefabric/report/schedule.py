@@ -15,7 +15,7 @@ from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import ring_scene, scene
 from wavefabric.report.content import BAD, Content, Tile, pairs
-from wavefabric.report.figures import PlotAxis, bars, macro, plot, table
+from wavefabric.report.figures import bars, macro, plot, table
 from wavefabric.units import binary_bytes, counted, time_words
 
 #: Transfers of an animation, about: more rounds are shown in part.
@@ -85,4 +85,4 @@ def _progress(schedule: Schedule) -> Any:
     if held.size and np.ptp(held, axis=1).max() <= 0.1:
         levels = {"every rank": held[:, 0]}
     lines = {name: (np.arange(len(held)), values) for name, values in levels.items()}
-    return plot("Progress", lines, PlotAxis("rounds done"), PlotAxis("% of its result that a rank holds"))
+    return plot("Progress", lines, "rounds done", "% of its result that a rank holds")

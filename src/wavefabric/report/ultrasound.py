@@ -16,7 +16,7 @@ from wavefabric.errors import InputError
 from wavefabric.files import hdf5
 from wavefabric.report.content import BAD, Content, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.fibre import plan_bar
-from wavefabric.report.figures import PlotAxis, plot, slices, table
+from wavefabric.report.figures import plot, slices, table
 
 #: Points of all fields of a page together; quantities shown; frames of a movie, and points of each.
 MOST_POINTS, MOST_ITEMS, MOST_FRAMES, MOST_IN_FRAME = 900_000, 8, 60, 10_000
@@ -26,18 +26,15 @@ _NUMBERS = "steps", "step", "ranks", "gpu_memory", "peak_memory"
 def ultrasound_content(file: RecordedFile) -> Content:
     """What an open file says; quantities that are damaged or not finite are named in the verdict."""
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
-    content, plan = (
-        Content("ultrasound", str(attrs.get("file_description") or file.path.stem)),
-        plan_of(attrs),
-    )
+    content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
+    plan = plan_of(attrs)
     content.parts, steps, steady, nbytes, where = _cost(file, attrs)
     step = steady or content.parts.get("simulation", 0.0) / max(steps, 1)
     content.tiles = run_tiles(plan, (step, sum(content.parts.values())), steps, nbytes, where)
     # Pressure first, fields before series, what was largest before what was last.
     kinds = "field", "box", "series", "points"
-    items = sorted(
-        file.items.values(), key=lambda i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name)
-    )
+    order = {i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name) for i in file.items.values()}
+    items = sorted(order, key=order.__getitem__)
     peaks: list[str] = []
     for item in items[:MOST_ITEMS]:
         try:
@@ -90,10 +87,10 @@ def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
         return _field(content, item, title, peaks)
     values, axis = item.values(), (extended or [0])[0]
     scale, label, _ = _scale(item, values)
-    x = PlotAxis(f"{'xyz'[axis]} (mm)" if line else "point of the sensor (from 0)")
+    x = f"{'xyz'[axis]} (mm)" if line else "point of the sensor (from 0)"
     at = item.coordinates(axis) * 1e3 if line else np.arange(values.size)
     dots = "dots" if values.size < 40 else ""
-    return plot(title, {"": (at, values * scale)}, x, PlotAxis(label), dots=dots)
+    return plot(title, {"": (at, values * scale)}, x, label, dots=dots)
 
 
 def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
@@ -166,4 +163,4 @@ def _series(content: Content, item: RecordedArray, shape: tuple[int, ...], title
     names = [f"point {point}" if len(points) > 1 else "" for point in points]
     lines = {name: (time * 1e6, line * scale) for name, line in zip(names, values, strict=True)}
     note = f"{len(lines)} of {item.size[0]} points" if len(lines) < item.size[0] else ""
-    return plot(title, lines, PlotAxis("time (µs)"), PlotAxis(label), note)
+    return plot(title, lines, "time (µs)", label, note)
