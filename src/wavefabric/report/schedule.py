@@ -10,7 +10,6 @@ from wavefabric.collectives import Schedule, ScheduleError, verify
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import AnyFabric, PhotonicFabric, cost, plan_circuits
-from wavefabric.fabric.cost_models.cost import Cost
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
 from wavefabric.fabric.draw.scene import ring_scene, scene
@@ -41,15 +40,15 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
         content.add("Provenance", about)
         return content
     content.verdict = f"Proved: {ranks} ranks end with their results after {counted(rounds, 'round')}"
-    element_bytes, plan, time = nbytes / (whole_elements(schedule) or 1), None, None
-    if isinstance(fabric, PhotonicFabric):
-        plan = plan_circuits(schedule, fabric)
-        time = cost(schedule, fabric, element_bytes, plan=plan)
-    elif fabric is not None:
-        time = cost(schedule, fabric, element_bytes)
+    element_bytes = nbytes / (whole_elements(schedule) or 1)
+    how = {"plan": plan_circuits(schedule, fabric)} if isinstance(fabric, PhotonicFabric) else {}
+    time = None if fabric is None else cost(schedule, fabric, element_bytes, **how)
     sizes = transfer_elements(schedule) * element_bytes * (t["src"] != t["dst"])
     if time is not None:
-        content.tiles = [_speed(time, nbytes)]
+        note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
+        if time.bound.seconds > 0:
+            note += f", {time.seconds / time.bound.seconds:.2f} × the lower bound"
+        content.tiles = [Tile(f"Time on {time.fabric}", time_words(time.seconds), note)]
         content.parts = {key: sum(getattr(r, key) for r in time.rounds) for key in _PARTS if time.rounds}
         content.parts_title = "Where the time goes"
     sent = binary_bytes(float(np.bincount(t["src"], sizes, ranks).max()))
@@ -58,7 +57,7 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     content.thumbnail = _progress(schedule)
     if rounds:
         most = max(1, _MOST_DRAWN * rounds // max(1, int(np.count_nonzero(sizes))))
-        made = scene(schedule, plan, time, most) if plan else ring_scene(schedule, time, most)
+        made = scene(schedule, how["plan"], time, most) if how else ring_scene(schedule, time, most)
         content.add("Rounds", macro("player", title="Round by round", content=page(made)))
     by_round = time.rounds if time else ()
     rows = [(f"round {r.round}", {k: v for k in _PARTS if (v := getattr(r, k))}, False) for r in by_round]
@@ -68,13 +67,6 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
     content.add("Numbers", table(("round", "time", "sent", "bound by"), numbers))
     content.add("Provenance", about)
     return content
-
-
-def _speed(time: Cost, nbytes: float) -> Tile:
-    note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
-    if time.bound.seconds > 0:
-        note += f", {time.seconds / time.bound.seconds:.2f} × the lower bound"
-    return Tile(f"Time on {time.fabric}", time_words(time.seconds), note)
 
 
 def _progress(schedule: Schedule) -> Any:

@@ -63,11 +63,9 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     if best.model_flops_utilisation:
         note += f", {best.model_flops_utilisation:.1%} of peak FLOP/s"
     total = best.memory_bytes.pop("total", 0.0)
+    content.tiles = [Tile("Time an iteration", time_words(best.seconds), note)]
     held = binary_bytes(total) if total else "not known"
-    content.tiles = [
-        Tile("Time an iteration", time_words(best.seconds), note),
-        Tile("Memory", held, "of the GPU that needs most"),
-    ]
+    content.tiles.append(Tile("Memory", held, "of the GPU that needs most"))
     critical = best.critical_seconds.items()
     content.parts = {"computation" if k == "compute" else f"communication of {k}": v for k, v in critical}
     content.parts_title = "Where the time goes, on the critical path"
@@ -77,6 +75,6 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items()]
     content.add("Figures", content.thumbnail, bars("Memory of a GPU", memory, binary_bytes))
     about = {key: value for key, value in facts.items() if not isinstance(value, (dict, list))}
-    shown = table([], pairs(about, tuple(SimulatedIteration.model_fields)), "What was simulated")
-    content.add("Provenance", shown)
+    shown = pairs(about, tuple(SimulatedIteration.model_fields))
+    content.add("Provenance", table([], shown, "What was simulated"))
     return content
