@@ -151,7 +151,7 @@ def test_a_schedule_on_a_fabric(copy, fabric):
     assert said.tiles[0].value == time_words(expected.seconds)
     assert said.tiles[1].value == "12 MiB"  # 2 (K − 1)/K of the array
     assert sum(said.parts.values()) == pytest.approx(expected.seconds)
-    assert "When each rank sends" in text
+    assert "Time of each round" in text
     assert "srcdoc=" in text
 
 

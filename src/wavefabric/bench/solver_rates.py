@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.fused.axis_kernels_cuda import AxisKernels, longest_axes
 from wavefabric.acoustics.run_settings import PRECISIONS
 from wavefabric.acoustics.solver.step import Step
-from wavefabric.bench.common import Triple, calls, check_range, check_words, silent
+from wavefabric.bench.common import Triple, calls, check_range, check_words, rows, silent
 from wavefabric.bench.fibre_scaling import EXCHANGES, first_modes
 from wavefabric.bench.fibre_step import DTYPES
 from wavefabric.bench.ultrasound_cases import ALL_MEDIA
@@ -53,29 +53,17 @@ _SAMPLE_RATE, _STEP, _AMPLITUDE = 4.096e12, 10.0, 1e-3
 _SAMPLE_MS = 20.0
 
 
-@dataclass(frozen=True)
-class SolverRatesOptions:
-    """Options of `run`."""
-
-    media: Sequence[str] = ALL_MEDIA
-    precisions: Sequence[str] = ("single", "double")
-    repeats: int = 3
-
-    def __post_init__(self):
-        check_words("medium", self.media, ALL_MEDIA)
-        check_words("precision", self.precisions, PRECISIONS)
-        check_range("repeats", self.repeats, 1)
-
-
 def run(
     device: str | Device = "auto",
     threads: int | None = None,
     progress: Callable[[str], object] = silent,
-    **options: Any,
+    media: Sequence[str] = ALL_MEDIA,
+    precisions: Sequence[str] = ("single", "double"),
+    repeats: int = 3,
 ) -> dict[str, Any]:
     """Time the parts of steps of both simulators.
 
-    ``options`` are those of `SolverRatesOptions`. Gives, with times in ps, lengths in points:
+    Gives, with times in ps, lengths in points:
 
     - ``kernels``: of precision, medium and kernel of the fused ultrasound step (GPU) pairs of length and
       time a point; of ``y_transform``, ``z_divergence``, ``z_scale`` and ``x_forward`` for one field;
@@ -86,31 +74,26 @@ def run(
     - ``copy_bytes_per_second``; ``pack_bytes_per_second``: of planes, of 16 points of every row, of spectra;
       ``memory_bytes``; ``launch_seconds`` of a kernel that has nothing to do.
     """
-    request = SolverRatesOptions(**options)
+    check_words("medium", media, ALL_MEDIA)
+    check_words("precision", precisions, PRECISIONS)
+    check_range("repeats", repeats, 1)
     device = get_device(device, threads) if isinstance(device, str) else device
-    launch, kernels = _launch(device, request.repeats), {}
-    if device.name != "cpu":
-        for precision, medium in itertools.product(request.precisions, request.media):
-            thinned = _EVERY[medium] * (1 if precision == "single" else 3)
-            times = _kernels(device, medium, precision, LENGTHS[::thinned], request.repeats, progress)
-            kernels.setdefault(precision, {})[medium] = times
+    bench, kernels = _Bench(device, repeats, progress), {}
+    cases = list(itertools.product(precisions, media))
+    for precision, medium in cases if device.name != "cpu" else ():
+        kernels.setdefault(precision, {})[medium] = bench.kernels(medium, precision)
     return {
         "benchmark": "solver-rates",
         "memory_bytes": device.memory()[1],
         "copy_bytes_per_second": timing.copy_bandwidth(device),
-        "pack_bytes_per_second": _packing(device, request.repeats),
+        "pack_bytes_per_second": bench.packing(),
         "kernels": kernels,
-        "steps": list(_steps(device, request, progress)),
-        "launch_seconds": launch,
-        "linear": {
-            each: _linear(device, each, request.repeats, launch, progress) for each in request.precisions
-        },
-        "kerr": {each: _kerr(device, each, request.repeats, progress) for each in request.precisions},
+        "steps": [step for case in cases for step in bench.steps(*case)],
+        "launch_seconds": bench.launch,
+        "linear": {precision: bench.linear(precision) for precision in precisions},
+        "kerr": {precision: bench.kerr(precision) for precision in precisions},
         "machine": timing.machine(device),
     }
-
-
-# --- Ultrasound ------------------------------------------------------------------------------------------
 
 
 def grids(lengths: Sequence[int], dtype, points: int) -> list[Triple]:
@@ -142,159 +125,142 @@ def _launches() -> Iterator[list[tuple]]:
         AxisKernels._launch = original
 
 
-def _kernels(device, medium, precision, lengths, repeats, progress) -> dict[str, list[list[float]]]:
-    dtype, times = np.dtype(PRECISIONS[precision]), {}
-    for shape in grids(lengths, dtype, 1 << _POINTS):
-        progress(f"{medium}, {precision}: kernels of {report.shape_words(shape)}")
-        stages = make_stages(device, light_problem(medium, shape), dtype)
-        step = Step(stages)
-        with _launches() as seen:
-            step.advance(stages.sources.active(100))
-            stages.transform_pressure()
-        each: dict[str, list[float]] = {}
-        for name, grid, launch in seen:
-            # Kernels of several spectra count for one.
-            layers = grid[2] if name in ("y_transform", "z_divergence", "z_scale") else 1
-            taken = min(timing.milliseconds(device, launch, repeats, 5)) / layers
-            each.setdefault(name, []).append(taken * 1e9 / math.prod(shape))
-        for name, all_times in each.items():
-            length = shape["xyz".index(name[0])]
-            times.setdefault(name, []).append([length, float(f"{sum(all_times) / len(all_times):.4g}")])
-        del stages, step, seen
-        gc.collect()
-    return {name: sorted(pairs) for name, pairs in times.items()}
+class _Bench:
+    """Times on one device, of which the least of so many samples counts."""
 
+    def __init__(self, device: Device, repeats: int, progress: Callable[[str], object]):
+        self.device, self.repeats, self.progress = device, repeats, progress
+        self.kind = "cpu" if device.name == "cpu" else "cuda"
+        #: s of a kernel in a graph that has almost nothing to do.
+        self.launch = 0.0 if self.kind == "cpu" else self._launch()
 
-def _packing(device: Device, repeats: int) -> dict[str, float]:
-    """Bytes that are packed, or unpacked, a second: planes, 16 points of every row, half of a spectrum."""
-    kernels, n = device.kernels("wavefabric.exchange.pack"), _PLANE["cpu" if device.name == "cpu" else "cuda"]
-    z, y, x = (slice(0, n // 4), slice(0, n), slice(0, n))
-    boxes = {
-        "planes": (slice(16, 32), y, x, np.float32, 3),
-        "points": (z, y, slice(16, 32), np.float32, 3),
-        "spectrum": (z, slice(0, n // 2), x, np.complex64, 1),
-    }
-    rates = {}
-    for name, (*box, dtype, count) in boxes.items():
-        fields = [device.zeros((n // 4, n, n), dtype) for _ in range(count)]
-        table = kernels.make_table(device, [tuple(box)], count)
-        buffer = device.zeros((count * math.prod(s.stop - s.start for s in box),), dtype)
+    def ms(self, work: Callable[[], Any], each: int = 0) -> float:
+        """Of a call, in samples of so many, or of as many as the clock needs."""
+        each = each or calls(self.device, work, _SAMPLE_MS)
+        return min(timing.milliseconds(self.device, work, self.repeats, each))
 
-        def work(fields=fields, table=table, buffer=buffer) -> None:
-            kernels.pack(buffer, fields, table)
-            kernels.unpack(buffer, fields, table, None)
+    def field(self, rows: int, n: int, dtype) -> Any:
+        """A weak field."""
+        A = self.device.empty((rows, n), dtype)
+        A[...] = _AMPLITUDE
+        return A
 
-        ms = min(timing.milliseconds(device, work, repeats, calls(device, work, _SAMPLE_MS)))
-        rates[name] = float(f"{2 * buffer.nbytes / ms * 1e3:.4g}")
-    return rates
+    def _launch(self) -> float:
+        A = self.field(2, 256, np.complex64)
 
+        def work() -> None:
+            for _ in range(100):
+                A.__imul__(1.0)
 
-def _steps(device: Device, request: SolverRatesOptions, progress) -> Iterator[dict[str, Any]]:
-    fused, plain = _CUBES["cpu" if device.name == "cpu" else "cuda"]
-    for precision, medium in itertools.product(request.precisions, request.media):
+        return _short(self.ms(self.device.graph(work), 20) * 1e-5, 3)
+
+    def kernels(self, medium: str, precision: str) -> dict[str, list[list[float]]]:
+        """Of each kernel of the fused step pairs of length and ps a point."""
+        dtype, times = np.dtype(PRECISIONS[precision]), {}
+        lengths = LENGTHS[:: _EVERY[medium] * (1 if precision == "single" else 3)]
+        for shape in grids(lengths, dtype, 1 << _POINTS):
+            self.progress(f"{medium}, {precision}: kernels of {report.shape_words(shape)}")
+            stages = make_stages(self.device, light_problem(medium, shape), dtype)
+            with _launches() as seen:
+                Step(stages).advance(stages.sources.active(100))
+                stages.transform_pressure()
+            each: dict[str, list[float]] = {}
+            for name, grid, launch in seen:
+                # Kernels of several spectra count for one.
+                layers = grid[2] if name in ("y_transform", "z_divergence", "z_scale") else 1
+                each.setdefault(name, []).append(self.ms(launch, 5) / layers * 1e9 / math.prod(shape))
+            for name, all_times in each.items():
+                pair = [shape["xyz".index(name[0])], _short(sum(all_times) / len(all_times))]
+                times.setdefault(name, []).append(pair)
+            del stages, seen, launch
+            gc.collect()
+        return {name: sorted(pairs) for name, pairs in times.items()}
+
+    def packing(self) -> dict[str, float]:
+        """Bytes packed, or unpacked, a second: planes, 16 points of every row, half of a spectrum."""
+        kernels, n = self.device.kernels("wavefabric.exchange.pack"), _PLANE[self.kind]
+        z, y, x = (slice(0, n // 4), slice(0, n), slice(0, n))
+        boxes = {
+            "planes": (slice(16, 32), y, x, np.float32, 3),
+            "points": (z, y, slice(16, 32), np.float32, 3),
+            "spectrum": (z, slice(0, n // 2), x, np.complex64, 1),
+        }
+        rates = {}
+        for name, (*box, dtype, count) in boxes.items():
+            fields = [self.device.zeros((n // 4, n, n), dtype) for _ in range(count)]
+            table = kernels.make_table(self.device, [tuple(box)], count)
+            buffer = self.device.zeros((count * math.prod(s.stop - s.start for s in box),), dtype)
+
+            def work(fields=fields, table=table, buffer=buffer) -> None:
+                kernels.pack(buffer, fields, table)
+                kernels.unpack(buffer, fields, table, None)
+
+            rates[name] = _short(2 * buffer.nbytes / self.ms(work) * 1e3)
+        return rates
+
+    def steps(self, precision: str, medium: str) -> Iterator[dict[str, Any]]:
+        """Whole ultrasound steps."""
+        fused, plain = _CUBES[self.kind]
         for stages, n in [("fused", n) for n in fused] + [("plain", n) for n in plain]:
-            progress(f"{medium}, {precision}: {stages} step of {n}³")
+            self.progress(f"{medium}, {precision}: {stages} step of {n}³")
             problem, dtype = light_problem(medium, (n,) * 3), np.dtype(PRECISIONS[precision])
-            work = Stepper(make_stages(device, problem, dtype, stages == "plain"))
-            number = calls(device, work, _SAMPLE_MS)
-            ms = min(timing.milliseconds(device, work, request.repeats, number))
+            ms = self.ms(Stepper(make_stages(self.device, problem, dtype, stages == "plain")))
             facts = {"precision": precision, "medium": medium, "stages": stages}
-            yield facts | {"shape": [n] * 3, "ms": float(f"{ms:.4g}")}
-            del work
+            yield facts | {"shape": [n] * 3, "ms": _short(ms)}
             gc.collect()
 
+    def linear(self, precision: str) -> list[list[float]]:
+        """Pairs of samples a row and ps a complex number, without launches."""
+        pairs = []
+        for n in (1 << log2_n for log2_n in range(10, _LONGEST[self.kind] + 1)):
+            self.progress(f"{precision}: linear propagation of {n} samples")
+            fibre = first_modes(min(_MOST_MODES, max(1, (1 << _NUMBERS[self.kind]) // n // 2)))
+            operators = FibreOperators(self.device, fibre, n, _SAMPLE_RATE, np.dtype(DTYPES[precision]))
+            operators.prepare(_STEP)
+            A = self.field(fibre.rows, n, operators.dtype)
+            work = self.device.graph(partial(operators.linear, A, _STEP))
+            launches = (1 if n <= 4096 else 3) * self.launch * 1e12 / A.size
+            pairs.append([n, max(0.01, round(_short(self.ms(work) * 1e9 / A.size) - launches, 3))])
+            del operators, A, work
+        return pairs
 
-# --- Fibre -----------------------------------------------------------------------------------------------
-
-
-def _field(device: Device, rows: int, n: int, dtype):
-    A = device.empty((rows, n), dtype)
-    A[...] = _AMPLITUDE
-    return A
-
-
-def _timed(device: Device, work: Callable[[], Any], numbers: int, repeats: int) -> float:
-    """ps a complex number."""
-    ms = min(timing.milliseconds(device, work, repeats, calls(device, work, _SAMPLE_MS)))
-    return float(f"{ms * 1e9 / numbers:.4g}")
-
-
-def _launch(device: Device, repeats: int) -> float:
-    """s of a kernel in a graph that has almost nothing to do."""
-    if device.name == "cpu":
-        return 0.0
-    A = _field(device, 2, 256, np.complex64)
-
-    def work() -> None:
-        for _ in range(100):
-            A.__imul__(1.0)
-
-    work = device.graph(work)
-    return float(f"{min(timing.milliseconds(device, work, repeats, 20)) * 1e-5:.3g}")
-
-
-def _linear(device: Device, precision: str, repeats: int, launch: float, progress) -> list[list[float]]:
-    kind, dtype = "cpu" if device.name == "cpu" else "cuda", np.dtype(DTYPES[precision])
-    pairs = []
-    for log2_n in range(10, _LONGEST[kind] + 1):
-        progress(f"{precision}: linear propagation of 2^{log2_n} samples")
-        n = 1 << log2_n
-        fibre = first_modes(min(_MOST_MODES, max(1, (1 << _NUMBERS[kind]) // n // 2)))
-        operators = FibreOperators(device, fibre, n, _SAMPLE_RATE, dtype)
-        operators.prepare(_STEP)
-        A = _field(device, fibre.rows, n, dtype)
-        work = device.graph(lambda operators=operators, A=A: operators.linear(A, _STEP))
-        launches = (1 if n <= 4096 else 3) * launch * 1e12 / A.size
-        pairs.append([n, max(0.01, round(_timed(device, work, A.size, repeats) - launches, 3))])
-        del operators, A, work
-    return pairs
+    def kerr(self, precision: str) -> dict[str, Any]:
+        """Of each Kerr operator, form and cut pairs of rows and ps a complex number."""
+        dtype, table = np.dtype(DTYPES[precision]), dict[str, Any]()
+        cases: Any = itertools.product(_ROWS[self.kind], EXCHANGES, ("one", "split"))
+        for count, form, cut in cases:
+            self.progress(f"{precision}: Kerr operators of {count} rows, {form}, {cut}")
+            n = 1 << (_NUMBERS[self.kind] - math.ceil(math.log2(count)))
+            field = first_modes(count // 2), n, _SAMPLE_RATE, dtype
+            how = RankModes((0, count // 2)), "auto", ExchangeOptions(form)
+            o: Any = rank_operators(solo(self.device), *field, *how)
+            o = FibreOperators(self.device, *field, kerr=form) if cut == "one" else o
+            A, K, rate, new = *(self.field(count, n, dtype) for _ in "AK"), o.empty_rates(), o.empty_rates()
+            o.kerr_phase_rate(A, rate)
+            works = {
+                "rk4ip_middle": partial(o.rk4ip_middle, A, K, _STEP),
+                "rk4ip_last": partial(o.rk4ip_last, A, K, _STEP),
+                "rotate": partial(o.kerr_rotate, A, _STEP),
+                "rotate_rk4": partial(o.kerr_rotate_rk4, A, _STEP),
+                "phase_rate": partial(o.kerr_phase_rate, A, new),
+                "rotate_mean": partial(o.rotate_mean, K, A, new, rate, _STEP),
+            }
+            for name, work in works.items():
+                work()
+                pair = [count, _short(self.ms(o.graph(work)) * 1e9 / A.size)]
+                table.setdefault(name, {}).setdefault(form, {}).setdefault(cut, []).append(pair)
+            del o, A, K, rate, new, works, work
+            gc.collect()
+        return table
 
 
-def _kerr(device: Device, precision: str, repeats: int, progress) -> dict[str, Any]:
-    kind, dtype = "cpu" if device.name == "cpu" else "cuda", np.dtype(DTYPES[precision])
-    table: dict[str, Any] = {}
-    variants: Any = itertools.product(_ROWS[kind], EXCHANGES, ("one", "split"))
-    for rows, form, cut in variants:
-        progress(f"{precision}: Kerr operators of {rows} rows, {form}, {cut}")
-        fibre, n = first_modes(rows // 2), 1 << (_NUMBERS[kind] - math.ceil(math.log2(rows)))
-        shape = device, fibre, n, _SAMPLE_RATE, dtype
-        operators: Any
-        if cut == "one":
-            operators = FibreOperators(*shape, kerr=form)
-        else:
-            options = ExchangeOptions(form)
-            modes = RankModes((0, rows // 2))
-            operators = rank_operators(solo(device), *shape[1:], modes, "auto", options)
-        A, K = (_field(device, rows, n, dtype) for _ in range(2))
-        rates = [operators.empty_rates() for _ in range(2)]
-        operators.kerr_phase_rate(A, rates[1])
-        works = {
-            "rk4ip_middle": lambda o=operators, A=A, K=K: o.rk4ip_middle(A, K, _STEP),
-            "rk4ip_last": lambda o=operators, A=A, K=K: o.rk4ip_last(A, K, _STEP),
-            "rotate": lambda o=operators, A=A: o.kerr_rotate(A, _STEP),
-            "rotate_rk4": lambda o=operators, A=A: o.kerr_rotate_rk4(A, _STEP),
-            "phase_rate": lambda o=operators, A=A, r=rates: o.kerr_phase_rate(A, r[0]),
-            "rotate_mean": lambda o=operators, A=A, K=K, r=rates: o.rotate_mean(K, A, *r, _STEP),
-        }
-        for name, work in works.items():
-            work()
-            repeated = operators.graph(work)
-            pairs = table.setdefault(name, {}).setdefault(form, {}).setdefault(cut, [])
-            pairs.append([rows, _timed(device, repeated, A.size, repeats)])
-        del operators, A, K, rates, works
-        gc.collect()
-    return table
-
-
-# --- Output ----------------------------------------------------------------------------------------------
+def _short(value: float, digits: int = 4) -> float:
+    return float(f"{value:.{digits}g}")
 
 
 def table(result: dict[str, Any]) -> list:
     """A table of whole steps; the rest is for `wavefabric plan`."""
-    lines = [
-        (f"{s['medium']}, {s['precision']}, {s['stages']}", report.shape_words(s["shape"]), f"{s['ms']:.3g}")
-        for s in result["steps"]
-    ]
+    lines = rows(result["steps"], "{medium}, {precision}, {stages}", "{shape[0]}³", "{ms:.3g}")
     return [report.table("ultrasound steps", ("<", "grid", "ms"), lines, "kernels and operators: JSON")]
 
 

@@ -16,6 +16,7 @@ from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control, check_agreement
 from wavefabric.files.output import check_output
 from wavefabric.system.progress import warn
+from wavefabric.units import counted
 
 
 class StepRecorder:
@@ -32,7 +33,7 @@ class StepRecorder:
         self.schedule: Schedule | None = None
         #: Schedules in the order of their starts, with the bytes of an element.
         self._starts: list[tuple[Schedule, int]] = []
-        self._watching = self._in_step = self._active = self._in_start = self._complete = False
+        self._watching = self._active = self._in_start = self._complete = False
         if path is not None:
             self._on_first_rank(lambda: check_output(path, force, "recording"))
 
@@ -60,24 +61,22 @@ class StepRecorder:
         """Record the second step of the first run that is watched: a call of one of these methods is one."""
         if self._watching or self._complete:
             return
-        self._watching, taken = True, 0
-        calls = {method: getattr(owner, method) for method in methods}
+        self._watching, taken, inside = True, 0, False
 
-        def counted(method: str, *arguments, **named):
-            nonlocal taken
-            if self._in_step:  # one of the methods calls another
-                return calls[method](*arguments, **named)
-            taken += 1
-            self._in_step = True
+        def taken_once(call: Callable, *arguments, **named):
+            nonlocal taken, inside
+            if inside:  # one of the methods calls another
+                return call(*arguments, **named)
+            taken, inside = taken + 1, True
             with self.step() if taken == 2 else nullcontext():
-                result = calls[method](*arguments, **named)
-            self._in_step = False
+                result = call(*arguments, **named)
+            inside = False
             for name in methods if taken == 2 else ():
                 delattr(owner, name)  # the class's own again
             return result
 
         for method in methods:
-            setattr(owner, method, partial(counted, method))
+            setattr(owner, method, partial(taken_once, getattr(owner, method)))
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -102,7 +101,7 @@ class StepRecorder:
             return
         size = math.gcd(*(item for _, item in self._starts))
         parts = [scaled(schedule, item // size) for schedule, item in self._starts]
-        count = f"{len(parts)} exchange{'s' * (len(parts) > 1)}"
+        count = counted(len(parts), "exchange")
         schedule = in_sequence(f"recorded step, {count}", parts, size)
         digest = hashlib.sha256(to_json(schedule).encode()).hexdigest()
         check_agreement(self._control, {"recorded step": f"{count}, {digest[:16]}"})

@@ -55,26 +55,32 @@ class Content:
         return {key: getattr(self, key) for key in keys} | {"figures": [vars(tile) for tile in self.tiles]}
 
 
-def step_tile(seconds: float, steps: int, total: float, plan: Mapping[str, Any], steady: float = 0.0) -> Tile:
-    """How fast a run was: s of so many steps, and s in all; s of a step without compilation, if known."""
-    step, note = steady or seconds / max(steps, 1), f"{time_words(total)} in all, {steps} steps"
-    return Tile("Time a step", time_words(step), note, _beside(step, plan, "step", time_words))
+def run_tiles(
+    plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, where: str
+) -> list[Tile]:
+    """How fast a run was, s a step and in all, and the memory of the rank with most, B, 0 if unknown."""
+    note = f"{time_words(seconds[1])} in all, {steps} steps"
+    step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
+    return [
+        Tile("Time a step", step, note, _beside(seconds[0], plan.get("step", 0.0), time_words)),
+        Tile("Memory", memory, where, _beside(nbytes, plan.get("bytes", 0.0), binary_bytes)),
+    ]
 
 
-def memory_tile(nbytes: float, note: str, plan: Mapping[str, Any]) -> Tile:
-    """The memory of the rank that needs most, B; 0 where it is not known."""
-    value = binary_bytes(nbytes) if nbytes > 0 else "not recorded"
-    return Tile("Memory", value, note, _beside(nbytes, plan, "bytes", binary_bytes))
-
-
-def _beside(measured: float, plan: Mapping[str, Any], key: str, words: Callable[[float], str]) -> str:
+def _beside(measured: float, expected: float, words: Callable[[float], str]) -> str:
     """A prediction, and by how much what was measured differs from it."""
-    expected = plan.get(key, 0.0)
     if not expected > 0 or not measured > 0:
         return words(expected) if expected > 0 else ""
     more = measured / expected - 1
-    side = "more" if more > 0 else "less"
-    return f"{words(expected)} (measured {f'{abs(more):.0%} {side}' if abs(more) >= 0.005 else 'the same'})"
+    much = f"{abs(more):.0%} {'more' if more > 0 else 'less'}" if abs(more) >= 0.005 else "the same"
+    return f"{words(expected)} (measured {much})"
+
+
+def where_words(attributes: Mapping[str, Any], ranks: int, how: Any) -> str:
+    """Whose memory it is: of the device, or of the rank with most of several, and how these exchange."""
+    device = attributes.get("device") or "cpu"
+    words = f"on {attributes.get('cpu', device) if device == 'cpu' else device}"
+    return f"the most of {ranks} ranks {words}, {how}" if ranks > 1 else words
 
 
 def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:

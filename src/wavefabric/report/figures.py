@@ -1,4 +1,4 @@
-"""Figures of a page: lines, bars and timelines as SVG and HTML; arrays as bytes that a canvas draws."""
+"""Figures of a page: lines and bars as SVG and HTML; arrays as bytes that a canvas draws."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from functools import cache
 from typing import Any
 
 import jinja2
+import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
+from matplotlib.image import imsave
+from matplotlib.ticker import MaxNLocator
 
-from wavefabric.fabric.draw.style import wavelength_colour
 from wavefabric.report.content import Content
 from wavefabric.units import time_words
 
-#: Of a plot: its size, and the box inside its margins (left, right, top, bottom).
-WIDTH, HEIGHT, BOX = 480, 270, (62.0, 468.0, 30.0, 228.0)
-#: Points of a line, bars of a timeline, rows of a table, colours of lines.
-MOST_POINTS, MOST_BARS, MOST_ROWS, COLOURS = 1000, 3000, 200, 8
+#: Of a plot of 480 × 270: the box inside its margins (left, right, top, bottom).
+BOX = (62.0, 468.0, 30.0, 228.0)
+#: Points of a line, rows of a table, colours of lines.
+MOST_POINTS, MOST_ROWS, COLOURS = 1000, 200, 8
 
 
 @cache
@@ -44,68 +46,60 @@ class PlotAxis:
     log: int = 0
     words: Callable[[float], str] = "{:.4g}".format
 
-
-class _Scale:
-    """From values to positions between two ends, and the ticks there."""
-
-    def __init__(self, values: np.ndarray, axis: PlotAxis, ends: tuple[float, float], pad: float = 0.0):
-        known = values[np.isfinite(values) & ((values > 0) | (axis.log == 0))]
-        self.log, self.ends = axis.log, ends
-        low, high = (
-            (float(v) for v in self._own(np.array([known.min(), known.max()]))) if known.size else (0, 1)
-        )
-        pad = pad * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(high) or 0.5
-        self.low, self.high = low - pad, high + pad
-        marks = [(round(float(self(mark)), 1), axis.words(float(mark))) for mark in self._marks()]
-        self.ticks = [(at, words.replace("-", "−")) for at, words in marks]
-
-    def _own(self, values: np.ndarray) -> np.ndarray:
+    def linear(self, values: Any) -> np.ndarray:
+        """What grows evenly along the axis: values, or their logarithms."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(values) / math.log(self.log) if self.log else values
+            return np.log(values) / math.log(self.log) if self.log else np.asarray(values, float)
 
-    def _marks(self) -> np.ndarray:
-        step = (self.high - self.low) / 5
-        size = 1 if self.log else 10.0 ** math.floor(math.log10(step))
-        step = max(1, round(step)) if self.log else next(k for k in (1, 2, 5, 10) if k * size >= step) * size
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        marks = np.arange(first, last + 1) * step
-        return float(self.log) ** marks if self.log else np.round(marks, 12)
+    def scale(self, values: np.ndarray, first: float, last: float, pad: float = 0.0) -> tuple[Any, list[Any]]:
+        """From linear values to positions between two, as a function; and the ticks, with their words."""
+        low, high = float(values.min()), float(values.max())
+        pad = pad * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else 0.1 * abs(high) or 0.5
+        low, high = low - pad, high + pad
+        ticker = MaxNLocator(5, steps=[1, 2, 5, 10], integer=self.log > 0, min_n_ticks=1)
+        marks = np.asarray(ticker.tick_values(low, high))
 
-    def __call__(self, values: Any) -> np.ndarray:
-        at = (self._own(np.asarray(values, float)) - self.low) / (self.high - self.low)
-        return self.ends[0] + at * (self.ends[1] - self.ends[0])
+        def at(value: Any) -> Any:
+            return first + (value - low) / (high - low) * (last - first)
+
+        inside = marks[(marks >= low) & (marks <= high)].tolist()
+        words = (self.words(float(self.log) ** mark if self.log else mark) for mark in inside)
+        ticks = zip(inside, words, strict=True)
+        return at, [(round(at(mark), 1), text.replace("-", "−")) for mark, text in ticks]
 
 
 def plot(
-    title: str, lines: Mapping[str, tuple[Any, Any]], x: PlotAxis, y: PlotAxis, note: str = "", dots: str = ""
+    title: str, lines: Mapping[str, Any], x: PlotAxis | str, y: PlotAxis | str, note: str = "", dots: str = ""
 ) -> Markup:
     """Lines by name, of x and y; ``dots``: points instead, ``"dots"``, or ``"fine"`` ones on a square.
 
     Values that are not finite are gaps; without a value there is no figure.
     """
-    made = {name: tuple(np.asarray(v, float).ravel() for v in both) for name, both in lines.items()}
-    made = {name: (a, b) for name, (a, b) in made.items() if np.isfinite(a + b).any()}
+    x, y = (PlotAxis(axis) if isinstance(axis, str) else axis for axis in (x, y))
+    made = {name: np.stack([x.linear(a), y.linear(b)]) for name, (a, b) in lines.items()}
+    made = {name: both for name, both in made.items() if np.isfinite(both.sum(axis=0)).any()}
     if not made:
         return Markup()
-    xs, ys = (np.concatenate([both[k] for both in made.values()]) for k in (0, 1))
+    xs, ys = (each[np.isfinite(each)] for each in np.concatenate(list(made.values()), axis=1))
     left, right, top, bottom = BOX
     if dots == "fine":
-        xs = ys = 1.05 * float(np.nanmax(np.abs([xs, ys]))) * np.array([-1, 1])
+        xs = ys = 1.05 * np.abs([*xs, *ys]).max() * np.array([-1, 1])
         left, right = (left + right - bottom + top) / 2, (left + right + bottom - top) / 2
-    to_x, to_y = _Scale(xs, x, (left, right), 0.02 if dots else 0), _Scale(ys, y, (bottom, top), 0.06)
+    to_x, xticks = x.scale(xs, left, right, 0.02 if dots else 0)
+    to_y, yticks = y.scale(ys, bottom, top, 0.06)
     paths = [(name, _path(to_x(a), to_y(b), bool(dots))) for name, (a, b) in made.items()]
     what = {"title": title, "note": note, "dots": dots, "x": x.label, "y": y.label, "lines": paths}
-    return macro("plot", **what, xticks=to_x.ticks, yticks=to_y.ticks, box=(left, right, top, bottom))
+    return macro("plot", **what, xticks=xticks, yticks=yticks, box=(left, right, top, bottom))
 
 
 def _path(x: np.ndarray, y: np.ndarray, dots: bool) -> str:
     """A path of SVG, of lines with gaps or of dots, thinned out evenly."""
-    keep, parts, pen = slice(None, None, max(1, math.ceil(x.size / MOST_POINTS))), [], False
-    for a, b in zip(x[keep], y[keep], strict=True):
-        good = math.isfinite(a) and math.isfinite(b)
+    parts, pen = [], "M"
+    for a, b in np.stack([x, y], axis=1)[:: max(1, math.ceil(x.size / MOST_POINTS))].tolist():
+        good = math.isfinite(a + b)
         if good:
-            parts.append(f"{'L' if pen and not dots else 'M'}{a:.1f} {b:.1f}{'h0' if dots else ''}")
-        pen = good
+            parts.append(f"{pen}{a:.1f} {b:.1f}{'h0' if dots else ''}")
+        pen = "L" if good and not dots else "M"
     return "".join(parts)
 
 
@@ -126,31 +120,6 @@ def bars(
         each = [(names.index(n) % COLOURS, 100 * v / longest, f"{n} {words(v)}") for n, v in parts.items()]
         made.append((label, each, words(sum(parts.values())), chosen))
     return macro("bars", title=title, note=note, rows=made, names=names, mark=mark)
-
-
-def stacked(parts: Mapping[str, float], words: Callable[[float], str] = time_words) -> Markup:
-    """One bar of a whole and its parts, with a legend of values and fractions."""
-    known = {name: value for name, value in parts.items() if math.isfinite(value) and value > 0}
-    total = sum(known.values())
-    return macro("stacked", rows=[(name, words(v), 100 * v / total) for name, v in known.items()])
-
-
-def timeline(title: str, rows: int, spans: Sequence[tuple[int, float, float, float, str]]) -> Markup:
-    """Bars over time: the number of the row, begin and end (s), colour from 0 to 1, and what it is."""
-    last = max((span[2] for span in spans), default=0.0)
-    if not last > 0:
-        return Markup()
-    high = max(5.0, min(22.0, 400 / rows))
-    scale = _Scale(np.array([0.0, last]), PlotAxis("", words=time_words), (44, WIDTH - 14))
-    shown = spans[:: max(1, math.ceil(len(spans) / MOST_BARS))]
-    made = []
-    for row, begin, end, colour, words in shown:
-        a, b = scale([begin, end]).round(1).tolist()
-        made.append((a, row * high + 1, max(b - a, 0.6), wavelength_colour(colour), words))
-    labels = [(row * high + high / 2 + 4, row) for row in range(0, rows, max(1, math.ceil(rows / 24)))]
-    note = "" if len(shown) == len(spans) else f"{len(shown)} of {len(spans)} shown"
-    size = {"bar": high - 2, "bottom": high * rows, "ticks": scale.ticks}
-    return macro("timeline", title=title, note=note, bars=made, labels=labels, **size)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> Markup:
@@ -179,42 +148,24 @@ def slices(
     """
     name, low, high = f"array{len(content.arrays)}", float(colours["vmin"]), float(colours["vmax"])
     scaled = ((values - low) * (255 / ((high - low) or 1))).round().clip(0, 255).astype(np.uint8)
-    content.arrays[name] = {
-        "shape": values.shape,
-        "ends": (low, high, colours["unit"]),
-        "map": _base64(colour_map(colours["cmap"]).tobytes()),
-        "data": _base64(scaled.tobytes()),
-    }
-    views = []
+    shown, unit = mpl.colormaps[colours["cmap"]](np.arange(256), bytes=True), colours["unit"]
+    data = {"map": _base64(shown.tobytes()), "data": _base64(scaled.tobytes())}
+    content.arrays[name] = {"shape": values.shape, "ends": (low, high, unit), **data}
+    views, lengths = [], [n * axis[2] for n, axis in zip(values.shape, axes, strict=True)]
     for across, at in (cuts or {-1: 0}).items():
-        plane = [a for a in range(values.ndim) if a != across]
         # The longer axis to the right.
-        up, right = sorted(plane, key=lambda a: values.shape[a] * axes[a][2])
-        aspect = values.shape[right] * axes[right][2] / (values.shape[up] * axes[up][2])
-        views.append({"across": across, "at": at, "right": right, "up": up, "axes": axes})
-        views[-1] |= {"aspect": round(float(np.clip(aspect, 0.35, 6)), 3), "count": values.shape[across]}
+        up, right = sorted((a for a in range(values.ndim) if a != across), key=lengths.__getitem__)
+        aspect = round(float(np.clip(lengths[right] / lengths[up], 0.35, 6)), 3)
+        views.append({"across": across, "at": at, "right": right, "up": up, "axes": axes, "aspect": aspect})
+        views[-1]["count"] = values.shape[across]
         if not content.thumbnail:
-            shown = np.take(scaled, at, across) if cuts else scaled
-            content.thumbnail = _picture(shown.T if right < up else shown, colours["cmap"], title)
+            plane = np.take(scaled, at, across) if cuts else scaled
+            plane = plane.T if right < up else plane
+            imsave(file := io.BytesIO(), shown[plane], origin="lower", format="png")
+            content.thumbnail = image(file.getvalue(), title)
     ends = [f"{end:.3g}".replace("-", "−") for end in (low, high)]
-    gradient = ", ".join(f"#{bytes(colour).hex()}" for colour in colour_map(colours["cmap"])[::15])
-    scale = {"ends": ends, "unit": colours["unit"], "gradient": gradient}
+    scale = {"ends": ends, "unit": unit, "gradient": ", ".join(f"#{bytes(c).hex()}" for c in shown[::15])}
     return macro("slices", title=title, note=colours.get("note", ""), array=name, views=views, scale=scale)
-
-
-def colour_map(name: str) -> np.ndarray:
-    """256 colours of Matplotlib's map, uint8, shape (256, 3)."""
-    import matplotlib as mpl
-
-    return (np.asarray(mpl.colormaps[name](np.arange(256)))[:, :3] * 255).round().astype(np.uint8)
-
-
-def _picture(levels: np.ndarray, name: str, about: str) -> Markup:
-    """A small picture of bytes, [row from below, column]."""
-    from PIL import Image
-
-    Image.fromarray(colour_map(name)[levels[::-1]]).save(file := io.BytesIO(), "PNG")
-    return image(file.getvalue(), about)
 
 
 def image(png: bytes, about: str) -> Markup:

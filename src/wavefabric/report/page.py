@@ -9,19 +9,31 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup
-
-import wavefabric
+from wavefabric import __version__, collectives
+from wavefabric.acoustics.pictures.recorded import open_recorded
+from wavefabric.collectives.tuning import load_tuning
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, load
+from wavefabric.files.hdf5 import attributes, open_hdf5
+from wavefabric.files.input import MOST_SCHEDULE, check_regular, naming, parse_json, read_text
 from wavefabric.files.output import check_output, write_text
 from wavefabric.report.content import BAD, Content
-from wavefabric.report.figures import environment, stacked
-from wavefabric.report.recognise import ALLOWED, NoResult, read_content
+from wavefabric.report.fibre import fibre_content, sweep_content
+from wavefabric.report.figures import environment
+from wavefabric.report.plan import plan_content
+from wavefabric.report.schedule import schedule_content
 from wavefabric.report.suite import FILE as SUITE
 from wavefabric.report.suite import suite_content
+from wavefabric.report.training import training_content
+from wavefabric.report.tuning import tuning_content
+from wavefabric.report.ultrasound import ultrasound_content
+from wavefabric.results import plots, read_result
+from wavefabric.results.file import FORMAT
 from wavefabric.results.provenance import stamp
+from wavefabric.results.sweeps import SweepResult
 
+ALLOWED = "allowed: a result of a link, a sweep or ultrasound, a schedule, a tuning, a plan, JSON of train"
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _RESULTS, _OTHERS = (".h5", ".hdf5", ".json"), (".png", ".svg", ".pdf", ".gif", ".html", ".md")
 
 
@@ -54,8 +66,8 @@ def write_report(
     if whole and not (path / SUITE).exists():
         pages, contents = _folder(path, index, force, timed)
     else:
-        content = suite_content(path) if whole else read_content(path, *timed)
-        pages, contents = {index: _page(content)}, [content]
+        contents = [suite_content(path) if whole else read_content(path, *timed)]
+        pages = {index: _render("result.html", contents[0])}
     for target, words in pages.items():
         write_text(target, words, "--output", force)
     return ReportPages(tuple(pages), tuple(contents))
@@ -88,21 +100,63 @@ def _folder(
     made = {target.resolve() for target in (index, *targets.values())}
     beside = [each for each in files if each.suffix.lower() in _OTHERS and each.resolve() not in made]
     others = [(each.name, quote(os.path.relpath(each, index.parent))) for each in beside]
-    words = {"title": path.resolve().name, "kind": f"{len(cards)} results", "cards": cards, "others": others}
-    pages = {index: _render("index.html", **words)}
-    pages |= {targets[file]: _page(content, quote(index.name)) for file, content in contents.items()}
+    listed = Content(f"{len(cards)} results", path.resolve().name)
+    pages = {index: _render("index.html", listed, cards=cards, others=others)}
+    back = quote(index.name)
+    pages |= {targets[file]: _render("result.html", each, back) for file, each in contents.items()}
     return pages, list(contents.values())
 
 
-def _page(content: Content, back: str = "") -> str:
-    bar = stacked(content.parts, content.parts_words) if content.parts else ""
-    return _render("result.html", title=content.title, kind=content.kind, c=content, back=back, stacked=bar)
+def _render(template: str, content: Content, back: str = "", **words: Any) -> str:
+    footer = f"wavefabric {__version__}, page written {stamp()}"
+    return environment().get_template(template).render(c=content, back=back, footer=footer, **words)
 
 
-def _render(template: str, **words: Any) -> str:
-    made = environment()
-    assert made.loader is not None
-    # Our own files, which go into the page as they are.
-    own = {name: Markup(made.loader.get_source(made, f"page.{name}")[0]) for name in ("css", "js")}
-    footer = f"wavefabric {wavefabric.__version__}, page written {stamp()}"
-    return made.get_template(template).render(**{"back": "", "footer": footer, **own, **words})
+class NoResult(InputError):
+    """A file of something else."""
+
+
+def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64 << 20) -> Content:
+    """The content of a file's page; schedules of so many bytes are timed on a fabric.
+
+    InputError if it cannot be read or is damaged; `NoResult` if it is none of our results.
+    """
+    try:
+        check_regular(path)
+        with open(path, "rb") as file:
+            binary = file.read(len(_SIGNATURE)) == _SIGNATURE
+    except OSError as error:
+        begun = "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
+        why = begun if Path(f"{path}.checkpoint").exists() else f"{error.strerror}; {ALLOWED}"
+        raise InputError(f"{path}: {why}") from None
+    if binary:
+        return _hdf5(path)
+    with naming(path):
+        facts = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
+        facts = facts if isinstance(facts, dict) else {}
+        match facts.get("format") or facts.get("kind"):
+            case "wavefabric schedule":
+                return schedule_content(collectives.load(path), fabric, nbytes)
+            case "wavefabric tuning":
+                return tuning_content(load_tuning(path), path.stem)
+            case "wavefabric plan":
+                return plan_content(facts, path.stem)
+        if "work" in facts and not facts.keys().isdisjoint(("cases", "samples_per_second")):
+            return training_content(facts, path.stem)
+        raise NoResult(f"JSON, but no result that has a page; {ALLOWED}")
+
+
+def _hdf5(path: Path) -> Content:
+    with open_hdf5(path, "a result file (HDF5)") as file:
+        attrs = attributes(file)
+    if attrs.get("format") != FORMAT and attrs.get("file_type") not in ("output", b"output"):
+        raise NoResult(f"{path}: HDF5, but no result that has a page; {ALLOWED}")
+    if (recorded := open_recorded(path)) is not None:
+        with recorded:
+            return ultrasound_content(recorded)
+    result = read_result(path)
+    if "axes" in result.attrs():
+        return sweep_content(SweepResult(result))
+    if plots.received(result):
+        return fibre_content(result)
+    raise NoResult(f"{path}: holds no received signals and no recorded fields; {ALLOWED}")

@@ -10,13 +10,11 @@ from wavefabric.collectives import Schedule, ScheduleError, verify
 from wavefabric.collectives.conditions import kind, whole_elements
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.fabric import AnyFabric, PhotonicFabric, cost, plan_circuits
-from wavefabric.fabric.cost_models.cost import Cost
 from wavefabric.fabric.draw.page import page
 from wavefabric.fabric.draw.replay import replay
-from wavefabric.fabric.draw.ring import ring_scene
-from wavefabric.fabric.draw.scene import scene
+from wavefabric.fabric.draw.scene import ring_scene, scene
 from wavefabric.report.content import BAD, Content, Tile, pairs
-from wavefabric.report.figures import PlotAxis, bars, macro, plot, table, timeline
+from wavefabric.report.figures import bars, macro, plot, table
 from wavefabric.units import binary_bytes, counted, time_words
 
 #: Transfers of an animation, about: more rounds are shown in part.
@@ -29,83 +27,54 @@ def schedule_content(schedule: Schedule, fabric: AnyFabric | None, nbytes: float
 
     InputError if the fabric does not take it.
     """
-    rounds, t = schedule.communication_rounds, schedule.transfers
+    rounds, ranks, t = schedule.communication_rounds, schedule.ranks, schedule.transfers
     content = Content(f"schedule, {kind(schedule)[0]}", schedule.name)
-    facts = {"ranks": schedule.ranks, "rounds": rounds, "transfers": t.size, "array": binary_bytes(nbytes)}
+    facts = {"ranks": ranks, "rounds": rounds, "transfers": t.size, "array": binary_bytes(nbytes)}
     facts |= {"fabric": fabric.name if fabric else "none given", "buffers": ", ".join(schedule.buffers)}
-    content.tiles = [
-        Tile("Rounds", str(rounds), f"{counted(schedule.ranks, 'rank')}; --fabric gives the time")
-    ]
-    content.add("Provenance", table([], pairs(facts)))
+    content.tiles = [Tile("Rounds", str(rounds), f"{counted(ranks, 'rank')}; --fabric gives the time")]
+    about = table([], pairs(facts))
     try:
         verify(schedule)
     except ScheduleError as error:
         content.state, content.verdict = BAD, f"Wrong: {error}"
+        content.add("Provenance", about)
         return content
-    content.verdict = (
-        f"Proved: {schedule.ranks} ranks end with their results after {counted(rounds, 'round')}"
-    )
-    element_bytes, plan, time = nbytes / (whole_elements(schedule) or 1), None, None
-    if isinstance(fabric, PhotonicFabric):
-        plan = plan_circuits(schedule, fabric)
-        time = cost(schedule, fabric, element_bytes, plan=plan)
-    elif fabric is not None:
-        time = cost(schedule, fabric, element_bytes)
+    content.verdict = f"Proved: {ranks} ranks end with their results after {counted(rounds, 'round')}"
+    element_bytes = nbytes / (whole_elements(schedule) or 1)
+    how = {"plan": plan_circuits(schedule, fabric)} if isinstance(fabric, PhotonicFabric) else {}
+    time = None if fabric is None else cost(schedule, fabric, element_bytes, **how)
     sizes = transfer_elements(schedule) * element_bytes * (t["src"] != t["dst"])
-    sent = float(np.bincount(t["src"], sizes, schedule.ranks).max())
     if time is not None:
-        content.tiles = [_speed(time, nbytes)]
+        note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
+        if time.bound.seconds > 0:
+            note += f", {time.seconds / time.bound.seconds:.2f} × the lower bound"
+        content.tiles = [Tile(f"Time on {time.fabric}", time_words(time.seconds), note)]
         content.parts = {key: sum(getattr(r, key) for r in time.rounds) for key in _PARTS if time.rounds}
         content.parts_title = "Where the time goes"
+    sent = binary_bytes(float(np.bincount(t["src"], sizes, ranks).max()))
     of = f"by the rank that sends most; an array of {binary_bytes(nbytes)}"
-    content.tiles.append(Tile("Sent", binary_bytes(sent), of))
-    held = replay(schedule).levels
-    held = 100 * held[:, ~np.isnan(held).all(axis=0)]
-    done, lines = np.arange(len(held)), {}
-    if held.size:
-        levels = {"mean": held.mean(axis=1), "least": held.min(axis=1)}
-        levels = levels if np.ptp(held, axis=1).max() > 0.1 else {"every rank": held[:, 0]}
-        lines = {name: (done, values) for name, values in levels.items()}
-    content.thumbnail = plot(
-        "Progress", lines, PlotAxis("rounds done"), PlotAxis("% of its result that a rank holds")
-    )
+    content.tiles.append(Tile("Sent", sent, of))
+    content.thumbnail = _progress(schedule)
     if rounds:
         most = max(1, _MOST_DRAWN * rounds // max(1, int(np.count_nonzero(sizes))))
-        made = scene(schedule, plan, time, most) if plan else ring_scene(schedule, time, most)
+        made = scene(schedule, how["plan"], time, most) if how else ring_scene(schedule, time, most)
         content.add("Rounds", macro("player", title="Round by round", content=page(made)))
-    content.add("Figures", content.thumbnail, *_times(schedule, time))
-    content.add("Numbers", _table(schedule, sizes, time))
-    content.sections["Provenance"] = content.sections.pop("Provenance")  # last
+    by_round = time.rounds if time else ()
+    rows = [(f"round {r.round}", {k: v for k in _PARTS if (v := getattr(r, k))}, False) for r in by_round]
+    note = "the first 40" if len(rows) > 40 else ""
+    content.add("Figures", content.thumbnail, bars("Time of each round", rows[:40], note=note))
+    numbers = [(r.round, time_words(r.seconds), binary_bytes(r.bytes), r.limit) for r in by_round]
+    content.add("Numbers", table(("round", "time", "sent", "bound by"), numbers))
+    content.add("Provenance", about)
     return content
 
 
-def _speed(time: Cost, nbytes: float) -> Tile:
-    note = f"{nbytes / max(time.seconds, 1e-12) / 1e9:.3g} GB/s of the array, {time.model} model"
-    if time.bound.seconds > 0:
-        note += f", {time.seconds / time.bound.seconds:.2f} × the lower bound"
-    return Tile(f"Time on {time.fabric}", time_words(time.seconds), note)
-
-
-def _times(schedule: Schedule, time: Cost | None) -> tuple[Any, ...]:
-    """Time of each round, and when each rank sends."""
-    if time is None:
-        return ()
-    rows = [(f"round {r.round}", {k: v for k in _PARTS if (v := getattr(r, k))}, False) for r in time.rounds]
-    t, spans = schedule.transfers, {}
-    last = max(int(t["round"].max(initial=0)), 1)
-    for row, (begin, end) in zip(t, [] if time.times is None else time.times.tolist(), strict=False):
-        src, dst, now = (int(row[key]) for key in ("src", "dst", "round"))
-        if src != dst:
-            spans[src, begin, end] = src, begin, end, now / last, f"round {now}: {src} to {dst}"
-    made = timeline("When each rank sends; colour: round", schedule.ranks, list(spans.values()))
-    return bars("Time of each round", rows[:40], note="the first 40" if len(rows) > 40 else ""), made
-
-
-def _table(schedule: Schedule, sizes: np.ndarray, time: Cost | None) -> Any:
-    if time is not None and time.rounds:
-        rows = [(r.round, time_words(r.seconds), binary_bytes(r.bytes), r.limit) for r in time.rounds]
-        return table(("round", "time", "sent", "bound by"), rows)
-    numbers, which = np.unique(schedule.transfers["round"], return_inverse=True)
-    counts, total = np.bincount(which, sizes > 0), np.bincount(which, sizes)
-    rows = [(n, int(c), binary_bytes(b)) for n, c, b in zip(numbers, counts, total, strict=True) if c]
-    return table(("round", "transfers", "sent"), rows)
+def _progress(schedule: Schedule) -> Any:
+    """What ranks hold of their results, over rounds."""
+    held = replay(schedule).levels
+    held = 100 * held[:, ~np.isnan(held).all(axis=0)]
+    levels = {"mean": held.mean(axis=1), "least": held.min(axis=1)} if held.size else {}
+    if held.size and np.ptp(held, axis=1).max() <= 0.1:
+        levels = {"every rank": held[:, 0]}
+    lines = {name: (np.arange(len(held)), values) for name, values in levels.items()}
+    return plot("Progress", lines, "rounds done", "% of its result that a rank holds")

@@ -23,27 +23,23 @@ def suite_content(folder: Path) -> Content:
     wrong = [each for each in records if each["state"] != "done"]
     failed = sum(each["state"] == "failed" for each in wrong)
     done = f"{len(records) - len(wrong)} of {len(records)}"
-    verdict = f"{done} parts done" + (f", {failed} failed" if failed else "")
-    content = Content(
-        "benchmark suite", folder.resolve().name, verdict, BAD if failed else WARNED if wrong else GOOD
-    )
+    content = Content("benchmark suite", folder.resolve().name)
+    content.verdict = f"{done} parts done" + (f", {failed} failed" if failed else "")
+    content.state = BAD if failed else WARNED if wrong else GOOD
     content.warnings = [f"{each['name']}: {each.get('why') or each['state']}" for each in wrong]
-    order = sorted(seconds, key=lambda name: -seconds[name])
+    order, total = sorted(seconds, key=lambda name: -seconds[name]), sum(seconds.values())
     content.parts = {name: seconds[name] for name in order[:_MOST_PARTS]}
-    content.parts |= {"the rest": sum(seconds[name] for name in order[_MOST_PARTS:])}
+    content.parts |= {"the rest": total - sum(content.parts.values())}
     machine = settings.get("machine", {})
     gpus = counted(len(machine["gpus"]), "GPU") if machine.get("gpus") else "CPU"
-    total = sum(seconds.values())
+    where = f"up to {settings.get('ranks', 1)} ranks, {gpus}"
     content.tiles = [
-        Tile(
-            "Time", time_words(total) if total else "none", f"up to {settings.get('ranks', 1)} ranks, {gpus}"
-        ),
+        Tile("Time", time_words(total) if total else "none", where),
         Tile("Parts done", done, "small sizes" if settings.get("small") else "full sizes"),
     ]
-    chart = content.thumbnail = bars(
-        "Time of each part", [(name, {"": seconds[name]}, False) for name in order]
-    )
-    content.add("Figures", chart)
+    rows = [(name, {"": seconds[name]}, False) for name in order]
+    content.thumbnail = bars("Time of each part", rows)
+    content.add("Figures", content.thumbnail)
     left = _MOST_PICTURES
     for path in [*sorted(folder.glob("*.png")), *sorted((folder / "parts").glob("*/*.png"))]:
         if (left := left - path.stat().st_size) < 0:

@@ -24,10 +24,8 @@ class SimulatedIteration(BaseModel):
     samples_per_second: _Number
     compute_seconds: list[_Number]
     exposed_seconds: _Number
-    hidden_seconds: _Number
     bound_by: str
     critical_seconds: dict[str, _Number]
-    calls: dict[str, dict[str, _Number]] = {}
     memory_bytes: dict[str, _Number] = {}
     model_flops_utilisation: float | None = None
 
@@ -35,6 +33,15 @@ class SimulatedIteration(BaseModel):
     def label(self) -> str:
         """Its name in a comparison."""
         return f"{self.gpus} GPUs, {self.fabric}, {self.collective}"
+
+    @property
+    def split(self) -> dict[str, float]:
+        """Computation of the busiest stage, exposed communication, and what is left: waiting."""
+        compute = min(max(self.compute_seconds, default=0.0), self.seconds)
+        exposed = min(self.exposed_seconds, self.seconds - compute)
+        waiting = self.seconds - compute - exposed
+        parts = {"computation": compute, "exposed communication": exposed, "waiting": waiting}
+        return {key: value for key, value in parts.items() if value > 1e-6 * self.seconds}
 
 
 class TrainingFacts(BaseModel):
@@ -48,53 +55,26 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     """What a simulated iteration says; InputError for JSON of another form."""
     known = checked(TrainingFacts, facts)
     cases = known.cases or [checked(SimulatedIteration, facts)]
-    best, total = min(cases, key=lambda case: case.seconds), 0.0
+    best, several = min(cases, key=lambda case: case.seconds), len(cases) > 1
     words = f"{three_digits(best.samples_per_second)} samples/s on {best.label}; bound by {best.bound_by}"
-    verdict = f"Fastest of {len(cases)}: {words}" if len(cases) > 1 else f"Simulated: {words}"
+    verdict = f"Fastest of {len(cases)}: {words}" if several else f"Simulated: {words}"
     content = Content("training", known.work.partition(", ")[0] or name, verdict)
     note = f"{three_digits(best.samples_per_second / best.gpus)} samples/s a GPU"
     if best.model_flops_utilisation:
         note += f", {best.model_flops_utilisation:.1%} of peak FLOP/s"
-    total = best.memory_bytes.get("total", 0.0)
+    total = best.memory_bytes.pop("total", 0.0)
+    content.tiles = [Tile("Time an iteration", time_words(best.seconds), note)]
     held = binary_bytes(total) if total else "not known"
-    content.tiles = [
-        Tile("Time an iteration", time_words(best.seconds), note),
-        Tile("Memory", held, "of the GPU that needs most"),
-    ]
+    content.tiles.append(Tile("Memory", held, "of the GPU that needs most"))
     critical = best.critical_seconds.items()
     content.parts = {"computation" if k == "compute" else f"communication of {k}": v for k, v in critical}
     content.parts_title = "Where the time goes, on the critical path"
-    rows, cells = [], []
-    for case in cases:
-        rows.append((case.label, _split(case), len(cases) > 1 and case is best))
-        times = (f"{s * 1e3:.4g} ms" for s in (case.seconds, case.exposed_seconds, case.hidden_seconds))
-        cells.append((case.label, *times, three_digits(case.samples_per_second), case.bound_by))
-    chart = content.thumbnail = bars(
-        "Time an iteration", rows, note="hidden communication left out", mark="fastest"
-    )
-    memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items() if key != "total"]
-    content.add("Figures", chart, bars("Memory of a GPU", memory, binary_bytes))
-    heads = "case", "iteration", "exposed", "hidden", "samples/s", "bound by"
-    keys = "least_bytes", "median_bytes", "largest_bytes", "bytes"
-    calls = [
-        (purpose, f"{of.get('calls', 0):g}", *(binary_bytes(of.get(key, 0.0)) for key in keys))
-        for purpose, of in best.calls.items()
-    ]
-    words = "communication of", "calls", "least", "median", "largest", "total"
-    content.add("Numbers", table(heads, cells, "Iterations"), table(words, calls, "Collective calls"))
+    rows = [(case.label, case.split, several and case is best) for case in cases]
+    note = "hidden communication left out"
+    content.thumbnail = bars("Time an iteration", rows, note=note, mark="fastest")
+    memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items()]
+    content.add("Figures", content.thumbnail, bars("Memory of a GPU", memory, binary_bytes))
     about = {key: value for key, value in facts.items() if not isinstance(value, (dict, list))}
-    shown = table([], pairs(about, tuple(SimulatedIteration.model_fields)), "What was simulated")
-    content.add("Provenance", shown)
+    shown = pairs(about, tuple(SimulatedIteration.model_fields))
+    content.add("Provenance", table([], shown, "What was simulated"))
     return content
-
-
-def _split(case: SimulatedIteration) -> dict[str, float]:
-    """Computation of the busiest stage, exposed communication, and what is left: waiting."""
-    compute = min(max(case.compute_seconds, default=0.0), case.seconds)
-    exposed = min(case.exposed_seconds, case.seconds - compute)
-    parts = {
-        "computation": compute,
-        "exposed communication": exposed,
-        "waiting": case.seconds - compute - exposed,
-    }
-    return {key: value for key, value in parts.items() if value > 1e-6 * case.seconds}

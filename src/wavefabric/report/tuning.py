@@ -29,22 +29,15 @@ def tuning_content(tuning: Tuning, name: str) -> Content:
         Tile(f"Fastest at {binary_bytes(last.bytes)}", time_words(last.best.us * 1e-6), rate),
         Tile("Gain", f"up to {gain:.3g} ×", "fastest over slowest candidate of a size"),
     ]
-    content.parts = {
-        choice: float(n) for choice, n in Counter(str(s.best.choice) for s in first.sizes).items()
-    }
+    content.parts = Counter(str(size.best.choice) for size in first.sizes)
     content.parts_title = f"What is fastest for how many sizes of {first.collective}"
     content.parts_words = lambda count: counted(int(count), "size")
-    figures = [_figure(each) for each in tuning.tables]
-    content.thumbnail = figures[0]
-    content.add("Figures", *figures)
+    content.thumbnail = _figure(first)
+    content.add("Figures", content.thumbnail, *map(_figure, tuning.tables[1:]))
     content.add("Numbers", *map(_table, tuning.tables))
     about = {key: value for key, value in vars(tuning).items() if value is not None}
     content.add("Provenance", table([], pairs(about, ("tables",)), "Where it comes from"))
     return content
-
-
-def _title(each: TunedCollective) -> str:
-    return f"{each.collective}, {each.transport or 'predicted'}"
 
 
 def _figure(each: TunedCollective) -> Any:
@@ -54,11 +47,10 @@ def _figure(each: TunedCollective) -> Any:
         for one in size.candidates:
             if (us := one.measured_us if each.transport else one.predicted_us) is not None:
                 times.setdefault(str(one.choice), []).append((size.bytes, us * 1e-6))
-    lines = {key: ([n for n, _ in points], [s for _, s in points]) for key, points in times.items() if points}
-    shown = dict(list(lines.items())[:COLOURS])
-    note = f"{len(shown)} of {len(lines)} candidates" if len(shown) < len(lines) else ""
+    lines: list[Any] = [(choice, [*zip(*points, strict=True)]) for choice, points in times.items() if points]
+    note = f"{COLOURS} of {len(lines)} candidates" if len(lines) > COLOURS else ""
     axes = PlotAxis("bytes of the whole array", 2, binary_bytes), PlotAxis("time", 10, time_words)
-    return plot(_title(each), shown, *axes, note)
+    return plot(_title(each), dict(lines[:COLOURS]), *axes, note)
 
 
 def _table(each: TunedCollective) -> Any:
@@ -66,8 +58,12 @@ def _table(each: TunedCollective) -> Any:
     for size in each.sizes:
         best, *others = size.candidates
         known = (best.predicted_us, best.measured_us)
-        times = ("-" if us is None else time_words(us * 1e-6) for us in known)
+        cells = [binary_bytes(size.bytes), best.choice]
+        cells += ["-" if us is None else time_words(us * 1e-6) for us in known]
         slower = f"{others[0].us / best.us:.3g} ×" if others and best.us > 0 and others[0].us < 1e15 else "-"
-        second = str(others[0].choice) if others else "-"
-        rows.append((binary_bytes(size.bytes), str(best.choice), *times, second, slower))
+        rows.append((*cells, others[0].choice if others else "-", slower))
     return table(("size", "fastest", "predicted", "measured", "second", "its time"), rows, _title(each))
+
+
+def _title(each: TunedCollective) -> str:
+    return f"{each.collective}, {each.transport or 'predicted'}"

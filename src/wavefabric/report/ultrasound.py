@@ -9,43 +9,41 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.kwave.output_layout import PHASES
-from wavefabric.acoustics.pictures.plot_recorded import CURVES, colours_of, scale_of
+from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe
 from wavefabric.errors import InputError
 from wavefabric.files import hdf5
-from wavefabric.report.content import BAD, Content, memory_tile, pairs, plan_of, step_tile
+from wavefabric.report.content import BAD, Content, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.fibre import plan_bar
-from wavefabric.report.figures import PlotAxis, plot, slices, table
+from wavefabric.report.figures import plot, slices, table
 
 #: Points of all fields of a page together; quantities shown; frames of a movie, and points of each.
 MOST_POINTS, MOST_ITEMS, MOST_FRAMES, MOST_IN_FRAME = 900_000, 8, 60, 10_000
+_NUMBERS = "steps", "step", "ranks", "gpu_memory", "peak_memory"
 
 
 def ultrasound_content(file: RecordedFile) -> Content:
     """What an open file says; quantities that are damaged or not finite are named in the verdict."""
     attrs, grid = file.attributes(), " × ".join(map(str, file.shape))
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
-    plan, (content.parts, steps, steady, nbytes, where) = plan_of(attrs), _cost(file, attrs)
-    content.tiles = [
-        step_tile(content.parts.get("simulation", 0.0), steps, sum(content.parts.values()), plan, steady),
-        memory_tile(nbytes, where, plan),
-    ]
+    plan = plan_of(attrs)
+    content.parts, steps, steady, nbytes, where = _cost(file, attrs)
+    step = steady or content.parts.get("simulation", 0.0) / max(steps, 1)
+    content.tiles = run_tiles(plan, (step, sum(content.parts.values())), steps, nbytes, where)
     # Pressure first, fields before series, what was largest before what was last.
     kinds = "field", "box", "series", "points"
-    items = sorted(
-        file.items.values(), key=lambda i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name)
-    )
+    order = {i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name) for i in file.items.values()}
+    items = sorted(order, key=order.__getitem__)
     peaks: list[str] = []
-    faults: list[str] = []
     for item in items[:MOST_ITEMS]:
         try:
             content.add("Figures", _figure(content, item, peaks))
         except InputError as error:
-            faults.append(str(error).removeprefix(f"{file.path}: "))
+            content.warnings.append(str(error).removeprefix(f"{file.path}: "))
     content.verdict = ", ".join([*(f"Worked: {peak}" for peak in peaks[:1]), f"{grid} points, {steps} steps"])
-    if faults:
-        content.state, content.verdict, content.warnings = BAD, f"Not sound: {faults[0]}", faults
+    if content.warnings:
+        content.state, content.verdict = BAD, f"Not sound: {content.warnings[0]}"
     content.add("Figures", plan_bar(plan))
     spacing = " × ".join(f"{d * 1e3:.4g}" for d in file.spacing)
     about = {"grid": f"{grid} points", "spacing": f"{spacing} mm", "time step": f"{file.dt * 1e9:.5g} ns"}
@@ -63,18 +61,12 @@ def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], 
         return seconds, file.steps, steady, used * 2**20, "of the GPU" if gpu else "resident"
     with hdf5.reading(file.path, "cost"):
         group: Any = file.file["cost"]
-        seconds = {
-            name: float(group["seconds"][name][()]) for name in PHASES.values() if name in group["seconds"]
-        }
-        ranks, device = int(group["ranks"][()]), str(attrs.get("device") or "cpu")
-        where = f"on {attrs.get('cpu', device) if device == 'cpu' else device}"
-        if ranks > 1:
-            where = f"the most of {ranks} ranks, {group['decomposition'].asstr()[()]}"
-        known = {
-            name: float(group[name][()]) for name in ("step", "gpu_memory", "peak_memory") if name in group
-        }
-        used = known.get("gpu_memory") or known["peak_memory"]
-        return seconds, int(group["steps"][()]), known.get("step", 0.0), used, where
+        phases = {name: group["seconds"].get(name) for name in PHASES.values()}
+        seconds = {name: float(phase[()]) for name, phase in phases.items() if phase is not None}
+        known = {name: float(group[name][()]) for name in _NUMBERS if name in group}
+        used, ranks = known.get("gpu_memory") or known["peak_memory"], int(known["ranks"])
+        where = where_words(attrs, ranks, group["decomposition"].asstr()[()] if ranks > 1 else "")
+        return seconds, int(known["steps"]), known.get("step", 0.0), used, where
 
 
 def _number(value: Any) -> float:
@@ -89,19 +81,16 @@ def _figure(content: Content, item: RecordedArray, peaks: list[str]) -> Any:
     title = f"{describe(item.name)[1].capitalize()} ({item.name})"
     if item.kind == "series":
         shape, _ = item.box_of_series()
-        plane = [axis for axis, n in enumerate(shape) if n > 1]
-        return _movie(content, item, shape, title) if len(plane) == 2 else _series(item, title)
-    extended = [axis for axis, n in enumerate(item.size) if n > 1]
-    if item.kind != "points" and len(extended) > 1:
+        return (_movie if sum(n > 1 for n in shape) == 2 else _series)(content, item, shape, title)
+    extended, line = [axis for axis, n in enumerate(item.size) if n > 1], item.kind != "points"
+    if line and len(extended) > 1:
         return _field(content, item, title, peaks)
     values, axis = item.values(), (extended or [0])[0]
     scale, label, _ = _scale(item, values)
-    line = item.kind != "points"
-    x = PlotAxis(f"{'xyz'[axis]} (mm)" if line else "point of the sensor (from 0)")
+    x = f"{'xyz'[axis]} (mm)" if line else "point of the sensor (from 0)"
     at = item.coordinates(axis) * 1e3 if line else np.arange(values.size)
-    return plot(
-        title, {"": (at, values * scale)}, x, PlotAxis(label), dots="dots" if values.size < 40 else ""
-    )
+    dots = "dots" if values.size < 40 else ""
+    return plot(title, {"": (at, values * scale)}, x, label, dots=dots)
 
 
 def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
@@ -118,21 +107,19 @@ def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) 
     size, spacing = item.size, [step * 1e3 for step in item.file.spacing]
     volumes = sum(each.kind in ("field", "box") for each in item.file.items.values())
     block = math.ceil((math.prod(size) * min(volumes, MOST_ITEMS) / MOST_POINTS) ** (1 / len(size)))
-    values = _blocks(item, block)
-    # Of the middle of the first block, of blocks, mm.
-    first = [float(item.coordinates(a)[0]) * 1e3 + (block - 1) / 2 * spacing[a] for a in range(len(size))]
-    axes = [("xyz"[a], first[a], spacing[a] * block, "mm") for a in range(len(size))]
-    where = ", ".join(f"{'xyz'[a]} = {item.coordinates(a)[n] * 1e3:.3g}" for a, n in enumerate(at))
-    where = where.replace("-", "−")
+    x = [item.coordinates(axis) * 1e3 for axis in range(len(size))]
+    # From the middle of the first block on.
+    middle = (block - 1) / 2
+    axes = [("xyz"[a], x[a][0] + middle * d, d * block, "mm") for a, d in enumerate(spacing)]
+    where = ", ".join(f"{'xyz'[a]} = {x[a][n]:.3g}" for a, n in enumerate(at)).replace("-", "−")
     what, top = label.partition(" (")[0], f"{max(high, -low) * scale:.3g} {unit}"
     words = f"peak {what} {top}" if "max" in item.name else f"{item.name}, {what} up to {top}"
     peaks.append(f"{words} at {where} mm")
-    cuts = {a: at[a] // block for a in range(3)} if len(size) == 3 else {}
-    if 1 in size:  # a plane
-        cuts = {size.index(1): 0} if cuts else {}
+    cuts = {axis: at[axis] // block for axis in range(3)} if len(size) == 3 else {}
+    cuts = {size.index(1): 0} if cuts and 1 in size else cuts  # a plane
     note = f"of blocks of {block} points along each axis the largest magnitude" if block > 1 else ""
     colours = colours_of(low * scale, high * scale) | {"unit": unit, "note": note}
-    return slices(content, title, values * scale, axes, cuts, colours)
+    return slices(content, title, _blocks(item, block) * scale, axes, cuts, colours)
 
 
 def _blocks(item: RecordedArray, block: int) -> np.ndarray:
@@ -140,8 +127,8 @@ def _blocks(item: RecordedArray, block: int) -> np.ndarray:
     if len(item.size) == 2:
         return _largest(item.plane(0, 0), block)
     axis = 2 if item.file.steps else 0  # along which the file is in planes
-    starts = range(0, item.size[axis], block)
-    parts = (range(first, min(first + block, item.size[axis])) for first in starts)
+    count = item.size[axis]
+    parts = (range(first, min(first + block, count)) for first in range(0, count, block))
     planes = (np.stack([item.plane(axis, i) for i in part], axis) for part in parts)
     return np.concatenate([_largest(each, block) for each in planes], axis)
 
@@ -169,11 +156,11 @@ def _movie(content: Content, item: RecordedArray, shape: tuple[int, ...], title:
     return slices(content, title, frames * scale, axes, {0: 0}, colours)
 
 
-def _series(item: RecordedArray, title: str) -> Any:
+def _series(content: Content, item: RecordedArray, shape: tuple[int, ...], title: str) -> Any:
     """Time series of points as lines: of many, some of them."""
-    values, points, time = item.series(CURVES, 1000)
+    values, points, time = item.series(4, 1000)
     scale, label, _ = _scale(item, values)
-    keep = range(0, len(points), math.ceil(len(points) / 4))
-    lines = {f"point {points[k]}" if len(points) > 1 else "": (time * 1e6, values[k] * scale) for k in keep}
+    names = [f"point {point}" if len(points) > 1 else "" for point in points]
+    lines = {name: (time * 1e6, line * scale) for name, line in zip(names, values, strict=True)}
     note = f"{len(lines)} of {item.size[0]} points" if len(lines) < item.size[0] else ""
-    return plot(title, lines, PlotAxis("time (µs)"), PlotAxis(label), note)
+    return plot(title, lines, "time (µs)", label, note)

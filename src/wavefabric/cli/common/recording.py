@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,8 @@ class RecordingOptions:
     @contextmanager
     def recording(self, comm: Communicator | None, force: bool, progress: Progress) -> Iterator[None]:
         """Around the run; collective."""
-        if self.record_schedule is None or comm is None:
+        with ExitStack() as stack:
+            if self.record_schedule is not None and comm is not None:
+                stack.enter_context(comm.recording(self.record_schedule, force))
+                stack.callback(progress.finish)  # before anything is said
             yield
-            return
-        with comm.recording(self.record_schedule, force):
-            try:
-                yield
-            finally:
-                progress.finish()  # before anything is said

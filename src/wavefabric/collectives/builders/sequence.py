@@ -29,8 +29,7 @@ def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | N
     names = tuple(dict.fromkeys(buffer for schedule in schedules for buffer in schedule.buffers))
     sizes: list[list[np.ndarray]] = [[np.zeros((numbers[0], 0), np.int64)] for _ in names]
     transfers, rounds, items = [np.zeros(0, TRANSFER)], 0, 0
-    pre: Holdings = {}
-    post: Holdings = {}
+    held: tuple[Holdings, Holdings] = {}, {}
     for schedule in schedules:
         number = np.array([names.index(buffer) for buffer in schedule.buffers])
         first = np.array([sum(part.shape[1] for part in sizes[n]) for n in number])
@@ -41,14 +40,14 @@ def in_sequence(name: str, schedules: Sequence[Schedule], element_bytes: int | N
             rows[f"{end}_chunk"] += first[buffer]
             rows[f"{end}_buffer"] = number[buffer]
         transfers.append(rows)
-        for held, whole in ((schedule.pre, pre), (schedule.post, post)):
-            for (rank, b, chunk), (item, mask) in held.items():
+        own = schedule.pre, schedule.post
+        for part, whole in zip(own, held, strict=True):
+            for (rank, b, chunk), (item, mask) in part.items():
                 whole[rank, int(number[b]), int(first[b]) + chunk] = items + item, mask
         for n, part in zip(number, schedule.sizes, strict=True):
             sizes[n].append(part)
         rounds += schedule.rounds
-        items += 1 + max((item for item, _ in (*schedule.pre.values(), *schedule.post.values())), default=-1)
+        items += 1 + max((item for part in own for item, _ in part.values()), default=-1)
     joined = tuple(np.concatenate(parts, axis=1) for parts in sizes)
-    return Schedule(
-        name, numbers[0], names, joined, np.concatenate(transfers), pre, post, element_bytes=element_bytes
-    )
+    rows = np.concatenate(transfers)
+    return Schedule(name, numbers[0], names, joined, rows, *held, element_bytes=element_bytes)

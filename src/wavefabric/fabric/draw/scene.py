@@ -29,6 +29,7 @@ from wavefabric.units import counted, time_words
 HALF, MARGIN, STREET, GAP = 0.27, 0.035, 0.175, 0.42
 #: Widest waveguide; corners of lines.
 _LANE, _CORNER = 0.075, 0.06
+_ARROW = 0.02
 #: Rounds that are laid out, at most: a bound on the size of a page.
 MOST_FRAMES = 600
 #: Strands that a bundle is drawn as, at most.
@@ -130,6 +131,39 @@ def scene(schedule: Schedule, plan: CircuitPlan, cost: Cost | None = None, most:
     if cost is not None:
         subtitle += f", {time_words(cost.seconds)}"
     return Scene(schedule.name, subtitle, tiles, wafers, tuple(frames), fabric)
+
+
+def ring_scene(schedule: Schedule, cost: Cost | None = None, most: int = MOST_FRAMES) -> RoundsScene:
+    """A schedule without a fabric, as `scene`: ranks on a circle, and arrows from one to another."""
+    ranks, progress = schedule.ranks, replay(schedule)
+    # Neighbours are 1.3 tiles apart or more.
+    radius = max(1.2, 1.3 * HALF / np.sin(np.pi / max(ranks, 2)))
+    angle = 2 * np.pi * np.arange(ranks) / ranks - np.pi / 2
+    tiles = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    sends: dict[int, list[DrawnCircuit]] = defaultdict(list)
+    for (now, src, dst), part in fractions(schedule).items():
+        if src != dst:
+            strand = DrawnWavelengths(_arrow(tiles[src], tiles[dst]), src / ranks, _ARROW)
+            words = f"{src} to {dst}, {100 * part:.3g} % of the array"
+            sends[now].append(DrawnCircuit(src, dst, (strand,), words))
+    order, times, frames = sorted(sends), round_times(cost), []
+    held = [*map(progress.before, order), progress.levels[-1]]
+    for k in evenly(len(order), min(most, MOST_FRAMES)):
+        begin, seconds = times.get(order[k], (0.0, 0.0)) if times else (np.nan, np.nan)
+        circuits, phase = tuple(sends[order[k]]), progress.phase(order[k])
+        title, ends = f"round {k + 1} of {len(order)}", (begin, begin + seconds)
+        frames.append(Frame(title, phase, circuits, held[k], held[k + 1], *ends))
+    words = f"{counted(ranks, 'rank')}, {counted(len(order), 'round')}"
+    words += f", {time_words(cost.seconds)} on {cost.fabric}" if cost is not None else ""
+    edge = radius + HALF + 0.12
+    return RoundsScene(schedule.name, words, tiles, np.array([[-edge, -edge, edge, edge]]), tuple(frames))
+
+
+def _arrow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """From rim to rim, left of the line between, so that both directions are seen."""
+    along = (b - a) / max(float(np.hypot(*(b - a))), 1e-9)
+    across = -0.1 * right_of(along)
+    return np.array([a + along * (HALF + 0.04) + across, b - along * (HALF + 0.07) + across])
 
 
 def round_times(cost: Cost | None) -> dict[int, tuple[float, float]]:

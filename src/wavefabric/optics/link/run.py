@@ -391,20 +391,15 @@ class _Link:
         """Wall time so far."""
         return self.seconds | {"total": self.seconds["total"] + time.perf_counter() - self.began}
 
-    def _used(self) -> int:
-        """Bytes: of a GPU now, while all arrays are there; on a CPU the most of this process so far."""
-        if self.device.name == "cpu":
-            return peak_memory()
-        free, total = self.device.memory()
-        return total - free
-
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""
         field, reader, content = None, None, {}
         if self.settings.output.save_field:
             field, reader = field_rows(self.comm, self.local_modes, self.A)
 
-        used = self.comm.control.max(self._used())
+        free, total = self.device.memory()
+        # Of a GPU now, while all arrays are there.
+        used = self.comm.control.max(peak_memory() if self.device.name == "cpu" else total - free)
 
         def write() -> None:
             solver = solver_attributes(self.propagator, self.limit) | {"memory_bytes": used}

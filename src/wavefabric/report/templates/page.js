@@ -1,15 +1,15 @@
 "use strict";
 const root = document.documentElement, themes = ["auto", "light", "dark"], toggle = document.getElementById("theme");
 let theme = "auto";
+try { theme = localStorage.getItem("theme") ?? theme; } catch { /* none */ }
 function paint() {
   root.style.colorScheme = theme === "auto" ? "light dark" : theme;
   toggle.textContent = "\u25d0 " + theme;
-  toggle.setAttribute("aria-label", "colours: " + (theme === "auto" ? "as the system" : theme));
+  toggle.ariaLabel = "colours: " + theme;
+  try { localStorage.setItem("theme", theme); } catch { /* private */ }
 }
-try { theme = themes.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "auto"; } catch { /* none */ }
 toggle.addEventListener("click", () => {
   theme = themes[(themes.indexOf(theme) + 1) % 3];
-  try { localStorage.setItem("theme", theme); } catch { /* private */ }
   paint();
 });
 paint();
@@ -18,14 +18,10 @@ const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
 const arrays = {};
 function array(id) {
   if (!arrays[id]) {
-    const a = JSON.parse(document.getElementById(id).textContent);
-    a.values = bytes(a.data);
-    a.colours = bytes(a.map);
+    const a = arrays[id] = JSON.parse(document.getElementById(id).textContent);
     [a.low, a.high, a.unit] = a.ends;
-    a.draws = [];
-    a.top = 1;
+    Object.assign(a, { values: bytes(a.data), colours: bytes(a.map), draws: [], top: 1 });
     a.strides = a.shape.map((_, k) => a.shape.slice(k + 1).reduce((n, m) => n * m, 1));
-    arrays[id] = a;
   }
   return arrays[id];
 }
@@ -38,8 +34,7 @@ for (const box of document.querySelectorAll(".slice")) {
   const canvas = box.querySelector("canvas"), out = box.querySelector("output");
   const slider = box.querySelector("input"), play = box.querySelector(".play");
   const nx = a.shape[v.right], ny = a.shape[v.up], pen = canvas.getContext("2d");
-  canvas.width = nx;
-  canvas.height = ny;
+  [canvas.width, canvas.height] = [nx, ny];
   const index = (i, j) => (slider ? slider.value * a.strides[v.across] : 0) + i * a.strides[v.right] + j * a.strides[v.up];
   const at = (axis, i) => {
     const [name, first, step, unit] = v.axes[axis];
@@ -49,9 +44,8 @@ for (const box of document.querySelectorAll(".slice")) {
     const image = pen.createImageData(nx, ny);
     for (let j = 0; j < ny; j++)
       for (let i = 0; i < nx; i++) {
-        const to = 4 * ((ny - 1 - j) * nx + i), from = 3 * Math.max(0, colour(a, a.values[index(i, j)]));
-        for (let k = 0; k < 3; k++) image.data[to + k] = a.colours[from + k];
-        image.data[to + 3] = 255;
+        const from = 4 * Math.max(0, colour(a, a.values[index(i, j)]));
+        image.data.set(a.colours.subarray(from, from + 4), 4 * ((ny - 1 - j) * nx + i));
       }
     pen.putImageData(image, 0, 0);
     out.textContent = slider ? at(v.across, +slider.value) : "";
