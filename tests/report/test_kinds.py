@@ -60,17 +60,21 @@ def test_warnings_and_a_lost_signal(copy):
 def test_a_prediction_stands_beside_what_was_measured(copy):
     path = copy("link.h5") / "link.h5"
     solver = read_result(path).attrs("solver")
-    measured, nbytes = float(solver["seconds"] / 8), int(solver["memory_bytes"])
+    measured, nbytes = float(solver["seconds"] / 800), int(solver["memory_bytes"])
     plan = PLAN["plan"]["candidates"][0] | {"bytes": 2 * nbytes}
     plan["seconds"] = plan["seconds"] | {"step": measured / 1.25}
     with h5py.File(path, "r+") as file:
         file.attrs["plan"] = json.dumps(plan)
-    said, text = content(path)
+    # A few steps are mostly compilation, and the memory of a process is not that of its arrays.
+    assert [tile.predicted for tile in content(path)[0].tiles] == ["", ""]
+    with h5py.File(path, "r+") as file:
+        file.attrs["device"], file["solver"].attrs["steps"] = "cuda:0", 800
+    said, text = content(path, force=True)
     assert said.tiles[0].predicted == f"{time_words(measured / 1.25)} (measured 25% more)"
     assert "(measured 50% less)" in said.tiles[1].predicted
     assert "<b>Predicted step</b>" in text
     assert "exposed 1 ms" in text
-    for bad in ("{", "[1]", '{"seconds": 3}', '{"bytes": "many"}'):
+    for bad in ("{", "[1]", '{"bytes": 1e999}', '{"seconds": 3}', '{"bytes": "many"}'):
         with h5py.File(path, "r+") as file:
             file.attrs["plan"] = bad
         assert [tile.predicted for tile in content(path, force=True)[0].tiles] == ["", ""]
@@ -123,6 +127,28 @@ def test_large_fields_keep_the_largest_of_each_block(tmp_path, monkeypatch):
     blocks = values.reshape(10, 2, 8, 2, 6, 2).transpose(0, 2, 4, 1, 3, 5).reshape(10, 8, 6, 8)
     top = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)[..., 0]
     assert np.abs(shown(array) / array["ends"][1] - top / np.abs(values).max()).max() < 1 / 200
+
+
+def test_pages_do_not_say_worked_where_nothing_did(copy):
+    path = copy("wave.h5") / "wave.h5"
+    unfinished = path.with_name("wave.h5.partial")
+    unfinished.write_bytes(path.read_bytes())
+    said, _ = content(unfinished)
+    assert (said.state, said.verdict.partition(":")[0]) == ("bad", "Not finished")
+    with h5py.File(path, "r+") as file:
+        for name in ("p", "p_max_all", "p_final", "p_max"):
+            file["recorded"][name][...] = 0
+    said, _ = content(path)
+    assert (said.state, said.verdict.partition(":")[0]) == ("warned", "No pressure anywhere")
+
+
+def test_a_link_below_the_limit_of_codes(copy):
+    path = copy("link.h5") / "link.h5"
+    with h5py.File(path, "r+") as file:
+        for received in file["received"].values():
+            received["q_squared_db"][...] = -20.0
+    said, _ = content(path)
+    assert (said.state, "Below the limit of soft-decision FEC" in said.verdict) == ("warned", True)
 
 
 def test_a_file_of_kwave(copy):

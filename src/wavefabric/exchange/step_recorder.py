@@ -84,8 +84,11 @@ class StepRecorder:
         if self._complete:
             raise InputError("recording: a second step; allowed: one for each recording")
         self._active = True
-        yield
-        self._active, self._complete = False, True
+        try:
+            yield
+        finally:
+            self._active = False
+        self._complete = True
 
     def check_steps(self, steps: int | None) -> None:
         """`InputError` if a run has too few steps, None if nobody knows how many."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +59,11 @@ class Content:
 def run_tiles(
     plan: Mapping[str, float], seconds: tuple[float, float], steps: int, nbytes: float, where: str
 ) -> list[Tile]:
-    """How fast a run was, s a step and in all, and the memory of the rank with most, B, 0 if unknown."""
+    """How fast a run was, s a step and in all, and the memory of the rank with most, B, 0 if unknown.
+
+    ``plan`` has ``step`` and ``bytes`` where they are what was measured: a step without compilation, and the
+    memory of a GPU.
+    """
     note = f"{time_words(seconds[1])} in all, {steps} steps"
     step, memory = time_words(seconds[0]), binary_bytes(nbytes) if nbytes > 0 else "not recorded"
     return [
@@ -88,7 +93,8 @@ def plan_of(attributes: Mapping[str, Any]) -> dict[str, float]:
     try:
         plan = json.loads(str(attributes.get("plan") or "{}"))
         known = {**plan.get("seconds", {}), "bytes": plan.get("bytes", 0)}
-        return {str(key): float(value) for key, value in known.items()}
+        numbers = {str(key): float(value) for key, value in known.items()}
+        return numbers if all(map(math.isfinite, numbers.values())) else {}
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

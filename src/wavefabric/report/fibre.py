@@ -20,6 +20,9 @@ from wavefabric.units import counted, time_words
 _HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}
 _BACK = "back_to_back"
 
+#: Steps from which compilation is a small part of a propagation; Q² (dB) that codes of 20 % overhead need.
+_STEADY, _LIMIT = 200, 5.7
+
 
 def fibre_content(result: Result) -> Content:
     """What the result file of a link says; InputError where it is damaged."""
@@ -34,7 +37,9 @@ def fibre_content(result: Result) -> Content:
     total, steps = max(total, seconds + receiver), int(solver.get("steps", 0))
     content.parts = {"propagation": seconds, "receiver": receiver, "the rest": total - seconds - receiver}
     where = where_words(attrs, int(solver.get("ranks", 1)), solver.get("transport"))
-    content.tiles = run_tiles(plan, (seconds / max(steps, 1), total), steps, nbytes, where)
+    compared = {"step": steps >= _STEADY, "bytes": str(attrs.get("device", "cpu")) != "cpu"}
+    alike = {key: value for key, value in plan.items() if compared.get(key)}
+    content.tiles = run_tiles(alike, (seconds / max(steps, 1), total), steps, nbytes, where)
     figures = _received(result, names, q)
     content.thumbnail = figures[1] or figures[0]
     content.add("Figures", *figures, _spectra(result, names), _power(result), plan_bar(plan))
@@ -67,12 +72,15 @@ def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> t
         return f"Signal lost in {lost} of {counted(len(q), 'mode')}", BAD
     here = [(row["received"][far], row["group"]) for row in rows]
     where = "back to back" if far == _BACK else f"after {here[0][0]['distance_m'] / 1e3:g} km"
-    words = f"Worked: mean Q² {plots.mean_db(q.reshape(1, -1))[0]:.2f} dB {where}"
+    mean = float(plots.mean_db(q.reshape(1, -1))[0])
+    begin = "Worked" if mean >= _LIMIT else f"Below the limit of soft-decision FEC, {_LIMIT:g} dB"
+    words = f"{begin}: mean Q² {mean:.2f} dB {where}"
     if all(each["penalty_db"] is not None for each, _ in here):
         penalty, group = min((each["penalty_db"], group) for each, group in here)
         words += f", penalty {penalty:.3f} dB in the worst mode group, {group}"
     words = words.replace("-", "−")
-    return (f"{words}; {counted(len(warnings), 'warning')}", WARNED) if warnings else (words, GOOD)
+    words += f"; {counted(len(warnings), 'warning')}" if warnings else ""
+    return words, WARNED if warnings or mean < _LIMIT else GOOD
 
 
 def _at(result: Result, name: str) -> str:

@@ -14,7 +14,7 @@ from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe
 from wavefabric.errors import InputError
 from wavefabric.files import hdf5
-from wavefabric.report.content import BAD, Content, pairs, plan_of, run_tiles, where_words
+from wavefabric.report.content import BAD, GOOD, WARNED, Content, pairs, plan_of, run_tiles, where_words
 from wavefabric.report.fibre import plan_bar
 from wavefabric.report.figures import plot, slices, table
 
@@ -29,8 +29,11 @@ def ultrasound_content(file: RecordedFile) -> Content:
     content = Content("ultrasound", str(attrs.get("file_description") or file.path.stem))
     plan = plan_of(attrs)
     content.parts, steps, steady, nbytes, where = _cost(file, attrs)
+    alike = {"step": plan.get("step", 0.0) if steady else 0.0, "bytes": 0.0}
+    if "gpu" in where.lower() or "cuda" in where:
+        alike["bytes"] = plan.get("bytes", 0.0)
     step = steady or content.parts.get("simulation", 0.0) / max(steps, 1)
-    content.tiles = run_tiles(plan, (step, sum(content.parts.values())), steps, nbytes, where)
+    content.tiles = run_tiles(alike, (step, sum(content.parts.values())), steps, nbytes, where)
     # Pressure first, fields before series, what was largest before what was last.
     kinds = "field", "box", "series", "points"
     order = {i: (i.name[0] != "p", kinds.index(i.kind), "max" not in i.name) for i in file.items.values()}
@@ -41,8 +44,13 @@ def ultrasound_content(file: RecordedFile) -> Content:
             content.add("Figures", _figure(content, item, peaks))
         except InputError as error:
             content.warnings.append(str(error).removeprefix(f"{file.path}: "))
-    content.verdict = ", ".join([*(f"Worked: {peak}" for peak in peaks[:1]), f"{grid} points, {steps} steps"])
-    if content.warnings:
+    worked = "Worked" if content.state == GOOD else "No pressure anywhere"
+    content.verdict = ", ".join(
+        [*(f"{worked}: {peak}" for peak in peaks[:1]), f"{grid} points, {steps} steps"]
+    )
+    if file.path.suffix == ".partial":
+        content.state, content.verdict = BAD, f"Not finished: {grid} points, {steps} steps"
+    elif content.warnings:
         content.state, content.verdict = BAD, f"Not sound: {content.warnings[0]}"
     content.add("Figures", plan_bar(plan))
     spacing = " × ".join(f"{d * 1e3:.4g}" for d in file.spacing)
@@ -103,6 +111,8 @@ def _scale(item: RecordedArray, values: np.ndarray) -> tuple[float, str, str]:
 def _field(content: Content, item: RecordedArray, title: str, peaks: list[str]) -> Any:
     """Slices of a field at its largest magnitude; of three dimensions one across each axis."""
     low, high, at = item.extremes()
+    if low == high == 0 and item.name.startswith("p"):
+        content.state = WARNED
     scale, label, unit = scale_of(item, max(-low, high))
     size, spacing = item.size, [step * 1e3 for step in item.file.spacing]
     volumes = sum(each.kind in ("field", "box") for each in item.file.items.values())
