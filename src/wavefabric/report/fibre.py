@@ -74,11 +74,11 @@ def _verdict(rows: list[Any], far: str, q: np.ndarray, warnings: list[str]) -> t
     where = "back to back" if far == _BACK else f"after {here[0][0]['distance_m'] / 1e3:g} km"
     mean = float(plots.mean_db(q.reshape(1, -1))[0])
     begin = "Worked" if mean >= _LIMIT else f"Below the limit of soft-decision FEC, {_LIMIT:g} dB"
-    words = f"{begin}: mean Q² {mean:.2f} dB {where}"
+    words = f"mean Q² {mean:.2f} dB {where}"
     if all(each["penalty_db"] is not None for each, _ in here):
         penalty, group = min((each["penalty_db"], group) for each, group in here)
         words += f", penalty {penalty:.3f} dB in the worst mode group, {group}"
-    words = words.replace("-", "−")
+    words = f"{begin}: " + words.replace("-", "−")
     words += f"; {counted(len(warnings), 'warning')}" if warnings else ""
     return words, WARNED if warnings or mean < _LIMIT else GOOD
 
