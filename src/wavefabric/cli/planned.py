@@ -18,7 +18,7 @@ from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, on_ran
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
-from wavefabric.results.provenance import PLAN
+from wavefabric.system.variables import PLAN
 
 #: Of exchanges of p2p; see `wavefabric.exchange.transports.p2p`.
 PROTOCOL = "WAVEFABRIC_PROTOCOL"

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import wavefabric
 from wavefabric.system.machine import cpu_model, usable_threads
+from wavefabric.system.variables import PLAN
 
 #: CUDA kernels, their launches, and how transforms are split for them.
 CUDA_SOURCES = ("*.cu", "*_cuda.py", "fused_plan.py")
-#: The environment variable with the plan that a run follows, JSON; its result keeps it.
-PLAN = "WAVEFABRIC_PLAN"
 _STARTED = datetime.now(UTC)
 #: Packages whose version may change an answer by round-off.
 NUMERICAL = ("numpy", "scipy", "numba", "pyfftw", "cupy-cuda13x", "cupy-cuda12x")

@@ -18,7 +18,7 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.run_settings import default_threads
-from wavefabric.results.provenance import PLAN
+from wavefabric.system.variables import PLAN
 
 #: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
 #: cache would only copy them once more, and costs up to three quarters of the speed.
