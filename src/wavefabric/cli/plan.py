@@ -14,6 +14,7 @@ from wavefabric.cli.common.options import OutputOptions, changed, option, option
 from wavefabric.cli.common.parse import parse_list
 from wavefabric.cli.common.show import console, print_json, print_written, status_line, table
 from wavefabric.errors import InputError
+from wavefabric.system.variables import PROTOCOL
 from wavefabric.units import binary_bytes, time_words
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def run_command(file: Path, plan: RunPlan) -> str:
     if chosen.order:
         return " ".join([*run, "--plan plan.json   (after -o plan.json: it has the order of the GPUs)"])
     signals = chosen.carrier == SIGNALS
-    words = ["WAVEFABRIC_PROTOCOL=signals"] * signals + run
+    words = [f"{PROTOCOL}=signals"] * signals + run
     for key, value in chosen.options.items():
         words += [f"--{key}", str(value)]
     return " ".join([*words, "--transport", "p2p" if signals else chosen.carrier])

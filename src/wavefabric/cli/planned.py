@@ -18,10 +18,7 @@ from wavefabric.cli.common.ranks import PANEL, RankOptions, is_rank_zero, on_ran
 from wavefabric.cli.run_options import RunOptions
 from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.launch import environment
-from wavefabric.system.variables import PLAN
-
-#: Of exchanges of p2p; see `wavefabric.exchange.transports.p2p`.
-PROTOCOL = "WAVEFABRIC_PROTOCOL"
+from wavefabric.system.variables import PLAN, PROTOCOL
 
 if TYPE_CHECKING:
     from wavefabric.planner import RunPlan
@@ -45,7 +42,7 @@ class PlannedOptions:
 
     @staticmethod
     @contextlib.contextmanager
-    def environment() -> Iterator[None]:
+    def for_one_run() -> Iterator[None]:
         """What `apply` says to ranks and results by the environment holds for one run."""
         before = {name: os.environ.get(name) for name in (PLAN, PROTOCOL)}
         try:

@@ -34,7 +34,7 @@ def command(
     ranks = replace(ranks, device=options.device, threads=options.threads)
     ranks.check()
     recording.check(ranks, options.force, file, options.output)
-    with naming_no_resume(), planned.environment():
+    with naming_no_resume(), planned.for_one_run():
         options, ranks, decomposition = planned.apply(file, options, ranks, decomposition)
         if is_hdf5(file):
             refuse(changed(options, "exchange", "verify_step"), "with a k-Wave file", "with run files")

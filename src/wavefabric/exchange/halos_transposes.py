@@ -68,14 +68,13 @@ class RegionExchange:
         tables = (self._kernels.make_table(comm.device, each, fields) for each in boxes)
         self._out, self._in, self._local_from, self._local_to = tables
         self._has_local = bool(local)
-        elements = [fields * m.points for m in remote]
         #: Bytes that this rank sends each time.
         self.bytes = fields * sum(m.points for m in out) * np.dtype(dtype).itemsize
         self._sources: list = []
-        self._connect(comm, remote, elements, np.dtype(dtype))
+        self._connect(comm, remote, np.dtype(dtype))
 
-    def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
-        """Make ready for what travels: messages between ranks, of so many elements."""
+    def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
+        """Make ready for what travels: messages between ranks."""
         schedule = message_schedule(comm.size, messages, self.fields)
         sizes = [schedule.sizes[b][comm.rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
@@ -117,8 +116,8 @@ class RegionExchange:
 class RegionSum(RegionExchange):
     """Messages of one field between ranks, added to what is there in their order; boxes may overlap."""
 
-    def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
-        super()._connect(comm, messages, elements, dtype)
+    def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
+        super()._connect(comm, messages, dtype)
         self._boxes = [m.dst_box for m in messages if m.dst == comm.rank]
 
     def _finish(self, arrays: list[Any], weights) -> None:
@@ -137,13 +136,13 @@ class OneSidedRegionExchange(RegionExchange):
     message of two calls ago before it sends its own of the last call, and that one has been waited for.
     """
 
-    def _connect(self, comm: Communicator, messages: list[Message], elements: list[int], dtype) -> None:
+    def _connect(self, comm: Communicator, messages: list[Message], dtype) -> None:
         device = comm.device
         # Elements and number of messages for each receiver; of each message, those before it.
         sizes, counts, before = [0] * comm.size, [0] * comm.size, []
-        for message, size in zip(messages, elements, strict=True):
+        for message in messages:
             before.append((sizes[message.dst], counts[message.dst]))
-            sizes[message.dst] += size
+            sizes[message.dst] += self.fields * message.points
             counts[message.dst] += 1
         most = max(1, *sizes)
         self._timeout = comm.timeout("boxes of fields")

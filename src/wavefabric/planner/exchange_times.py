@@ -10,6 +10,7 @@ from wavefabric.fabric.cost_models.alpha_beta import alpha_beta_seconds
 from wavefabric.fabric.cost_models.cost import AnyFabric, cost
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, TransportTimes
 from wavefabric.fabric.rank_order import best_order, depends_on_pair, reordered
+from wavefabric.planner.rates import SolverRates
 from wavefabric.quantities import choice
 
 #: What may carry the data: transports, and kernels that store in other GPUs' memory.
@@ -20,6 +21,8 @@ _PASSES = {"nccl": 2.0}
 #: Where a fabric does not say it: B/s through the memory of a host, and s that a GPU stands still when its
 #: host waits, as of two H200s.
 _HOST_BANDWIDTH, _OVERHEAD = 12e9, 40e-6
+#: s that Python takes to launch a kernel.
+_HOST_LAUNCH = 10e-6
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,12 @@ class ExchangeTimes:
         best = replace(self, order=tuple(order[: schedule.ranks]))
         same = order == tuple(range(self.fabric.ranks))
         return self if same or best.seconds(schedule, item) >= self.seconds(schedule, item) else best
+
+
+def host_launch(exchange: ExchangeTimes | None, rates: SolverRates) -> float:
+    """s that Python takes to launch a kernel of a step; 0 where none waits for the host: CPUs and graphs."""
+    graph = exchange is None or exchange.one_sided or rates.name == "cpu"
+    return 0.0 if graph else _HOST_LAUNCH
 
 
 def _seconds(schedule: Schedule, fabric: AnyFabric, item: int) -> float:

@@ -15,20 +15,20 @@ from wavefabric.optics.propagation.phase_groups import (
     rank_phase_group_coupling,
 )
 from wavefabric.optics.propagation.rank_modes import RankModes
-from wavefabric.planner.exchange_times import ExchangeTimes
+from wavefabric.planner.exchange_times import ExchangeTimes, host_launch
 from wavefabric.planner.rates import SolverRates
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 
 #: What a step is made of: linear propagations between Kerr operators of the device file, by integrator.
 _LINEAR = "linear"
 _RK4IP = (_LINEAR, _LINEAR, "rk4ip_middle", _LINEAR, _LINEAR, "rk4ip_last")
-_AGRAVAL = ("phase_rate", _LINEAR, "rotate_mean", _LINEAR, "phase_rate", "rotate_mean", _LINEAR)
+_AGRAWAL = ("phase_rate", _LINEAR, "rotate_mean", _LINEAR, "phase_rate", "rotate_mean", _LINEAR)
 STEPS: dict[str, tuple[str, ...]] = {
     "strang": ("rotate", _LINEAR),
     "ssfm_rk4": ("rotate_rk4", _LINEAR),
     "rk4ip": _RK4IP,
     "erk43ip": (*_RK4IP, "copy", "copy"),
-    "ssfm_agrawal": _AGRAVAL,
+    "ssfm_agrawal": _AGRAWAL,
     "blanes_moan": ("rotate", _LINEAR) * 6,
 }
 #: Exchanges of powers in each Kerr operator.
@@ -46,8 +46,6 @@ _SUMS, _UPDATE = 0.30, 0.62
 #: One kernel that stores powers on other GPUs takes so many times as long as its parts, and hides so much of
 #: what travels: measured on two H200s.
 _STORED, _HIDDEN = 1.12, 0.5
-#: s that Python takes to launch a kernel of a step that is not captured as a graph.
-_HOST_LAUNCH = 10e-6
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,7 @@ class FibreStep:
 
     def times(self) -> StepTimes:
         """Where the time of a step goes."""
-        graph = self.exchange is None or self.exchange.one_sided or self.rates.name == "cpu"
-        return steady_step(self._step, 0.0 if graph else _HOST_LAUNCH)
+        return steady_step(self._step, host_launch(self.exchange, self.rates))
 
     @property
     def rows(self) -> int:

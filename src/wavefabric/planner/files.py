@@ -77,9 +77,8 @@ def plan_ultrasound(
     cuts = job.cuts(ranks, left_out) if ranks > 1 else ()
     names = carriers(fabric, rates, options.transports)
     candidates = candidates_of([job.of(cut) for cut in cuts], fabric, names, options.progress)
-    alone = job.alone()
-    words = job.words
-    return _plan(_facts(words, rates, fabric, ranks, problem.steps), candidates, alone, options, left_out)
+    facts = _facts(job.words, rates, fabric, ranks, problem.steps)
+    return _plan(facts, candidates, job.alone(), options, left_out)
 
 
 def _facts(problem: str, rates: SolverRates, fabric: AnyFabric, ranks: int, steps: int) -> dict[str, Any]:

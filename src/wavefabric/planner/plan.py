@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -83,7 +83,7 @@ class RunPlan:
     #: What one GPU takes, if the whole fits there.
     alone: Candidate | None = None
     max_error: float = 0.0
-    left_out: tuple[str, ...] = field(default=())
+    left_out: tuple[str, ...] = ()
     cpu: bool = False
     #: A candidate to take whatever else there is, by its index.
     chosen: int | None = None

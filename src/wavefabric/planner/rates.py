@@ -25,11 +25,10 @@ FIELDS = {
     "y_transform": 2, "y_gradient": 5, "z_gradient": 3, "z_divergence": 2, "z_scale": 2.5, "x_velocity": 12,
     "x_density": 7, "x_pressure": 10, "x_forward": 2,
 }  # fmt: skip
-#: How often a lossless step runs each of these, and a step with absorption and dispersion besides.
-LOSSLESS = {
+#: How often a lossless step runs each of these.
+_LOSSLESS = {
     "y_transform": 7, "y_gradient": 1, "z_gradient": 1, "z_divergence": 3, "x_velocity": 1, "x_density": 1,
 }  # fmt: skip
-LOSSY = {"y_transform": 4, "z_scale": 2, "x_pressure": 1}
 #: A kernel along the same axis that every medium has.
 _LIKE = {"z_scale": "z_divergence", "x_pressure": "x_density"}
 #: B of shared memory that a block of an H100 or H200 may have: which sizes have kernels.
@@ -208,9 +207,15 @@ class SolverRates:
         return self.factor * 1e-12 * _between(times, rows)
 
 
+def kernel_runs(laplacians: int) -> Counter[str]:
+    """How often a step with so many fractional Laplacians runs each kernel."""
+    lossy = {"y_transform": 2 * laplacians, "z_scale": laplacians, "x_pressure": int(laplacians > 0)}
+    return Counter(_LOSSLESS) + Counter(lossy)
+
+
 def _runs(medium: str) -> Counter[str]:
-    """How often a step in a medium of the device file runs each kernel."""
-    return Counter(LOSSLESS) + (Counter() if medium == "homogeneous" else Counter(LOSSY))
+    """That of a medium of the device file."""
+    return kernel_runs(0 if medium == "homogeneous" else 2)
 
 
 def _fields(medium: str) -> float:

@@ -13,23 +13,22 @@ from itertools import pairwise
 import numpy as np
 
 from wavefabric.acoustics.decomposition.decompose import Partition, halo_messages
+from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.collectives import Schedule
 from wavefabric.collectives.structure import transfer_elements
 from wavefabric.exchange.halos_transposes import message_schedule
-from wavefabric.planner.exchange_times import ExchangeTimes
-from wavefabric.planner.rates import SolverRates
+from wavefabric.planner.exchange_times import ExchangeTimes, host_launch
+from wavefabric.planner.rates import SolverRates, kernel_runs
 from wavefabric.planner.timeline import StepTimeline, StepTimes, steady_step
 from wavefabric.spectral.distributed import boxes, transpose_messages
 
-#: s that Python takes to launch a kernel of a step that is not captured as a graph.
-_HOST_LAUNCH = 10e-6
 #: Of the rate of stores in other GPUs' memory, what those of a transpose reach: 310 of 368 GB/s, by the times
 #: of two H200s.
 _SCATTERED = 0.84
 #: s that no kernel takes less than; s of recording at a sensor, by the times of 128³ points.
 _LEAST_KERNEL, _SENSOR = 3e-6, 35e-6
-#: Transforms of a 3-D step of whole-array transforms, and each further one of absorption.
-_TRANSFORMS, _FIRST_TRANSFORMS = 10, 4
+#: Whole-array transforms of a lossless step in three dimensions, and in two.
+_TRANSFORMS, _FLAT_TRANSFORMS = 10, 7
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,13 @@ class UltrasoundStep:
         return 4 if self.precision == "single" else 8
 
     @cached_property
+    def _busiest(self) -> Subdomain:
+        return max(self.partition.subdomains, key=lambda part: math.prod(part.size))
+
+    @property
     def size(self) -> tuple[int, int, int]:
         """Points of the busiest rank's block along x, y and z, overlaps included."""
-        return max((part.size for part in self.partition.subdomains), key=math.prod)
+        return self._busiest.size
 
     @cached_property
     def points(self) -> int:
@@ -85,12 +88,7 @@ class UltrasoundStep:
             t.work(fields * self.rates.copy(3 * self.points * self.item))
             t.work(_SENSOR if sensor and self.rates.name != "cpu" else 0.0)
 
-        return steady_step(step, self._host)
-
-    @property
-    def _host(self) -> float:
-        graph = self.exchange is None or self.exchange.one_sided or self.rates.name == "cpu"
-        return 0.0 if graph else _HOST_LAUNCH
+        return steady_step(step, host_launch(self.exchange, self.rates))
 
     def _program(self) -> Callable[[StepTimeline], None]:
         if self.exchange is None:
@@ -174,7 +172,8 @@ class UltrasoundStep:
 
     def _whole_step(self) -> float:
         if self.stages == "fused" and self.rates.name != "cpu":
-            return sum(self._kernels_of_step())
+            counts = kernel_runs(self.medium.laplacians)
+            return sum(self.kernel(name, count) for name, count in counts.items())
         flat = self.size[2] == 1
         shape = (round(self.points ** (1 / 3)),) * 3
         each = self.rates.step(self.precision, self.medium.form, self.stages, shape)
@@ -184,13 +183,11 @@ class UltrasoundStep:
     @property
     def _launches(self) -> int:
         """Kernels of a step of whole-array transforms."""
-        return 4 * (_TRANSFORMS if self.size[2] > 1 else 7)
+        return 4 * self._lossless_transforms
 
-    def _kernels_of_step(self) -> list[float]:
-        n = self.medium.laplacians
-        counts = {"y_transform": 7 + 2 * n, "z_divergence": 3, "z_scale": n, "x_pressure": n > 0}
-        counts |= dict.fromkeys(("y_gradient", "z_gradient", "x_velocity", "x_density"), 1)
-        return [self.kernel(name, count) for name, count in counts.items() if count]
+    @property
+    def _lossless_transforms(self) -> int:
+        return _TRANSFORMS if self.size[2] > 1 else _FLAT_TRANSFORMS
 
     # --- Blocks with overlaps --------------------------------------------------------------------------
 
@@ -230,12 +227,12 @@ class UltrasoundStep:
     @cached_property
     def _early_planes(self) -> float:
         x, y, _ = self.partition.grid
-        part = max(self.partition.subdomains, key=lambda part: math.prod(part.size))
+        part = self._busiest
         return part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
 
     @cached_property
     def _rows_again(self) -> float:
-        part = max(self.partition.subdomains, key=lambda part: math.prod(part.size))
+        part = self._busiest
         if self.partition.grid[0] > 1:
             return 1.0
         return 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
@@ -257,7 +254,7 @@ class UltrasoundStep:
         """Of spectra in a step, each there and back counted as two."""
         if self.stages == "fused":
             return 9 + 2 * self.medium.laplacians
-        return (_TRANSFORMS if self.size[2] > 1 else 7) + 2 * self.medium.laplacians
+        return self._lossless_transforms + 2 * self.medium.laplacians
 
     def _fused_global(self, t: StepTimeline) -> None:
         through = self._through_z_stored if self.exchange and self.exchange.one_sided else self._through_z
@@ -319,9 +316,9 @@ class UltrasoundStep:
 
     def _plain_global(self, t: StepTimeline) -> None:
         assert self.exchange is not None
-        count, cuts = self._transposes, sum(blocks > 1 for blocks in self.partition.grid)
+        count = self._transposes
         for _ in range(count):
             t.work(self._whole_step() / count, launches=4)
-            t.work(2 * cuts * self._pack_all() / max(cuts, 1), "pack")
+            t.work(2 * self._pack_all(), "pack")
             self._start(t, "transpose", 2)
             t.finish("transpose", self.exchange.own.overhead)

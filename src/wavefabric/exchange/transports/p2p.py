@@ -24,11 +24,10 @@ from wavefabric.exchange.transports.mpi_staged import StagedTransport
 from wavefabric.exchange.transports.multicast import MulticastPool
 from wavefabric.exchange.transports.p2p_plan import PlanExchange
 from wavefabric.exchange.transports.shared_pool import SharedPool
+from wavefabric.system.variables import PROTOCOL
 
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]
-#: Environment variable: what runs exchanges of which nothing else is said, as ``NCCL_PROTO`` for NCCL.
-PROTOCOL = "WAVEFABRIC_PROTOCOL"
 
 
 class _Copies(NamedTuple):
