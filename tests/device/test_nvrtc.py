@@ -119,10 +119,14 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return []  # functions for other sources
     if source == "optics/propagation/kernels/kerr_one_sided.cu":
         from wavefabric.optics.propagation.kernels.kerr_cuda import type_options
-        from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import sizes
+        from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import tiling
 
-        shapes = [(np.complex64, 30), (np.complex128, 3)]
-        return [("sm_90", (*type_options(dtype), *sizes(dtype, own)[1])) for dtype, own in shapes]
+        result = []
+        for dtype, rows, own in [(np.complex64, 30, 30), (np.complex128, 30, 3)]:
+            chosen = tiling(rows, own, 2 * own, dtype, 227 * 1024)
+            assert chosen is not None
+            result.append(("sm_90", (*type_options(dtype), *chosen.definitions)))
+        return result
     sound = "acoustics/solver/kernels.cu", "acoustics/solver/adjoint/kernels.cu"
     if source in (*sound, "spectral/butterflies.cu", "spectral/symmetric.cu"):
         return [(arch, (f"-DREAL={real}",)) for arch in ARCHITECTURES for real in REALS]

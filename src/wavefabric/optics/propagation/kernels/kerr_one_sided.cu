@@ -2,19 +2,19 @@
 // need theirs wait for them. After signals.cu and kerr_formulas.cu; the kernels of kerr_chunks.cu do the same one after
 // another, and those of kerr.py are the reference.
 //
-// A block works on tiles of TILE samples, on all ranks the same block on the same ones. While the powers of one
-// tile travel it sums those of the next and updates the rows of the one before, so what a tile needs of the fields
-// is read twice within a short time.
+// A block works on one tile of TILE samples after another, on all ranks the same block on the same ones. All rows of a tile
+// stay in shared memory, so that a field is read and written once. While the powers of one block travel, the other blocks
+// of the multiprocessor work: BLOCKS of them are resident.
 //
 // A tile is numbered by how many the block has had, in all calls. Powers of tile s go to slot s % SLOTS of each rank. That
-// slot is free: before a block writes it, it has seen powers of tile s - 2, or of a later round of tile s - 3, of the
-// rank it writes to, which that rank's block sent after it had read all of tile s - 4.
+// slot is free: before a block writes it, it has seen powers of tile s - 1 of the rank it writes to, which that rank's
+// block sent after it had read all of tile s - 2.
 //
-// Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y) and OUTPUTS (phase rates a thread).
+// Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y), OUTPUTS (phase rates a thread), PARTS
+// (whose powers are in shared memory at once) and BLOCKS.
 
-#define SLOTS 4
-#define PARTS 32  // whose powers are in shared memory at once
-#define KEPT 4  // of an own part in scratch: what an operator keeps, and the rate of its last stage at the end
+#define SLOTS 2
+#define KEPT 4  // of an own part: what an operator keeps, and its first power, later its last rate
 #define RATE (KEPT - 1)
 
 struct Peers {
@@ -27,38 +27,64 @@ struct Peers {
     const REAL *matrix;                        // (parts, padded) rad/(W m)
     REAL *const *slots;                        // of each rank: (blocks, SLOTS, 2, parts, TILE)
     unsigned *const *sent;                     // of each rank: (blocks, 2, ranks), by sender: tiles that are there
-    REAL *scratch;                             // (blocks, 2, KEPT, own, TILE)
     unsigned *tiles;                           // (blocks,) in all calls before
     unsigned *late;
     unsigned long long timeout;
 };
 
-// Powers of PARTS parts of a tile, and their weights in the rates of the own parts.
-struct alignas(16) Shared {  // doubles are summed here too
-    REAL values[PARTS * TILE], weights[PARTS * OUTPUTS * LANES];
-};
+// Copy one sample to shared memory while this thread goes on, until `copied`.
+__device__ __forceinline__ void copy_ahead(REAL2 *shared, const REAL2 *from)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    if constexpr (sizeof(REAL2) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
+#else
+    *shared = __ldcs(from);
+#endif
+}
+__device__ __forceinline__ void copied()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 struct Block {
     const Peers &p;
-    Shared &shared;
     Timeout timeout;
+    // In shared memory.
+    REAL2 *a, *k;     // (rows, TILE)
+    REAL *values;     // (PARTS, TILE) powers
+    REAL *weights;    // (PARTS, OUTPUTS * LANES) of them in the rates of the own parts
+    REAL *numbers;    // (KEPT, own, TILE)
+    bool whole;       // PARTS and OUTPUTS * LANES are enough: weights stay
 
+    __device__ __forceinline__ explicit Block(const Peers &peers) : p(peers), timeout{peers.late, peers.timeout, false}
+    {
+        a = reinterpret_cast<REAL2 *>(shared_bytes);
+        k = a + p.rows * TILE;
+        values = reinterpret_cast<REAL *>(k + p.rows * TILE);
+        weights = values + PARTS * TILE;
+        numbers = weights + PARTS * OUTPUTS * LANES;
+        whole = p.to - p.from <= PARTS && p.own <= OUTPUTS * LANES;
+        if (whole) load_weights(0, p.from, p.to - p.from);
+    }
     // Powers of all parts in one round of a tile, in a rank's memory: (parts, TILE).
     __device__ __forceinline__ REAL *powers(int rank, unsigned tile, int round) const
     {
         return p.slots[rank] + (((Index)blockIdx.x * SLOTS + tile % SLOTS) * 2 + round) * p.parts * TILE;
     }
-    // One of the numbers of the own parts of a tile, (own, TILE).
-    __device__ __forceinline__ REAL *numbers(unsigned tile, int which) const
-    {
-        return p.scratch + (((Index)blockIdx.x * 2 + tile % 2) * KEPT + which) * p.own * TILE;
-    }
     // Power of an own part at this thread's sample, to all ranks.
     __device__ __forceinline__ void send(REAL power, int part, unsigned tile, int round) const
     {
         const Index at = (Index)(p.first + part) * TILE + threadIdx.x;
-        for (int k = 0; k < p.ranks; ++k)
-            if (k == p.rank || p.transfers) powers(k, tile, round)[at] = power;
+        for (int r = 0; r < p.ranks; ++r)
+            if (r == p.rank || p.transfers) powers(r, tile, round)[at] = power;
     }
     __device__ __forceinline__ unsigned *counter(int owner, int round, int sender) const
     {
@@ -66,44 +92,46 @@ struct Block {
     }
     __device__ __forceinline__ int thread() const { return threadIdx.y * TILE + threadIdx.x; }
 
-    // All threads of the block have sent theirs.
-    __device__ __forceinline__ void announce_tile(unsigned tile, int round) const
+    // Announce what all threads of the block have sent, and wait for that of the others. False if a rank did not come.
+    __device__ __forceinline__ bool exchanged(unsigned tile, int round)
     {
         __syncthreads();
-        if (!p.transfers) return;
-        for (int k = thread(); k < p.ranks; k += TILE * LANES)
-            if (k != p.rank) announce(counter(k, round, p.rank), tile + 1);
-    }
-    // False if a rank did not come.
-    __device__ __forceinline__ bool await_tile(unsigned tile, int round)
-    {
         if (p.transfers)
-            for (int k = thread(); k < p.ranks; k += TILE * LANES)
-                if (k != p.rank) timeout.wait(counter(p.rank, round, k), tile + 1, k);
+            for (int r = thread(); r < p.ranks; r += TILE * LANES)
+                if (r != p.rank) announce(counter(r, round, p.rank), tile + 1);
+        if (p.transfers)
+            for (int r = thread(); r < p.ranks; r += TILE * LANES)
+                if (r != p.rank) timeout.wait(counter(p.rank, round, r), tile + 1, r);
         return !__syncthreads_or(timeout.missed);
     }
 
+    __device__ __forceinline__ void load_weights(int base, int first, int here) const
+    {
+        for (int i = thread(); i < here * OUTPUTS * LANES; i += TILE * LANES) {
+            const int d = i / (OUTPUTS * LANES), c = i % (OUTPUTS * LANES);
+            weights[i] = p.matrix[(first + d) * p.padded + base + c];
+        }
+    }
     // use(part, rate) for the own parts of this row of threads, at this thread's sample: rate = matrix @ powers.
     template <class Use> __device__ __forceinline__ void couple(unsigned tile, int round, Use use) const
     {
         const volatile REAL *const from = powers(p.rank, tile, round);  // other GPUs write here while the kernel runs
         for (int base = 0; base < p.own; base += OUTPUTS * LANES) {
             REAL rate[OUTPUTS] = {};
-            for (int d0 = p.from; d0 < p.to; d0 += PARTS) {
-                const int here = min(PARTS, p.to - d0);
-                __syncthreads();
-                for (int i = thread(); i < here * TILE; i += TILE * LANES) shared.values[i] = from[(Index)d0 * TILE + i];
-                for (int i = thread(); i < here * OUTPUTS * LANES; i += TILE * LANES) {
-                    const int d = i / (OUTPUTS * LANES), c = i % (OUTPUTS * LANES);
-                    shared.weights[i] = p.matrix[(d0 + d) * p.padded + base + c];
+            for (int first = p.from; first < p.to; first += PARTS) {
+                const int here = min(PARTS, p.to - first);
+                if (!whole) {
+                    __syncthreads();
+                    load_weights(base, first, here);
                 }
+                for (int i = thread(); i < here * TILE; i += TILE * LANES) values[i] = from[(Index)first * TILE + i];
                 __syncthreads();
 #pragma unroll 4
                 for (int d = 0; d < here; ++d) {
-                    const REAL v = shared.values[d * TILE + threadIdx.x];
-                    const REAL *const weights = shared.weights + (d * LANES + threadIdx.y) * OUTPUTS;
+                    const REAL v = values[d * TILE + threadIdx.x];
+                    const REAL *const weight = weights + (d * LANES + threadIdx.y) * OUTPUTS;
 #pragma unroll
-                    for (int c = 0; c < OUTPUTS; ++c) rate[c] += weights[c] * v;
+                    for (int c = 0; c < OUTPUTS; ++c) rate[c] += weight[c] * v;
                 }
             }
 #pragma unroll
@@ -120,82 +148,77 @@ template <class Operator>
 __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *argument)
 {
     constexpr int STAGES = Operator::STAGES;
-    static_assert(STAGES <= 2 && Operator::NUMBERS <= RATE, "slots and scratch are for so many");
-    __shared__ Shared shared;
+    static_assert(STAGES <= 2 && Operator::NUMBERS <= RATE, "slots and numbers are for so many");
     const Peers p = *argument;
-    Block block = {p, shared, {p.late, p.timeout, false}};
+    Block block(p);
+    REAL2 *const a = block.a, *const k = block.k;
     const int lane = threadIdx.y, x = threadIdx.x;
     const Index tiles = (n + TILE - 1) / TILE;
     const int mine = tiles > blockIdx.x ? (tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;
     const unsigned before = p.tiles[blockIdx.x];
-    const Index stride = (Index)p.own * TILE;  // of the numbers of a part
-    const auto sample = [&](int j) { return (blockIdx.x + (Index)j * gridDim.x) * TILE + x; };
+    const int stride = p.own * TILE;  // of the numbers of a part
     double error = 0;
 
-    const auto begin = [&](int j) {
+    // Each thread loads the samples that it updates: it may load those of the next tile as soon as it is through.
+    const auto load = [&](int j) {
+        const Index t = (blockIdx.x + (Index)j * gridDim.x) * TILE + x;
+        if (j >= mine || t >= n) return;
+        for (int r = lane; r < p.rows; r += LANES) {
+            copy_ahead(a + r * TILE + x, A + r * n + t);
+            if (Operator::READS_K) copy_ahead(k + r * TILE + x, K + r * n + t);
+        }
+    };
+    load(0);
+    for (int j = 0; j < mine; ++j) {
         const unsigned tile = before + j;
-        const Index t = sample(j);
+        const Index t = (blockIdx.x + (Index)j * gridDim.x) * TILE + x;
+        copied();
+        __syncthreads();
         if (t < n)
             for (int i = p.lane_start[lane]; i < p.lane_start[lane + 1]; ++i) {
                 const int part = p.lane_part[i], end = p.start[part + 1];
                 Sums sums = {};
 #pragma unroll 4
                 for (int r = p.start[part]; r < end; ++r) {
-                    const REAL2 a = A[r * n + t];
-                    sums.add(Operator::row(a, Operator::READS_K ? K[r * n + t] : a, h));
+                    const REAL2 first = a[r * TILE + x];
+                    sums.add(Operator::row(first, Operator::READS_K ? k[r * TILE + x] : first, h));
                 }
-                Operator::begin(sums, block.numbers(tile, 0) + part * TILE + x, stride);
+                REAL *const numbers = block.numbers + part * TILE + x;
+                Operator::begin(sums, numbers, stride);
+                numbers[RATE * stride] = sums.yy;
                 block.send(sums.yy, part, tile, 0);
             }
-        block.announce_tile(tile, 0);
-    };
-    const auto advance = [&](int j) {
-        const unsigned tile = before + j;
-        if (!block.await_tile(tile, 0)) return false;
-        const REAL *const powers = block.powers(p.rank, tile, 0) + (Index)p.first * TILE;
-        block.couple(tile, 0, [&](int part, REAL rate) {
-            const int at = part * TILE + x;
-            REAL *const numbers = block.numbers(tile, 0) + at;
-            numbers[0] = rate;  // the first of the numbers of operators of two stages
-            block.send(Operator::advance(0, rate, powers[at], numbers, stride, h), part, tile, 1);
-        });
-        block.announce_tile(tile, 1);
-        return true;
-    };
-    const auto end = [&](int j) {
-        const unsigned tile = before + j;
-        if (!block.await_tile(tile, STAGES - 1)) return false;
-        REAL *const rates = block.numbers(tile, RATE);
+        if (!block.exchanged(tile, 0)) return;
+        if (STAGES == 2) {
+            block.couple(tile, 0, [&](int part, REAL rate) {
+                REAL *const numbers = block.numbers + part * TILE + x;
+                numbers[0] = rate;  // the first of the numbers of operators of two stages
+                block.send(Operator::advance(0, rate, numbers[RATE * stride], numbers, stride, h), part, tile, 1);
+            });
+            if (!block.exchanged(tile, 1)) return;
+        }
+        REAL *const rates = block.numbers + RATE * stride;
         block.couple(tile, STAGES - 1, [&](int part, REAL rate) { rates[part * TILE + x] = rate; });
         __syncthreads();
-        const Index t = sample(j);
         if (t < n)
             for (int r = lane; r < p.rows; r += LANES) {
                 const int at = p.row_part[r] * TILE + x;
-                const Index here = r * n + t;
-                const REAL2 a = __ldcs(A + here), k = Operator::READS_K ? __ldcs(K + here) : a;
-                const Row now = Operator::update(a, k, rates[at], block.numbers(tile, 0) + at, stride, h);
+                const REAL2 first = a[r * TILE + x], second = Operator::READS_K ? k[r * TILE + x] : first;
+                const Row now = Operator::update(first, second, rates[at], block.numbers + at, stride, h);
                 if (Operator::MEASURES && errors) error += 0.01 * h * h * squared_difference(now, h);
-                if (Operator::WRITES_A) put(A + here, now.a);
-                if (Operator::WRITES_K) put(K + here, now.k);
+                if (Operator::WRITES_A) put(A + r * n + t, now.a);
+                if (Operator::WRITES_K) put(K + r * n + t, now.k);
             }
-        return true;
-    };
-
-    for (int j = 0; j < mine + STAGES; ++j) {
-        if (j < mine) begin(j);
-        if (STAGES == 2 && 0 < j && j <= mine && !advance(j - 1)) return;
-        if (j >= STAGES && !end(j - STAGES)) return;
+        load(j + 1);
     }
     __syncthreads();
     if (block.thread() == 0) p.tiles[blockIdx.x] = before + mine;
     if (Operator::MEASURES && errors) {
-        double *const all = (double *)shared.values;
-        static_assert(sizeof(shared.values) >= TILE * LANES * sizeof(double), "one a thread");
+        double *const all = reinterpret_cast<double *>(shared_bytes);
         all[block.thread()] = error;
-        for (int k = TILE * LANES / 2; k > 0; k >>= 1) {
+        for (int half = TILE * LANES / 2; half > 0; half >>= 1) {
             __syncthreads();
-            if (block.thread() < k) all[block.thread()] += all[block.thread() + k];
+            if (block.thread() < half) all[block.thread()] += all[block.thread() + half];
         }
         if (block.thread() == 0) errors[blockIdx.x] = all[0];
     }
@@ -204,7 +227,7 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
 // Grid: as many blocks in all calls, all of them resident at once with those of the other ranks. errors: null, or one
 // double a block for the squared local error. Operators of more stages go through the kernels of kerr_chunks.cu.
 #define KERNEL(name, Operator)                                                                        \
-    extern "C" __global__ void __launch_bounds__(TILE * LANES, 2)                                     \
+    extern "C" __global__ void __launch_bounds__(TILE * LANES, BLOCKS)                                \
     name(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *peers)                   \
     {                                                                                                 \
         kerr<Operator>(A, K, h, errors, n, peers);                                                    \

@@ -1,6 +1,7 @@
 """Launches of ``kerr_one_sided.cu``: Kerr operators over ranks, each one kernel."""
 
 import heapq
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,23 +11,74 @@ from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
-#: Samples of a tile and rows of threads, by bytes of a real number: rows of 1 KiB and 256 threads.
-_TILES = {8: (64, 4), 4: (128, 2)}
-#: Phase rates that a thread forms at once, at most, and blocks of a multiprocessor: registers allow no more.
-_OUTPUTS, _BLOCKS = 8, 2
+#: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, each a full line.
+_SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}
+#: Threads of a block; blocks of a multiprocessor that hide each other's waiting, and at most.
+_THREADS, _ENOUGH, _MOST = 128, 4, 8
+#: Phase rates that a thread forms at once, and parts whose powers are in shared memory, at most.
+_OUTPUTS, _PARTS = 8, 64
+#: Of a multiprocessor's shared memory, beside what its blocks ask for: as much for each of them.
+_RESERVED = 1024
+#: Bytes of dynamic shared memory that a kernel has without asking for more.
+_WITHOUT_ASKING = 48 * 1024
 #: More multiprocessors than any GPU has so far, for estimates.
 _MULTIPROCESSORS = 192
-#: As in ``kerr_one_sided.cu``: tiles that have a slot; numbers of an own part in scratch, and their tiles.
-_SLOTS, _KEPT, _RING = 4, 4, 2
+#: As in ``kerr_one_sided.cu``: tiles that have a slot; numbers of an own part.
+_SLOTS, _KEPT = 2, 4
 
 #: Names of the operators that are one kernel: those of one or two stages.
 OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last")
 #: ``Peers`` of ``kerr_one_sided.cu``: numbers, then addresses.
 _COUNTS = "ranks rank rows own parts first transfers from to padded"
-_ADDRESSES = "start row_part lane_start lane_part matrix slots sent scratch tiles late timeout"
+_ADDRESSES = "start row_part lane_start lane_part matrix slots sent tiles late timeout"
 PEERS = np.dtype(
     [(name, np.int32) for name in _COUNTS.split()] + [(name, np.uint64) for name in _ADDRESSES.split()]
 )
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How blocks of threads cut the samples, the same on all ranks."""
+
+    #: Samples of a tile and rows of threads.
+    samples: int
+    lanes: int
+    #: Phase rates that a thread forms at once; parts whose powers are in shared memory at once.
+    outputs: int
+    parts: int
+    #: Bytes of shared memory of a block, and blocks of a multiprocessor.
+    shared: int
+    blocks: int
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Of ``kerr_one_sided.cu``."""
+        values = {"TILE": self.samples, "LANES": self.lanes, "OUTPUTS": self.outputs}
+        values |= {"PARTS": self.parts, "BLOCKS": self.blocks}
+        return tuple(f"-D{name}={value}" for name, value in values.items())
+
+
+def tiling(
+    rows: int, own: int, parts: int, dtype, block_memory: int, tile: tuple[int, int] | None = None
+) -> Tiling | None:
+    """For at most so many rows and own parts of a rank, and parts of all: the longest tile of which a
+    multiprocessor has enough, or the one it has most of. None if not one fits in its shared memory.
+
+    ``tile`` (samples, rows of threads) is chosen if it is None.
+    """
+    item = np.finfo(dtype).dtype.itemsize
+    tiles = [tile] if tile else [(samples, _THREADS // samples) for samples in _SAMPLES[item]]
+    result = []
+    for samples, lanes in tiles:
+        outputs, held = min(_OUTPUTS, -(-own // lanes)), min(_PARTS, parts)
+        numbers = held * samples + held * outputs * lanes + _KEPT * own * samples
+        # Both fields; the errors of all threads are added where the fields were.
+        shared = max((4 * rows * samples + numbers) * item, 8 * samples * lanes)
+        blocks = min(_MOST, (block_memory + _RESERVED) // (shared + _RESERVED))
+        result.append(Tiling(samples, lanes, outputs, held, shared, blocks))
+    most = max(result, key=lambda each: each.blocks)
+    best = next((each for each in result if each.blocks >= _ENOUGH), most)
+    return best if best.blocks else None
 
 
 class OneSidedKerr:
@@ -34,7 +86,8 @@ class OneSidedKerr:
 
     ``coupling`` as of `rank_phase_group_coupling`, ``dtype`` of the fields. ``received`` False leaves out the
     work on what others send. ``tile`` (samples, rows of threads) and ``blocks``, the same on all ranks, are
-    chosen if not given. `InputError` if these ranks cannot have kernels that wait for one another.
+    chosen if not given. `InputError` if these ranks cannot have kernels that wait for one another, or a rank
+    has more rows than its shared memory holds samples of.
     """
 
     def __init__(
@@ -50,10 +103,18 @@ class OneSidedKerr:
     ):
         real, own, parts = np.finfo(dtype).dtype, coupling.own_groups, sum(coupling.parts)
         first = sum(coupling.parts[: comm.rank])
-        (samples, lanes, outputs), definitions = sizes(dtype, own, tile)
-        self._device, self._n, self._block = device, int(n), (samples, lanes)
+        self._device, self._n = device, int(n)
         self.timeout = comm.timeout("Kerr operator over ranks")
-        most = min(-(-self._n // samples), _BLOCKS * self.timeout.multiprocessors)
+        rows, memory = map(
+            list, zip(*comm.control.all_gather((int(coupling.start[-1]), device.block_memory)), strict=True)
+        )
+        chosen = tiling(max(rows), max(coupling.parts), parts, dtype, min(memory), tile)
+        if chosen is None:
+            what = f"{max(rows)} rows of a rank are more than kernels that wait for others take"
+            raise InputError(f"protocol: {what} ({min(memory)} bytes of shared memory); allowed: copies")
+        samples, lanes, outputs = chosen.samples, chosen.lanes, chosen.outputs
+        self._block, self._shared = (samples, lanes), chosen.shared
+        most = min(-(-self._n // samples), chosen.blocks * self.timeout.multiprocessors)
         self.blocks = most if blocks is None else blocks
         slots = comm.symmetric((self.blocks, _SLOTS, 2, parts, samples), real)
         sent = comm.symmetric((self.blocks, 2, comm.size), np.uint32)
@@ -68,7 +129,6 @@ class OneSidedKerr:
             device.asarray(matrix),
             slots.addresses,
             sent.addresses,
-            device.empty((self.blocks, _RING, _KEPT, own, samples), real),
             device.zeros((self.blocks,), np.uint32),
         )
         #: Of each block, the squared local error of its tiles.
@@ -81,16 +141,20 @@ class OneSidedKerr:
         self._peers = device.asarray(peers.view(np.uint8))
         # Kernels know addresses alone.
         self._kept = tables, slots, sent
-        options = (*type_options(dtype), *definitions)
+        options = (*type_options(dtype), *chosen.definitions)
         module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS, FORMULAS))
         self._kernels = {name: module.get_function(name) for name in OPERATORS}
+        if chosen.shared > _WITHOUT_ASKING:
+            for kernel in self._kernels.values():
+                kernel.max_dynamic_shared_size_bytes = chosen.shared
         device.synchronize()  # kernels may be in other streams
 
     def kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
         """As `kerr` of ``kerr.py``, for `OPERATORS`; ``error``, one float64, is that of the own rows."""
         errors = np.uint64(0) if error is None else self.errors
         arguments = A, K, np.float64(h), errors, np.int64(self._n), self._peers
-        self._device.launch(self._kernels[operator.name], (self.blocks,), self._block, arguments)
+        kernel = self._kernels[operator.name]
+        self._device.launch(kernel, (self.blocks,), self._block, arguments, self._shared)
         if error is not None:
             error[...] = self.errors.sum()
 
@@ -98,18 +162,8 @@ class OneSidedKerr:
 def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
     """Bytes that `OneSidedKerr` holds for rows of ``n`` samples, on the largest GPU at most."""
     item = np.finfo(dtype).dtype.itemsize
-    samples, _ = _TILES[item]
-    numbers = _SLOTS * 2 * sum(coupling.parts) + _RING * _KEPT * coupling.own_groups
-    return min(-(-n // samples), _BLOCKS * _MULTIPROCESSORS) * samples * numbers * item
-
-
-def sizes(
-    dtype, own: int, tile: tuple[int, int] | None = None
-) -> tuple[tuple[int, int, int], tuple[str, ...]]:
-    """Samples of a tile, rows of threads and phase rates a thread for so many own parts; as definitions."""
-    samples, lanes = tile or _TILES[np.finfo(dtype).dtype.itemsize]
-    outputs = min(_OUTPUTS, -(-own // lanes))
-    return (samples, lanes, outputs), (f"-DTILE={samples}", f"-DLANES={lanes}", f"-DOUTPUTS={outputs}")
+    longest = _MOST * max(_SAMPLES[item])  # samples of all blocks of a multiprocessor
+    return min(n, longest * _MULTIPROCESSORS) * _SLOTS * 2 * sum(coupling.parts) * item
 
 
 def dealt(rows, lanes: int) -> tuple[np.ndarray, np.ndarray]:
