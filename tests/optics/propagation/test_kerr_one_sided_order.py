@@ -13,7 +13,7 @@ from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import _SLOTS
 def block(calls, ranks, rank):
     """The same block of each rank in calls of so many rounds and tiles, as ``kerr`` of kerr_one_sided.cu."""
     others = [other for other in range(ranks) if other != rank]
-    before, events = 0, []
+    before, events = [0, 0], []
 
     def send(tile, turn):
         events.append(Event(("write", tile, turn), announces=((turn, tile),)))
@@ -22,11 +22,11 @@ def block(calls, ranks, rank):
         events.append(Event(("read", tile, turn), waits=tuple((other, (turn, tile)) for other in others)))
 
     for rounds, tiles in calls:
-        for tile in range(before, before + tiles):
+        for _ in range(tiles):
             for turn in range(rounds):
-                send(tile, turn)
-                receive(tile, turn)
-        before += tiles
+                send(before[turn], turn)
+                receive(before[turn], turn)
+                before[turn] += 1
     return events
 
 

@@ -83,7 +83,7 @@ def test_memory_of_slots_is_counted(transports, monkeypatch):
     def work(comm):
         options, device = PropagationOptions(step=100.0, split=[2, 3]), comm.device
         made = Propagator(FIBRE, 96, RATE, device, options, comm)
-        _, slots, _ = made.operators.one_sided._kept
+        _, slots = made.operators.one_sided._kept
         with_and_without = [
             memory_needed(FIBRE, 96, options, device, made.local_modes, one_sided)
             for one_sided in (True, False)

@@ -6,9 +6,12 @@
 // stay in shared memory, so that a field is read and written once. While the powers of one block travel, the other blocks
 // of the multiprocessor work: BLOCKS of them are resident.
 //
-// A tile is numbered by how many the block has had, in all calls. Powers of tile s go to slot s % SLOTS of each rank. That
-// slot is free: before a block writes it, it has seen powers of tile s - 1 of the rank it writes to, which that rank's
-// block sent after it had read all of tile s - 2.
+// The tiles of a round (a phase rate) are numbered by how many of them the block has had, in all calls. Powers of tile s go
+// to slot s % SLOTS of each rank. The last bit of a power is taken for a mark, which turns each time that a slot is written: who reads a power sees by itself
+// whether it is there, and nobody waits for a fence. All ranks use the power without that bit, whatever the mark.
+//
+// The slot is free: before a block writes it, it has seen powers of the tile before of the rank it writes to, which that
+// rank's block sent after it had read all of the tile before that.
 //
 // Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y), OUTPUTS (phase rates a thread), PARTS
 // (whose powers are in shared memory at once) and BLOCKS.
@@ -17,6 +20,17 @@
 #define KEPT 4  // of an own part: what an operator keeps, and its first power, later its last rate
 #define RATE (KEPT - 1)
 
+// A power as it travels.
+template <int BYTES> struct Traveling { typedef unsigned long long Word; };
+template <> struct Traveling<4> { typedef unsigned Word; };
+typedef Traveling<sizeof(REAL)>::Word Word;
+
+__device__ __forceinline__ Word word_of(double power) { return (Word)__double_as_longlong(power); }
+__device__ __forceinline__ Word word_of(float power) { return (Word)__float_as_uint(power); }
+__device__ __forceinline__ REAL power_of(unsigned long long word) { return REAL(__longlong_as_double((long long)word)); }
+__device__ __forceinline__ REAL power_of(unsigned word) { return REAL(__uint_as_float(word)); }
+__device__ __forceinline__ Word marked(Word word, unsigned tile) { return (word & ~Word(1)) | (~(tile / SLOTS) & 1); }
+
 struct Peers {
     int ranks, rank, rows, own, parts, first;  // parts of phase groups: own, of all ranks, first own one
     int transfers, from, to;                   // whether anything is sent; which parts are coupled
@@ -24,10 +38,10 @@ struct Peers {
     const int *start;                          // (own + 1,) first row of each own part
     const int *row_part;                       // (rows,)
     const int *lane_start, *lane_part;         // which own parts each row of threads sums: (LANES + 1,), (own,)
+    const int *part_rank;                      // (parts,) whose each part is
     const REAL *matrix;                        // (parts, padded) rad/(W m)
-    REAL *const *slots;                        // of each rank: (blocks, SLOTS, 2, parts, TILE)
-    unsigned *const *sent;                     // of each rank: (blocks, 2, ranks), by sender: tiles that are there
-    unsigned *tiles;                           // (blocks,) in all calls before
+    Word *const *slots;                        // of each rank: (blocks, 2 rounds, SLOTS, parts, TILE), 0 in the beginning
+    unsigned *tiles;                           // (blocks, 2 rounds) in all calls before
     unsigned *late;
     unsigned long long timeout;
 };
@@ -75,34 +89,43 @@ struct Block {
         if (whole) load_weights(0, p.from, p.to - p.from);
     }
     // Powers of all parts in one round of a tile, in a rank's memory: (parts, TILE).
-    __device__ __forceinline__ REAL *powers(int rank, unsigned tile, int round) const
+    __device__ __forceinline__ volatile Word *powers(int rank, unsigned tile, int round) const
     {
-        return p.slots[rank] + (((Index)blockIdx.x * SLOTS + tile % SLOTS) * 2 + round) * p.parts * TILE;
+        return p.slots[rank] + (((Index)blockIdx.x * 2 + round) * SLOTS + tile % SLOTS) * p.parts * TILE;
     }
     // Power of an own part at this thread's sample, to all ranks.
     __device__ __forceinline__ void send(REAL power, int part, unsigned tile, int round) const
     {
         const Index at = (Index)(p.first + part) * TILE + threadIdx.x;
         for (int r = 0; r < p.ranks; ++r)
-            if (r == p.rank || p.transfers) powers(r, tile, round)[at] = power;
-    }
-    __device__ __forceinline__ unsigned *counter(int owner, int round, int sender) const
-    {
-        return p.sent[owner] + ((Index)blockIdx.x * 2 + round) * p.ranks + sender;
+            if (r == p.rank || p.transfers) powers(r, tile, round)[at] = marked(word_of(power), tile);
     }
     __device__ __forceinline__ int thread() const { return threadIdx.y * TILE + threadIdx.x; }
 
-    // Announce what all threads of the block have sent, and wait for that of the others. False if a rank did not come.
-    __device__ __forceinline__ bool exchanged(unsigned tile, int round)
+    // Wait for the powers of some parts, and leave them in `values` if they are wanted.
+    __device__ __forceinline__ void await(int first, int here, unsigned tile, int round, bool wanted)
     {
-        __syncthreads();
-        if (p.transfers)
-            for (int r = thread(); r < p.ranks; r += TILE * LANES)
-                if (r != p.rank) announce(counter(r, round, p.rank), tile + 1);
-        if (p.transfers)
-            for (int r = thread(); r < p.ranks; r += TILE * LANES)
-                if (r != p.rank) timeout.wait(counter(p.rank, round, r), tile + 1, r);
-        return !__syncthreads_or(timeout.missed);
+        const volatile Word *const from = powers(p.rank, tile, round) + (Index)first * TILE;
+        constexpr int BATCH = 4, THREADS = TILE * LANES;
+        for (int begin = thread(); begin < here * TILE; begin += BATCH * THREADS) {
+            Word word[BATCH];
+            int missing;
+            Watch watch;
+            do {
+                missing = -1;
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b)
+                    if (begin + b * THREADS < here * TILE) word[b] = from[begin + b * THREADS];
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b)
+                    if (begin + b * THREADS < here * TILE && word[b] != marked(word[b], tile))
+                        missing = p.part_rank[first + (begin + b * THREADS) / TILE];
+                if (!p.transfers && missing != p.rank) break;
+            } while (missing >= 0 && timeout.lasts(watch, missing));
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b)
+                if (wanted && begin + b * THREADS < here * TILE) values[begin + b * THREADS] = power_of(word[b] & ~Word(1));
+        }
     }
 
     __device__ __forceinline__ void load_weights(int base, int first, int here) const
@@ -112,20 +135,20 @@ struct Block {
             weights[i] = p.matrix[(first + d) * p.padded + base + c];
         }
     }
-    // use(part, rate) for the own parts of this row of threads, at this thread's sample: rate = matrix @ powers.
-    template <class Use> __device__ __forceinline__ void couple(unsigned tile, int round, Use use) const
+    // use(part, rate) for the own parts of this row of threads, at this thread's sample: rate = matrix @ powers. False,
+    // before any use, if a rank did not come.
+    template <class Use> __device__ __forceinline__ bool couple(unsigned tile, int round, Use use)
     {
-        const volatile REAL *const from = powers(p.rank, tile, round);  // other GPUs write here while the kernel runs
+        await(0, p.from, tile, round, false);
+        await(p.to, p.parts - p.to, tile, round, false);
         for (int base = 0; base < p.own; base += OUTPUTS * LANES) {
             REAL rate[OUTPUTS] = {};
             for (int first = p.from; first < p.to; first += PARTS) {
                 const int here = min(PARTS, p.to - first);
-                if (!whole) {
-                    __syncthreads();
-                    load_weights(base, first, here);
-                }
-                for (int i = thread(); i < here * TILE; i += TILE * LANES) values[i] = from[(Index)first * TILE + i];
                 __syncthreads();
+                if (!whole) load_weights(base, first, here);
+                await(first, here, tile, round, true);
+                if (__syncthreads_or(timeout.missed)) return false;
 #pragma unroll 4
                 for (int d = 0; d < here; ++d) {
                     const REAL v = values[d * TILE + threadIdx.x];
@@ -140,6 +163,7 @@ struct Block {
                 if (part < p.own) use(part, rate[c]);
             }
         }
+        return true;
     }
 };
 
@@ -155,7 +179,8 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
     const int lane = threadIdx.y, x = threadIdx.x;
     const Index tiles = (n + TILE - 1) / TILE;
     const int mine = tiles > blockIdx.x ? (tiles - 1 - blockIdx.x) / gridDim.x + 1 : 0;
-    const unsigned before = p.tiles[blockIdx.x];
+    unsigned *const tiles_before = p.tiles + 2 * blockIdx.x;
+    const unsigned before[2] = {tiles_before[0], tiles_before[1]};
     const int stride = p.own * TILE;  // of the numbers of a part
     double error = 0;
 
@@ -170,35 +195,33 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
     };
     load(0);
     for (int j = 0; j < mine; ++j) {
-        const unsigned tile = before + j;
         const Index t = (blockIdx.x + (Index)j * gridDim.x) * TILE + x;
         copied();
         __syncthreads();
-        if (t < n)
-            for (int i = p.lane_start[lane]; i < p.lane_start[lane + 1]; ++i) {
-                const int part = p.lane_part[i], end = p.start[part + 1];
-                Sums sums = {};
+        for (int i = p.lane_start[lane]; i < p.lane_start[lane + 1]; ++i) {
+            const int part = p.lane_part[i], end = t < n ? p.start[part + 1] : 0;
+            Sums sums = {};
 #pragma unroll 4
-                for (int r = p.start[part]; r < end; ++r) {
-                    const REAL2 first = a[r * TILE + x];
-                    sums.add(Operator::row(first, Operator::READS_K ? k[r * TILE + x] : first, h));
-                }
-                REAL *const numbers = block.numbers + part * TILE + x;
-                Operator::begin(sums, numbers, stride);
-                numbers[RATE * stride] = sums.yy;
-                block.send(sums.yy, part, tile, 0);
+            for (int r = p.start[part]; r < end; ++r) {
+                const REAL2 first = a[r * TILE + x];
+                sums.add(Operator::row(first, Operator::READS_K ? k[r * TILE + x] : first, h));
             }
-        if (!block.exchanged(tile, 0)) return;
+            REAL *const numbers = block.numbers + part * TILE + x;
+            Operator::begin(sums, numbers, stride);
+            numbers[RATE * stride] = sums.yy;
+            block.send(sums.yy, part, before[0] + j, 0);
+        }
         if (STAGES == 2) {
-            block.couple(tile, 0, [&](int part, REAL rate) {
+            const bool complete = block.couple(before[0] + j, 0, [&](int part, REAL rate) {
                 REAL *const numbers = block.numbers + part * TILE + x;
                 numbers[0] = rate;  // the first of the numbers of operators of two stages
-                block.send(Operator::advance(0, rate, numbers[RATE * stride], numbers, stride, h), part, tile, 1);
+                block.send(Operator::advance(0, rate, numbers[RATE * stride], numbers, stride, h), part, before[1] + j, 1);
             });
-            if (!block.exchanged(tile, 1)) return;
+            if (!complete) return;
         }
         REAL *const rates = block.numbers + RATE * stride;
-        block.couple(tile, STAGES - 1, [&](int part, REAL rate) { rates[part * TILE + x] = rate; });
+        const auto keep = [&](int part, REAL rate) { rates[part * TILE + x] = rate; };
+        if (!block.couple(before[STAGES - 1] + j, STAGES - 1, keep)) return;
         __syncthreads();
         if (t < n)
             for (int r = lane; r < p.rows; r += LANES) {
@@ -212,7 +235,7 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
         load(j + 1);
     }
     __syncthreads();
-    if (block.thread() == 0) p.tiles[blockIdx.x] = before + mine;
+    if (block.thread() < STAGES) tiles_before[block.thread()] += mine;
     if (Operator::MEASURES && errors) {
         double *const all = reinterpret_cast<double *>(shared_bytes);
         all[block.thread()] = error;

@@ -23,6 +23,8 @@ _RESERVED = 1024
 _WITHOUT_ASKING = 48 * 1024
 #: More multiprocessors than any GPU has so far, for estimates.
 _MULTIPROCESSORS = 192
+#: Of powers as they travel, by bytes of a real number.
+_WORDS = {8: np.uint64, 4: np.uint32}
 #: As in ``kerr_one_sided.cu``: tiles that have a slot; numbers of an own part.
 _SLOTS, _KEPT = 2, 4
 
@@ -30,7 +32,7 @@ _SLOTS, _KEPT = 2, 4
 OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last")
 #: ``Peers`` of ``kerr_one_sided.cu``: numbers, then addresses.
 _COUNTS = "ranks rank rows own parts first transfers from to padded"
-_ADDRESSES = "start row_part lane_start lane_part matrix slots sent tiles late timeout"
+_ADDRESSES = "start row_part lane_start lane_part part_rank matrix slots tiles late timeout"
 PEERS = np.dtype(
     [(name, np.int32) for name in _COUNTS.split()] + [(name, np.uint64) for name in _ADDRESSES.split()]
 )
@@ -116,20 +118,19 @@ class OneSidedKerr:
         self._block, self._shared = (samples, lanes), chosen.shared
         most = min(-(-self._n // samples), chosen.blocks * self.timeout.multiprocessors)
         self.blocks = most if blocks is None else blocks
-        slots = comm.symmetric((self.blocks, _SLOTS, 2, parts, samples), real)
-        sent = comm.symmetric((self.blocks, 2, comm.size), np.uint32)
+        slots = comm.symmetric((self.blocks, 2, _SLOTS, parts, samples), _WORDS[real.itemsize])
         lane_start, lane_part = dealt(np.diff(coupling.start), lanes)
         padded = -(-own // (outputs * lanes)) * outputs * lanes
         matrix = np.zeros((parts, padded), real)
         matrix[:, :own] = np.hstack(coupling.blocks).T
         row_part = np.repeat(np.arange(own), np.diff(coupling.start))
-        indices = coupling.start, row_part, lane_start, lane_part
+        part_rank = np.repeat(np.arange(comm.size), coupling.parts)
+        indices = coupling.start, row_part, lane_start, lane_part, part_rank
         tables = (
             *(device.asarray(each.astype(np.int32)) for each in indices),
             device.asarray(matrix),
             slots.addresses,
-            sent.addresses,
-            device.zeros((self.blocks,), np.uint32),
+            device.zeros((self.blocks, 2), np.uint32),
         )
         #: Of each block, the squared local error of its tiles.
         self.errors = device.empty((self.blocks,), np.float64)
@@ -140,7 +141,7 @@ class OneSidedKerr:
         peers[0] = (*counts, self.timeout.waits, *which, padded, *addresses, *self.timeout.arguments)
         self._peers = device.asarray(peers.view(np.uint8))
         # Kernels know addresses alone.
-        self._kept = tables, slots, sent
+        self._kept = tables, slots
         options = (*type_options(dtype), *chosen.definitions)
         module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS, FORMULAS))
         self._kernels = {name: module.get_function(name) for name in OPERATORS}
