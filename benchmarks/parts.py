@@ -50,7 +50,7 @@ _EXCHANGE = "bench exchange --ranks {K} -o {here} --transports"
 _MEASURE = "fabric measure --ranks {K} --transport {one} --name measured-{K} -o {here}/fabric.toml --json"
 _TUNE = "collective tune --ranks {K} --transports {one} -o {here}/tuning.json --plot {here}/tuning.png --json"
 _ON_FABRIC = "--fabric {parts}/fabric-{K}/fabric.toml"
-_ONE_SIDED = "WAVEFABRIC_PROTOCOL=signals"
+_COPIES = "WAVEFABRIC_PROTOCOL=copies"
 _GRIDS = "--size 256 --size 512 --size 512x512x1024 --size 1024"
 _50, _2 = "--steps 50", "--steps 2 --repeats 1"
 _FEW, _32 = "--overlap 4 --repeats 1", "--size 32 --overlap 4 --repeats 1"
@@ -59,14 +59,15 @@ _1G, _256K = "--sizes 64K:1G --repeats 3", "--sizes 4K:256K --repeats 1"
 
 
 def _collective(tiers: tuple[int, int], collective: str, names: str, kernels: bool = False) -> list[Kind]:
-    """A kind for each algorithm, by copies or one-sided."""
-    more = "--transports p2p --protocols signals,packets --graph" if kernels else "--transports {fast}"
+    """A kind for each algorithm, by copies or kernels."""
+    more = "--transports p2p --protocols auto,signals,packets --graph" if kernels else "--transports {fast}"
+    before = "" if kernels else f"{_COPIES} "
     end = ("p2p", f"{_ON_FABRIC} --model kernel") if kernels else ("mpi", _ON_FABRIC)
     result = []
     for name in names.split():
         radix = "--radix 4 " * (name == "radix-4")
         what = f"{ALGORITHMS[name]} {collective}"
-        command = f"collective run {what} --ranks {{K}} -o {{here}} {radix}{more} {{nccl}}"
+        command = f"{before}collective run {what} --ranks {{K}} -o {{here}} {radix}{more} {{nccl}}"
         title = f"{collective}-{name}" + "-kernels" * kernels
         result.append(Kind(title, command, "--sizes 4K:1G", _256K, 60 if kernels else 45, tiers, *end))
     return result
@@ -77,8 +78,8 @@ def _collective(tiers: tuple[int, int], collective: str, names: str, kernels: bo
 _KINDS = [
     Kind("fibre", f"{_FIBRE} {{fast}}", _50, _2, 150, (0, 1)),
     Kind("ultrasound-1d", f"{_ALONG_Z} {{fast}}", "", _FEW, 120, (0, 1)),
-    Kind("fibre-kernels", f"{_ONE_SIDED} {_FIBRE} p2p", _50, _2, 100, (0, 1), "p2p"),
-    Kind("ultrasound-kernels", f"{_ONE_SIDED} {_ALONG_Z} p2p", "", _FEW, 80, (0, 1), "p2p"),
+    Kind("fibre-copies", f"{_COPIES} {_FIBRE} p2p", _50, _2, 100, (0, 1), "p2p"),
+    Kind("ultrasound-copies", f"{_COPIES} {_ALONG_Z} p2p", "", _FEW, 80, (0, 1), "p2p"),
     Kind("fabric", _MEASURE, "", _ROUGH, 60, (0, 4), prints="fabric.json"),
     *_collective((0, 4), "all-reduce", "ring recursive radix-4 direct"),
     Kind("link", "run {link} --ranks {K} -o {here}/link.h5 --json", "", "", 180, (0, 4), prints="link.json"),
@@ -87,7 +88,7 @@ _KINDS = [
     Kind("large", f"{_VERSUS} {{one}} --grid 1x1x{{K}}",
          "--size 1536x1024x2048 --repeats 3", f"--size 24x16x64 {_FEW}", 120, (2, 4)),
     Kind("local-vs-global", f"{_VERSUS} {{fast}}", _GRIDS, _32, 120, (2, 4)),
-    Kind("local-vs-global-kernels", f"{_ONE_SIDED} {_VERSUS} p2p", _GRIDS, _32, 90, (2, 4), "p2p"),
+    Kind("local-vs-global-copies", f"{_COPIES} {_VERSUS} p2p", _GRIDS, _32, 90, (2, 4), "p2p"),
     Kind("exchange", f"{_EXCHANGE} {{fast}}", _1G, _256K, 120, (2, 4)),
     Kind("ultrasound-2d", f"{_LOCAL} {{fast}} --grid {{two}}", "", _FEW, 80, (2, 4)),
     Kind("ultrasound-3d", f"{_LOCAL} {{fast}} --grid {{three}}", "", _FEW, 80, (2, 4)),
@@ -191,8 +192,9 @@ def _part(
     transport, left_out = transports.get(kind.needs, {}), ""
     if ranks > 1 and not transport.get("available"):
         left_out = f"{kind.needs}: {transport.get('detail', 'not available')}"
-    elif words[:2] == ["collective", "run"]:
-        left_out = why_refused(words[2], words[3], ranks, radix=4 if "--radix" in words else None) or ""
+    elif " collective run " in f" {' '.join(words)} ":
+        what = words[words.index("run") + 1 :]
+        left_out = why_refused(what[0], what[1], ranks, radix=4 if "--radix" in words else None) or ""
     on_fabric = tuple(kind.on_fabric.format(**values).split())
     seconds = 4 + 1.3 * ranks if small else kind.seconds
     return Part(f"{kind.name}-{ranks}", ranks, tuple(words), seconds, on_fabric, kind.prints, left_out)

@@ -17,10 +17,10 @@ from wavefabric.execution.report import size_words, transport_name, unavailable
 from wavefabric.files.output import replacing
 from wavefabric.results.provenance import stamp
 
-FIBRE = "fibre fibre-kernels fibre-mpi-cuda fibre-mpi"
+FIBRE = "fibre fibre-copies fibre-mpi-cuda fibre-mpi"
 #: Cut along z alone, which is what is drawn over the number of ranks.
-ALONG_Z = "ultrasound-1d ultrasound-kernels ultrasound-mpi-cuda ultrasound-mpi"
-VERSUS = "local-vs-global local-vs-global-kernels large"
+ALONG_Z = "ultrasound-1d ultrasound-copies ultrasound-mpi-cuda ultrasound-mpi"
+VERSUS = "local-vs-global local-vs-global-copies large"
 #: GPUs of the goals.
 RANKS = 8
 

@@ -44,8 +44,8 @@ def test_every_command_is_one_of_the_program(commands, tmp_path, available, smal
         assert not any("{" in word or not word for word in words)
         words = words[words.index("wavefabric") + 1 :]
         assert part.ranks == 1 or parsed(commands, words)["ranks"] == part.ranks
-        direct = re.match("(fibre|ultrasound|local-vs-global)-kernels-", part.name)
-        assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=signals wavefabric bench") == bool(direct)
+        copies = "-copies-" in part.name or re.match("all-(reduce|gather)-(?!.*-kernels)", part.name)
+        assert part.line(tmp_path).startswith("WAVEFABRIC_PROTOCOL=copies wavefabric ") == bool(copies)
     assert len({part.name for part in result}) == len(result)
     with pytest.raises(Exception, match="no-such"):
         parsed(commands, ["bench", "fibre-scaling", "--no-such", "1"])
@@ -53,7 +53,7 @@ def test_every_command_is_one_of_the_program(commands, tmp_path, available, smal
 
 def test_the_most_valuable_parts_come_first():
     names = [part.name for part in make_parts(8, transports(ALL), small=False)]
-    assert names[:5] == ["fibre-8", "ultrasound-1d-8", "fibre-kernels-8", "ultrasound-kernels-8", "fabric-8"]
+    assert names[:5] == ["fibre-8", "ultrasound-1d-8", "fibre-copies-8", "ultrasound-copies-8", "fabric-8"]
     assert names.index("link-8") < names.index("fibre-6") < names.index("fibre-2") < names.index("cuts-8")
     for ranks in (2, 4, 6, 8):
         run = [name for name in names if name.startswith(("all-", "broad")) and name.endswith(f"-{ranks}")]

@@ -370,7 +370,12 @@ def _device(shared, rank):
         graph=lambda work: work,
         zeros=lambda shape, dtype: np.zeros(shape, dtype).view(DeviceArray),
         module=module,
+        prepared=_prepared,
     )
+
+
+def _prepared(function, blocks, threads, arguments, shared=0):
+    return lambda: function((blocks,), (threads,), arguments, shared_mem=shared)
 
 
 def _wait_for_routes(arguments):
@@ -433,6 +438,8 @@ class EmulatedGpu(EmulatedDevice):
             function(*launch, **shared)
         else:
             self._recorded.append(partial(function, *launch, **shared))
+
+    prepared = staticmethod(_prepared)
 
     def graph(self, work):
         """Records launches and assignments, as a GPU does; all else that ``work`` does is done once, now."""

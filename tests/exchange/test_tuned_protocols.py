@@ -1,6 +1,7 @@
 """Calls that run with the protocol of a tuning, without GPUs: see `fake_gpus`."""
 
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -138,22 +139,17 @@ def test_what_cannot_serve_here_is_not_taken(transports, transport, gpus):
         assert seen == {None}
 
 
-def test_without_a_tuning_and_with_a_named_algorithm_nothing_changes(transports):
-    def work(comm):
+def test_without_a_tuning_and_with_a_named_algorithm_the_transport_chooses(transports):
+    def work(comm, **options):
         seen = watched(comm)
-        comm.all_reduce(np.ones(8), algorithm="direct")
+        assert (comm.all_reduce(np.ones(8), **options) == 2).all()
         return seen
 
-    assert together(transports, "p2p", 2, work, tunings=[tuning(2)] * 2) == [[None]] * 2
-
-    def untuned(comm):
-        seen = watched(comm)
-        comm.all_reduce(np.ones(8))
-        return seen
-
-    assert (
-        together(transports, "p2p", 2, lambda comm: comm.all_reduce(np.ones(8)).tolist()) == [[2.0] * 8] * 2
-    )
+    named = partial(work, algorithm="direct")
+    assert together(transports, "p2p", 2, named, tunings=[tuning(2)] * 2) == [["packets"]] * 2
+    assert together(transports, "p2p", 2, work) == [["packets"]] * 2
+    # Ranks that share a GPU have no kernels.
+    assert together(transports, "p2p", 2, work, [0, 0]) == [[None]] * 2
 
 
 def test_ranks_that_would_run_different_protocols_are_told_so(transports):

@@ -70,7 +70,8 @@ class PlannedOptions:
         os.environ[PLAN] = json.dumps(record)
         transport, _, protocol = record["carrier"].partition(", ")
         os.environ.pop(PROTOCOL, None)
-        os.environ |= {PROTOCOL: protocol} if protocol else {}
+        if transport == "p2p":
+            os.environ[PROTOCOL] = protocol or "copies"
         several_hosts = on_ranks() and environment.local_size() != ranks.count
         order = () if record["cpu"] or several_hosts else tuple(record["order"])
         blocks = dict(record["options"])

@@ -70,11 +70,6 @@ class Communicator(CollectiveCalls):
         if protocol not in self.protocols:
             allowed = ", ".join(self.protocols)
             raise InputError(f"protocol: {protocol!r} given; allowed for {self.transport}: {allowed}")
-        protocol = self._transport.protocol_for(schedule, protocol)
-        chosen = self._transport.protocol if protocol == "auto" else protocol
-        plan = chosen in PROTOCOLS
-        if blocks is not None and not plan:
-            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         program = self.program(schedule)
         arrays = []
         for name, size in zip(schedule.buffers, program.sizes, strict=True):
@@ -89,6 +84,10 @@ class Communicator(CollectiveCalls):
             actual = ", ".join(str(array.dtype) for array in arrays)
             raise InputError(f"buffers: {actual} given; allowed: one dtype")
         dtype = arrays[0].dtype if arrays else np.dtype(np.float64)
+        chosen = self._transport.protocol_for(schedule, protocol, dtype)
+        plan = chosen in PROTOCOLS
+        if blocks is not None and not plan:
+            raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         if plan:
             exchange = self._transport.bind_plan(program, arrays, chosen, blocks)
         else:
@@ -137,7 +136,9 @@ class Communicator(CollectiveCalls):
     @property
     def label(self) -> str:
         """The transport, and the protocol if kernels of the solvers store in other ranks' memory."""
-        return f"{self.transport}, {self._transport.protocol}" if self.one_sided else self.transport
+        protocol = self._transport.protocol
+        by = "signals" if protocol == "auto" else protocol
+        return f"{self.transport}, {by}" if self.one_sided else self.transport
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         """See `Transport.symmetric`."""

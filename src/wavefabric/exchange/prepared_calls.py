@@ -184,15 +184,15 @@ class PreparedCalls:
             before, after = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
-        protocol = self._served(self._transport.protocol_for(schedule, choice.protocol))
+        protocol = self._served(schedule, choice.protocol, request.dtype)
         return PreparedCall(program_of(schedule), request, before, after, protocol)
 
-    def _served(self, protocol: str) -> str:
+    def _served(self, schedule: Schedule, protocol: str, dtype) -> str:
         """A protocol, or what auto means where the transport lacks it or it cannot serve; collective."""
         transport = self._transport
         if protocol not in transport.protocols or transport.why_refused(protocol) is not None:
             protocol = "auto"
-        return transport.protocol if protocol == "auto" else protocol
+        return transport.protocol_for(schedule, protocol, dtype)
 
     def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
         if request.algorithm != "auto":

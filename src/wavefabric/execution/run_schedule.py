@@ -79,23 +79,27 @@ def run(
     check_options(chosen.repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     sized = [SizedSchedule.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     fabric = fabric_of_ranks(chosen.fabric, ranks.size)
-    costs = []
+    costs = {}
     if fabric is not None:
-        from wavefabric.fabric.cost_models.cost import cost
+        from wavefabric.fabric.cost_models.cost import Cost, cost
 
-        costs = [cost(as_run(each.schedule), fabric, width, model=chosen.model) for each in sized]
+        def costed(protocol: str) -> list[Cost]:
+            by = {"protocol": protocol} if chosen.model == "kernel" and protocol in PROTOCOLS else {}
+            return [cost(as_run(each.schedule), fabric, width, chosen.model, **by) for each in sized]
+
+        costs = {protocol: costed(protocol) for protocol in chosen.protocols}
     timed_schedule.check_memory(ranks, sized, width, chosen.protocols)
     own, why = None, None
     if chosen.nccl:
         how = chosen.dtype, chosen.repeats, progress, chosen.graph
         own, why = timed_schedule.nccl_rows(ranks, sized, *how)
-    predicted = [cost.seconds * 1e6 for cost in costs] or [None] * len(sized)
     cases = []
     for comm in ranks.each():
         largest = timed_schedule.largest_buffers(sized)
         buffers = {name: comm.allocate((n,), chosen.dtype) for name, n in largest.items()}
         for protocol in chosen.protocols:
             if measured := _measure(ranks, comm, sized, buffers, protocol, chosen, progress):
+                predicted = [each.seconds * 1e6 for each in costs.get(protocol, ())] or [None] * len(sized)
                 pairs = zip(measured, predicted, strict=True)
                 cases.append({
                     "transport": comm.transport, "protocol": protocol, "latency_us": measured[0]["us"],
@@ -117,7 +121,7 @@ def run(
         "apart": first.separate,
         "graphed": GRAPHED if chosen.graph else None,
         "fabric": fabric.name if fabric is not None else None,
-        "model": costs[0].model if costs else None,
+        "model": costs[chosen.protocols[0]][0].model if costs else None,
         "own": own,
         "why_no_own": why,
         "cases": cases,
@@ -137,14 +141,16 @@ def _measure(
 ) -> list[dict[str, Any]]:
     """A row of `check_and_time` for each size; none, and ``ranks`` told why, where it cannot serve."""
     label = comm.transport if protocol == "auto" else f"{comm.transport}, {protocol}"
-    rows, kernel = [], protocol in PROTOCOLS
+    rows = []
     try:
         for each in sizes:
             say(f"{label}: {sizes[0].schedule.name}, {each.bytes} bytes")
             own = {name: buffers[name] for name in each.schedule.buffers}  # not every size needs scratch
-            exchange = comm.bind(each.schedule, own, protocol, chosen.blocks if kernel else None)
-            how = chosen.repeats, chosen.graph and kernel
-            rows.append(timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, *how))
+            blocks = chosen.blocks if protocol in PROTOCOLS else None
+            exchange = comm.bind(each.schedule, own, protocol, blocks)
+            how = chosen.repeats, chosen.graph and exchange.protocol in PROTOCOLS
+            timed = timed_schedule.check_and_time(ranks, comm, each, exchange.run, own, *how)
+            rows.append(timed | {"protocol": exchange.protocol})
             exchange.check()
     except InputError as error:  # of binding: the same on all ranks
         if protocol == "auto":

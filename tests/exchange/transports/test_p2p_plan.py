@@ -220,6 +220,9 @@ def test_blocks_follow_from_the_largest_piece(transports):
     for elements, wanted in sizes.items():  # float32, halves
         assert blocks(compile_plan(build("direct", "all-gather", 2, elements)), 4, 128) == wanted
     assert blocks(compile_plan(build("direct", "all-gather", 2, 1 << 28)), 4, 20) == 20
+    packets = {1: 1, 1 << 11: 1, 1 << 12: 2, 1 << 16: 32, 1 << 18: 64, 1 << 28: 64}
+    for elements, wanted in packets.items():
+        assert blocks(compile_plan(build("direct", "all-gather", 2, elements), "packets"), 4, 128) == wanted
 
 
 @pytest.mark.parametrize(
@@ -280,6 +283,28 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     assert [case["protocol"] for case in shared["cases"]] == ["copies"]
 
 
+@pytest.mark.parametrize(
+    ("elements", "dtype", "gpus", "wanted"),
+    [
+        (1 << 14, "float32", None, "packets"),
+        (1 << 16, "float32", None, "packets"),  # transfers of 128 KiB
+        ((1 << 16) + 2, "float32", None, "signals"),
+        (1 << 14, "complex64", None, "copies"),  # kernels add up no such numbers
+        (1 << 14, "float32", [0, 0], "copies"),  # nor wait for ranks that share their GPU
+    ],
+)
+def test_by_itself_an_exchange_takes_what_is_fastest(transports, elements, dtype, gpus, wanted):
+    schedule = ring_all_reduce(2, elements)
+
+    def work(comm):
+        chosen = comm.bind(schedule, buffers_of(comm, schedule, dtype)).protocol
+        return chosen, comm.one_sided, comm.label
+
+    alone = gpus is None
+    label = "p2p, signals" if alone else "p2p"
+    assert together(transports, "p2p", 2, work, gpus=gpus) == [(wanted, alone, label)] * 2
+
+
 def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypatch):
     schedule = ring_all_reduce(2, 8)
 
@@ -291,9 +316,9 @@ def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypat
         assert count_wrong(comm, schedule, buffers, "int32") == 0
         assert (comm.all_reduce(np.full(3, comm.rank + 1, "int32")) == 3).all()
         result += [bound.exchange for bound in comm._prepared._bound.values()]
-        return [each._plan.protocol if hasattr(each, "_plan") else "copies" for each in result]
+        return [each.protocol for each in result]
 
-    for value, wanted in (("signals", "signals"), ("copies", "copies"), ("auto", "copies")):
+    for value, wanted in (("signals", "signals"), ("copies", "copies"), ("auto", "packets")):
         monkeypatch.setenv("WAVEFABRIC_PROTOCOL", value)
         assert together(transports, "p2p", 2, work) == [[wanted, "packets", "copies", wanted]] * 2
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "LL")

@@ -20,6 +20,9 @@ class Exchange:
     What is to be added arrives in ``scratch`` and is added in the schedule's order, whatever the timing.
     """
 
+    #: Of its transport's `Transport.protocols`, what moves the data.
+    protocol = "auto"
+
     def __init__(self, program: Program, buffers: list, scratch, transport: Any):
         if program.levels:  # kernels that run plans have none
             refuse_switches(program.schedule, f"{transport.name} (signals of p2p can)")
@@ -136,7 +139,7 @@ class Transport:
     #: What `bind` and `bind_plan` may use to run a schedule. Of p2p: ``"copies"`` by the copy engines, and
     #: kernels that run execution plans with ``"signals"`` or ``"packets"`` (`wavefabric.collectives.plans`).
     protocols: tuple[str, ...] = ("auto",)
-    #: The one of them that is meant by ``"auto"``.
+    #: The one of them that is meant by ``"auto"``, if it is always the same.
     protocol = "auto"
     #: Whether ranks talk in every `bind`. Otherwise a program that all have bound may be bound to other
     #: buffers by one rank alone; of its exchanges one is run at a time.
@@ -180,8 +183,11 @@ class Transport:
         """
         raise NotImplementedError
 
-    def protocol_for(self, schedule: Schedule, protocol: str) -> str:
-        """A protocol; instead of ``"auto"``, of multicasts and sums by a switch, the one that has them."""
+    def protocol_for(self, schedule: Schedule, protocol: str, dtype) -> str:
+        """A protocol; instead of ``"auto"``, of multicasts and sums by a switch, the one that has them.
+
+        ``dtype``: of what is moved. The same on all ranks.
+        """
         switched = protocol == "auto" and schedule.transfers["switch"].any()
         return "signals" if switched and "signals" in self.protocols else protocol
 
@@ -196,7 +202,7 @@ class Transport:
     def one_sided(self) -> bool:
         """Whether kernels of the solvers are to store in other ranks' memory and wait there themselves.
 
-        So it is with p2p where a protocol of kernels was asked for (``WAVEFABRIC_PROTOCOL``).
+        So it is with p2p where kernels of all can run at once, unless ``WAVEFABRIC_PROTOCOL`` is copies.
         """
         return False
 

@@ -15,16 +15,20 @@ import numpy as np
 from cupy.cuda import runtime
 
 from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives.structure import transfer_elements
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.program import Level, Span
-from wavefabric.exchange.transports import waiting
+from wavefabric.exchange.transports import plan_code, waiting
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
 from wavefabric.exchange.transports.multicast import MulticastPool
 from wavefabric.exchange.transports.p2p_plan import PlanExchange
 from wavefabric.exchange.transports.shared_pool import SharedPool
 from wavefabric.system.variables import PROTOCOL
+
+#: Bytes of the largest transfer up to which packets are faster than signals on H200s (docs/performance.md).
+_PACKETS = 1 << 17
 
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]
@@ -47,6 +51,8 @@ class P2PExchange(Exchange):
     For each level and peer there is a flag at the sender (the receiver's buffer is free) and one at the
     receiver (data have arrived). Both are numbered by level and peer.
     """
+
+    protocol = "copies"
 
     def __init__(self, program, buffers, scratch, transport, rest):
         super().__init__(program, buffers, scratch, transport)
@@ -148,7 +154,7 @@ class P2PTransport(Transport):
     """
 
     name = "p2p"
-    # By itself the copy engines (or what `PROTOCOL` says): kernels were slower on two H200s.
+    #: By itself kernels, if those of all ranks can run at once (or what `PROTOCOL` says).
     protocols = ("auto", "copies", *PROTOCOLS)
     talks_in_bind = True
 
@@ -168,6 +174,8 @@ class P2PTransport(Transport):
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
+        #: Whether kernels can wait for those of other ranks.
+        self.kernels_wait = self.why_refused("signals") is None
 
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
@@ -260,7 +268,17 @@ class P2PTransport(Transport):
 
     @property
     def one_sided(self) -> bool:
-        return self.protocol in PROTOCOLS
+        return self.kernels_wait if self.protocol == "auto" else self.protocol in PROTOCOLS
+
+    def protocol_for(self, schedule, protocol, dtype):
+        chosen = super().protocol_for(schedule, protocol, dtype)
+        chosen = self.protocol if chosen == "auto" else chosen
+        if chosen != "auto":
+            return chosen
+        if not self.kernels_wait or not plan_code.has_type(dtype, bool(schedule.transfers["reduce"].any())):
+            return "copies"
+        largest = int(transfer_elements(schedule).max(initial=0)) * np.dtype(dtype).itemsize
+        return "packets" if largest <= _PACKETS else "signals"
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         own, there = self.zeroed(shape, dtype)

@@ -17,10 +17,10 @@ from wavefabric.exchange.transports.multicast import check_multicast
 from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
-#: Bytes of its largest piece that a block should have, and most blocks, unless told otherwise: 32 keep 1 MiB
-#: under way, more than an NVLink delays times what it carries, and leave space for what is computed
-#: meanwhile.
-_SLICE, _ENOUGH = 1 << 14, 32
+#: By protocol, bytes of its largest piece that a block should have, and most blocks, unless told otherwise.
+#: With signals 32 blocks keep 1 MiB under way, more than an NVLink delays times what it carries. A thread
+#: takes one packet at a time: 64 blocks keep 256 KiB under way. Space is left for what is computed meanwhile.
+_SLICES = {"signals": (1 << 14, 32), "packets": (1 << 12, 64)}
 #: Bytes that buffers in multicast memory begin at multiples of.
 _ALIGNED = 256
 
@@ -36,7 +36,7 @@ class PlanExchange(Exchange):
 
     def __init__(self, program, buffers, transport, device, protocol: str, blocks: int | None = None):
         super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
-        control = transport.control
+        control, self.protocol = transport.control, protocol
         dtype = buffers[0].dtype
         check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
         self._plan = plan = compile_plan(program.schedule, protocol)
@@ -63,10 +63,11 @@ class PlanExchange(Exchange):
         self._timeout = Timeout(plan.schedule.name)
         device.synchronize()  # calls may be in other streams
         own = self._calls, np.uint32(plan.slots), *self._timeout.arguments
-        self._arguments = *code.arguments(program, self._shared), *own
+        arguments = *code.arguments(program, self._shared), *own
         folder, options = "wavefabric.exchange.transports", (f"-DELEMENT={name}",)
         module = device.module(folder, "plan.cu", options, (SIGNALS, MULTIMEM))
-        self._kernel = module.get_function("run_plan")
+        kernel = module.get_function("run_plan")
+        self._run_kernel = device.prepared(kernel, self.blocks, _THREADS, arguments, self._shared)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._ready, self._done = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
@@ -118,7 +119,7 @@ class PlanExchange(Exchange):
     def _launch(self) -> None:
         for array, copy in self._taken:
             copy[...] = array
-        self._kernel((self.blocks,), (_THREADS,), self._arguments, shared_mem=self._shared)
+        self._run_kernel()
         for array, copy in self._left:
             array[...] = copy
 
@@ -136,5 +137,6 @@ class PlanExchange(Exchange):
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
     """Blocks of a kernel: a power of two, so that each has some bytes of the largest piece."""
-    slices = max((move.size for move in plan.moves), default=0) * itemsize // _SLICE
-    return min(1 << max(0, slices.bit_length() - 1), _ENOUGH, most)
+    least, enough = _SLICES[plan.protocol]
+    slices = max((move.size for move in plan.moves), default=0) * itemsize // least
+    return min(1 << max(0, slices.bit_length() - 1), enough, most)

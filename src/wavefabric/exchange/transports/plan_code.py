@@ -52,6 +52,15 @@ def element_type(dtype, sums: bool) -> tuple[str, int]:
     return _SUMS[key] if sums else _COPIES[dtype.itemsize]
 
 
+def has_type(dtype, sums: bool) -> bool:
+    """Whether the kernel has such elements."""
+    try:
+        element_type(dtype, sums)
+    except InputError:
+        return False
+    return True
+
+
 def has_sums(plan: ExecutionPlan) -> bool:
     """Whether anything is added."""
     return any(len(move.sources) > 1 for move in plan.moves)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports import SIGNALS
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.optics.propagation.kernels.kerr_cuda import FORMULAS, PACKAGE, type_options
 from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
-#: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, each a full line.
+#: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, a full line.
 _SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}
 #: Threads of a block; blocks of a multiprocessor that hide each other's waiting, and at most.
 _THREADS, _ENOUGH, _MOST = 128, 4, 8
