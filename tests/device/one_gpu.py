@@ -10,6 +10,7 @@ import numpy as np
 from fake_gpus import SharedByRanks, ThreadControl
 from hypothesis import HealthCheck, settings
 
+from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.base import SymmetricArray
 
 #: For tests whose fixtures make ranks, which serve all examples.
@@ -22,6 +23,7 @@ class _Communicator:
     """What solvers whose kernels wait for other ranks ask of `wavefabric.exchange.Communicator`."""
 
     one_sided, transport, label = True, "p2p", "p2p, signals"
+    step_recorder, recording = None, Communicator.recording
 
     def __init__(self, device, control, late, seconds):
         self.device, self.control, self._late, self._seconds = device, control, late, seconds
