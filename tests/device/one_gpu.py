@@ -10,6 +10,7 @@ import numpy as np
 from fake_gpus import SharedByRanks, ThreadControl
 from hypothesis import HealthCheck, settings
 
+from wavefabric.errors import FieldLost
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.base import SymmetricArray
 
@@ -83,7 +84,8 @@ def together_on_one_gpu(size, work):
         def one(rank, seconds=seconds, shared=shared):
             words[rank][0] = 0
             communicator = _Communicator(device, ThreadControl(shared, rank), words[rank], seconds)
-            refused = (AssertionError, threading.BrokenBarrierError) if seconds == _LOADING else ()
+            wrong = AssertionError, FieldLost, threading.BrokenBarrierError
+            refused = wrong if seconds == _LOADING else ()
             with streams[rank], suppress(*refused):
                 try:
                     result = work(communicator)
