@@ -3,8 +3,8 @@
 #   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
 #   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused kernels
 #   tools/gpu_tests.sh ranks K [PASS ...]  tests over K ranks by every transport and one-sided: passes p2p nccl mpi
-#                  signals packets, each cut in groups of files. $JOBS groups run at once (as many as three of four cores have
-#                  ranks for), a third of them one-sided. What a group prints goes to $LOGS/PASS-NUMBER.log.
+#                  signals packets, each cut in groups of files. $JOBS groups run at once, a third of them one-sided; by default a
+#                  core for each rank and a quarter of the cores free. What a group prints: $LOGS/PASS-NUMBER.log
 set -u
 python=${PYTHON:-python3} status=0
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"
@@ -37,7 +37,7 @@ ranks)
     # The mpiexec of mpi4py; Open MPI's would bind the ranks of every group to the same cores.
     ask="from wavefabric.exchange.launch.mpiexec import command; words, more = command($ranks, 'p2p', {})"
     launch=$($python -c "$ask; print(*(f'{k}={v}' for k, v in more.items()), *words)") || exit 1
-    export launch
+    export launch MPIR_CVAR_POLLS_BEFORE_YIELD=0 OMPI_MCA_mpi_yield_when_idle=1  # who waits leaves the core to others
     group() {
         local transport=$1 log=$logs/$1-$2.log tmp=$(mktemp -d) began=$SECONDS code
         case $1 in signals | packets) transport=p2p && export WAVEFABRIC_PROTOCOL=$1 ;; esac
@@ -47,7 +47,8 @@ ranks)
             $(sed -n "$2~${groups}p" <<<"$over") </dev/null >"$log" 2>&1
         code=$?
         rm -rf "$tmp"
-        echo "== $1, group $2: exit code $code, $((SECONDS - began)) s; $(grep -aoE '[0-9]+ (passed|failed).* in [0-9.]+s' "$log" | tail -n 1)"
+        echo "== $1, group $2: exit code $code after $((SECONDS - began)) s;" \
+            "$(grep -aoE '[0-9]+ (passed|failed).* in [0-9.]+s' "$log" | tail -n 1)"
         grep -aE '^(FAILED|ERROR) tests' "$log" | sort -u
         [ $code = 0 ]
     }
