@@ -2,7 +2,9 @@
 # Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
 #   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
 #   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused kernels
-#   tools/gpu_tests.sh ranks K    tests over K ranks by every transport, then one-sided
+#   tools/gpu_tests.sh ranks K [PASS ...]  tests over K ranks by every transport and one-sided: passes p2p nccl mpi
+#                  signals packets, each cut in groups of files. $JOBS groups run at once, a third of them one-sided; by default a
+#                  core for each rank and a quarter of the cores free. What a group prints: $LOGS/PASS-NUMBER.log
 set -u
 python=${PYTHON:-python3} status=0
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"
@@ -29,14 +31,40 @@ sanitizer)
     done
     ;;
 ranks)
-    ranks="mpiexec -n ${2:?how many ranks} $pytest"
-    over=$(grep -rlE 'mark\.(parallel|multigpu)' tests --include='test_*.py' | tr '\n' ' ')
-    for transport in p2p nccl mpi; do
-        said env WAVEFABRIC_TEST_TRANSPORT=$transport $ranks $over
-    done
-    for protocol in signals packets; do
-        said env WAVEFABRIC_TEST_TRANSPORT=p2p WAVEFABRIC_PROTOCOL=$protocol $ranks $over
-    done
+    export ranks=${2:?how many ranks} groups=4 logs=${LOGS:-$(mktemp -d)} pytest
+    mkdir -p "$logs" && echo "== logs: $logs"
+    export over=$(grep -rlE 'mark\.(parallel|multigpu)' tests --include='test_*.py' | xargs ls -S)
+    # The mpiexec of mpi4py; Open MPI's would bind the ranks of every group to the same cores.
+    ask="from wavefabric.exchange.launch.mpiexec import command; words, more = command($ranks, 'p2p', {})"
+    launch=$($python -c "$ask; print(*(f'{k}={v}' for k, v in more.items()), *words)") || exit 1
+    export launch MPIR_CVAR_POLLS_BEFORE_YIELD=0 OMPI_MCA_mpi_yield_when_idle=1  # who waits leaves the core to others
+    group() {
+        local transport=$1 log=$logs/$1-$2.log tmp=$(mktemp -d) began=$SECONDS code
+        case $1 in signals | packets) transport=p2p && export WAVEFABRIC_PROTOCOL=$1 ;; esac
+        # Ranks that tidy up one folder of temporary files at the same time would fail: none does.
+        env COLUMNS=240 PYTEST_DEBUG_TEMPROOT="$tmp" WAVEFABRIC_TEST_TRANSPORT="$transport" $launch $pytest -vv \
+            -o console_output_style=classic --color=no --durations=5 -o tmp_path_retention_count=100 \
+            $(sed -n "$2~${groups}p" <<<"$over") </dev/null >"$log" 2>&1
+        code=$?
+        rm -rf "$tmp"
+        echo "== $1, group $2: exit code $code after $((SECONDS - began)) s;" \
+            "$(grep -aoE '[0-9]+ (passed|failed).* in [0-9.]+s' "$log" | tail -n 1)"
+        grep -aE '^(FAILED|ERROR) tests' "$log" | sort -u
+        [ $code = 0 ]
+    }
+    export -f group
+    passes=${*:3}
+    all() {
+        for name in ${passes:-p2p nccl mpi signals packets}; do
+            for number in $(seq "$groups"); do echo "$name $number"; done
+        done
+    }
+    in_turn() { xargs -r -P "$1" -L 1 bash -c 'group "$@"' group; }
+    jobs=${JOBS:-$(($(nproc) * 3 / 4 / ranks))}
+    # Kernels that wait for other ranks hold up those of other processes on their GPU: few groups at once.
+    all | grep -E '^(signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs / 3)) &
+    all | grep -vE '^(signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs - jobs / 3)) || status=1
+    wait $! || status=1
     ;;
 *)
     sed -n 's/^#   //p' "$0" >&2

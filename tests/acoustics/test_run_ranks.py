@@ -89,15 +89,15 @@ def differences(name, path):
 )
 def test_same_answers_as_kwave(comm, folder, name):
     report = kwave_run(comm, folder, name)
-    assert (report.ranks, report.transport) == (comm.size, "mpi")
+    assert (report.ranks, report.transport) == (comm.size, comm.label)
     assert report.decomposition.startswith("global, grid 1x")
     comm.control.barrier()
     assert [p.name for p in folder.iterdir()] == ["out.h5"]
     result = differences(name, folder / "out.h5")
     assert len(result) > 2
     for key, error in result.items():
-        # As on one rank: see test_kwave.py.
-        assert error <= (1.3e-5 if (name, key) == (LAYERED, "uz_final") else 1e-5), key
+        # As on one rank: see test_kwave.py. Fused kernels of GPUs round otherwise.
+        assert error <= (1.3e-5 if name == LAYERED and key in ("uy_final", "uz_final") else 1e-5), key
 
 
 def check_local(comm, folder, name):
@@ -285,7 +285,9 @@ def test_bad_input_is_everybodys(comm, folder, monkeypatch):
     assert "overlap" in refusal(decomposition=Decomposition("local", overlap=9))
     monkeypatch.setattr(choose_stages, "needed_bytes", lambda *_, **__: (1 + comm.rank) << 50)
     text = refusal()
-    assert f"needs {3 << 20}.00 GiB on cpu for 2 ranks" in text
+    shared = len(set(comm.control.all_gather(comm.device.identity))) == 1
+    needed, ranks = (3, " for 2 ranks") if shared else (2, "")
+    assert f"needs {needed << 20}.00 GiB on {comm.device.name}{ranks}, where" in text
 
 
 # --- The Python API ----------------------------------------------------------------------------------------

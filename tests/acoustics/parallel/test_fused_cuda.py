@@ -5,7 +5,6 @@ takes minutes.
 """
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,11 +14,10 @@ from rank_steps import CASES, alone, noise_problem, run_steps
 from wavefabric.acoustics.choose_stages import make_stages
 from wavefabric.acoustics.decomposition.decompose import Decomposition, decompose
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
-from wavefabric.acoustics.materials.find import find_materials
+from wavefabric.acoustics.materials import find
 from wavefabric.acoustics.materials.indexed import Indexed
 from wavefabric.acoustics.parallel.fused_layouts import FusedGlobalLayout, FusedLocalLayout
 from wavefabric.acoustics.parallel.layouts import GlobalLayout, LocalLayout
-from wavefabric.acoustics.solver import coefficients
 
 pytestmark = [pytest.mark.multigpu, pytest.mark.parallel([2, 4])]
 
@@ -104,7 +102,7 @@ def test_a_medium_by_index_changes_no_bit(comm, kind, everywhere, monkeypatch):
     if not everywhere:
         noise = 1 + 0.01 * np.random.default_rng(1).uniform(-1, 1, problem.array_shape)
         noise[:25] = noise[35:] = 1  # what the first rank holds, overlaps included
-        monkeypatch.setattr(coefficients, "find_materials", partial(find_materials, limit=100))
+        monkeypatch.setattr(find._Search.__init__, "__defaults__", (100,))  # materials that an index names
         names = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
         problem = replace(
             problem,

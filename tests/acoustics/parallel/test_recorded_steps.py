@@ -51,13 +51,13 @@ def check_step(schedule, ranks, sent=None, received=None):
 @MEDIA
 def test_local_steps_fill_overlaps(comm, monkeypatch, medium):
     options = Decomposition("local", grid={2: (1, 1, 2), 4: (2, 1, 2)}[comm.size], overlap=4)
-    starts, start = [], RegionExchange._start
+    starts, start = [], RegionExchange.start
 
     def counted(self, arrays):
         starts.extend([self.bytes] * comm.step_recorder._active)
         start(self, arrays)
 
-    monkeypatch.setattr(RegionExchange, "_start", counted)
+    monkeypatch.setattr(RegionExchange, "start", counted)
     with comm.recording() as recorder:
         simulated(comm, options, **medium)
     # p and three velocities; power-law absorption two fields more.
@@ -72,7 +72,9 @@ def test_global_steps_transpose(comm, medium):
     with comm.recording() as recorder:
         result = simulated(comm, **medium)
     nx, ny, nz = SHAPE
-    transposes, slab = 14 if medium else 10, nz // comm.size * ny * (nx // 2 + 1)
+    # Fused kernels of GPUs need one transpose fewer.
+    transposes = (14 if medium else 10) - (comm.device.name != "cpu")
+    slab = nz // comm.size * ny * (nx // 2 + 1)
     assert recorder.schedule.rounds == transposes
     check_step(
         recorder.schedule, comm.size, [transposes * 16 * slab * (comm.size - 1) // comm.size] * comm.size

@@ -9,6 +9,7 @@ from wavefabric.optics.link.build import build_fibre, check_start
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.result import group_rows
 from wavefabric.optics.run_file import load
+from wavefabric.optics.signal import equaliser
 from wavefabric.results import read_result
 
 RUN = """\
@@ -170,8 +171,10 @@ def test_ranks_hold_whole_groups_only_where_groups_are_equalised(tmp_path):
 
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("joint", ["groups", "all"])
-def test_ranks_equalise_as_one(comm, tmp_path_factory, joint):
+def test_ranks_equalise_as_one(comm, monkeypatch, tmp_path_factory, joint):
     """Sets of modes on one rank, or all modes on all ranks, which take the channels in turn."""
+    # Last bits, which devices differ in, grow with each step of conjugate gradients.
+    monkeypatch.setattr(equaliser, "_MOST_STEPS", 8)
     folder = comm.control.bcast(tmp_path_factory.mktemp("mimo") if comm.rank == 0 else None)
     receiver = MIMO + f'joint = "{joint}"\nlinewidth = "100 kHz"'
     if comm.rank == 0:
@@ -184,5 +187,4 @@ def test_ranks_equalise_as_one(comm, tmp_path_factory, joint):
     links.run_link(run, folder / "one.h5", warn=lambda _: None)
     ranks, one = read_result(folder / "ranks.h5"), read_result(folder / "one.h5")
     for key in (key for key in one if key.startswith("received")):
-        tolerance = 1e-4 if key.endswith(("constellation", "delay")) else 1e-6
-        np.testing.assert_allclose(ranks[key], one[key], rtol=0, atol=tolerance, err_msg=key)
+        np.testing.assert_allclose(ranks[key], one[key], rtol=0, atol=1e-6, err_msg=key)

@@ -1,6 +1,5 @@
 """MPI between arrays that MPI can read where they are: in host memory, or on GPUs with a CUDA-aware MPI."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -72,8 +71,9 @@ class MPIExchange(Exchange):
 
     def __del__(self):
         if not self._is_finalized():
-            for _, request in itertools.chain(*itertools.chain(*self._requests)):
-                request.Free()
+            for receives, sends in self._requests:
+                for _, request in (*receives, *sends):
+                    request.Free()
 
 
 class MPITransport(Transport):
