@@ -2,7 +2,7 @@
 # Tests that want GPUs; a machine without a GPU runs what `make test` runs. From the repository, with the Python of $PYTHON.
 #   tools/gpu_tests.sh one [...]  all tests marked gpu, on the first GPU; more arguments go to pytest (-n 8)
 #   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused kernels
-#   tools/gpu_tests.sh ranks K [PASS ...]  tests over K ranks by every transport and one-sided: passes p2p nccl mpi
+#   tools/gpu_tests.sh ranks K [PASS ...]  tests over K ranks by every transport: passes copies nccl mpi, and one-sided p2p
 #                  signals packets, each cut in groups of files. $JOBS groups run at once, a third of them one-sided; by default a
 #                  core for each rank and a quarter of the cores free. What a group prints: $LOGS/PASS-NUMBER.log
 set -u
@@ -40,7 +40,7 @@ ranks)
     export launch MPIR_CVAR_POLLS_BEFORE_YIELD=0 OMPI_MCA_mpi_yield_when_idle=1  # who waits leaves the core to others
     group() {
         local transport=$1 log=$logs/$1-$2.log tmp=$(mktemp -d) began=$SECONDS code
-        case $1 in signals | packets) transport=p2p && export WAVEFABRIC_PROTOCOL=$1 ;; esac
+        case $1 in copies | signals | packets) transport=p2p && export WAVEFABRIC_PROTOCOL=$1 ;; esac
         # Ranks that tidy up one folder of temporary files at the same time would fail: none does.
         env COLUMNS=240 PYTEST_DEBUG_TEMPROOT="$tmp" WAVEFABRIC_TEST_TRANSPORT="$transport" $launch $pytest -vv \
             -o console_output_style=classic --color=no --durations=5 -o tmp_path_retention_count=100 \
@@ -55,15 +55,15 @@ ranks)
     export -f group
     passes=${*:3}
     all() {
-        for name in ${passes:-p2p nccl mpi signals packets}; do
+        for name in ${passes:-copies nccl mpi p2p signals packets}; do
             for number in $(seq "$groups"); do echo "$name $number"; done
         done
     }
     in_turn() { xargs -r -P "$1" -L 1 bash -c 'group "$@"' group; }
     jobs=${JOBS:-$(($(nproc) * 3 / 4 / ranks))}
     # Kernels that wait for other ranks hold up those of other processes on their GPU: few groups at once.
-    all | grep -E '^(signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs / 3)) &
-    all | grep -vE '^(signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs - jobs / 3)) || status=1
+    all | grep -E '^(p2p|signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs / 3)) &
+    all | grep -vE '^(p2p|signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs - jobs / 3)) || status=1
     wait $! || status=1
     ;;
 *)

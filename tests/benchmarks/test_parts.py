@@ -140,7 +140,7 @@ def test_a_fabric_is_used_once_it_is_there(tmp_path):
 
 def test_parts_by_name_and_pattern():
     result = make_parts(2, transports(("mpi",)), small=True)
-    chosen = choose(result, ["fibre-*", "cuts-2"], ["*step*", "fibre-mpi*", "*kernels*"])
+    chosen = choose(result, ["fibre-*", "cuts-2"], ["*step*", "fibre-mpi*", "*copies*"])
     assert [part.name for part in chosen] == ["fibre-2", "cuts-2"]
     assert choose(result, [], []) == result
     for only, skip, key in ((["fiber-*"], [], "--only"), ([], ["nothing"], "--skip")):

@@ -43,10 +43,10 @@ def watched(comm):
         seen.append(None)
         return bind(program, buffers, scratch)
 
-    def noted_plan(program, buffers, protocol, blocks):
+    def noted_plan(program, buffers, protocol, *blocks):
         seen.append(protocol)
         assert all(transport.address(each) is not None for each in buffers)
-        return bind_plan(program, buffers, protocol, blocks)
+        return bind_plan(program, buffers, protocol, *blocks)
 
     transport.bind, transport.bind_plan = noted, noted_plan
     return seen

@@ -12,7 +12,9 @@ from wavefabric.fabric.cost_models.cost import cost
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 from wavefabric.fabric.io.files import from_toml
 
-TIMES = KernelTimes(launch=1.5e-6, signal=1.9e-6, packet=0.9e-6, bandwidth=370e9, memory=4e12, issue=8e-6)
+TIMES = KernelTimes(
+    launch=1.5e-6, signal=1.9e-6, packet=0.9e-6, bandwidth=370e9, memory=4e12, issue=8e-6, gap=1e-6
+)
 
 
 class Machine(SimpleNamespace):
@@ -73,6 +75,7 @@ def test_times_are_found(ranks):
     assert times == pytest.approx(vars(TIMES), rel=0.12)
     assert times["signal"] == pytest.approx(TIMES.signal, rel=1e-3)
     assert times["issue"] == pytest.approx(TIMES.issue)
+    assert times["gap"] == pytest.approx(TIMES.gap)
     assert [result["lines"][name]["line"]["worst"] < 0.01 for name in ("signals", "additions")] == [True] * 2
     assert "p2p, packets: relay" in said
 

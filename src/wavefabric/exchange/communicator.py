@@ -58,12 +58,18 @@ class Communicator(CollectiveCalls):
         return self._transport.allocate(shape, named(dtype))
 
     def bind(
-        self, schedule: Schedule, buffers: dict[str, Any], protocol: str = "auto", blocks: int | None = None
+        self,
+        schedule: Schedule,
+        buffers: dict[str, Any],
+        protocol: str = "auto",
+        blocks: int | None = None,
+        concurrent: int = 1,
     ) -> Exchange:
         """Make an exchange of a schedule, the same on all ranks, and this rank's buffers; collective.
 
         Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with as many elements as the schedule
-        says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are. `InputError` if the
+        says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are: by default so few that
+        those of ``concurrent`` exchanges run at once. `InputError` if the
         schedule is for another number of ranks, buffers are missing, too small, not contiguous or of several
         dtypes, or a protocol cannot serve.
         """
@@ -89,7 +95,7 @@ class Communicator(CollectiveCalls):
         if blocks is not None and not plan:
             raise InputError(f"blocks: {blocks} given; allowed: with a protocol of {', '.join(PROTOCOLS)}")
         if plan:
-            exchange = self._transport.bind_plan(program, arrays, chosen, blocks)
+            exchange = self._transport.bind_plan(program, arrays, chosen, blocks, concurrent)
         else:
             # Not empty even where nothing is reduced: addresses of empty arrays are no addresses.
             scratch = self.allocate((max(1, program.scratch),), dtype)

@@ -191,7 +191,8 @@ def kernel_times(measurement) -> dict[str, Any] | None:
     ``measurement`` has a ``comm``, ``sizes`` in bytes, ``buffers`` of a schedule, ``seconds`` of a call, and
     ``say``. Calls run in CUDA graphs, so that no host is in their times: launch + rounds × (signal +
     bytes/bandwidth), or packets'. What a host needs to launch a call is the time of the smallest, launched
-    one by one. None for a transport without kernels; ``why_not`` where they cannot run.
+    one by one; the gap between calls is what a longer one takes more then. None for a transport without
+    kernels; ``why_not`` where they cannot run.
     """
     comm, sizes = measurement.comm, measurement.sizes
     if any(protocol not in comm.protocols for protocol in PROTOCOLS):
@@ -213,6 +214,15 @@ def kernel_times(measurement) -> dict[str, Any] | None:
             rows.append({"bytes": memory, "us": _of_a_round(call(few, protocol), call(many, protocol)) * 1e6})
         return _with_line(rows)
 
+    def gap(issue: float) -> float:
+        """Of the shortest call that no host holds up."""
+        for nbytes in sizes:
+            schedule = relay(comm.size, nbytes // _WORD, _FEW)
+            graphed = call(schedule, "signals")
+            if graphed > 1.5 * issue:
+                return max(0.0, call(schedule, "signals", graph=False) - graphed)
+        return 0.0
+
     try:
         lines = {protocol: line(relay, protocol) for protocol in PROTOCOLS}
     except InputError as error:  # the same on all ranks, such as two that share a GPU
@@ -221,13 +231,15 @@ def kernel_times(measurement) -> dict[str, Any] | None:
     # Packets of a round travel while those of the round before are passed on: the longer of the two counts.
     packet = lines["packets"]["rows"][0]["us"] * 1e-6
     smallest = relay(comm.size, sizes[0] // _WORD, _FEW)
+    issue = call(smallest, "packets", graph=False)
     times = KernelTimes(
         launch=max(0.0, call(smallest, "packets") - _FEW * packet),
         signal=lines["signals"]["line"]["alpha"],
         packet=packet,
         bandwidth=lines["signals"]["line"]["bandwidth"],
         memory=lines["additions"]["line"]["bandwidth"],
-        issue=call(smallest, "packets", graph=False),
+        issue=issue,
+        gap=gap(issue),
     )
     return {"lines": lines, "times": vars(times)}
 

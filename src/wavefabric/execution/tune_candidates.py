@@ -120,9 +120,11 @@ def predict(
             del schedule  # before the next is built
     if kernels is not None:
         # What a host needs to launch a call is the least; of equals the least for GPUs comes first.
-        issue = kernels.issue * 1e6
+        issue, gap = kernels.issue * 1e6, kernels.gap * 1e6
         for row in rows.values():
-            row[:] = [replace(each, predicted_us=max(each.us, issue)) for each in sorted(row, key=rounded)]
+            row[:] = [
+                replace(each, predicted_us=max(each.us + gap, issue)) for each in sorted(row, key=rounded)
+            ]
     return rows, model
 
 

@@ -216,7 +216,7 @@ def test_tables_are_there_before_calls_in_other_streams(transports, monkeypatch)
 
 def test_blocks_follow_from_the_largest_piece(transports):
     blocks = transports.p2p_plan.blocks_for
-    sizes = {1: 1, 1 << 13: 1, 1 << 14: 2, 1 << 17: 16, 1 << 20: 32, 1 << 28: 32}
+    sizes = {1: 1, 1 << 14: 1, 1 << 15: 2, 1 << 18: 16, 1 << 21: 128, 1 << 28: 128}
     for elements, wanted in sizes.items():  # float32, halves
         assert blocks(compile_plan(build("direct", "all-gather", 2, elements)), 4, 128) == wanted
     assert blocks(compile_plan(build("direct", "all-gather", 2, 1 << 28)), 4, 20) == 20
@@ -287,9 +287,9 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     ("elements", "dtype", "gpus", "wanted"),
     [
         (1 << 14, "float32", None, "packets"),
-        (1 << 16, "float32", None, "packets"),  # transfers of 128 KiB
-        ((1 << 16) + 2, "float32", None, "signals"),
-        (1 << 14, "complex64", None, "copies"),  # kernels add up no such numbers
+        (1 << 17, "float32", None, "packets"),  # transfers of 256 KiB
+        ((1 << 17) + 2, "float32", None, "signals"),
+        (1 << 14, "int16", None, "copies"),  # kernels add up no such numbers
         (1 << 14, "float32", [0, 0], "copies"),  # nor wait for ranks that share their GPU
     ],
 )

@@ -175,8 +175,12 @@ class Transport:
         """Make ready what repeats; collective. ``scratch`` has at least ``program.scratch`` elements."""
         return self.exchange(program, buffers, scratch, self)
 
-    def bind_plan(self, program: Program, buffers: list, protocol: str, blocks: int | None) -> Exchange:
+    def bind_plan(
+        self, program: Program, buffers: list, protocol: str, blocks: int | None, concurrent: int = 1
+    ) -> Exchange:
         """The same as a kernel of so many blocks that runs an execution plan; collective.
+
+        By default as many as are fastest where so many exchanges are under way at once.
 
         ``protocol`` is of `wavefabric.collectives.plans.plan.PROTOCOLS`; asked only of transports whose
         `protocols` have it.

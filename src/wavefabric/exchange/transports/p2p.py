@@ -28,7 +28,7 @@ from wavefabric.exchange.transports.shared_pool import SharedPool
 from wavefabric.system.variables import PROTOCOL
 
 #: Bytes of the largest transfer up to which packets are faster than signals on H200s (docs/performance.md).
-_PACKETS = 1 << 17
+_PACKETS = 1 << 18
 
 #: Addresses of flags on the device, and how many.
 Flags = tuple[Any, np.int32]
@@ -260,9 +260,9 @@ class P2PTransport(Transport):
         rest = None if self.complete else self._rest.bind(without(program, self.reachable), buffers, scratch)
         return P2PExchange(program, buffers, scratch, self, rest)
 
-    def bind_plan(self, program, buffers, protocol, blocks) -> Exchange:
+    def bind_plan(self, program, buffers, protocol, blocks, concurrent=1) -> Exchange:
         check_agreement(self.control, {"protocol": protocol})
-        exchange = PlanExchange(program, buffers, self, self._device, protocol, blocks)
+        exchange = PlanExchange(program, buffers, self, self._device, protocol, (blocks, concurrent))
         self._waiting.add(exchange)
         return exchange
 

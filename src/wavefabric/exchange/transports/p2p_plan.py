@@ -18,9 +18,9 @@ from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
 #: By protocol, bytes of its largest piece that a block should have, and most blocks, unless told otherwise.
-#: With signals 32 blocks keep 1 MiB under way, more than an NVLink delays times what it carries. A thread
-#: takes one packet at a time: 64 blocks keep 256 KiB under way. Space is left for what is computed meanwhile.
-_SLICES = {"signals": (1 << 14, 32), "packets": (1 << 12, 64)}
+#: A thread takes one packet at a time, and 64 blocks keep 256 KiB under way. With signals 128 blocks were 8 %
+#: faster than 32 from 64 MiB on (docs/performance.md).
+_SLICES = {"signals": (1 << 15, 128), "packets": (1 << 12, 64)}
 #: Bytes that buffers in multicast memory begin at multiples of.
 _ALIGNED = 256
 
@@ -28,22 +28,24 @@ _ALIGNED = 256
 class PlanExchange(Exchange):
     """One kernel a call (`Transport.bind_plan`): `run` launches it in the current stream, `start` in its own.
 
-    ``blocks`` depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not
+    ``shape`` is of blocks and of exchanges under way at once, which divide the multiprocessors between them;
+    blocks depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not
     reach all others or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
     Where switches take part (multimem instructions) a call works on copies in multicast memory; `InputError`
     also where GPUs have none.
     """
 
-    def __init__(self, program, buffers, transport, device, protocol: str, blocks: int | None = None):
+    def __init__(self, program, buffers, transport, device, protocol: str, shape: tuple[int | None, int]):
         super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
         control, self.protocol = transport.control, protocol
-        dtype = buffers[0].dtype
+        dtype, (blocks, concurrent) = buffers[0].dtype, shape
         check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
         self._plan = plan = compile_plan(program.schedule, protocol)
         check_execution_plan(plan)
         name, _ = plan_code.element_type(dtype, plan_code.has_sums(plan))
         most = min(plan_code.MOST_BLOCKS, multiprocessors(transport))
-        self.blocks = blocks_for(plan, dtype.itemsize, most) if blocks is None else blocks
+        fitting = max(1, most // concurrent)
+        self.blocks = blocks_for(plan, dtype.itemsize, fitting) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
             raise InputError(f"blocks: {blocks} given; allowed: 1 to {most}")
         #: (array, its copy in multicast memory) of what a call takes, and of what it leaves.

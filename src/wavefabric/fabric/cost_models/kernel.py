@@ -48,9 +48,9 @@ def kernel(
     Blocks share all this evenly, so their number does not count. Levels that overlap share resources too: a
     call takes no less than the busiest one needs for all its bytes, and the announcement of the last of them.
 
-    ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a call
-    takes no less than a host needs to launch it. ``busiest`` names the protocol. `InputError` if the fabric
-    says nothing of kernels, and as `compile_plan`.
+    ``protocol`` and ``slots`` are those of `compile_plan`; ``"auto"`` is the faster. Without ``graph`` a gap
+    follows each call, and it takes no less than a host needs to launch it. ``busiest`` names the protocol.
+    `InputError` if the fabric says nothing of kernels, and as `compile_plan`.
     """
     times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)
@@ -61,7 +61,8 @@ def kernel(
         plan = compile_plan(schedule, name, slots if name == "signals" or protocol != "auto" else None)
         result.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
     seconds, name = min(result)
-    issue = 0.0 if graph else times.issue
+    issue, gap = (0.0, 0.0) if graph else (times.issue, times.gap)
+    seconds += gap
     words = f"kernels of {name}" if seconds >= issue else "host that launches"
     least, unaided = bounds(schedule, _quickest(fabric, times), element_bytes)
     return Cost(schedule.name, fabric.name, "kernel", max(seconds, issue), (), least, None, words, unaided)

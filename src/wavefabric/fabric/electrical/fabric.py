@@ -24,6 +24,7 @@ class KernelTimes:
     bandwidth: float  # of stores to another GPU
     memory: float  # of a GPU's own memory, what is read and written together
     issue: float = 0.0  # that a host needs to launch one call after another
+    gap: float = 0.0  # from one call to the next where hosts launch them, beyond that in a graph
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,7 @@ class KernelsTable(FabricFileTable):
     bandwidth: Bandwidth
     memory: Bandwidth
     issue: Seconds = 0.0
+    gap: Seconds = 0.0
 
 
 class TransportTable(FabricFileTable):

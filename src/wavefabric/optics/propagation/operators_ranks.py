@@ -26,6 +26,8 @@ from wavefabric.optics.propagation.rank_modes import RankModes
 
 #: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
 CHUNKS = 4
+#: Exchanges under way at once, at most: those of chunks in all phases of an operator.
+_UNDER_WAY = 8
 #: Fewest samples of a chunk.
 _LEAST = 1 << 15
 
@@ -68,7 +70,8 @@ class PowerExchange:
         self.parts = [data[a:b].reshape(-1, m) for a, b in pairwise(ends.tolist())]
         #: Of this rank, to be written between `wait` and `start`.
         self.own = self.parts[comm.rank]
-        exchange = comm.bind(direct_all_gather([groups * m for groups in parts]), {"data": data})
+        gather = direct_all_gather([groups * m for groups in parts])
+        exchange = comm.bind(gather, {"data": data}, concurrent=_UNDER_WAY)
         self.start, self.arrived, self.wait = exchange.start, exchange.arrived, exchange.finish
 
 
