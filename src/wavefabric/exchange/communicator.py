@@ -68,8 +68,8 @@ class Communicator(CollectiveCalls):
         """Make an exchange of a schedule, the same on all ranks, and this rank's buffers; collective.
 
         Buffers are 1-D contiguous arrays from `allocate`, of one dtype, with as many elements as the schedule
-        says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are: by default so few that
-        those of ``concurrent`` exchanges run at once. `InputError` if the
+        says. ``protocol`` is of `protocols`, and ``blocks`` of the kernel that some are: by default so few
+        that those of ``concurrent`` exchanges run at once. `InputError` if the
         schedule is for another number of ranks, buffers are missing, too small, not contiguous or of several
         dtypes, or a protocol cannot serve.
         """
