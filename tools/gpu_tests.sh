@@ -6,7 +6,7 @@
 #                  signals packets, each cut in groups of files. $JOBS groups run at once, a third of them one-sided; by default a
 #                  core for each rank and a quarter of the cores free. What a group prints: $LOGS/PASS-NUMBER.log
 set -u
-python=${PYTHON:-python3} status=0
+python=$(command -v "${PYTHON:-python3}") status=0  # whole: an mpiexec called by its whole name searches its own folder first
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"
 export CUDA_MODULE_LOADING=EAGER OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
