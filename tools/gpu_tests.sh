@@ -60,7 +60,7 @@ ranks)
         done
     }
     in_turn() { xargs -r -P "$1" -L 1 bash -c 'group "$@"' group; }
-    jobs=${JOBS:-$(($(nproc) * 3 / 4 / ranks))}
+    jobs=${JOBS:-$(($(env -u OMP_NUM_THREADS nproc) * 3 / 4 / ranks))}
     # Kernels that wait for other ranks hold up those of other processes on their GPU: few groups at once.
     all | grep -E '^(p2p|signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs / 3)) &
     all | grep -vE '^(p2p|signals|packets)' | in_turn $((jobs < 3 ? 1 : jobs - jobs / 3)) || status=1

@@ -33,7 +33,7 @@ def prepared(function, blocks: int, threads: int, arguments, shared: int = 0):
     which, where = function.kernel.ptr, addresses.ctypes.data
     launch_kernel, current = cupy.cuda.driver.launchKernel, cupy.cuda.get_current_stream
 
-    def again(_kept=(values, arguments, function)) -> None:
+    def again(_kept=(values, addresses, arguments, function)) -> None:
         launch_kernel(which, blocks, 1, 1, threads, 1, 1, shared, current().ptr, where, 0)
 
     return again
