@@ -46,18 +46,20 @@ def behind(before: tuple[str, ...], source: str) -> str:
 
 
 OPERATORS = ("derivative", "rotate", "rk4ip_middle", "rk4ip_last", "rotate_rk4")
+OF_FIELDS = {"-DFIELDS=1": OPERATORS[:2], "-DFIELDS=2": OPERATORS[2:4]}
 
 
-def kernels_in(source: str) -> list[str]:
+def kernels_in(source: str, flags: tuple[str, ...] = ()) -> list[str]:
     """Names of the kernels that a source exports: the word before the list of arguments.
 
-    The kernels of all Kerr operators come from one macro, with ``name`` in theirs.
+    The kernels of all Kerr operators come from one macro, with ``name`` in theirs; one-sided ones read as
+    many fields as the flags say.
     """
+    read_fields = [operators for flag, operators in OF_FIELDS.items() if flag in flags] or [OPERATORS]
     heads = read(source).split('extern "C" __global__ void')[1:]
     bounds = re.compile(r"__launch_bounds__\([^()]*\)")
     names = {bounds.sub("", head).split("(")[0].strip(" \\\n") for head in heads}
-    operators = OPERATORS[:4] if source.endswith("kerr_one_sided.cu") else OPERATORS
-    return sorted({re.sub("(##)?name$", operator, name) for name in names for operator in operators})
+    return sorted({re.sub("(##)?name$", operator, name) for name in names for operator in read_fields[0]})
 
 
 #: What the launcher puts before a source.
@@ -119,11 +121,11 @@ def definitions(source: str) -> list[tuple[str, tuple[str, ...]]]:
         return []  # functions for other sources
     if source == "optics/propagation/kernels/kerr_one_sided.cu":
         from wavefabric.optics.propagation.kernels.kerr_cuda import type_options
-        from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import tiling
+        from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import KerrSizes
 
         result = []
-        for dtype, rows, own in [(np.complex64, 30, 30), (np.complex128, 30, 3)]:
-            chosen = tiling(rows, own, 2 * own, dtype, 227 * 1024)
+        for dtype, own, fields in [(np.complex64, 30, 1), (np.complex64, 30, 2), (np.complex128, 3, 2)]:
+            chosen = KerrSizes(30, own, 2 * own, 227 * 1024).tiling(fields, dtype)
             assert chosen is not None
             result.append(("sm_90", (*type_options(dtype), *chosen.definitions)))
         return result
@@ -186,7 +188,7 @@ def test_the_sources_are_found():
     ("source", "arch", "flags"), CASES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
 def test_every_source_compiles(source, arch, flags):
-    names = kernels_in(source)
+    names = kernels_in(source, flags)
     assert names or source == "spectral/butterflies.cu"  # templates for other sources
     text = "\n".join(map(read, (*BEFORE.get(source, ()), source)))
     cubin = nvrtc.compile_source(text, (*OPTIONS, *flags), arch, source)

@@ -16,9 +16,11 @@ from one_gpu import some_examples
 
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation import operators
+from wavefabric.optics.propagation.kernels import kerr_one_sided_cuda
 from wavefabric.optics.propagation.kernels.kerr_one_sided_cuda import (
     OPERATORS,
     PEERS,
+    KerrSizes,
     OneSidedKerr,
     dealt,
 )
@@ -141,7 +143,9 @@ DRAWN = given(
     st.integers(1, 90),
     st.integers(1, 3),
     st.sampled_from([(8, 2), (16, 1), (4, 8)]),
-    st.lists(st.sampled_from(OPERATORS), min_size=1, max_size=5),
+    st.lists(
+        st.sampled_from([name for names in OPERATORS.values() for name in names]), min_size=1, max_size=5
+    ),
     st.integers(0, 99),
 )
 
@@ -218,6 +222,52 @@ def test_what_others_send_may_be_left_out(one_sided_ranks):
     case.middle(0.02)
     case.rotate(0.1)
     case.check(A, K)
+
+
+@pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
+def test_more_parts_than_shared_memory_has_space_for(one_sided_ranks, monkeypatch):
+    """The last lot of them is not whole."""
+    monkeypatch.setattr(kerr_one_sided_cuda, "_PARTS", 4)
+    case = Case(RANKS["three"], 40, np.complex128)
+    A, K, _ = case.run(one_sided_ranks, [("rk4ip_middle", 0.02), ("rotate", 0.1)])
+    case.middle(0.02)
+    case.rotate(0.1)
+    case.check(A, K)
+
+
+@given(
+    st.integers(1, 1000),
+    st.integers(1, 300),
+    st.integers(1, 8),
+    st.sampled_from([np.complex64, np.complex128]),
+    st.sampled_from([48, 99, 163, 227]),
+)
+def test_blocks_of_any_rows_fit_a_multiprocessor(rows, own, ranks, dtype, kilobytes):
+    sizes = KerrSizes(rows, min(own, rows), ranks * min(own, rows), kilobytes * 1024)
+    tilings = [sizes.tiling(fields, dtype) for fields in OPERATORS]
+    for fields, chosen in zip(OPERATORS, tilings, strict=True):
+        item = np.dtype(dtype).itemsize
+        if chosen is None:  # not even the smallest tile fits
+            assert (fields * rows + 4 * sizes.own / 2) * 128 + 64 * 2 * 128 * 8 > kilobytes * 1024 - 8 * 1024
+            continue
+        assert chosen.samples * chosen.lanes == 128
+        assert chosen.shared >= fields * rows * chosen.samples * item
+        assert chosen.blocks * (chosen.shared + 1024) <= (kilobytes + 1) * 1024
+        assert chosen.outputs * chosen.lanes >= min(sizes.own, 8 * chosen.lanes)
+    assert tilings[0] or not tilings[1]
+
+
+def test_rows_that_do_not_fit_in_shared_memory_have_no_kernel(transports):
+    def work(comm):
+        comm.device.block_memory = 1024
+        kernels = OneSidedKerr(
+            comm.device, comm, Case(RANKS["two"], 40, np.complex128).coupling(comm.rank), 40, np.complex128
+        )
+        return [
+            kernels.serves(getattr(operators, name.upper())) for names in OPERATORS.values() for name in names
+        ]
+
+    assert together(transports, "p2p", 2, work, make=EmulatedGpu) == [[False] * 4] * 2
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 9))

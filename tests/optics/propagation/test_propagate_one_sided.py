@@ -83,7 +83,7 @@ def test_memory_of_slots_is_counted(transports, monkeypatch):
     def work(comm):
         options, device = PropagationOptions(step=100.0, split=[2, 3]), comm.device
         made = Propagator(FIBRE, 96, RATE, device, options, comm)
-        _, slots = made.operators.one_sided._kept
+        kernels = set(made.operators.one_sided.kernels.values())
         with_and_without = [
             memory_needed(FIBRE, 96, options, device, made.local_modes, one_sided)
             for one_sided in (True, False)
@@ -91,7 +91,7 @@ def test_memory_of_slots_is_counted(transports, monkeypatch):
         # A GPU of a few multiprocessors, and of all that there are.
         longest = most_nbytes(made.operators.coupling, 1 << 21, np.complex128)
         assert longest == most_nbytes(made.operators.coupling, 1 << 22, np.complex128)
-        return slots.own.nbytes, with_and_without[0] - with_and_without[1]
+        return sum(each.slots.own.nbytes for each in kernels), with_and_without[0] - with_and_without[1]
 
     for taken, counted in together(transports, "p2p", 2, work, make=EmulatedGpu):
         assert counted == taken > 0

@@ -270,8 +270,8 @@ class RankOperators(FibreOperators):
 class OneSidedOperators(RankOperators):
     """`RankOperators` where kernels write into other ranks' memory: an operator is one kernel.
 
-    What has more than two exchanges, or needs phase rates by themselves, is done as there; its exchanges are
-    kernels too.
+    What has more than two exchanges or too many rows, or needs phase rates by themselves, is done as there;
+    its exchanges are kernels too.
     """
 
     def _lay_out_kerr(self, kerr, svd_tolerance):
@@ -290,7 +290,7 @@ class OneSidedOperators(RankOperators):
         return self.device.graph(work)
 
     def _kerr(self, operator: KerrOperator, A, K, h: float, error=None) -> None:
-        if operator.stages > 2:
+        if not self.one_sided.serves(operator):
             return super()._kerr(operator, A, K, h, error)
         self.one_sided.kerr(operator, A, K, h, None if error is None else error[:1])
         self.counts.exchanges += operator.stages

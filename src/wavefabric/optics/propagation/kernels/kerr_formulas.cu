@@ -194,11 +194,13 @@ struct RK4IPLast : OfRK4IP<RK4IPLast> {
 };
 
 // All of them, by the names of `KerrOperator`: each .cu file ends with its kernels of every operator.
-#define KERR_OPERATORS_UP_TO_TWO_STAGES(KERNELS)  \
-    KERNELS(derivative, Derivative)               \
-    KERNELS(rotate, Rotate)                       \
-    KERNELS(rk4ip_middle, RK4IPMiddle)            \
+#define KERR_OPERATORS_OF_ONE_FIELD(KERNELS)  \
+    KERNELS(derivative, Derivative)           \
+    KERNELS(rotate, Rotate)
+#define KERR_OPERATORS_OF_TWO_FIELDS(KERNELS)  \
+    KERNELS(rk4ip_middle, RK4IPMiddle)         \
     KERNELS(rk4ip_last, RK4IPLast)
-#define KERR_OPERATORS(KERNELS)               \
-    KERR_OPERATORS_UP_TO_TWO_STAGES(KERNELS)  \
+#define KERR_OPERATORS(KERNELS)            \
+    KERR_OPERATORS_OF_ONE_FIELD(KERNELS)   \
+    KERR_OPERATORS_OF_TWO_FIELDS(KERNELS)  \
     KERNELS(rotate_rk4, RotateRungeKutta4)

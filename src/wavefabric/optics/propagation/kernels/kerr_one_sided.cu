@@ -14,7 +14,7 @@
 // rank's block sent after it had read all of the tile before that.
 //
 // Compiled once per TILE (threadIdx.x), LANES (rows of threads, threadIdx.y), OUTPUTS (phase rates a thread), PARTS
-// (whose powers are in shared memory at once) and BLOCKS.
+// (whose powers are in shared memory at once), BLOCKS, and FIELDS that are read: the operators that read one, or two.
 
 #define SLOTS 2
 #define KEPT 4  // of an own part: what an operator keeps, and its first power, later its last rate
@@ -72,7 +72,7 @@ struct Block {
     const Peers &p;
     Timeout timeout;
     // In shared memory.
-    REAL2 *a, *k;     // (rows, TILE)
+    REAL2 *a, *k;     // (rows, TILE); of one field no k
     REAL *values;     // (PARTS, TILE) powers
     REAL *weights;    // (PARTS, OUTPUTS * LANES) of them in the rates of the own parts
     REAL *numbers;    // (KEPT, own, TILE)
@@ -82,7 +82,7 @@ struct Block {
     {
         a = reinterpret_cast<REAL2 *>(shared_bytes);
         k = a + p.rows * TILE;
-        values = reinterpret_cast<REAL *>(k + p.rows * TILE);
+        values = reinterpret_cast<REAL *>(a + FIELDS * p.rows * TILE);
         weights = values + PARTS * TILE;
         numbers = weights + PARTS * OUTPUTS * LANES;
         whole = p.to - p.from <= PARTS && p.own <= OUTPUTS * LANES;
@@ -172,6 +172,7 @@ template <class Operator>
 __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *errors, Index n, const Peers *argument)
 {
     constexpr int STAGES = Operator::STAGES;
+    static_assert(FIELDS == 1 + Operator::READS_K, "shared memory is for so many");
     static_assert(STAGES <= 2 && Operator::NUMBERS <= RATE, "slots and numbers are for so many");
     const Peers p = *argument;
     Block block(p);
@@ -255,4 +256,8 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
     {                                                                                                 \
         kerr<Operator>(A, K, h, errors, n, peers);                                                    \
     }
-KERR_OPERATORS_UP_TO_TWO_STAGES(KERNEL)
+#if FIELDS == 1
+KERR_OPERATORS_OF_ONE_FIELD(KERNEL)
+#else
+KERR_OPERATORS_OF_TWO_FIELDS(KERNEL)
+#endif
