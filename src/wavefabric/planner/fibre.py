@@ -43,9 +43,9 @@ _EXCHANGES = {
 #: Of an operator whose powers are exchanged: sums before the first, update after the last (Nsight Compute);
 #: the rest couples powers.
 _SUMS, _UPDATE = 0.30, 0.62
-#: One kernel that stores powers on other GPUs takes so many times as long as its parts, and hides so much of
-#: what travels: measured on two H200s.
-_STORED, _HIDDEN = 1.12, 0.5
+#: One kernel that stores powers on other GPUs takes so many times as long as that of one rank, and hides so much
+#: of what travels: measured on two H200s.
+_STORED, _HIDDEN = 1.055, 0.94
 
 
 @dataclass(frozen=True)
@@ -141,15 +141,15 @@ class FibreStep:
     def _operator(self, t: StepTimeline, name: str) -> None:
         """Chunks of time in a pipeline: sums, exchange, coupling, exchange, …, update."""
         assert self.exchange is not None
-        own, coupling = self._split(name)
         stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
         if self.exchange.one_sided:
             wire = stages * self.exchange.wire(self._all_gather(self.samples), self.item)
-            kernel = self.rates.launch + _STORED * (own + coupling)
-            t.start(name, kernel + (1 - _HIDDEN) * wire + stages * self.exchange.kernels.signal)
+            kernel = self.rates.launch + _STORED * self._one(name) * self.numbers
+            t.start(name, max(wire, kernel + (1 - _HIDDEN) * wire) + stages * self.exchange.kernels.signal)
             t.work(kernel)
             t.finish(name)
             return
+        own, coupling = self._split(name)
         sums, update = (own * part / (_SUMS + _UPDATE) for part in (_SUMS, _UPDATE))
         work = [sums, *[coupling / stages] * (stages - 1), coupling / stages + update]
         for turn in range(len(self.pieces) + stages):
