@@ -120,10 +120,17 @@ struct Call {
     // Moves that follow one another without a barrier are independent: each begins with the threads behind those that
     // the one before has work for, so that warps do small ones at the same time.
     unsigned busy;
-    __device__ __forceinline__ unsigned thread() const { return (threadIdx.x + blockDim.x - busy) % blockDim.x; }
-    __device__ __forceinline__ void occupy(long long threads) { busy = (busy + (threads + 31) / 32 * 32) % blockDim.x; }
+    // Divisions by what only a launch knows would take as long as a small move.
+    __device__ __forceinline__ unsigned thread() const {
+        return threadIdx.x >= busy ? threadIdx.x - busy : threadIdx.x + blockDim.x - busy;
+    }
+    __device__ __forceinline__ void occupy(long long threads) {
+        threads = (threads + 31) / 32 * 32;
+        busy += threads < blockDim.x ? threads : threads % blockDim.x;
+        if (busy >= blockDim.x) busy -= blockDim.x;
+    }
     __device__ __forceinline__ char *address(const Operand &operand) const {
-        return operand.at + number % slots * operand.stride;
+        return operand.at + (number & (slots - 1)) * operand.stride;  // slots: 1 or 2
     }
     __device__ __forceinline__ void wait(const Mark &mark) {
         timeout.wait(mark.counters + blockIdx.x, (number - 1) * mark.each + mark.number, mark.rank);
@@ -305,6 +312,13 @@ __device__ __forceinline__ void move_switched(const Instruction &one, const Oper
     call.occupy(vectors);
 }
 
+// Where the slice of a block begins.
+__device__ __forceinline__ long long slice(long long units, unsigned block)
+{
+    if (units < 1 << 24 && gridDim.x <= 128) return (unsigned)units * block / gridDim.x;  // short division
+    return units * block / gridDim.x;
+}
+
 extern __shared__ long long kept_program[];
 
 // Grid: as many blocks as in all calls before, all of them resident at once with those of the other ranks.
@@ -332,8 +346,8 @@ run_plan(const long long *program, int length, int operand_count, int mark_count
         const Instruction one = code[at];
         if (one.kind == MOVE || one.kind == SWITCHED) {
             const long long units = (one.size + PER_VECTOR - 1) / PER_VECTOR;
-            const long long first = units * blockIdx.x / gridDim.x * PER_VECTOR;
-            const long long last = min(one.size, units * (blockIdx.x + 1) / gridDim.x * PER_VECTOR);
+            const long long first = slice(units, blockIdx.x) * PER_VECTOR;
+            const long long last = min(one.size, slice(units, blockIdx.x + 1) * PER_VECTOR);
             if (one.kind == SWITCHED)
                 move_switched(one, operands + one.first, call, first, last);
             else if (one.packed_sources | one.packed_targets)
