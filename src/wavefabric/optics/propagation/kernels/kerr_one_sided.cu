@@ -85,8 +85,8 @@ struct Block {
         values = reinterpret_cast<REAL *>(a + FIELDS * p.rows * TILE);
         weights = values + PARTS * TILE;
         numbers = weights + PARTS * OUTPUTS * LANES;
-        whole = p.to - p.from <= PARTS && p.own <= OUTPUTS * LANES;
-        if (whole) load_weights(0, p.from, p.to - p.from);
+        whole = p.parts <= PARTS && p.own <= OUTPUTS * LANES;
+        if (whole) load_weights(0, 0, p.parts);
     }
     // Powers of all parts in one round of a tile, in a rank's memory: (parts, TILE).
     __device__ __forceinline__ volatile Word *powers(int rank, unsigned tile, int round) const
@@ -102,8 +102,8 @@ struct Block {
     }
     __device__ __forceinline__ int thread() const { return threadIdx.y * TILE + threadIdx.x; }
 
-    // Wait for the powers of some parts, and leave them in `values` if they are wanted.
-    __device__ __forceinline__ void await(int first, int here, unsigned tile, int round, bool wanted)
+    // Wait for the powers of some parts, and leave them in `values`.
+    __device__ __forceinline__ void await(int first, int here, unsigned tile, int round)
     {
         const volatile Word *const from = powers(p.rank, tile, round) + (Index)first * TILE;
         constexpr int BATCH = 4, THREADS = TILE * LANES;
@@ -117,14 +117,15 @@ struct Block {
                 for (int b = 0; b < BATCH; ++b)
                     if (begin + b * THREADS < here * TILE) word[b] = from[begin + b * THREADS];
 #pragma unroll
-                for (int b = 0; b < BATCH; ++b)
-                    if (begin + b * THREADS < here * TILE && word[b] != marked(word[b], tile))
-                        missing = p.part_rank[first + (begin + b * THREADS) / TILE];
-                if (!p.transfers && missing != p.rank) break;
+                for (int b = 0; b < BATCH; ++b) {
+                    if (begin + b * THREADS >= here * TILE || word[b] == marked(word[b], tile)) continue;
+                    const int rank = p.part_rank[first + (begin + b * THREADS) / TILE];
+                    if (p.transfers || rank == p.rank) missing = rank;
+                }
             } while (missing >= 0 && timeout.lasts(watch, missing));
 #pragma unroll
             for (int b = 0; b < BATCH; ++b)
-                if (wanted && begin + b * THREADS < here * TILE) values[begin + b * THREADS] = power_of(word[b] & ~Word(1));
+                if (begin + b * THREADS < here * TILE) values[begin + b * THREADS] = power_of(word[b] & ~Word(1));
         }
     }
 
@@ -139,18 +140,16 @@ struct Block {
     // before any use, if a rank did not come.
     template <class Use> __device__ __forceinline__ bool couple(unsigned tile, int round, Use use)
     {
-        await(0, p.from, tile, round, false);
-        await(p.to, p.parts - p.to, tile, round, false);
         for (int base = 0; base < p.own; base += OUTPUTS * LANES) {
             REAL rate[OUTPUTS] = {};
-            for (int first = p.from; first < p.to; first += PARTS) {
-                const int here = min(PARTS, p.to - first);
+            for (int first = 0; first < p.parts; first += PARTS) {
+                const int here = min(PARTS, p.parts - first), end = min(here, p.to - first);
                 __syncthreads();
                 if (!whole) load_weights(base, first, here);
-                await(first, here, tile, round, true);
+                await(first, here, tile, round);
                 if (__syncthreads_or(timeout.missed)) return false;
 #pragma unroll 4
-                for (int d = 0; d < here; ++d) {
+                for (int d = max(0, p.from - first); d < end; ++d) {
                     const REAL v = values[d * TILE + threadIdx.x];
                     const REAL *const weight = weights + (d * LANES + threadIdx.y) * OUTPUTS;
 #pragma unroll

@@ -15,7 +15,7 @@ from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 #: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, a full line.
 _SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}
 #: Threads of a block; blocks of a multiprocessor that hide each other's waiting, and at most.
-_THREADS, _ENOUGH, _MOST = 128, 4, 10
+_THREADS, _ENOUGH, _MOST = 128, 4, 8
 #: Phase rates that a thread forms at once, and parts whose powers are in shared memory, at most.
 _OUTPUTS, _PARTS = 8, 64
 #: Of a multiprocessor's shared memory, beside what its blocks ask for: as much for each of them.
