@@ -115,7 +115,7 @@ class _Bench:
         bare = self.time(self.split(comm, form, others=False))
         none = alone["no_exchange"]
         if comm.one_sided:  # other kernels, which do the same work in another order
-            none = self.time(self.split(without_transfers(comm), form))
+            none = self.time(self.split(without_transfers(comm, one_sided=True), form))
         return ours | {
             "transport": comm.label,
             "exchange": form,

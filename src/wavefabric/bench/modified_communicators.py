@@ -28,10 +28,10 @@ class NoExchange:
 class _NoTransport(Transport):
     """A transport whose exchanges move nothing and cost nothing, in place of another."""
 
-    def __init__(self, device, transport: Transport, ranks: int):
+    def __init__(self, device, transport: Transport, ranks: int, one_sided: bool):
         super().__init__(device)
         self.name, self.protocol = transport.name, transport.protocol
-        self._transport, self._ranks = transport, ranks
+        self._transport, self._ranks, self._one_sided = transport, ranks, one_sided
 
     def allocate(self, shape, dtype):
         return self._device.zeros(shape, dtype)
@@ -41,7 +41,7 @@ class _NoTransport(Transport):
 
     @property
     def one_sided(self) -> bool:
-        return self._transport.one_sided
+        return self._one_sided
 
     def symmetric(self, shape, dtype) -> SymmetricArray:
         own = self.allocate(shape, dtype)
@@ -54,9 +54,13 @@ class _NoTransport(Transport):
         return result
 
 
-def without_transfers(comm: Communicator) -> Communicator:
-    """The same ranks and devices, but nothing is sent: all work, no exchange. Results are wrong."""
-    return Communicator(comm.control, comm.device, _NoTransport(comm.device, comm._transport, comm.size))
+def without_transfers(comm: Communicator, one_sided: bool = False) -> Communicator:
+    """The same ranks and devices, but nothing is sent: all work, no exchange. Results are wrong.
+
+    ``one_sided``: with the kernels that store in other ranks' memory, which then do not.
+    """
+    transport = _NoTransport(comm.device, comm._transport, comm.size, one_sided)
+    return Communicator(comm.control, comm.device, transport)
 
 
 class PermutedCommunicator(Communicator):
