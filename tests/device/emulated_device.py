@@ -61,6 +61,9 @@ class EmulatedDevice(CpuDevice):
         text = [files(folder).joinpath(name).read_text(encoding="utf-8") for folder, name in parts]
         return Module(prelude + "\n".join(text), options, self.seed)
 
+    def resident_blocks(self, function, threads: int, shared: int) -> int:
+        return (self.block_memory + 1024) // (shared + 1024)
+
     def launch(self, function, grid, block, arguments, shared: int = 0) -> None:
         function(grid, block, arguments, shared)
 

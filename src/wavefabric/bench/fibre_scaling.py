@@ -63,7 +63,7 @@ def run(
     bench = _Bench(ranks, modes_per_rank, 1 << log2_n, steps, step, repeats)
     for form in exchanges:
         options = PropagationOptions("rk4ip", step=step, exchange=form)
-        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.local_modes)
+        needed = memory_needed(bench.fibre, bench.n, options, ranks.device, bench.local_modes, ranks.on_gpu)
         ranks.check_memory(needed, f"modes-per-rank: {modes_per_rank} of 2^{log2_n} samples")
     forms = []
     for form in exchanges:

@@ -184,7 +184,8 @@ def run_command(file: Path, plan: RunPlan) -> str:
     if chosen.order:
         return " ".join([*run, "--plan plan.json   (after -o plan.json: it has the order of the GPUs)"])
     signals = chosen.carrier == SIGNALS
-    words = [f"{PROTOCOL}=copies"] * (chosen.carrier == "p2p") + run
+    compared = {candidate.carrier for candidate in plan.candidates}
+    words = [f"{PROTOCOL}=copies"] * (chosen.carrier == "p2p" and SIGNALS in compared) + run
     for key, value in chosen.options.items():
         words += [f"--{key}", str(value)]
     return " ".join([*words, "--transport", "p2p" if signals else chosen.carrier])

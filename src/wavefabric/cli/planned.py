@@ -66,11 +66,14 @@ class PlannedOptions:
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
         by_hand = changed(cut) | changed(options, "exchange") | changed(ranks, "transport", "placement")
         refuse(by_hand, "with --plan", "without")
+        from wavefabric.planner.exchange_times import SIGNALS
+
         record = json.loads(inherited or self._record(file, ranks))
         os.environ[PLAN] = json.dumps(record)
         transport, _, protocol = record["carrier"].partition(", ")
         os.environ.pop(PROTOCOL, None)
-        if transport == "p2p":
+        # Without times of kernels a fabric says nothing of what p2p takes by itself: it stays.
+        if transport == "p2p" and (protocol or SIGNALS in record["compared"]):
             os.environ[PROTOCOL] = protocol or "copies"
         several_hosts = on_ranks() and environment.local_size() != ranks.count
         order = () if record["cpu"] or several_hosts else tuple(record["order"])

@@ -237,6 +237,11 @@ class CudaDevice:
 
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 
+    def resident_blocks(self, function, threads: int, shared: int) -> int:
+        """How many blocks of a kernel a multiprocessor has at once, each of so many threads and bytes."""
+        ask = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+        return int(ask(function.kernel.ptr, threads, shared))
+
     def graph(self, work):
         """Capture the launches of ``work`` and return their replay, into whatever stream is current."""
         with self._capture:

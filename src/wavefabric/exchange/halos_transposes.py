@@ -12,6 +12,9 @@ from wavefabric.exchange.pack_cuda import ROUTE
 
 Box = tuple[slice, slice, slice]
 
+#: Exchanges under way at once, at most: those of the components of a vector, there and back.
+_CONCURRENT = 8
+
 
 @dataclass(frozen=True)
 class Message:
@@ -78,7 +81,9 @@ class RegionExchange:
         schedule = message_schedule(comm.size, messages, self.fields)
         sizes = [schedule.sizes[b][comm.rank].sum() for b in range(2)]
         self._send, self._receive = (comm.allocate((max(1, int(size)),), dtype) for size in sizes)
-        self.exchange = comm.bind(schedule, {"send": self._send, "recv": self._receive})
+        # Several are under way at once: each has a part of the GPU if it is a kernel.
+        buffers = {"send": self._send, "recv": self._receive}
+        self.exchange = comm.bind(schedule, buffers, concurrent=_CONCURRENT)
 
     def start(self, arrays: list[Any]) -> None:
         """Pack boxes of ``arrays`` and begin. They may change afterwards, unless a rank sends to itself."""

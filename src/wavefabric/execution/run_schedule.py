@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -79,15 +80,7 @@ def run(
     check_options(chosen.repeats, () if isinstance(schedule_of, Schedule) else sizes, width)
     sized = [SizedSchedule.of(schedule, width) for schedule in _schedules(ranks, schedule_of, sizes, width)]
     fabric = fabric_of_ranks(chosen.fabric, ranks.size)
-    costs = {}
-    if fabric is not None:
-        from wavefabric.fabric.cost_models.cost import Cost, cost
-
-        def costed(protocol: str) -> list[Cost]:
-            by = {"protocol": protocol} if chosen.model == "kernel" and protocol in PROTOCOLS else {}
-            return [cost(as_run(each.schedule), fabric, width, chosen.model, **by) for each in sized]
-
-        costs = {protocol: costed(protocol) for protocol in chosen.protocols}
+    predict = _predictions(fabric, chosen.model, sized, width)
     timed_schedule.check_memory(ranks, sized, width, chosen.protocols)
     own, why = None, None
     if chosen.nccl:
@@ -96,14 +89,18 @@ def run(
     cases = []
     for comm in ranks.each():
         largest = timed_schedule.largest_buffers(sized)
+        if comm.one_sided and "auto" in chosen.protocols:  # by signals, where it says nothing else
+            timed_schedule.check_memory(ranks, sized, width, ["signals"])
         buffers = {name: comm.allocate((n,), chosen.dtype) for name, n in largest.items()}
         for protocol in chosen.protocols:
             if measured := _measure(ranks, comm, sized, buffers, protocol, chosen, progress):
-                predicted = [each.seconds * 1e6 for each in costs.get(protocol, ())] or [None] * len(sized)
+                predicted = [predict(at, row["protocol"]) for at, row in enumerate(measured)]
+                models = sorted({each.model for each in predicted if each is not None})
                 pairs = zip(measured, predicted, strict=True)
                 cases.append({
                     "transport": comm.transport, "protocol": protocol, "latency_us": measured[0]["us"],
-                    "rows": [row | _compared(row, us, own) for row, us in pairs], "facts": comm.describe(),
+                    "rows": [row | _compared(row, cost, own) for row, cost in pairs],
+                    "model": ", ".join(models) or None, "facts": comm.describe(),
                 })  # fmt: skip
         del buffers
     first = sized[0]
@@ -121,13 +118,37 @@ def run(
         "apart": first.separate,
         "graphed": GRAPHED if chosen.graph else None,
         "fabric": fabric.name if fabric is not None else None,
-        "model": costs[chosen.protocols[0]][0].model if costs else None,
         "own": own,
         "why_no_own": why,
         "cases": cases,
         "unavailable": ranks.unavailable,
         "machine": ranks.machine(),
     }
+
+
+def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int):
+    """What a size, by its number, takes by what moved the data (`Exchange.protocol`): a `Cost`, or None.
+
+    Of p2p only the model ``"kernel"`` speaks of kernels, and only the others of copies.
+    """
+    if fabric is None:
+        return lambda at, protocol: None
+    from wavefabric.fabric.cost_models.cost import cost
+
+    cost(as_run(sized[0].schedule), fabric, width, model)  # refused before anything is measured
+    has_kernels = getattr(fabric, "kernels", None) is not None
+
+    @cache
+    def predicted(at: int, protocol: str):
+        by_kernel, named = protocol in PROTOCOLS, model
+        if model == "auto" and by_kernel:
+            named = "kernel" if has_kernels else ""
+        elif model != "auto" and protocol != "auto" and by_kernel != (model == "kernel"):
+            named = ""
+        options = {"protocol": protocol} if by_kernel else {}
+        return cost(as_run(sized[at].schedule), fabric, width, named, **options) if named else None
+
+    return predicted
 
 
 def _measure(
@@ -221,8 +242,9 @@ def fabric_of_ranks(fabric: Any, ranks: int) -> Any:
     return fabric
 
 
-def _compared(row: dict[str, Any], predicted: float | None, own: list[dict[str, Any]] | None):
+def _compared(row: dict[str, Any], cost: Any, own: list[dict[str, Any]] | None):
     """The prediction, and NCCL's time of the same size, with their ratios to what was measured."""
+    predicted = None if cost is None else cost.seconds * 1e6
     other = next((o for o in own or () if o["bytes"] == row["bytes"]), {})
     same, graphed, own_graphed = other.get("us"), row.get("graph_us"), other.get("graph_us")
     return {
@@ -255,7 +277,9 @@ def _variant(case: dict[str, Any]) -> str:
 
 
 def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
-    columns = {"size": ("bytes", report.size_words), "time us": ("us", "{:.1f}".format)}
+    columns: dict[str, Any] = {"size": ("bytes", report.size_words), "time us": ("us", "{:.1f}".format)}
+    if {row["protocol"] for row in case["rows"]} != {case["protocol"]}:
+        columns["by"] = "protocol", str
     columns |= {f"{key} GB/s": (key, "{:.3g}".format) for key in ("algbw", "busbw")}
     columns["#wrong"] = "wrong", str
     if result["graphed"]:
@@ -264,7 +288,7 @@ def _table(result: dict[str, Any], case: dict[str, Any]) -> Any:
     if result["fabric"] is not None:
         columns["predicted us"] = "predicted_us", "{:.1f}".format
         columns["predicted/measured"] = "ratio", "{:.2f}".format
-        caption += f"; predicted: {result['model']} on {result['fabric']}"
+        caption += f"; predicted: {case['model']} on {result['fabric']}" if case["model"] else ""
     if result["own"]:
         columns |= {"NCCL's own us": ("own_us", "{:.1f}".format), "x NCCL": ("over_own", "{:.2f}".format)}
         if result["graphed"]:
@@ -292,9 +316,10 @@ def plot(result: dict[str, Any], path: str | Path) -> None:
             label = f"NCCL's own {result['collective']}"
             line(result["own"], "us", color=GREY, marker="x", linewidth=1.2, linestyle="--", label=label)
         if result["fabric"] is not None and result["cases"]:
-            label = f"predicted: {result['fabric']}, {result['model']}"
-            rows = result["cases"][0]["rows"]
-            line(rows, "predicted_us", color=INK, linewidth=1.2, linestyle=":", label=label)
+            first = result["cases"][0]
+            if first["model"]:
+                label = f"predicted: {result['fabric']}, {first['model']}"
+                line(first["rows"], "predicted_us", color=INK, linewidth=1.2, linestyle=":", label=label)
         axes.set_title(f"{result['schedule']}, {result['ranks']} ranks")
         report.log_axes(axes, "bytes of the whole array", "time (us)")
         axes.legend(fontsize=9)

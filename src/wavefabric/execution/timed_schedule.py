@@ -149,15 +149,13 @@ def largest_buffers(sizes: list[SizedSchedule]) -> dict[str, int]:
 def check_memory(ranks: Ranks, sizes: list[SizedSchedule], width: int, protocols: Sequence[str] = ()) -> None:
     """Refuse, on all ranks, sizes that do not fit, of elements of so many bytes; collective.
 
-    Of ``protocols`` those of kernels have memory where data arrive; ``"auto"`` takes signals for the largest.
+    Of ``protocols`` those of kernels have memory where data arrive.
     """
-    kernels = set(protocols) & set(PROTOCOLS)
-    kernels |= {"signals"} if ranks.on_gpu and "auto" in protocols else set()
     added = max(Program(sized.schedule, ranks.rank).scratch for sized in sizes)
     elements = sum(largest_buffers(sizes).values()) + added
     staging = [
         staging_bytes(compile_plan(sized.schedule, protocol), ranks.rank, width)
-        for protocol in kernels
+        for protocol in set(protocols) & set(PROTOCOLS)
         for sized in sizes
     ]
     # All powers of two below the most are kept for those that follow. Blocks of expected values come on top.

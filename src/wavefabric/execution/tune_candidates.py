@@ -161,7 +161,7 @@ def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:
     """Every algorithm of predicted candidates with each protocol of a transport.
 
-    Predictions that name no protocol are of what a transport does by itself, and of copies.
+    Predictions that name no protocol are of transports that have none, and of copies.
     """
     known = {each.choice: each.predicted_us for each in row}
     made = []

@@ -43,9 +43,9 @@ _EXCHANGES = {
 #: Of an operator whose powers are exchanged: sums before the first, update after the last (Nsight Compute);
 #: the rest couples powers.
 _SUMS, _UPDATE = 0.30, 0.62
-#: One kernel that stores powers on other GPUs takes so many times as long as that of one rank, and hides so much
-#: of what travels: measured on two H200s.
-_STORED, _HIDDEN = 1.055, 0.94
+#: One kernel that stores powers on other GPUs hides so much of what travels, and couples powers with so many
+#: multiplications a second, by bytes of a power: fitted to kernels of two H200s.
+_HIDDEN, _COUPLED = 0.94, {8: 3.4e12, 4: 6.8e12}
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,10 @@ class FibreStep:
         stages, overhead = _EXCHANGES[name], self.exchange.own.overhead
         if self.exchange.one_sided:
             wire = stages * self.exchange.wire(self._all_gather(self.samples), self.item)
-            kernel = self.rates.launch + _STORED * self._one(name) * self.numbers
+            few = self.rates.kerr(name, self.precision, "factored", "one", self.rows)
+            products = stages * max(self.coupling.parts) * sum(self.coupling.parts) * self.samples
+            coupling = self.rates.factor * products / _COUPLED[self.item]
+            kernel = self.rates.launch + few * self.numbers + coupling
             t.start(name, max(wire, kernel + (1 - _HIDDEN) * wire) + stages * self.exchange.kernels.signal)
             t.work(kernel)
             t.finish(name)

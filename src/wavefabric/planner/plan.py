@@ -141,7 +141,8 @@ class RunPlan:
     def record(self) -> str:
         """JSON of the choice, which a result keeps beside what was measured."""
         common = {key: getattr(self, key) for key in ("reason", "device", "fabric", "ranks", "steps", "cpu")}
-        return json.dumps(self.choice.facts() | common)
+        compared = sorted({candidate.carrier for candidate in self.candidates})
+        return json.dumps(self.choice.facts() | common | {"compared": compared})
 
 
 class PlanFile(BaseModel):

@@ -305,6 +305,40 @@ def test_by_itself_an_exchange_takes_what_is_fastest(transports, elements, dtype
     assert together(transports, "p2p", 2, work, gpus=gpus) == [(wanted, alone, label)] * 2
 
 
+def test_exchanges_that_are_under_way_at_once_divide_the_gpu(transports):
+    schedule = ring_all_reduce(2, 1 << 18)
+
+    def work(comm):
+        buffers = buffers_of(comm, schedule, "float32")
+        blocks = [comm.bind(schedule, buffers, "signals", concurrent=n).blocks for n in (1, 2, 3, 9)]
+        told = []
+        for wrong in (0, 2 + comm.rank):
+            with pytest.raises(InputError) as error:
+                comm.bind(schedule, buffers, "signals", concurrent=wrong)
+            told.append(str(error.value))
+        return blocks, told
+
+    (blocks, told), second = together(transports, "p2p", 2, work)
+    assert (blocks, told) == second
+    assert blocks == [4, 2, 1, 1]  # of a GPU of four multiprocessors
+    assert told[0] == "concurrent: 0 given; allowed: 1 or more"
+    assert told[1].startswith("concurrent: rank 0 has 2, rank 1 has 3;")
+
+
+def test_a_plan_is_made_once_however_often_it_is_bound(transports, monkeypatch):
+    schedule, made = ring_all_reduce(2, 8), []
+    compiled = transports.p2p_plan.compile_plan
+    monkeypatch.setattr(transports.p2p_plan, "compile_plan", lambda *a: made.append(a[1]) or compiled(*a))
+
+    def work(comm):
+        for protocol in ("packets", "signals") * 3:
+            comm.bind(schedule, buffers_of(comm, schedule, "float32"), protocol)
+
+    together(transports, "p2p", 2, work)
+    assert {"packets", "signals"} == set(made)
+    assert len(made) <= 4  # two threads may begin at once
+
+
 def test_the_environment_chooses_for_exchanges_that_do_not(transports, monkeypatch):
     schedule = ring_all_reduce(2, 8)
 

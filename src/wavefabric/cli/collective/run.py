@@ -35,7 +35,7 @@ class ScheduleRunOptions(OutputOptions):
     )
     nccl: bool = option("Time NCCL's own operation too.", default=False)
     protocols: str = option(
-        "Of P2P: copies (copy engines), signals, packets (a kernel each); comma between.",
+        "Of P2P: copies (copy engines), signals, packets (a kernel each), auto (by size); comma between.",
         "--protocols",
         "--protocol",
         default="auto",

@@ -1,6 +1,6 @@
-"""Copies between GPUs of one host by their copy engines: addresses exchanged once, no MPI call in a step.
+"""Between GPUs of one host that map each other's memory: by kernels (`p2p_plan`), or by their copy engines.
 
-The receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and
+Addresses are exchanged once; no MPI call is in a step. Of a copy the receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and
 signals that the data are there. Both signals are words of the other GPU's memory; the host waits for nothing.
 Peers that cannot be reached are served through MPI and host memory.
 """
@@ -148,7 +148,7 @@ class P2PExchange(Exchange):
 
 
 class P2PTransport(Transport):
-    """Peer copies; the transport ``rest`` takes what peers out of reach send and receive.
+    """Kernels and peer copies; the transport ``rest`` takes what peers out of reach send and receive.
 
     ``same_host`` says which ranks share this host.
     """

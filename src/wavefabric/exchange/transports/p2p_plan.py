@@ -9,6 +9,7 @@ import numpy as np
 
 from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
+from wavefabric.collectives.schedule import Schedule, cached
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
@@ -39,9 +40,11 @@ class PlanExchange(Exchange):
         super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
         control, self.protocol = transport.control, protocol
         dtype, (blocks, concurrent) = buffers[0].dtype, shape
-        check_agreement(control, {"blocks": str(blocks), "dtype": str(dtype)})
-        self._plan = plan = compile_plan(program.schedule, protocol)
-        check_execution_plan(plan)
+        if concurrent < 1:
+            raise InputError(f"concurrent: {concurrent} given; allowed: 1 or more")
+        facts = {"blocks": str(blocks), "concurrent": str(concurrent), "dtype": str(dtype)}
+        check_agreement(control, facts)
+        self._plan = plan = proved_plan(program.schedule, protocol)
         name, _ = plan_code.element_type(dtype, plan_code.has_sums(plan))
         most = min(plan_code.MOST_BLOCKS, multiprocessors(transport))
         fitting = max(1, most // concurrent)
@@ -137,8 +140,23 @@ class PlanExchange(Exchange):
         self._timeout.check()
 
 
+@cached
+def _proved_plans(schedule: Schedule) -> dict[str, ExecutionPlan]:
+    return {}
+
+
+def proved_plan(schedule: Schedule, protocol: str) -> ExecutionPlan:
+    """The plan of a schedule by a protocol, made and proved once, however often it is bound."""
+    plans = _proved_plans(schedule)
+    if protocol not in plans:
+        plan = compile_plan(schedule, protocol)
+        check_execution_plan(plan)
+        plans[protocol] = plan
+    return plans[protocol]
+
+
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
-    """Blocks of a kernel: a power of two, so that each has some bytes of the largest piece."""
+    """Blocks of a kernel, so that each has some bytes of the largest piece: a power of two, or the most."""
     least, enough = _SLICES[plan.protocol]
     slices = max((move.size for move in plan.moves), default=0) * itemsize // least
     return min(1 << max(0, slices.bit_length() - 1), enough, most)

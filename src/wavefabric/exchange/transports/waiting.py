@@ -11,8 +11,8 @@ import numpy as np
 
 from wavefabric.errors import InputError, LateRank
 
-#: Seconds that a kernel waits for another rank.
-TIMEOUT = 120.0
+#: Seconds that a kernel waits for another rank, which may work on its host for long meanwhile.
+TIMEOUT = 600.0
 
 
 class Timeout:

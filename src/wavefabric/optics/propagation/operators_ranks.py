@@ -27,7 +27,7 @@ from wavefabric.optics.propagation.rank_modes import RankModes
 #: Chunks of time for long rows: the first and the last do not overlap, small ones cost messages.
 CHUNKS = 4
 #: Exchanges under way at once, at most: those of chunks in all phases of an operator.
-_UNDER_WAY = 8
+_CONCURRENT = 8
 #: Fewest samples of a chunk.
 _LEAST = 1 << 15
 
@@ -71,7 +71,7 @@ class PowerExchange:
         #: Of this rank, to be written between `wait` and `start`.
         self.own = self.parts[comm.rank]
         gather = direct_all_gather([groups * m for groups in parts])
-        exchange = comm.bind(gather, {"data": data}, concurrent=_UNDER_WAY)
+        exchange = comm.bind(gather, {"data": data}, concurrent=_CONCURRENT)
         self.start, self.arrived, self.wait = exchange.start, exchange.arrived, exchange.finish
 
 

@@ -25,8 +25,14 @@ template <int BYTES> struct Traveling { typedef unsigned long long Word; };
 template <> struct Traveling<4> { typedef unsigned Word; };
 typedef Traveling<sizeof(REAL)>::Word Word;
 
-__device__ __forceinline__ Word word_of(double power) { return (Word)__double_as_longlong(power); }
-__device__ __forceinline__ Word word_of(float power) { return (Word)__float_as_uint(power); }
+__device__ __forceinline__ Word bits_of(double power) { return (Word)__double_as_longlong(power); }
+__device__ __forceinline__ Word bits_of(float power) { return (Word)__float_as_uint(power); }
+// Rounded to what has no last bit, ties to even: errors that are alike in every step would add up.
+__device__ __forceinline__ Word word_of(REAL power)
+{
+    const Word bits = bits_of(power);
+    return power == power ? bits + (bits >> 1 & 1) : bits;  // a NaN has to stay one
+}
 __device__ __forceinline__ REAL power_of(unsigned long long word) { return REAL(__longlong_as_double((long long)word)); }
 __device__ __forceinline__ REAL power_of(unsigned word) { return REAL(__uint_as_float(word)); }
 __device__ __forceinline__ Word marked(Word word, unsigned tile) { return (word & ~Word(1)) | (~(tile / SLOTS) & 1); }

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports import SIGNALS
 from wavefabric.optics.propagation.kernels import KerrOperator
@@ -14,10 +15,11 @@ from wavefabric.optics.propagation.phase_groups import PhaseGroupCoupling
 
 #: Samples of a tile by bytes of a real number, the best first: rows of 512 bytes down to 128, a full line.
 _SAMPLES = {8: (32, 16, 8), 4: (64, 32, 16)}
-#: Threads of a block; blocks of a multiprocessor that hide each other's waiting, and at most.
-_THREADS, _ENOUGH, _MOST = 128, 4, 8
-#: Phase rates that a thread forms at once, and parts whose powers are in shared memory, at most.
-_OUTPUTS, _PARTS = 8, 64
+#: Threads of a block; blocks of a multiprocessor that hide each other's waiting, at least and at most.
+_THREADS, _ENOUGH, _LEAST, _MOST = 128, 4, 2, 8
+#: Phase rates that a thread forms at once, and parts whose powers are in shared memory, at most; bytes of
+#: their weights there.
+_OUTPUTS, _PARTS, _WEIGHTS = 8, 64, 1 << 14
 #: Of a multiprocessor's shared memory, beside what its blocks ask for: as much for each of them.
 _RESERVED = 1024
 #: Bytes of dynamic shared memory that a kernel has without asking for more.
@@ -71,7 +73,7 @@ class KerrSizes(NamedTuple):
     block_memory: int
 
     def tiling(self, fields: int, dtype, tile: tuple[int, int] | None = None) -> Tiling | None:
-        """The longest tile of which a multiprocessor has enough, or what it has most of; None without any.
+        """The longest tile of which a multiprocessor has enough, or what it has most of; None of too few.
 
         ``tile`` (samples, rows of threads) is chosen if it is None.
         """
@@ -79,7 +81,8 @@ class KerrSizes(NamedTuple):
         tiles = [tile] if tile else [(samples, _THREADS // samples) for samples in _SAMPLES[item]]
         result = []
         for samples, lanes in tiles:
-            outputs, held = min(_OUTPUTS, -(-self.own // lanes)), min(_PARTS, self.parts)
+            outputs = min(_OUTPUTS, -(-self.own // lanes))
+            held = min(_PARTS, self.parts, max(1, _WEIGHTS // (outputs * lanes * item)))
             numbers = held * samples + held * outputs * lanes + _KEPT * self.own * samples
             # The errors of all threads are added where the fields were.
             shared = max((2 * fields * self.rows * samples + numbers) * item, 8 * samples * lanes)
@@ -87,7 +90,7 @@ class KerrSizes(NamedTuple):
             result.append(Tiling(fields, samples, lanes, outputs, held, shared, blocks))
         most = max(result, key=lambda each: each.blocks)
         best = next((each for each in result if each.blocks >= _ENOUGH), most)
-        return best if best.blocks else None
+        return best if best.blocks >= _LEAST else None
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,18 @@ class _Kernels:
     def __init__(self, of: _Inputs, chosen: Tiling, blocks: int | None):
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
         own, parts, first = coupling.own_groups, sum(coupling.parts), sum(coupling.parts[: comm.rank])
-        most = min(-(-of.n // chosen.samples), chosen.blocks * of.timeout.multiprocessors)
+        options = (*type_options(of.dtype), *chosen.definitions)
+        module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS, FORMULAS))
+        self._functions = {name: module.get_function(name) for name in OPERATORS[chosen.fields]}
+        if chosen.shared > _WITHOUT_ASKING:
+            for function in self._functions.values():
+                function.max_dynamic_shared_size_bytes = chosen.shared
+        threads = chosen.samples * chosen.lanes
+        resident = (device.resident_blocks(each, threads, chosen.shared) for each in self._functions.values())
+        fitting = min(chosen.blocks, *comm.control.all_gather(min(resident)))
+        if not fitting:
+            raise InputError("protocol: kernels that wait for other ranks do not fit here; allowed: copies")
+        most = min(-(-of.n // chosen.samples), fitting * of.timeout.multiprocessors)
         self.blocks = most if blocks is None else blocks
         self._device, self._n, self._shared = device, np.int64(of.n), chosen.shared
         self._block = chosen.samples, chosen.lanes
@@ -137,12 +151,6 @@ class _Kernels:
         addresses = (device.address(table) for table in self._tables)
         peers[0] = (*counts, of.timeout.waits, *which, padded, *addresses, *of.timeout.arguments)
         self._peers = device.asarray(peers.view(np.uint8))
-        options = (*type_options(of.dtype), *chosen.definitions)
-        module = device.module(PACKAGE, "kerr_one_sided.cu", options, (SIGNALS, FORMULAS))
-        self._functions = {name: module.get_function(name) for name in OPERATORS[chosen.fields]}
-        if chosen.shared > _WITHOUT_ASKING:
-            for function in self._functions.values():
-                function.max_dynamic_shared_size_bytes = chosen.shared
 
     def launch(self, operator: KerrOperator, A, K, h: float, error) -> None:
         errors = np.uint64(0) if error is None else self._errors
@@ -197,8 +205,8 @@ class OneSidedKerr:
 def most_nbytes(coupling: PhaseGroupCoupling, n: int, dtype) -> int:
     """Bytes that `OneSidedKerr` holds for rows of ``n`` samples, on the largest GPU at most."""
     item = np.finfo(dtype).dtype.itemsize
-    longest = _MOST * max(_SAMPLES[item])  # samples of all blocks of a multiprocessor
-    of_fields = min(n, longest * _MULTIPROCESSORS) * _SLOTS * 2 * sum(coupling.parts) * item
+    longest, whole = _MOST * max(_SAMPLES[item]), -(-n // max(_SAMPLES[item])) * max(_SAMPLES[item])
+    of_fields = min(whole, longest * _MULTIPROCESSORS) * _SLOTS * 2 * sum(coupling.parts) * item
     return len(OPERATORS) * of_fields
 
 
