@@ -1,8 +1,9 @@
 """Between GPUs of one host that map each other's memory: by kernels (`p2p_plan`), or by their copy engines.
 
-Addresses are exchanged once; no MPI call is in a step. Of a copy the receiver signals that its buffer may be overwritten; the sender's stream waits for that, copies, and
-signals that the data are there. Both signals are words of the other GPU's memory; the host waits for nothing.
-Peers that cannot be reached are served through MPI and host memory.
+Addresses are exchanged once, and no MPI call is in a step. Of a copy the receiver signals that its buffer may
+be overwritten; the sender's stream waits for that, copies, and signals that the data are there. Both signals
+are words of the other GPU's memory; the host waits for nothing. Peers that cannot be reached are served
+through MPI and host memory.
 """
 
 import itertools
