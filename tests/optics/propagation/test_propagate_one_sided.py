@@ -77,15 +77,16 @@ def test_the_answer_is_that_of_one_rank(transports, cpu, monkeypatch, integrator
     assert bool(sent) == arrays
 
 
-def test_memory_of_slots_is_counted(transports, monkeypatch):
+@pytest.mark.parametrize("n", [96, 100])  # whole tiles, and the last one is not
+def test_memory_of_slots_is_counted(transports, monkeypatch, n):
     monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
 
     def work(comm):
         options, device = PropagationOptions(step=100.0, split=[2, 3]), comm.device
-        made = Propagator(FIBRE, 96, RATE, device, options, comm)
+        made = Propagator(FIBRE, n, RATE, device, options, comm)
         kernels = set(made.operators.one_sided.kernels.values())
         with_and_without = [
-            memory_needed(FIBRE, 96, options, device, made.local_modes, one_sided)
+            memory_needed(FIBRE, n, options, device, made.local_modes, one_sided)
             for one_sided in (True, False)
         ]
         # A GPU of a few multiprocessors, and of all that there are.
