@@ -4,12 +4,14 @@ No kernel has more blocks than its GPU has multiprocessors (see `waiting`). Exch
 these: only if all their blocks fit, their order on each GPU does not matter.
 """
 
+from functools import lru_cache
+
 import cupy
 import numpy as np
 
 from wavefabric.collectives.plans.check import check_execution_plan
 from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
-from wavefabric.collectives.schedule import Schedule, cached
+from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
@@ -18,6 +20,8 @@ from wavefabric.exchange.transports.multicast import check_multicast
 from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
 
 _THREADS = 512
+#: Plans that are kept for schedules that are bound again.
+_KEPT = 128
 #: By protocol, bytes of its largest piece that a block should have, and most blocks, unless told otherwise.
 #: A thread takes one packet at a time, and 64 blocks keep 256 KiB under way. With signals 128 blocks were 8 %
 #: faster than 32 from 64 MiB on (docs/performance.md).
@@ -140,19 +144,12 @@ class PlanExchange(Exchange):
         self._timeout.check()
 
 
-@cached
-def _proved_plans(schedule: Schedule) -> dict[str, ExecutionPlan]:
-    return {}
-
-
+@lru_cache(maxsize=_KEPT)
 def proved_plan(schedule: Schedule, protocol: str) -> ExecutionPlan:
     """The plan of a schedule by a protocol, made and proved once, however often it is bound."""
-    plans = _proved_plans(schedule)
-    if protocol not in plans:
-        plan = compile_plan(schedule, protocol)
-        check_execution_plan(plan)
-        plans[protocol] = plan
-    return plans[protocol]
+    plan = compile_plan(schedule, protocol)
+    check_execution_plan(plan)
+    return plan
 
 
 def blocks_for(plan: ExecutionPlan, itemsize: int, most: int) -> int:
