@@ -180,6 +180,16 @@ def test_a_plan_says_how_ranks_are_started(command, jobs, monkeypatch):
         command("run", "case.h5", "-o", "out.h5", "--ranks", 4, "--plan", "plan.json")
         job, protocol = jobs[-1]
         assert (job.ranks, job.transport, job.placement, protocol) == (4, "p2p", order, "signals")
+        if not cpu:  # by copies, where kernels were compared with them; else p2p stays as it is
+            for compared, wanted in ((("p2p, signals",), "copies"), ((), "signals")):
+                others = [CHOSEN | {"carrier": carrier} for carrier in compared]
+                plan = json.loads(Path("plan.json").read_text())
+                plan["plan"]["candidates"] = [CHOSEN | {"carrier": "p2p"}, *others]
+                Path("copies.json").write_text(json.dumps(plan))
+                monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "signals")
+                command("run", "case.h5", "-o", "out.h5", "--ranks", 4, "--plan", "copies.json")
+                assert (jobs[-1][0].transport, jobs[-1][1]) == ("p2p", wanted)
+            monkeypatch.setenv("WAVEFABRIC_PROTOCOL", "copies")
         # For this run alone.
         assert (os.environ["WAVEFABRIC_PROTOCOL"], os.environ[PLAN]) == ("copies", "")
 

@@ -97,13 +97,15 @@ def peak(pattern: str, transport: str, ranks: int) -> float | None:
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
     schedule = schedule_of(pattern, comm.size, size // _DTYPE.itemsize)
     held = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
-    exchange = comm.bind(schedule, held).run
+    bound = comm.bind(schedule, held)
+    exchange = bound.run
     fill(comm, schedule, held, _DTYPE.name)
     exchange()
     wrong = count_wrong(comm, schedule, held, _DTYPE.name)
     times = timed(ranks, exchange, repeats)
     algbw, busbw = bandwidths(pattern, comm.size, size, times["ms"] * 1e-3)
-    return {"bytes": size, **microseconds(times), "algbw": algbw, "busbw": busbw, "wrong": wrong}
+    facts = {"bytes": size, "protocol": bound.protocol, "wrong": wrong}
+    return facts | microseconds(times) | {"algbw": algbw, "busbw": busbw}
 
 
 def table(result: dict[str, Any]) -> list:
@@ -113,6 +115,8 @@ def table(result: dict[str, Any]) -> list:
     cells = ["{size}", "{bytes}", "{us:.1f}", "{algbw:.3g}", "{busbw:.3g}", "{wrong}"]
     if result["peaks"]:
         columns, cells = [*columns, "share"], [*cells, "{percent}"]
+    if any(line["protocol"] != "auto" for case in result["cases"] for line in case["rows"]):
+        columns, cells = [*columns, "by"], [*cells, "{protocol}"]
     for case in result["cases"]:
         lines = [
             line | {"size": report.size_words(line["bytes"]), "percent": percent(line.get("share"))}

@@ -71,7 +71,6 @@ class PlannedOptions:
         record = json.loads(inherited or self._record(file, ranks))
         os.environ[PLAN] = json.dumps(record)
         transport, _, protocol = record["carrier"].partition(", ")
-        os.environ.pop(PROTOCOL, None)
         # Without times of kernels a fabric says nothing of what p2p takes by itself: it stays.
         if transport == "p2p" and (protocol or SIGNALS in record["compared"]):
             os.environ[PROTOCOL] = protocol or "copies"

@@ -1,6 +1,7 @@
 """Exchanges as one kernel a rank, without GPUs: see `fake_gpus`."""
 
 import gc
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,8 @@ from wavefabric.exchange.transports.base import RankGroup
 from wavefabric.exchange.transports.plan_code import staging_bytes
 from wavefabric.execution import run_schedule
 from wavefabric.execution.timed_schedule import count_wrong, fill
+from wavefabric.fabric.cost_models.cost import cost
+from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 
 
 @pytest.mark.parametrize("protocol", ["signals", "packets"])
@@ -281,6 +284,39 @@ def test_each_protocol_is_a_case_of_a_measurement(transports):
     assert "not here" in str(shown[3])
     shared = together(transports, "p2p", 2, work, gpus=[0, 0])[0]
     assert [case["protocol"] for case in shared["cases"]] == ["copies"]
+
+
+@pytest.mark.parametrize("model", ["auto", "kernel", "alpha-beta"])
+def test_each_prediction_is_of_what_moved_the_data(transports, model):
+    """By itself p2p takes packets for the small one, signals for the large one, copies on a shared GPU."""
+    times = KernelTimes(2e-6, 3e-6, 1e-6, 50e9, 1e15)
+    links = tuple(Link(a, b, 100e9, 1e-6) for a, b in (("GPU0", "GPU1"), ("GPU1", "GPU0")))
+    fabric = Fabric("pair", ("GPU0", "GPU1"), (), links, alpha=20e-6, kernels=times)
+    sizes = [1 << 12, 1 << 20]
+
+    def work(comm):
+        schedule_of = partial(build, "ring", "all-reduce", 2)
+        options = {"protocols": ("auto", "copies"), "fabric": fabric, "model": model, "graph": True}
+        return run_schedule.run(ranks_of(comm), schedule_of, sizes, repeats=1, **options)
+
+    def predicted(case):
+        return [row["predicted_us"] for row in case["rows"]]
+
+    def expected(named, *protocols):
+        by = [{"protocol": protocol} for protocol in protocols] or [{}, {}]
+        made = [build("ring", "all-reduce", 2, size // 4) for size in sizes]
+        return [cost(one, fabric, 4, named, **more).seconds * 1e6 for one, more in zip(made, by, strict=True)]
+
+    kernels, copies = together(transports, "p2p", 2, work)[0]["cases"]
+    assert [row["protocol"] for row in kernels["rows"]] == ["packets", "signals"]
+    assert [row["graph_us"] > 0 for row in kernels["rows"]] == [True, True]
+    nothing = [None, None]
+    by_kernels = nothing if model == "alpha-beta" else pytest.approx(expected("kernel", "packets", "signals"))
+    by_copies = nothing if model == "kernel" else pytest.approx(expected("alpha-beta"))
+    assert (predicted(kernels), predicted(copies)) == (by_kernels, by_copies)
+    shared, _ = together(transports, "p2p", 2, work, gpus=[0, 0])[0]["cases"]
+    assert {row["protocol"] for row in shared["rows"]} == {"copies"}
+    assert predicted(shared) == by_copies
 
 
 @pytest.mark.parametrize(
