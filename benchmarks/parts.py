@@ -153,8 +153,13 @@ def filled(words: Sequence[str], here: Path, parts: Path, program: Sequence[str]
     """The command of a part that writes to `here`, variables of the environment first."""
     for name, folder in {"{here}": here, "{parts}": parts, "{root}": ROOT}.items():
         words = [word.replace(name, str(folder)) if word.startswith(name) else word for word in words]
-    count = sum(word.startswith("WAVEFABRIC_") for word in words)
+    count = _variables(words)
     return [*words[:count], *program, *words[count:]]
+
+
+def _variables(words: Sequence[str]) -> int:
+    """How many words set variables of the environment: the first ones."""
+    return sum(word.startswith("WAVEFABRIC_") for word in words)
 
 
 def make_parts(most: int, transports: dict[str, dict[str, Any]], small: bool) -> list[Part]:
@@ -192,9 +197,9 @@ def _part(
     transport, left_out = transports.get(kind.needs, {}), ""
     if ranks > 1 and not transport.get("available"):
         left_out = f"{kind.needs}: {transport.get('detail', 'not available')}"
-    elif " collective run " in f" {' '.join(words)} ":
-        what = words[words.index("run") + 1 :]
-        left_out = why_refused(what[0], what[1], ranks, radix=4 if "--radix" in words else None) or ""
+    command = words[_variables(words) :]
+    if not left_out and command[:2] == ["collective", "run"]:
+        left_out = why_refused(command[2], command[3], ranks, radix=4 if "--radix" in words else None) or ""
     on_fabric = tuple(kind.on_fabric.format(**values).split())
     seconds = 4 + 1.3 * ranks if small else kind.seconds
     return Part(f"{kind.name}-{ranks}", ranks, tuple(words), seconds, on_fabric, kind.prints, left_out)

@@ -97,14 +97,13 @@ def peak(pattern: str, transport: str, ranks: int) -> float | None:
 def _measure(ranks: Ranks, comm, pattern: str, size: int, buffers: list, repeats: int) -> dict[str, Any]:
     schedule = schedule_of(pattern, comm.size, size // _DTYPE.itemsize)
     held = dict(zip(schedule.buffers, buffers[-len(schedule.buffers) :], strict=True))
-    bound = comm.bind(schedule, held)
-    exchange = bound.run
+    exchange = comm.bind(schedule, held)
     fill(comm, schedule, held, _DTYPE.name)
-    exchange()
+    exchange.run()
     wrong = count_wrong(comm, schedule, held, _DTYPE.name)
-    times = timed(ranks, exchange, repeats)
+    times = timed(ranks, exchange.run, repeats)
     algbw, busbw = bandwidths(pattern, comm.size, size, times["ms"] * 1e-3)
-    facts = {"bytes": size, "protocol": bound.protocol, "wrong": wrong}
+    facts = {"bytes": size, "protocol": exchange.protocol, "wrong": wrong}
     return facts | microseconds(times) | {"algbw": algbw, "busbw": busbw}
 
 

@@ -214,13 +214,12 @@ def kernel_times(measurement) -> dict[str, Any] | None:
             rows.append({"bytes": memory, "us": _of_a_round(call(few, protocol), call(many, protocol)) * 1e6})
         return _with_line(rows)
 
-    def gap(issue: float) -> float:
+    def gap(rounds: list[dict[str, float]], issue: float) -> float:
         """Of the shortest call that no host holds up."""
-        for nbytes in sizes:
-            schedule = relay(comm.size, nbytes // _WORD, _FEW)
-            graphed = call(schedule, "signals")
-            if graphed > 1.5 * issue:
-                return max(0.0, call(schedule, "signals", graph=False) - graphed)
+        for row in rounds:
+            if _FEW * row["us"] * 1e-6 > 1.5 * issue:
+                schedule = relay(comm.size, int(row["bytes"]) // _WORD, _FEW)
+                return max(0.0, call(schedule, "signals", graph=False) - call(schedule, "signals"))
         return 0.0
 
     try:
@@ -239,7 +238,7 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         bandwidth=lines["signals"]["line"]["bandwidth"],
         memory=lines["additions"]["line"]["bandwidth"],
         issue=issue,
-        gap=gap(issue),
+        gap=gap(lines["signals"]["rows"], issue),
     )
     return {"lines": lines, "times": vars(times)}
 

@@ -102,12 +102,11 @@ def test_what_cannot_be_is_refused_on_all_ranks(transports):
     assert other[0] == "protocol: 'packets' given; allowed for nccl: auto"
 
 
-def test_addresses_of_gpus_are_compared_on_one_host_only(transports):
-    def work(comm):
-        comm._transport.reachable = [peer == comm.rank for peer in range(2)]
-        return comm.why_refused("signals")
-
-    far = together(transports, "p2p", 2, work, gpus=[0, 0])
+def test_addresses_of_gpus_are_compared_on_one_host_only(transports, monkeypatch):
+    monkeypatch.setattr(
+        transports.p2p.P2PTransport, "_try", lambda self, _: [p == self.control.rank for p in (0, 1)]
+    )
+    far = together(transports, "p2p", 2, lambda comm: comm.why_refused("signals"), gpus=[0, 0])
     assert far == ["protocol: some GPUs do not reach others; allowed: copies"] * 2
 
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 import cupy
 
 from wavefabric.errors import InputError
-from wavefabric.exchange.transports.waiting import multiprocessors
 
 #: NCCL's own switch for the same hardware: 0 forbids it.
 SWITCH = "NCCL_NVLS_ENABLE"
@@ -144,7 +143,7 @@ class MulticastMemory:
 
 def check_multicast(transport) -> None:
     """`InputError`, in one line and on all ranks, where GPUs of these ranks cannot multicast. Collective."""
-    multiprocessors(transport)  # one host, a GPU for each rank
+    transport.multiprocessors()  # one host, a GPU for each rank
     off = os.environ.get(SWITCH) == "0"
     able = not off and driver().supported(cupy.cuda.Device().id)
     told = transport.control.all_gather((off, able))

@@ -175,8 +175,13 @@ class P2PTransport(Transport):
         self._signal, self._await = kernels.get_function("signal"), kernels.get_function("await")
         self.streams = {p: cupy.cuda.Stream(non_blocking=True) for p in range(control.size)}
         self.reachable = self._try(same_host)
-        #: Whether kernels can wait for those of other ranks.
-        self.kernels_wait = self.why_refused("signals") is None
+        #: Whether all ranks reach all others.
+        self.complete = all(control.all_gather(all(self.reachable)))
+        self._multiprocessors, self._no_kernels = 0, None
+        try:
+            self._multiprocessors = waiting.multiprocessors(self)
+        except InputError as error:
+            self._no_kernels = str(error)
 
     def _try(self, same_host: list[bool]) -> list[bool]:
         """Which peers' memory can be mapped here and ours there: found by doing it."""
@@ -221,11 +226,6 @@ class P2PTransport(Transport):
             raise InputError(f"{PROTOCOL}: {self.protocol!r} given; {why.removeprefix('protocol: ')}")
         return self
 
-    @property
-    def complete(self) -> bool:
-        """Whether all ranks reach all others."""
-        return all(self.control.all_gather(all(self.reachable)))
-
     def zeroed(self, shape, dtype) -> tuple[Any, list[int]]:
         """A zeroed array, and where each rank's is as seen from here, or 0 if out of reach.
 
@@ -263,20 +263,20 @@ class P2PTransport(Transport):
 
     def bind_plan(self, program, buffers, protocol, blocks, concurrent=1) -> Exchange:
         check_agreement(self.control, {"protocol": protocol})
-        exchange = PlanExchange(program, buffers, self, self._device, protocol, (blocks, concurrent))
+        exchange = PlanExchange(program, buffers, self, self._device, protocol, blocks, concurrent)
         self._waiting.add(exchange)
         return exchange
 
     @property
     def one_sided(self) -> bool:
-        return self.kernels_wait if self.protocol == "auto" else self.protocol in PROTOCOLS
+        return self._no_kernels is None if self.protocol == "auto" else self.protocol in PROTOCOLS
 
     def protocol_for(self, schedule, protocol, dtype):
         chosen = super().protocol_for(schedule, protocol, dtype)
         chosen = self.protocol if chosen == "auto" else chosen
         if chosen != "auto":
             return chosen
-        if not self.kernels_wait or not plan_code.has_type(dtype, bool(schedule.transfers["reduce"].any())):
+        if self._no_kernels or not plan_code.has_type(dtype, bool(schedule.transfers["reduce"].any())):
             return "copies"
         largest = int(transfer_elements(schedule).max(initial=0)) * np.dtype(dtype).itemsize
         return "packets" if largest <= _PACKETS else "signals"
@@ -286,7 +286,7 @@ class P2PTransport(Transport):
         return SymmetricArray(own, self._device.asarray(np.array(there, np.uint64)))
 
     def timeout(self, name: str):
-        timeout = waiting.Timeout(name, multiprocessors=waiting.multiprocessors(self))
+        timeout = waiting.Timeout(name, self.multiprocessors())
         self._waiting.add(timeout)
         return timeout
 
@@ -295,12 +295,13 @@ class P2PTransport(Transport):
             each.check()
 
     def why_refused(self, protocol) -> str | None:
-        try:
-            if protocol in PROTOCOLS:
-                waiting.multiprocessors(self)
-        except InputError as error:
-            return str(error)
-        return None
+        return self._no_kernels if protocol in PROTOCOLS else None
+
+    def multiprocessors(self) -> int:
+        """Those of each rank's GPU, at least; `InputError` where kernels of all ranks would not run at once."""
+        if self._no_kernels is not None:
+            raise InputError(self._no_kernels)
+        return self._multiprocessors
 
     def describe(self) -> dict[str, str]:
         others = [p for p in range(self.control.size) if p != self.control.rank]

@@ -17,7 +17,7 @@ from wavefabric.exchange.control import check_agreement
 from wavefabric.exchange.transports import MULTIMEM, SIGNALS, plan_code
 from wavefabric.exchange.transports.base import Exchange
 from wavefabric.exchange.transports.multicast import check_multicast
-from wavefabric.exchange.transports.waiting import Timeout, multiprocessors
+from wavefabric.exchange.transports.waiting import Timeout
 
 _THREADS = 512
 #: Plans that are kept for schedules that are bound again.
@@ -33,24 +33,26 @@ _ALIGNED = 256
 class PlanExchange(Exchange):
     """One kernel a call (`Transport.bind_plan`): `run` launches it in the current stream, `start` in its own.
 
-    ``shape`` is of blocks and of exchanges under way at once, which divide the multiprocessors between them;
-    blocks depend by default on the size of the largest piece. `InputError` if ranks share a GPU, do not
+    ``blocks`` depend by default on the size of the largest piece, and on how many exchanges are under way at
+    once: these divide the multiprocessors between them. `InputError` if ranks share a GPU, do not
     reach all others or differ in dtype or blocks; for blocks that do not fit, and for a dtype without sums.
     Where switches take part (multimem instructions) a call works on copies in multicast memory; `InputError`
     also where GPUs have none.
     """
 
-    def __init__(self, program, buffers, transport, device, protocol: str, shape: tuple[int | None, int]):
+    def __init__(
+        self, program, buffers, transport, device, protocol: str, blocks: int | None, concurrent: int
+    ):
         super().__init__(program.only(()), buffers, None, transport)  # nothing is done level by level
         control, self.protocol = transport.control, protocol
-        dtype, (blocks, concurrent) = buffers[0].dtype, shape
+        dtype = buffers[0].dtype
         if concurrent < 1:
             raise InputError(f"concurrent: {concurrent} given; allowed: 1 or more")
         facts = {"blocks": str(blocks), "concurrent": str(concurrent), "dtype": str(dtype)}
         check_agreement(control, facts)
         self._plan = plan = proved_plan(program.schedule, protocol)
         name, _ = plan_code.element_type(dtype, plan_code.has_sums(plan))
-        most = min(plan_code.MOST_BLOCKS, multiprocessors(transport))
+        most = min(plan_code.MOST_BLOCKS, transport.multiprocessors())
         fitting = max(1, most // concurrent)
         self.blocks = blocks_for(plan, dtype.itemsize, fitting) if blocks is None else blocks
         if not isinstance(self.blocks, int) or not 1 <= self.blocks <= most:
