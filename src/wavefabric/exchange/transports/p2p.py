@@ -298,7 +298,7 @@ class P2PTransport(Transport):
         return self._no_kernels if protocol in PROTOCOLS else None
 
     def multiprocessors(self) -> int:
-        """Those of each rank's GPU, at least; `InputError` where kernels of all ranks would not run at once."""
+        """Those of each rank's GPU, at least; `InputError` where kernels of all would not run at once."""
         if self._no_kernels is not None:
             raise InputError(self._no_kernels)
         return self._multiprocessors
