@@ -7,8 +7,9 @@
 // of the multiprocessor work: BLOCKS of them are resident.
 //
 // The tiles of a round (a phase rate) are numbered by how many of them the block has had, in all calls. Powers of tile s go
-// to slot s % SLOTS of each rank. The last bit of a power is taken for a mark, which turns each time that a slot is written: who reads a power sees by itself
-// whether it is there, and nobody waits for a fence. All ranks use the power without that bit, whatever the mark.
+// to slot s % SLOTS of each rank. The last bit of a power is taken for a mark, which turns each time that a slot is written:
+// who reads a power sees by itself whether it is there, and nobody waits for a fence. All ranks use the power without that
+// bit, whatever the mark.
 //
 // The slot is free: before a block writes it, it has seen powers of the tile before of the rank it writes to, which that
 // rank's block sent after it had read all of the tile before that.
@@ -225,15 +226,23 @@ __device__ __forceinline__ void kerr(REAL2 *A, REAL2 *K, double h, double *error
             });
             if (!complete) return;
         }
-        REAL *const rates = block.numbers + RATE * stride;
-        const auto keep = [&](int part, REAL rate) { rates[part * TILE + x] = rate; };
+        REAL *const rates = block.numbers + RATE * stride;  // where A is turned, the factor less 1: here and in numbers[0]
+        const auto keep = [&](int part, REAL rate) {
+            const int at = part * TILE + x;
+            if constexpr (Operator::TURNS)  // once for all rows of the part
+                Operator::turn(rate, block.numbers + at, stride, h, &rates[at], &block.numbers[at]);
+            else
+                rates[at] = rate;
+        };
         if (!block.couple(before[STAGES - 1] + j, STAGES - 1, keep)) return;
         __syncthreads();
         if (t < n)
             for (int r = lane; r < p.rows; r += LANES) {
                 const int at = p.row_part[r] * TILE + x;
                 const REAL2 first = a[r * TILE + x], second = Operator::READS_K ? k[r * TILE + x] : first;
-                const Row now = Operator::update(first, second, rates[at], block.numbers + at, stride, h);
+                Row now;
+                if constexpr (Operator::TURNS) now.a = turned(first, rates[at], block.numbers[at]);
+                else now = Operator::update(first, second, rates[at], block.numbers + at, stride, h);
                 if (Operator::MEASURES && errors) error += 0.01 * h * h * squared_difference(now, h);
                 if (Operator::WRITES_A) put(A + r * n + t, now.a);
                 if (Operator::WRITES_K) put(K + r * n + t, now.k);
