@@ -114,7 +114,8 @@ def table(result: dict[str, Any]) -> list:
     cells = ["{size}", "{bytes}", "{us:.1f}", "{algbw:.3g}", "{busbw:.3g}", "{wrong}"]
     if result["peaks"]:
         columns, cells = [*columns, "share"], [*cells, "{percent}"]
-    if any(line["protocol"] != "auto" for case in result["cases"] for line in case["rows"]):
+    # Older results do not say it.
+    if any(line.get("protocol", "auto") != "auto" for case in result["cases"] for line in case["rows"]):
         columns, cells = [*columns, "by"], [*cells, "{protocol}"]
     for case in result["cases"]:
         lines = [
