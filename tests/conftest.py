@@ -6,6 +6,7 @@ leaves these to `test_ranks.py`, which starts mpiexec once for each number.
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from wavefabric.exchange.launch import environment
 _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 # Else a kernel is loaded when it is first launched, which waits for kernels that run: see `one_gpu.py`.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+# The user's own list of fonts may name some that are gone.
+os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[1] / ".pytest_cache" / "matplotlib"))
 _TIMEOUT = 60.0
 
 # In the background of a script SIGINT is ignored, and what tests start would ignore it too.

@@ -3,6 +3,8 @@
 import itertools
 import json
 
+import pytest
+
 from wavefabric.bench import solver_rates
 from wavefabric.planner.fibre import _EXCHANGES
 from wavefabric.planner.rates import RatesTable, load_rates
@@ -25,7 +27,9 @@ def test_a_device_file(command, tmp_path, monkeypatch):
     assert rates.memory_bytes == result["memory_bytes"] > 1e8
     steps = [(row.stages, row.shape) for row in rates.tables.steps]
     assert steps == [("fused", (16,) * 3), ("plain", (12,) * 3), ("plain", (16,) * 3)]
-    assert rates.linear("single", 2048, 6) > rates.linear("single", 1024, 2) > 0
+    for samples, ps in result["linear"]["single"]:
+        assert rates.linear("single", samples, 6) == pytest.approx(6e-12 * samples * ps)
     for operator, form, cut in itertools.product(_EXCHANGES, ("dense", "factored"), ("one", "split")):
-        assert 0 < rates.kerr(operator, "single", form, cut, 4) < 1e-3
+        for rows, ps in result["kerr"]["single"][operator][form][cut]:
+            assert rates.kerr(operator, "single", form, cut, rows) == pytest.approx(1e-12 * ps)
     assert min(rates.pack(1e6, kind) for kind in ("planes", "points", "spectrum")) > 0
