@@ -116,7 +116,8 @@ def pytest_collection_modifyitems(config, items):
     here = environment.ranks()
     keep = [item for item in items if (here in _wanted(item) if here > 1 else not _wanted(item))]
     keep.sort(key=lambda item: "test_ranks.py::test_parallel" not in item.nodeid)  # the longest first
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(keep)])
+    kept = set(keep)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = keep
 
 

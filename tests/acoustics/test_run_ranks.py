@@ -29,7 +29,7 @@ NAMES = [p.stem for p in sorted(DATA.glob("*.h5")) if "_out" not in p.stem]
 LAYERED = "p0_layered_absorbing_nonlinear"
 #: Of these on several ranks: the most kinds of medium, and a source over time. That ranks do as one does for
 #: every kind of source, parallel/test_stages.py shows.
-QUICK = (LAYERED, "pressure_source_corners")
+QUICK = ("pressure_source_corners",)
 
 
 @pytest.fixture

@@ -77,6 +77,7 @@ def test_one_clear_line(command, words, part):
     assert part in err
 
 
+@pytest.mark.slow
 def test_the_start_of_a_scaling_curve(numbers):
     result = numbers("ultrasound-scaling", "--block", 8, "--total", 10, "--repeats", 1, "--threads", 1)
     assert [(c["kind"], c["form"], c["efficiency"]) for c in result["cases"]] == [

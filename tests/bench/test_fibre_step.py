@@ -48,6 +48,7 @@ def test_step(numbers):
                 assert 1e-9 < line["error_against_complex128"] < 1e-5
 
 
+@pytest.mark.slow
 def test_step_on_the_terminal(command):
     code, out, err = command(
         "fibre-step",

@@ -62,6 +62,7 @@ def test_list_on_eight_gpus(command, machine):
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow
 def test_one_part_and_its_report(command):
     words = ["--small", "--ranks", "1", "--only", "ultrasound-1", "-o", "out"]
     code, out, err = command(*words)

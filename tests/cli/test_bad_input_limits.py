@@ -171,6 +171,7 @@ def test_names_that_look_like_formulae_are_drawn(command, tmp_path, words):
     assert (tmp_path / words[words.index("-o") + 1]).stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_title_is_printed_without_its_escapes(command, run_text, tmp_path):
     text = run_text.replace('"test"', r'"\u001b]0;owned\u0007 $x^{$"').replace("spans = 2", "spans = 1")
     (tmp_path / "run.toml").write_text(text.replace('"1 km"', '"40 km"'))

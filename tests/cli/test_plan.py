@@ -209,7 +209,7 @@ def run_planned(*words):
 
 @needs_ranks
 @pytest.mark.usefixtures("ranks_apart")
-@pytest.mark.parametrize("file", ["case.h5", "run.toml"])
+@pytest.mark.parametrize("file", ["case.h5", pytest.param("run.toml", marks=pytest.mark.slow)])
 def test_runs_plan_themselves(command, file):
     plan, sent, err = run_planned(file, "-o", "out.h5", *AUTO)
     facts = json.loads(command("plan", file, *AUTO[2:], "--json")[1])
@@ -224,6 +224,7 @@ def test_runs_plan_themselves(command, file):
 
 
 @needs_ranks
+@pytest.mark.slow
 @pytest.mark.usefixtures("ranks_apart")
 def test_a_run_follows_a_file(command):
     assert command("plan", "case.h5", *AUTO[2:], "--overlaps", "4", "-o", "plan.json")[0] == 0

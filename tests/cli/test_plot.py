@@ -20,6 +20,7 @@ def out(tmp_path):
     return "out.h5"
 
 
+@pytest.mark.slow
 def test_all_of_a_kwave_file(command, tmp_path, out):
     code, said, err = command("plot", out, "-o", "figures", "--format", "svg")
     assert (code, err) == (0, "")
@@ -123,6 +124,7 @@ def test_a_sweep(command, tmp_path, run_text):
     assert (code, err.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_options_of_a_sweep_with_other_results(command, tmp_path, out, run_text):
     assert "--over: seed given with a result of ultrasound" in command("plot", out, "--over", "seed")[2]
     (tmp_path / "run.toml").write_text(run_text.replace("1 km", "20 km") + "[output]\nfigures = false\n")

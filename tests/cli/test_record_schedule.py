@@ -77,7 +77,7 @@ def check_commands(command, file, nbytes):
 
 @needs_ranks
 @pytest.mark.usefixtures("ranks_apart")
-@pytest.mark.parametrize("name", ["run", "kwave"])
+@pytest.mark.parametrize("name", ["run", pytest.param("kwave", marks=pytest.mark.slow)])
 def test_a_time_step_is_recorded(command, tmp_path, name):
     shutil.copy(KWAVE, tmp_path / "in.h5")
     files = ["run", "in.h5", "-q"] if name == "run" else ["kwave", "-i", "in.h5", "--verbose", "0"]
@@ -97,6 +97,7 @@ def test_a_time_step_is_recorded(command, tmp_path, name):
 
 
 @needs_ranks
+@pytest.mark.slow
 @pytest.mark.usefixtures("ranks_apart")
 def test_a_step_of_a_fibre_is_recorded(command, run_text, tmp_path):
     # Steps are looked at before the run too, which does not count.
@@ -113,6 +114,7 @@ def test_a_step_of_a_fibre_is_recorded(command, run_text, tmp_path):
 
 
 @needs_ranks
+@pytest.mark.slow
 @pytest.mark.usefixtures("ranks_apart")
 def test_ctrl_c_before_the_step_leaves_no_file(tmp_path):
     shutil.copy(KWAVE, tmp_path / "in.h5")

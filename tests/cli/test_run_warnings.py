@@ -55,6 +55,7 @@ def test_steps_that_grow_above_resonance_are_said_after_the_run(command, run_tex
     assert "warning: solver: the last step of 80 km is above the resonance limit" in err
 
 
+@pytest.mark.slow
 def test_a_delay_beyond_the_window_is_said(command, run_text, tmp_path):
     # Group 2 comes 7.32 ps/km before group 1: 1.17 ns over 160 km, more than 32 symbols.
     (tmp_path / "a.toml").write_text(settle(run_text, symbols="32"))

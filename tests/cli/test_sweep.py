@@ -28,6 +28,7 @@ def quick(tmp_path, run_text):
     return text
 
 
+@pytest.mark.slow
 def test_table_figures_and_the_best_point(command, quick, tmp_path):
     code, said, err = command(
         "sweep", "run.toml", "--set", POWERS, "--zip", "seed=1,2; receiver.noise_seed=3,4"
@@ -54,6 +55,7 @@ def test_json_is_for_programs(command, quick, tmp_path):
     assert answer["written"][0] == "o.h5"
 
 
+@pytest.mark.slow
 def test_many_points_have_a_row_for_each_value(command, quick, tmp_path, monkeypatch):
     monkeypatch.setattr("wavefabric.cli.sweep._MOST_ROWS", 5)
     text = (tmp_path / "run.toml").read_text().replace('"500 m"', '"40 km"').replace("spans = 2", "spans = 1")
@@ -92,6 +94,7 @@ def stop(process, folder, done, how):
     return {name: (points / name).stat().st_mtime_ns for name in os.listdir(points) if name.endswith(".h5")}
 
 
+@pytest.mark.slow
 def test_kill_9_and_the_same_command(command, quick, tmp_path):
     text = (tmp_path / "run.toml").read_text()
     (tmp_path / "run.toml").write_text(text.replace('"500 m"', '"200 m"') + "figures = false\n")

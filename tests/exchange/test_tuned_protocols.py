@@ -111,6 +111,7 @@ def test_small_calls_by_kernels_and_large_ones_by_copies(transports, protocol, s
         )
 
 
+@pytest.mark.slow
 def test_types_and_odd_sizes(transports):
     def work(comm):
         for dtype in ("float16", "float64", "int32", "int64", "complex64", "complex128"):

@@ -68,7 +68,7 @@ def measure(comm):
     return kernel_times(measurement), said
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_times_are_found(ranks):
     result, said = measure(machine(ranks))
     times = result["times"]
@@ -95,6 +95,7 @@ def test_transports_without_kernels_and_ranks_that_share_a_gpu():
     }
 
 
+@pytest.mark.slow
 def test_kernels_whose_lines_do_not_fit_are_left_out():
     result = measure(machine())[0]
     assert reliable_kernels(result) is result
@@ -110,6 +111,7 @@ def test_kernels_whose_lines_do_not_fit_are_left_out():
         assert reliable_kernels(inputs) is inputs
 
 
+@pytest.mark.slow
 def test_they_are_part_of_the_fabric():
     line = {"alpha": 2e-5, "bandwidth": 3.9e11, "floor": 0.0, "residuals": [0.0], "worst": 0.0}
     patterns = {name: {"line": line, "rows": []} for name in ("ring", "round", "add")} | {"peer": {"us": 0.0}}

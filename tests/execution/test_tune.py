@@ -23,6 +23,9 @@ from wavefabric.fabric import cost, load
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.system.progress import Progress
 
+#: Measured in every run of the tests.
+COMMON = "all-reduce", "all-gather", "broadcast"
+
 
 def built(choice, collective, ranks, elements):
     return build(choice.algorithm, collective, ranks, elements, radix=choice.radix, pieces=choice.pieces)
@@ -38,6 +41,7 @@ def traffic(schedule):
 # --- candidates -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(collective=st.sampled_from(COLLECTIVES), ranks=st.integers(2, 13), run=st.booleans())
 def test_every_algorithm_is_there_once(collective, ranks, run):
@@ -237,7 +241,10 @@ def switch(ranks, bandwidth):
 
 
 @pytest.mark.parallel([2, 3])
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize(
+    "collective",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each not in COMMON)) for each in COLLECTIVES],
+)
 def test_all_candidates_are_measured_and_right(ranks, collective, quick):
     result = tune((collective,), [12, 4096], ranks=ranks, repeats=1, dtype="int32")
     tuning, count = result.tuning, len(dict(candidates(collective, ranks.size, True)))

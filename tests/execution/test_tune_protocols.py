@@ -163,6 +163,7 @@ def test_transports_of_one_way_name_no_protocol(transports, quick):
 # --- predicted, and measured where it is promising -------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_predictions_of_kernels_name_the_protocol():
     fabric, plain = load("hgx-h200"), dict(candidates("all-reduce", 8))
     tuning = tune(("all-reduce",), [4 << 10, 4 << 20], fabric=fabric, model="kernel").tuning

@@ -50,7 +50,7 @@ def tab(tmp_path_factory):
         yield tab
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_page(tab, pages, scheme):
     assert len(pages) == 7
     for page in pages:

@@ -34,7 +34,9 @@ def results(comm, case, **values):
 
 
 @two
-@pytest.mark.parametrize(("dimensions", "pencils"), [("2-D", False), ("3-D", False), PENCILS])
+@pytest.mark.parametrize(
+    ("dimensions", "pencils"), [pytest.param("2-D", False, marks=pytest.mark.slow), ("3-D", False), PENCILS]
+)
 @pytest.mark.parametrize("source", SOURCES)
 def test_global_decompositions(comm, dimensions, source, pencils):
     case = made(dimensions, "nonlinear power law", source)
@@ -55,6 +57,7 @@ def test_sources_of_a_local_decomposition(comm, dimensions, source):
 
 
 @two
+@pytest.mark.slow
 @grids
 def test_medium_of_a_local_decomposition(comm, dimensions):
     case, scales = made(dimensions, "nonlinear power law", "additive"), dict(nonlinearity=100)

@@ -29,7 +29,7 @@ CHANGES = dict(sound_speed=1e-2, density=1e-2, alpha_coeff=0.15, nonlinearity=30
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:(source|sensor|medium)\.")
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
-grids = pytest.mark.parametrize("dimensions", GRIDS)
+grids = pytest.mark.parametrize("dimensions", ["2-D", pytest.param("3-D", marks=pytest.mark.slow)])
 sources = pytest.mark.parametrize("source", SOURCES)
 
 

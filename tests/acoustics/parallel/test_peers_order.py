@@ -82,6 +82,7 @@ def races(programs):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "absorption", "nonlinear", "seed"),
     [((10, 6, 4), *CASES[1]), pytest.param((10, 7, 5), *CASES[3], marks=pytest.mark.slow)],

@@ -283,6 +283,7 @@ SPACE = {
 
 
 @pytest.mark.parallel(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "medium", ["power law", *(pytest.param(m, marks=pytest.mark.slow) for m in ("mixed", "Stokes"))]
 )

@@ -108,6 +108,7 @@ def test_a_ring_converges(ring, options):
     assert made[1].residuals[1] == pytest.approx(np.linalg.norm(series - again) / np.linalg.norm(series))
 
 
+@pytest.mark.slow
 def test_points_with_gaps_need_a_region(ring, options):
     """Else the mirror image outside is kept, and explained away in vain."""
     grid, mask, p0, _ = ring
@@ -121,6 +122,7 @@ def test_points_with_gaps_need_a_region(ring, options):
     assert (made.image[~inside] == 0).all()
 
 
+@pytest.mark.slow
 def test_a_sphere_is_exact_once_the_waves_have_left(options):
     """In 3-D, as Huygens' principle has it; what is left are the points of the surface."""
     grid = Grid((24, 24, 24), SPACING, pml_size=8, pml_inside=False)
@@ -133,6 +135,7 @@ def test_a_sphere_is_exact_once_the_waves_have_left(options):
     assert apart(time_reversal(grid, WATER, mask, series, DT, iterations=3, **options).image, p0) < 1e-3
 
 
+@pytest.mark.slow
 def test_a_line_sees_a_part_and_its_residual_falls(options):
     grid = Grid((48, 48), SPACING, pml_size=10, pml_inside=False)
     mask = np.zeros(grid.shape, bool)
@@ -150,6 +153,7 @@ def test_a_line_sees_a_part_and_its_residual_falls(options):
     assert apart(bounded.image, p0) < 0.8 * apart(free.image, p0)
 
 
+@pytest.mark.slow
 def test_iterations_make_up_for_absorption(ring, options):
     grid, mask, p0, _ = ring
     layer = grid.coordinates[0][:, None] > 3e-4
@@ -173,7 +177,9 @@ class Said(Progress):
         self.labels.append(label)
 
 
-@pytest.mark.parametrize("stops", [(0,), (120,), (60, 321, 410)])
+@pytest.mark.parametrize(
+    "stops", [*(pytest.param(each, marks=pytest.mark.slow) for each in ((0,), (120,))), (60, 321, 410)]
+)
 def test_ctrl_c_and_on(ring, cpu, tmp_path, monkeypatch, stops):
     """In the first run, in the second, and in several: the bits of one left alone."""
     grid, mask, _, series = ring

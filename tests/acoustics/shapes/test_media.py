@@ -64,6 +64,7 @@ def layered(kernel):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.0, 0.3, 0.5])
 def test_transmission_through_a_layer_converges_faster_than_second_order(offset):
     coarse, fine = (error(spacing, offset, layered("lanczos")) for spacing in (0.5e-3, 0.25e-3))
@@ -72,6 +73,7 @@ def test_transmission_through_a_layer_converges_faster_than_second_order(offset)
     assert math.log2(coarse / fine) > 2.5
 
 
+@pytest.mark.slow
 def test_a_layer_sampled_at_grid_points_is_far_worse():
     def sampled(grid, front):
         x = grid.coordinates[0]

@@ -61,6 +61,7 @@ def test_water_and_air_at_a_short_step_is_left_alone():
     assert peak.max() <= 1.01e5
 
 
+@pytest.mark.slow
 def test_a_cfl_number_that_is_not_stable_gives_the_longest_step_that_is():
     medium, cfl = JUMPS["density"]
     with pytest.warns(UserWarning, match=r"cfl: 0\.8 is not stable .* density from 1000 to 1200"):

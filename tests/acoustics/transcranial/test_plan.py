@@ -50,6 +50,7 @@ def test_the_grid_lies_along_the_beam():
     assert it.transducer.mask.any()
 
 
+@pytest.mark.slow
 def test_in_water_the_phases_by_time_reversal_are_those_of_the_distances():
     soft = CT.of(np.full((60, 60, 60), 40.0), 1.5e-3)
     it = Sonication(**SETTING, elements=9, radius="40 mm")
@@ -61,6 +62,7 @@ def test_in_water_the_phases_by_time_reversal_are_those_of_the_distances():
     assert plan.gain == pytest.approx(1, abs=0.005)
 
 
+@pytest.mark.slow
 def test_time_reversal_focuses_where_bone_has_spoilt_it():
     """The gain that reciprocity foretells is the ratio of two simulated fields at the target."""
     values = np.full((60, 60, 60), 40.0)
@@ -76,6 +78,7 @@ def test_time_reversal_focuses_where_bone_has_spoilt_it():
     assert without.gain == 1
 
 
+@pytest.mark.slow
 def test_the_brain_is_what_the_skull_encloses(planned):
     brain, hounsfield = planned.brain, planned.hounsfield
     assert brain[planned.sonication.focus]
@@ -88,6 +91,7 @@ def test_the_brain_is_what_the_skull_encloses(planned):
     assert x[first_bone] < x[planned.sonication.focus[0]]
 
 
+@pytest.mark.slow
 def test_figures_and_files(planned, tmp_path):
     import h5py
 
@@ -110,6 +114,7 @@ def test_figures_and_files(planned, tmp_path):
     assert (tmp_path / "plan.png").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_stopped_goes_on(head, planned, tmp_path, monkeypatch):
     real, runs = module.simulate, []
 

@@ -191,6 +191,7 @@ def test_a_line_in_two_dimensions_lies_across_its_axis():
     assert np.ptp(where[np.abs(weights) > 1e-9, 1]) == 0
 
 
+@pytest.mark.slow
 def test_128_cubed_bowl_is_made_in_two_seconds():
     grid = free((128, 128, 128), 0.5e-3)
     start = time.process_time()

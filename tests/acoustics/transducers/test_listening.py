@@ -60,7 +60,7 @@ def pair(grid):
     )
 
 
-@pytest.mark.parametrize("shape", [(40, 36, 32), (39, 35, 33)])
+@pytest.mark.parametrize("shape", [(39, 35, 33), pytest.param((40, 36, 32), marks=pytest.mark.slow)])
 def test_elements_hear_each_other_alike(shape, device):
     grid = Grid(shape, 1e-3, pml_size=0)
     one, others = pair(grid)
@@ -80,6 +80,7 @@ def test_elements_hear_each_other_alike(shape, device):
         assert np.abs(sent - returned).max() < 1e-12 * np.abs(sent).max()
 
 
+@pytest.mark.slow
 def test_elements_are_weighted_sums_of_grid_points(device):
     grid = Grid((40, 36, 32), 1e-3, pml_size=6, pml_inside=False)
     one, others = pair(grid)
@@ -98,6 +99,7 @@ def test_elements_are_weighted_sums_of_grid_points(device):
     np.testing.assert_allclose(result["p_amp"][0], tone, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_plate_answers_at_the_right_time_and_height(device):
     """A plane wave, sent and heard by a line across the whole of a periodic grid."""
     grid = Grid((300, 12), 0.5e-3, pml_size=(20, 0), pml_inside=False)

@@ -43,7 +43,9 @@ def source(kind, x, r):
     return Source(u_mask=mask, ux=signals / (RHO * C))
 
 
-@pytest.mark.parametrize("kind", ["p0", "p", "ux"])
+@pytest.mark.parametrize(
+    "kind", ["p0", *(pytest.param(each, marks=pytest.mark.slow) for each in ("p", "ux"))]
+)
 def test_a_body_of_revolution_is_that_of_three_dimensions(kind):
     grids = {
         2: Grid((56, 28), DX, pml_size=(8, 6), axisymmetric=True),

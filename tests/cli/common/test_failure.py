@@ -48,6 +48,7 @@ def test_all_fail_alike():
     )
 
 
+@pytest.mark.slow
 def test_one_fails_and_the_others_wait():
     body = """\
 cli.failure._SHORT = 0.2  # the other does not come
@@ -64,6 +65,7 @@ def test_all_fail_differently():
     assert (code, err) == (2, "wavefabric: error: rank 0 of 2: memory: no space\n")
 
 
+@pytest.mark.slow
 def test_highest_code_and_first_message():
     body = """\
 if rank == 0:
@@ -79,6 +81,7 @@ def test_a_bug_shows_one_traceback():
     assert err.splitlines()[-1] == "wavefabric: error: KeyError: 'key'"
 
 
+@pytest.mark.slow
 def test_leaving_early_does_not_hold_the_others():
     body = """\
 cli.failure._SHORT = 0.2  # the other does not come
@@ -88,6 +91,7 @@ raise InputError('span: 3 given')"""
     assert probe(2, body) == (2, "wavefabric: rank 1 of 2: span: 3 given\n")
 
 
+@pytest.mark.slow
 def test_one_is_interrupted_before_all_have_met():
     """It cannot agree with the others on anything: they are elsewhere, in calls that need it."""
     body = """\
@@ -105,6 +109,7 @@ other.barrier()"""
     assert probe(2, body) == (130, "wavefabric: rank 1 of 2: interrupted; all ranks end\n")
 
 
+@pytest.mark.slow
 def test_one_leaves_by_system_exit():
     body = """\
 cli.failure._SHORT = 0.2  # the other does not come

@@ -216,13 +216,10 @@ def test_info_under_mpiexec(tmp_path):
 
 @needs_mpi
 @apart
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "ranks"),
-    [
-        pytest.param(signal.SIGKILL, 4, marks=pytest.mark.slow),
-        (signal.SIGINT, 2),
-        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),
-    ],
+    [(signal.SIGKILL, 4), (signal.SIGINT, 2), (signal.SIGTERM, 2)],
 )
 def test_stopped_ranks_leave_a_checkpoint_and_go_on(files, how, ranks):
     """Ctrl-C, SIGTERM, or a rank killed: the same command then goes on to what an unbroken run gives."""

@@ -77,6 +77,7 @@ def finished(process):
         process.kill()
 
 
+@pytest.mark.slow
 def test_each_rank_knows_its_host(over_hosts):
     (out, err), code = finished(over_hosts(2, "info", "--json"))
     assert code == 0, err
@@ -84,6 +85,7 @@ def test_each_rank_knows_its_host(over_hosts):
     assert [(row["rank"], row["host"]) for row in rows] == [(0, 0), (1, 0), (2, 1), (3, 1)]
 
 
+@pytest.mark.slow
 def test_a_placement_is_not_searched_over_hosts(over_hosts):
     (_, err), code = finished(over_hosts(1, "run", "case.h5", "--placement", "auto"))
     allowed = "a file of GPUs, for each host alike"

@@ -220,6 +220,7 @@ def test_a_json_graph_is_a_model(command, tmp_path):
     assert by_file == by_name
 
 
+@pytest.mark.slow
 def test_measured_operators_are_a_device(command, tmp_path):
     words = (
         "measure",
@@ -246,6 +247,7 @@ def test_measured_operators_are_a_device(command, tmp_path):
     assert result["work"].endswith("on mine, batched calls")
 
 
+@pytest.mark.slow
 def test_a_timeline_and_traces_are_written(command, tmp_path):
     pytest.importorskip("google.protobuf")
     words = ("bert-base", "--gpus", "4", "--fabric", "lightpath", "--strategy", "pipeline:2,data")

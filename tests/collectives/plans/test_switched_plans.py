@@ -20,7 +20,7 @@ from wavefabric.errors import InputError
 KINDS = [(name, c) for name, each in ALGORITHMS.items() if each.switched for c in each.collectives]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_any_interleaving_gives_the_sums_of_the_schedule(kind, ranks):
     for pieces in (1, 3):

@@ -48,6 +48,7 @@ def ticking(monkeypatch):
     return fake
 
 
+@pytest.mark.slow
 def test_large_questions_end_in_time():
     # Without a limit on writing it down, the question for the solvers alone takes some 20 s.
     network = grid(4, 8, 16, 1, 2)

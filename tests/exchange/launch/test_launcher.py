@@ -180,7 +180,7 @@ def test_ranks_go_with_their_launcher(how):
     process.communicate()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.slow)])
 def test_terminate_reaches_each_rank_and_is_waited_for(how):
     """Batch systems may send it again, and to every process, while ranks save."""
     body = """\

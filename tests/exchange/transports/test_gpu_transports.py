@@ -43,7 +43,7 @@ def _schedules(ranks):
     ("transport", "protocol"),
     [("p2p", "copies"), ("p2p", "signals"), ("p2p", "packets"), ("p2p", "auto"), ("nccl", "auto")],
 )
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_algorithm_moves_and_adds_the_right_data(transports, transport, protocol, size):
     schedules = list(_schedules(size))
     assert len({schedule.name for schedule in schedules}) > 20

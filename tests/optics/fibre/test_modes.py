@@ -98,6 +98,7 @@ def test_dispersion_of_parabola_matches_closed_form():
         np.testing.assert_allclose(result.beta[:, n], value / SPEED_OF_LIGHT**n, rtol=tolerance)
 
 
+@pytest.mark.slow
 def test_group_index_agrees_with_hellmann_feynman():
     profile = profile_62_5()
     result = dispersion(profile, LAM, groups=[1, 5, 15], step=0.04e-6)

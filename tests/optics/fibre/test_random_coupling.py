@@ -47,6 +47,7 @@ def test_differential_group_delay_is_maxwellian():
     assert kstest(drawn, maxwell(scale=scale).cdf).statistic < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", [2, 3])
 def test_delays_of_a_strongly_coupled_group(modes):
     """Variance σ² = K σ_section², and eigenvalues as of a Gaussian unitary ensemble without trace.
@@ -66,6 +67,7 @@ def test_delays_of_a_strongly_coupled_group(modes):
     assert squares.var() == pytest.approx(2 * rows**2 / (rows**2 - 1), rel=0.12)
 
 
+@pytest.mark.slow
 def test_power_between_groups():
     """dP_i/dz = h Σ (P_j − P_i): groups of one and of two modes, of which the first is lit."""
     h, sections, seeds = 2e-5, 40, 300

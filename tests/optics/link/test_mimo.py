@@ -72,6 +72,7 @@ def test_the_equaliser_replaces_the_known_inverse(tmp_path):
     assert first["received"]["span_2"]["gmi_mean"] == pytest.approx(total)
 
 
+@pytest.mark.slow
 def test_groups_whose_modes_differ_are_only_undone_by_the_equaliser(tmp_path):
     solved = {"coupling": 'modes"\ndispersion = "solver'}
     with pytest.raises(InputError, match=r'mix_groups: true given, .* or receiver.equaliser = "mimo"'):
@@ -89,6 +90,7 @@ delay_spread = "4 ps/sqrt(km)"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("joint", "taps", "warned"), [("groups", 8, False), ("all", 40, False), ("all", 4, True)]
 )
@@ -115,6 +117,7 @@ def test_random_coupling_along_the_fibre_costs_nothing(tmp_path, joint, taps, wa
         assert abs(penalty).max() < 0.2
 
 
+@pytest.mark.slow
 def test_lasers_from_the_run_file(tmp_path):
     """Over one phase for all they are ruinous; followed, they cost little."""
     widths = {"signal": 'linewidth = "3 MHz"'}
@@ -170,7 +173,7 @@ def test_ranks_hold_whole_groups_only_where_groups_are_equalised(tmp_path):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("joint", ["groups", "all"])
+@pytest.mark.parametrize("joint", ["groups", pytest.param("all", marks=pytest.mark.slow)])
 def test_ranks_equalise_as_one(comm, monkeypatch, tmp_path_factory, joint):
     """Sets of modes on one rank, or all modes on all ranks, which take the channels in turn."""
     # Last bits, which devices differ in, grow with each step of conjugate gradients.

@@ -207,6 +207,7 @@ def test_gains_of_amplifiers_and_their_inverse(simulate):
     assert penalty(tilted, 10).mean() == pytest.approx(expected, rel=0.35)
 
 
+@pytest.mark.slow
 def test_capacity_loss_by_mode_dependent_gain():
     """Two polarisations, 32 amplifiers of ±0.4 dB that couple at random, 400 links.
 
@@ -341,14 +342,8 @@ def returned(run, device, integrator, step, fine=None):
     return math.sqrt(float((abs(field - sent) ** 2).sum() / (abs(sent) ** 2).sum()))
 
 
-@pytest.mark.parametrize(
-    ("integrator", "order"),
-    [
-        ("rk4ip", 4),
-        pytest.param("blanes_moan", 4, marks=pytest.mark.slow),
-        pytest.param("strang", 2, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("integrator", "order"), [("rk4ip", 4), ("blanes_moan", 4), ("strang", 2)])
 def test_back_propagation_returns_the_sent_field_at_the_integrators_order(device, integrator, order):
     errors = [returned(settings(**ONE), device, integrator, step, fine=40.0) for step in (160.0, 80.0)]
     assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.05)

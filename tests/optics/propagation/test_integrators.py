@@ -125,7 +125,7 @@ def test_lengths_are_those_that_are_used(cpu, integrator):
     assert {length: id(table) for length, table in operators.propagation.kept.items()} == before
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("integrator", ALL)
 def test_a_step_allocates_nothing(monkeypatch, integrator, dtype, threads):

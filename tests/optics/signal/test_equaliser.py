@@ -72,6 +72,7 @@ def test_a_delay_has_the_sign_of_the_clocks():
     assert equalised.delay[0, 0] == pytest.approx(3, abs=0.1)
 
 
+@pytest.mark.slow
 def test_six_modes_of_coupled_sections_cost_nothing_in_quality():
     """Coupling and modal dispersion of a unitary link: no penalty beyond what training costs anyway."""
     transmitter, field = transmit(1 << 15, 6)
@@ -107,6 +108,7 @@ def test_mode_dependent_loss_against_its_singular_values(snr_db):
     np.testing.assert_allclose(result.q_squared_db[:, 0], -10 * np.log10(pooled), atol=0.12)
 
 
+@pytest.mark.slow
 def test_decisions_lessen_what_short_training_costs():
     transmitter, field = transmit(1 << 16, 2, "16qam")
     far = coupled(field, transmitter.grid, 5, 0.5)

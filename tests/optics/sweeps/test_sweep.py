@@ -19,7 +19,14 @@ from wavefabric.results.sweeps import read_sweep
 QUANTITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 
 
-@pytest.mark.parametrize("solver", ['integrator = "strang"', 'integrator = "rk4ip"', 'precision = "single"'])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        'integrator = "strang"',
+        pytest.param('integrator = "rk4ip"', marks=pytest.mark.slow),
+        pytest.param('precision = "single"', marks=pytest.mark.slow),
+    ],
+)
 def test_the_bits_of_separate_runs(run_file, tmp_path, solver):
     text = run_file.read_text().replace('integrator = "strang"', solver)
     run_file.write_text(text)
@@ -40,6 +47,7 @@ def test_the_bits_of_separate_runs(run_file, tmp_path, solver):
             assert np.array_equal(result["launch_power"][i, k], one["signal/launch_power"])
 
 
+@pytest.mark.slow
 def test_what_is_shared_is_made_once(run_file, monkeypatch):
     made = []
 
@@ -110,6 +118,7 @@ def load_text():
         return file.read()
 
 
+@pytest.mark.slow
 def test_means_and_the_best_point(run_file):
     result = sweep(run_file, {"signal.launch_power": "2:14:4 dBm", "seed": [1, 2]})
     q = result["q_squared_db"][:, :, 2]
@@ -238,6 +247,7 @@ def test_a_fault_names_the_point_and_keeps_the_others(run_file):
     assert not os.path.exists("link-sweep.h5")
 
 
+@pytest.mark.slow
 def test_warnings_come_once_and_are_kept(run_file, capsys):
     axes = {"seed": [1, 2, 3], "solver.step": "1 km, 4 km"}
     result = sweep(run_file, axes)

@@ -11,6 +11,7 @@ from wavefabric.results import read_result
 
 
 @pytest.mark.parallel(2)
+@pytest.mark.slow
 def test_each_rank_runs_points_of_its_own(comm, shared_run_file, monkeypatch):
     folder, axes = shared_run_file.parent, {"signal.launch_power": "0:8:4 dBm", "solver.step": "2 km, 4 km"}
     runs = []

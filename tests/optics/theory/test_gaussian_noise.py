@@ -65,6 +65,7 @@ def dense(fibre: Fibre, sent: Transmitter, spans: int, mode: int, channel: int) 
     return total
 
 
+@pytest.mark.slow
 def test_two_modes_with_delay_against_a_dense_sum():
     """β1 … β4 differ; between modes light mixes in phase 50 GHz apart."""
     beta = [[0, -21.7e-27, 0.1e-39, 0], [-21.7e-27 * 2 * math.pi * 50e9, -25e-27, 0.2e-39, 1e-52]]

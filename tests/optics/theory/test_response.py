@@ -40,7 +40,10 @@ def test_net_gain_weighs_spans():
     np.testing.assert_allclose(gained.amplitude(MISMATCHES, 2, 1), first * turn**2, rtol=1e-12)
 
 
-@pytest.mark.parametrize("steps", [None, Steps(2e3), Steps(2e3, "rk4ip")])
+@pytest.mark.parametrize(
+    "steps",
+    [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (Steps(2e3), Steps(2e3, "rk4ip")))],
+)
 def test_tables_hold_the_integrals(steps):
     accumulation = Accumulation(ALPHA, LENGTH, 2, steps=steps)
     table = accumulation.power_table()

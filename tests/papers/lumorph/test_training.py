@@ -169,6 +169,7 @@ def test_sizes_of_calls_are_those_of_the_logs():
     assert sizes["NCF"] == {128 * MIB: 1, 64 * MIB: 6, 16384: 7, 8192: 1, 16388: 1, 4: 1}
 
 
+@pytest.mark.slow
 def test_ratios_by_the_logs():
     """BERT within 10 % of the paper once an iteration without communication takes as long as there."""
     for ranks, ours in ((128, 1.10), (256, 1.67)):
@@ -199,6 +200,7 @@ def test_figure_10(numbers):
     assert ncf["small_bytes"] < 1e-3
 
 
+@pytest.mark.slow
 def test_figure_11_of_few_gpus(monkeypatch, script, tmp_path):
     monkeypatch.setattr(figure11, "SIZES", (4, 64))
     code, out, err = script(figure11, "-o", tmp_path)
@@ -215,6 +217,7 @@ def test_figure_11_of_few_gpus(monkeypatch, script, tmp_path):
             assert result["gains"][2 * number + 1][key] == pytest.approx(gain(last))
 
 
+@pytest.mark.slow
 def test_orders_of_calls_of_few_gpus(monkeypatch, numbers):
     monkeypatch.setattr(co_scheduling, "_RANKS", 16)
     monkeypatch.setattr(co_scheduling, "_BATCH", 64)

@@ -60,6 +60,7 @@ def test_four_or_all_messages_of_slabs_cross_between_sockets(server):
         assert each["worst"]["step"] > 1.04 * each["best"]["step"]
 
 
+@pytest.mark.slow
 def test_every_cut_minds_the_order_on_p40s_and_none_on_a_dgx_2():
     for each in cuts.tables()["cuts"]:
         low, high = (1.08, 1.25) if each["machine"] == "P40" else (1 - 1e-9, 1 + 1e-9)
@@ -99,6 +100,7 @@ def test_nccl_overtakes_mpi_between_4_and_8_k80s():
     assert k80.ratios("NCCL, nominal links")[-1]["ratio"] < 4.26 < nccl[8]
 
 
+@pytest.mark.slow
 def test_light_costs_slabs_little_and_blocks_by_the_sizes_of_their_messages(numbers):
     rows = {(row["tiles"], row["what"]): row for row in numbers(light)["rows"]}
     for (_, what), row in rows.items():

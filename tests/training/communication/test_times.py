@@ -328,6 +328,7 @@ def test_the_same_calls_take_the_same_time_in_any_communication_and_order():
     assert len(results) == 1
 
 
+@pytest.mark.slow
 def test_sharded_calls_of_many_gpus_in_rings():
     """1536 GPUs have more chunks than a schedule may; two rings at once share no link of a switch."""
     for fabric in (load("switch:3072"), replace(load("switch:3072"), flow_bandwidth=1e30)):

@@ -394,6 +394,7 @@ def test_bounds_order_and_critical_path(load, fabric, policy):
     assert again.timeline.released_by.tolist() == timeline.released_by.tolist()
 
 
+@pytest.mark.slow
 @small
 @given(workloads(), fabrics, st.sampled_from(POLICIES))
 def test_merged_layers_take_the_same_time(load, fabric, policy):

@@ -61,6 +61,7 @@ def test_proposals_fit_the_model_and_can_be_saved(seed, gpus):
             strategy = proposed
 
 
+@pytest.mark.slow
 def test_every_strategy_of_a_file_is_proposed_some_day(monkeypatch):
     """All layouts, cuts and the rest of three layers on two GPUs, buckets but for those not tried."""
     monkeypatch.setattr(markov, "BUCKETS", (0.0, 1e6))

@@ -109,6 +109,7 @@ def check_best_within(inputs, options, units, fraction):
     return result, least
 
 
+@pytest.mark.slow
 @given(SPLITS, OPTIONS, st.floats(0, 1), st.integers(0, 3))
 @settings(max_examples=25, deadline=None)
 def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, fraction, heavy):

@@ -141,6 +141,7 @@ def test_long_rings_use_more_channels():
     assert sum(b[5] for b in blocks if b[0] == 0) == 300
 
 
+@pytest.mark.slow
 def test_many_peers_are_spread_over_channels():
     direct = blocks_of(to_msccl(direct_all_gather([1] * 40)))
     for direction in (2, 3):
@@ -229,6 +230,7 @@ def test_only_proved_schedules():
         to_msccl(ring)
 
 
+@pytest.mark.slow
 def test_128_ranks():
     schedule = build("recursive", "all-reduce", 128, 128)
     begin = time.process_time()

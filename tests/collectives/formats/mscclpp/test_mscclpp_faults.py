@@ -35,7 +35,9 @@ def _harmful(plan, sample):
     return harmful
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * ("pipeline" in name)) for name in FILES]
+)
 def test_faults_of_public_plans_are_refused(name):
     plan = json.loads((DATA / f"{name}.json").read_text())
     assert _harmful(plan, 2 * FILES[name]) >= FILES[name]

@@ -45,6 +45,7 @@ def test_round_trip(case, proto):
     assert back.communication_rounds <= schedule.communication_rounds
 
 
+@pytest.mark.slow
 def test_instances_and_thread_blocks():
     schedule = build("ring", "all-reduce", 8, 8)
     plan = json.loads(to_mscclpp(schedule, instances=2))
