@@ -4,6 +4,7 @@ A test marked ``parallel(n)`` (or ``parallel([2, 4])``) runs on every rank of ``
 leaves these to `test_ranks.py`, which starts mpiexec once for each number.
 """
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -119,6 +120,17 @@ def pytest_collection_modifyitems(config, items):
     kept = set(keep)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = keep
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The garbage collector need not look through thousands of tests again and again: all of them stay."""
+    gc.disable()
+    result = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -341,6 +341,7 @@ def test_all_ranks_by_default(comm):
 
 
 @pytest.mark.parallel(2)
+@pytest.mark.slow
 def test_a_field_that_grows_is_stopped_on_all_ranks(comm):
     """Density jumps on one rank, and the check and the watch say the same on both as on one."""
     from wavefabric.acoustics.stability.stable_time_step import stability

@@ -120,6 +120,7 @@ def test_saves_on_the_way_and_points_between(comm, tmp_path):
 
 
 @pytest.mark.parallel(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("survivors", [{0}, {1}, {0, 1}])
 def test_a_kill_within_a_save(ranks_leg, survivors):
     """Parts of a newer generation that were on the disk already count for nothing."""

@@ -102,7 +102,7 @@ def test_a_budget_leaves_out_what_would_not_end_in_it(make_runner, writes):
 def alive(process_id):
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

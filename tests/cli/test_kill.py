@@ -65,9 +65,8 @@ def arrays(path):
     return result, counts
 
 
-@pytest.mark.parametrize(
-    "solver", ["tolerance", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fixed", "phase"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["tolerance", "fixed", "phase"])
 def test_kill_9_and_the_same_command(run_text, tmp_path, command, solver):
     write_run_file(tmp_path, run_text, solver)
     # What is not killed needs no process of its own.

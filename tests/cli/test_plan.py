@@ -208,8 +208,9 @@ def run_planned(*words):
 
 
 @needs_ranks
+@pytest.mark.slow
 @pytest.mark.usefixtures("ranks_apart")
-@pytest.mark.parametrize("file", ["case.h5", pytest.param("run.toml", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("file", ["case.h5", "run.toml"])
 def test_runs_plan_themselves(command, file):
     plan, sent, err = run_planned(file, "-o", "out.h5", *AUTO)
     facts = json.loads(command("plan", file, *AUTO[2:], "--json")[1])

@@ -56,6 +56,7 @@ def test_nothing_is_replaced_without_force(command, tmp_path, out):
     assert picture.stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_what_is_damaged_is_named_and_the_others_are_drawn(command, tmp_path, out):
     with h5py.File(out, "r+") as file:
         file["p_final"][0, 3, 4] = np.nan
@@ -107,6 +108,7 @@ def test_other_files(command, tmp_path):
     assert "missing.h5: no such file" in command("plot", "missing.h5", "--quantity", "p")[2]
 
 
+@pytest.mark.slow
 def test_a_sweep(command, tmp_path, run_text):
     (tmp_path / "run.toml").write_text(run_text.replace("1 km", "20 km") + "[output]\nfigures = false\n")
     words = ("sweep", "run.toml", "-q", "--set", "seed=1,2", "--set", "link.spans=1,2", "-o", "s.h5")

@@ -76,8 +76,9 @@ def check_commands(command, file, nbytes):
 
 
 @needs_ranks
+@pytest.mark.slow
 @pytest.mark.usefixtures("ranks_apart")
-@pytest.mark.parametrize("name", ["run", pytest.param("kwave", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["run", "kwave"])
 def test_a_time_step_is_recorded(command, tmp_path, name):
     shutil.copy(KWAVE, tmp_path / "in.h5")
     files = ["run", "in.h5", "-q"] if name == "run" else ["kwave", "-i", "in.h5", "--verbose", "0"]

@@ -18,6 +18,7 @@ def settle(text: str, **changes: str) -> str:
     return "\n".join([*lines, "", "[output]", "figures = false", ""])
 
 
+@pytest.mark.slow
 def test_a_step_above_resonance_is_said_and_kept(command, run_text, tmp_path):
     (tmp_path / "a.toml").write_text(settle(run_text, groups="1", step='"80 km"'))
     code, out, err = command("run", "a.toml")

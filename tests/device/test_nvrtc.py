@@ -160,10 +160,10 @@ def on(arch: str, *case, quick: bool = True) -> object:
     return pytest.param(*case, marks=() if arch == "sm_90" and quick else pytest.mark.slow)
 
 
-#: The tile of a few rows, which differs from that of many in numbers alone, and compiles sooner.
-FEW_ROWS = "-DWARPS=1"
+#: Compiled like others, for more types; and `kerr.cu`, which takes seconds.
+SLOW_TYPES = {f"-DELEMENT={each}" for each in ("double", "float16", "int", "long long")}
 CASES = [
-    on(arch, source, arch, flags, quick=FEW_ROWS in flags or not source.endswith("/kerr.cu"))
+    on(arch, source, arch, flags, quick=not source.endswith("/kerr.cu") and not SLOW_TYPES & {*flags})
     for source in SOURCES
     for arch, flags in definitions(source)
 ]

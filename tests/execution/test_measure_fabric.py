@@ -236,6 +236,7 @@ def test_lines_that_do_not_fit_are_named(monkeypatch):
     assert misfits(result["cases"][0], 0.9999) == []
 
 
+@pytest.mark.slow
 def test_lines_that_fit_badly_are_kept_and_named(monkeypatch):
     """Sums 61 % off their line were written without a word."""
     assert _measured(monkeypatch, 4)[1]["cases"][0]["rough"] == []

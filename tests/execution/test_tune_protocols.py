@@ -43,6 +43,7 @@ def pair(**times):
 # --- measured -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_candidate_is_timed_with_every_protocol(transports, quick):
     def work(comm):
         return tune(("all-reduce", "broadcast"), [8, 4096], ranks=ranks_of(comm), repeats=1)

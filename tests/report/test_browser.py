@@ -50,7 +50,8 @@ def tab(tmp_path_factory):
         yield tab
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page(tab, pages, scheme):
     assert len(pages) == 7
     for page in pages:

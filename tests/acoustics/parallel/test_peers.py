@@ -20,10 +20,6 @@ from wavefabric.exchange import solo
 EVEN, UNEVEN = (10, 6, 4), (10, 7, 5)
 
 
-def _slow(cases):
-    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
-
-
 def by_threads(transports, size, work):
     return together(transports, "p2p", size, work, make=EmulatedGpu)
 
@@ -60,9 +56,10 @@ def agree(result, wanted, tolerance):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "absorption", "nonlinear", "seed"),
-    [(EVEN, *CASES[1]), *_slow([(UNEVEN, *case) for case in CASES])],
+    [(EVEN, *CASES[1]), *((UNEVEN, *case) for case in CASES)],
 )
 def test_global(one_sided_ranks, cpu, shape, absorption, nonlinear, seed):
     problem = noise_problem(shape, absorption, nonlinear, seed)

@@ -212,6 +212,7 @@ def test_ctrl_c_and_on(ring, cpu, tmp_path, monkeypatch, stops):
 
 
 @pytest.mark.parallel(2)
+@pytest.mark.slow
 def test_ranks_make_the_same_image(ring, comm, tmp_path):
     grid, mask, _, series = ring
     series, path = series[:, :STEPS], comm.control.bcast(tmp_path) / "image.checkpoint"

@@ -60,7 +60,8 @@ def pair(grid):
     )
 
 
-@pytest.mark.parametrize("shape", [(39, 35, 33), pytest.param((40, 36, 32), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(40, 36, 32), (39, 35, 33)])
 def test_elements_hear_each_other_alike(shape, device):
     grid = Grid(shape, 1e-3, pml_size=0)
     one, others = pair(grid)

@@ -91,6 +91,7 @@ def test_a_ball_of_pressure_spreads_as_in_the_closed_form():
     assert np.abs(field - wanted)[inside].max() < 1e-3 * np.abs(wanted[inside]).max()
 
 
+@pytest.mark.slow
 def test_on_the_axis_of_a_piston():
     """|p| = 2 ρ c u |sin(k/2 (√(x² + a²) − x))| for a disc of radius a that moves with a velocity u."""
     a, frequency = 5e-3, 0.5e6

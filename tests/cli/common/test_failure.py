@@ -74,6 +74,7 @@ raise InputError('length: 0 given')"""
     assert probe(2, body) == (130, "wavefabric: error: rank 1 of 2: length: 0 given\n")
 
 
+@pytest.mark.slow
 def test_a_bug_shows_one_traceback():
     code, err = probe(2, "return {}['key']")
     assert code == 1

@@ -189,6 +189,7 @@ def test_against_trying_everything(case):
     assert least is None or result.rounds == least
 
 
+@pytest.mark.slow
 def test_time_runs_out():
     network = grid(2, 4, 4, 1, 2, shared=True)
     result = synthesise(all_gather(8), network, time_limit=0.6)

@@ -61,6 +61,7 @@ def test_both_are_asked(monkeypatch):
     assert solve.decide(pigeons(5, 4), time.monotonic() + 60).feasible is False
 
 
+@pytest.mark.slow
 def test_general_rows():
     model = Model()
     a, b = model.variable(9, 2), model.variable(9)

@@ -61,6 +61,7 @@ def test_large_questions_end_in_time():
     assert time.process_time() - begun < 10
 
 
+@pytest.mark.slow
 def test_large_links_end_in_time():
     # 4032 chunks over 224 links: greedy steps alone would take minutes.
     begun = time.process_time()

@@ -41,7 +41,13 @@ def _schedules(ranks):
 
 @pytest.mark.parametrize(
     ("transport", "protocol"),
-    [("p2p", "copies"), ("p2p", "signals"), ("p2p", "packets"), ("p2p", "auto"), ("nccl", "auto")],
+    [
+        ("p2p", "copies"),
+        pytest.param("p2p", "signals", marks=pytest.mark.slow),
+        pytest.param("p2p", "packets", marks=pytest.mark.slow),
+        ("p2p", "auto"),
+        ("nccl", "auto"),
+    ],
 )
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_algorithm_moves_and_adds_the_right_data(transports, transport, protocol, size):

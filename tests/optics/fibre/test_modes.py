@@ -66,6 +66,7 @@ def test_lp11_cutoff_of_step_index_fibre():
         assert solve_modes(profile, LAM, radius / 200).spatial_modes == expected
 
 
+@pytest.mark.slow
 def test_parabola_matches_laguerre_gauss():
     k, na, radius = 2 * math.pi / LAM, 0.3, 50e-6
     n0 = math.hypot(1.444, na)

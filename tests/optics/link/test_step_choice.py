@@ -53,6 +53,7 @@ def test_what_half_a_step_changes(cpu, tmp_path):
     assert "2 km against 1 km" in check.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.1, 0.01])
 def test_the_step_of_a_penalty(cpu, tmp_path, penalty):
     """Against a fine step: the penalty is kept, and twice the step would not be far from it."""

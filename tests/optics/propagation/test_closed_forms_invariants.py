@@ -78,6 +78,7 @@ def test_symmetric_splittings_run_backwards_exactly(cpu, integrator, alpha):
     assert backwards_and_forwards(integrator, cpu, 40, alpha) < 1e-11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["ssfm_rk4", "ssfm_agrawal", "rk4ip", "erk43ip"])
 def test_others_run_backwards_to_their_accuracy(cpu, integrator):
     coarse, fine = (backwards_and_forwards(integrator, cpu, steps) for steps in (300, 600))

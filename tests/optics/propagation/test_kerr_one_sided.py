@@ -150,6 +150,7 @@ DRAWN = given(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
 @some_examples(6)
 @DRAWN

@@ -105,6 +105,7 @@ def test_error_control_holds_its_tolerance(cpu, tolerance):
     assert report.ffts == 8 * (report.steps + report.rejected)
 
 
+@pytest.mark.slow
 def test_tighter_tolerances_pay(cpu):
     start = launch(power=60e-3)
     reference, _ = propagate(

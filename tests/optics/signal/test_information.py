@@ -42,7 +42,9 @@ def test_qpsk_is_twice_the_capacity_of_binary_antipodal_signals(snr_db):
     assert gmi(form, snr) == pytest.approx(2 * binary, abs=1e-8)
 
 
-@pytest.mark.parametrize(("name", "snr_db"), [("16qam", 3.0), ("16qam", 10.0), ("64qam", 12.0)])
+@pytest.mark.parametrize(
+    ("name", "snr_db"), [("16qam", 3.0), ("16qam", 10.0), pytest.param("64qam", 12.0, marks=pytest.mark.slow)]
+)
 def test_qam_against_an_integral_over_the_plane(name, snr_db):
     """From the definitions, with all points and all labels, on a grid of the received plane."""
     form, snr = Constellation(name), 10 ** (snr_db / 10)

@@ -19,6 +19,7 @@ from wavefabric.results.sweeps import read_sweep
 QUANTITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [
@@ -159,6 +160,7 @@ def test_finished_points_are_not_repeated(run_file, monkeypatch):
         assert np.array_equal(result[quantity], whole[quantity], equal_nan=True)
 
 
+@pytest.mark.slow
 def test_another_sweep_is_refused_but_more_values_are_not(run_file, monkeypatch):
     interrupted(3, monkeypatch)
     with pytest.raises(KeyboardInterrupt):

@@ -130,6 +130,7 @@ step = "1 km"
 """
 
 
+@pytest.mark.slow
 def test_command(tmp_path, capsys):
     from wavefabric.cli import main
 

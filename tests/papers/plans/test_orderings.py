@@ -22,6 +22,7 @@ def _rows(result, size, cut):
     return {row["overlap"]: row for row in result["rows"] if (row["size"], row["cut"]) == (size, cut)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [512, 1024])
 def test_slabs_gain_more_from_direct_transfers_than_blocks(server, size):
     slabs, blocks = (_rows(server, size, cut) for cut in ("1x1x8", "2x2x2"))

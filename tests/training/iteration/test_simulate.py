@@ -308,6 +308,7 @@ def test_bert_on_256_gpus_is_simulated_in_less_than_half_a_second():
     assert process_time() - begin < 0.5
 
 
+@pytest.mark.slow
 def test_a_decoder_of_70_billion_on_1024_gpus_is_simulated_in_seconds():
     model = load_model("gpt-70b")
     strategy = uniform(model, 1024, tensor=8, pipeline=8, batch=1024, microbatches=64)

@@ -181,6 +181,7 @@ def test_the_best_of_a_tiny_problem(concurrent):
     assert result.history[-1][1] == best
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same():
     first, second, other = (find(seed=seed, proposals=200) for seed in (3, 3, 4))
     assert first.strategy == second.strategy
