@@ -52,7 +52,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What `make test` leaves out: several ranks killed and started again, architectures of GPUs, figures of papers.
+# What `make test` leaves out: commands over ranks, runs killed and started again, more types and sizes, figures of papers.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not gpu and not multigpu'
 
