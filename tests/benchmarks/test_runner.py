@@ -16,6 +16,7 @@ from benchmarks import runner
 from benchmarks.parts import Part
 from benchmarks.runner import read_json, read_record
 from wavefabric.errors import InputError
+from wavefabric.exchange.launch import watch
 
 
 def run(work, *parts):
@@ -100,10 +101,8 @@ def test_a_budget_leaves_out_what_would_not_end_in_it(make_runner, writes):
 
 
 def alive(process_id):
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    process = watch._process(process_id)
+    return process is not None and process[1] != "Z"
 
 
 def wait_until(condition):

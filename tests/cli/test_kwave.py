@@ -238,7 +238,7 @@ def test_field_that_is_lost(kwave, unstable, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 6])
+@pytest.mark.parametrize("level", [0, 6])
 def test_legs_make_the_same_file(kwave, tmp_path, level):
     """Each leg ends at its checkpoint; the last one leaves what one run leaves, to the last bit."""
     options = [*EVERYTHING, "-s", 11, "-c", level, "--benchmark", 50]

@@ -160,7 +160,7 @@ def on(arch: str, *case, quick: bool = True) -> object:
     return pytest.param(*case, marks=() if arch == "sm_90" and quick else pytest.mark.slow)
 
 
-#: Compiled like others, for more types; and `kerr.cu`, which takes seconds.
+#: Types of which others show as much. Slow besides is `kerr.cu`, which takes seconds.
 SLOW_TYPES = {f"-DELEMENT={each}" for each in ("double", "float16", "int", "long long")}
 CASES = [
     on(arch, source, arch, flags, quick=not source.endswith("/kerr.cu") and not SLOW_TYPES & {*flags})

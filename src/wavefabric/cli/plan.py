@@ -174,8 +174,6 @@ def _ms(seconds: float, digits: int) -> str:
 
 def run_command(file: Path, plan: RunPlan) -> str:
     """The command line that runs the choice."""
-    from wavefabric.planner.exchange_times import SIGNALS
-
     chosen = plan.choice
     run = ["wavefabric", "run", shlex.quote(str(file))]
     if plan.alone and plan.alone.seconds.step <= chosen.seconds.step:
@@ -183,9 +181,8 @@ def run_command(file: Path, plan: RunPlan) -> str:
     run += ["--ranks", str(plan.ranks)]
     if chosen.order:
         return " ".join([*run, "--plan plan.json   (after -o plan.json: it has the order of the GPUs)"])
-    signals = chosen.carrier == SIGNALS
-    compared = {candidate.carrier for candidate in plan.candidates}
-    words = [f"{PROTOCOL}=copies"] * (chosen.carrier == "p2p" and SIGNALS in compared) + run
+    # Kernels are what p2p takes by itself.
+    words = [f"{PROTOCOL}=copies"] * (plan.protocol == "copies") + run
     for key, value in chosen.options.items():
         words += [f"--{key}", str(value)]
-    return " ".join([*words, "--transport", "p2p" if signals else chosen.carrier])
+    return " ".join([*words, "--transport", chosen.carrier.partition(", ")[0]])

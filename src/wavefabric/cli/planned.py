@@ -66,19 +66,15 @@ class PlannedOptions:
             refuse(changed(self, "plan"), "for one rank", "with --ranks 2 or more")
         by_hand = changed(cut) | changed(options, "exchange") | changed(ranks, "transport", "placement")
         refuse(by_hand, "with --plan", "without")
-        from wavefabric.planner.exchange_times import SIGNALS
-
         record = json.loads(inherited or self._record(file, ranks))
         os.environ[PLAN] = json.dumps(record)
-        transport, _, protocol = record["carrier"].partition(", ")
-        # Without times of kernels a fabric says nothing of what p2p takes by itself: it stays.
-        if transport == "p2p" and (protocol or SIGNALS in record["compared"]):
-            os.environ[PROTOCOL] = protocol or "copies"
+        if record["protocol"]:
+            os.environ[PROTOCOL] = record["protocol"]
         several_hosts = on_ranks() and environment.local_size() != ranks.count
         order = () if record["cpu"] or several_hosts else tuple(record["order"])
         blocks = dict(record["options"])
         exchange = {"exchange": blocks.pop("exchange")} if "exchange" in blocks else {}
-        placed = replace(ranks, transport=transport, order=order)
+        placed = replace(ranks, transport=record["carrier"].partition(", ")[0], order=order)
         return replace(options, **exchange), placed, replace(cut, **blocks)
 
     def _record(self, file: Path, ranks: RankOptions) -> str:

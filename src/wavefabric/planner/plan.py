@@ -133,6 +133,13 @@ class RunPlan:
             text += f"{error_words(best.error)} (--max-error {best.error:.0e})".replace("e-0", "e-")
         return text
 
+    @property
+    def protocol(self) -> str:
+        """What p2p has to run by; empty where the fabric has no times of what it takes by itself."""
+        transport, _, protocol = self.choice.carrier.partition(", ")
+        compared = any(candidate.carrier == SIGNALS for candidate in self.candidates)
+        return protocol or ("copies" if transport == "p2p" and compared else "")
+
     def facts(self) -> dict[str, Any]:
         """For JSON, which `read_plan` reads: what ``wavefabric plan -o`` writes."""
         summary = {"kind": "wavefabric plan", "choice": self.choice.words, "reason": self.reason}
@@ -141,8 +148,7 @@ class RunPlan:
     def record(self) -> str:
         """JSON of the choice, which a result keeps beside what was measured."""
         common = {key: getattr(self, key) for key in ("reason", "device", "fabric", "ranks", "steps", "cpu")}
-        compared = sorted({candidate.carrier for candidate in self.candidates})
-        return json.dumps(self.choice.facts() | common | {"compared": compared})
+        return json.dumps(self.choice.facts() | common | {"protocol": self.protocol})
 
 
 class PlanFile(BaseModel):

@@ -85,7 +85,7 @@ def races(programs):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "absorption", "nonlinear", "seed"),
-    [((10, 6, 4), *CASES[1]), pytest.param((10, 7, 5), *CASES[3], marks=pytest.mark.slow)],
+    [((10, 6, 4), *CASES[1]), ((10, 7, 5), *CASES[3])],
 )
 def test_spectra_are_put_where_nobody_works(transports, monkeypatch, shape, absorption, nonlinear, seed):
     """In steps with sources made anew, absorption, and velocities at the points of the pressure."""

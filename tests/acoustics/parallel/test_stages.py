@@ -284,9 +284,7 @@ SPACE = {
 
 @pytest.mark.parallel(2)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "medium", ["power law", *(pytest.param(m, marks=pytest.mark.slow) for m in ("mixed", "Stokes"))]
-)
+@pytest.mark.parametrize("medium", SPACE)
 def test_error_of_the_local_basis_in_space(comm, medium):
     more, limits = SPACE[medium]
     inputs = smooth_problem((24, 24, 48), 40, width=3.0, **more)

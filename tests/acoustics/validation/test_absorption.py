@@ -41,7 +41,7 @@ def measured(power, coefficient, kind, precision="double", dispersion=True):
     return -np.log(np.abs(ratio)) / distance, distance / (distance / C + late)
 
 
-#: The ends of the range of powers; Stokes' law is power 2: see below.
+#: The end of the range of powers that Stokes' law, power 2, does not show: see below.
 QUICK = [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
 
 

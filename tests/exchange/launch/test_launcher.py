@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from wavefabric.exchange.launch import watch
+
 pytestmark = pytest.mark.skipif(find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec")
 
 CHILD = """\
@@ -71,11 +73,8 @@ def pids(process, ranks):
 
 
 def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or read
-        return False
+    process = watch._process(pid)
+    return process is not None and process[1] != "Z"
 
 
 def gone(numbers, seconds=10):

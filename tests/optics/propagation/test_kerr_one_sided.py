@@ -152,7 +152,7 @@ DRAWN = given(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one_sided_ranks", ["emulated"], indirect=True)
-@some_examples(6)
+@some_examples(10)
 @DRAWN
 def test_any_ranks_tiles_and_order_of_operators(one_sided_ranks, sizes, n, blocks, tile, names, seed):
     check_order(one_sided_ranks, sizes, n, blocks, tile, names, seed)

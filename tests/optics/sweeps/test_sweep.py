@@ -20,14 +20,7 @@ QUANTITIES = ("q_squared_db", "evm", "ber_counted", "ber_from_q", "delay")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "solver",
-    [
-        'integrator = "strang"',
-        pytest.param('integrator = "rk4ip"', marks=pytest.mark.slow),
-        pytest.param('precision = "single"', marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("solver", ['integrator = "strang"', 'integrator = "rk4ip"', 'precision = "single"'])
 def test_the_bits_of_separate_runs(run_file, tmp_path, solver):
     text = run_file.read_text().replace('integrator = "strang"', solver)
     run_file.write_text(text)
