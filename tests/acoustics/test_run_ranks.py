@@ -96,8 +96,10 @@ def test_same_answers_as_kwave(comm, folder, name):
     result = differences(name, folder / "out.h5")
     assert len(result) > 2
     for key, error in result.items():
-        # As on one rank: see test_kwave.py. Fused kernels of GPUs round otherwise.
-        assert error <= (1.3e-5 if name == LAYERED and key in ("uy_final", "uz_final") else 1e-5), key
+        # As on one rank: see test_kwave.py. Where a GPU runs in single precision its round-off is added to
+        # k-Wave's: 1.0e-5 of uz_final, 0.9e-5 of uy_final, against double precision.
+        limits = {"uy_final": 1.6e-5, "uz_final": 2.3e-5} if name == LAYERED else {}
+        assert error <= limits.get(key, 1e-5), key
 
 
 def check_local(comm, folder, name):
@@ -287,7 +289,8 @@ def test_bad_input_is_everybodys(comm, folder, monkeypatch):
     text = refusal()
     shared = len(set(comm.control.all_gather(comm.device.identity))) == 1
     needed, ranks = (3, " for 2 ranks") if shared else (2, "")
-    assert f"needs {needed << 20}.00 GiB on {comm.device.name}{ranks}, where" in text
+    last = comm.control.all_gather(comm.device.name)[-1]
+    assert f"needs {needed << 20}.00 GiB on {last}{ranks}, where" in text
 
 
 # --- The Python API ----------------------------------------------------------------------------------------

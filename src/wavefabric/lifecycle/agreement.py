@@ -90,18 +90,18 @@ def check_memory(comm: Communicator | None, device: Device, needed: int, what: s
     Ranks on the same device need what they need together. ``what`` needs them, and ``advice`` needs less.
     """
     free, total = device.memory()
-    ranks = 1
+    name, ranks = device.name, 1
     if comm is not None and comm.size > 1:
         devices = defaultdict(list)
-        for key, *facts in comm.control.all_gather((device_identity(device), needed, free, total)):
+        for key, *facts in comm.control.all_gather((device_identity(device), needed, free, total, name)):
             devices[key].append(facts)
         sums = [
-            (sum(n for n, _, _ in each), min(f for _, f, _ in each), each[0][2], len(each))
+            (sum(n for n, *_ in each), min(f for _, f, *_ in each), *each[0][2:], len(each))
             for each in devices.values()
         ]
-        needed, free, total, ranks = max(sums, key=lambda device: device[0] - device[1])
+        needed, free, total, name, ranks = max(sums, key=lambda device: device[0] - device[1])
     if needed > free:
-        where = device.name if ranks == 1 else f"{device.name} for {ranks} ranks"
+        where = name if ranks == 1 else f"{name} for {ranks} ranks"
         raise InputError(
             f"memory: {what} needs {needed / _GIB:.2f} GiB on {where}, where {free / _GIB:.2f} of "
             f"{total / _GIB:.2f} GiB are free; {advice}"

@@ -30,7 +30,6 @@ def fields_of(ranks, size, problem, options, kind):
     def work(comm):
         stages, result = run_steps(comm, problem, np.float64, options)
         assert isinstance(stages.layout, kind)
-        stages.layout.finish_exchanges()
         comm.check()
         assert not getattr(comm.device, "loaded_late", ())
         if kind is OneSidedLayout:

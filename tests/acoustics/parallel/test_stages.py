@@ -79,7 +79,9 @@ def fields_of(stages, steps):
     step = Step(stages)
     for number in range(steps):
         step.take(number)
-    return full_fields(stages)
+    fields = full_fields(stages)
+    stages.layout.finish_exchanges()  # what comes later would land in memory of others
+    return fields
 
 
 @cache
@@ -155,6 +157,7 @@ def test_transforms_are_counted_alike(comm, options):
         step.take(1)
         step.take(2)
         assert stages.transforms - before == 2 * count
+        stages.layout.finish_exchanges()
 
 
 # --- Local -------------------------------------------------------------------------------------------------
