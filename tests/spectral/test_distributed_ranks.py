@@ -75,4 +75,4 @@ def test_elements_held(comm, monkeypatch, shape):
         between = sum(buffer.size for buffer in fft._buffers)
         messages = sum(n for n in made if n > 1)
         wanted = held_elements(shape, grid, comm.rank)
-        assert between + messages == (pytest.approx(wanted, rel=0.05) if comm.one_sided else wanted)
+        assert between + messages == (pytest.approx(wanted, rel=0.1) if comm.one_sided else wanted)

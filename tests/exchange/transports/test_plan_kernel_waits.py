@@ -113,9 +113,9 @@ def test_what_has_not_come_is_not_passed_on(protocol, slots, pieces):
 
 
 def test_a_rank_that_is_told_to_stop_does():
-    """By its host, through the word in which it names others."""
+    """By its host, through the word in which it names others; it looks there eight times in its limit."""
     plan = compile_plan(build("direct", "all-reduce", 2, 70), "packets")
-    ranks = Ranks(plan, "f4", blocks=2)
+    ranks = Ranks(plan, "f4", blocks=2, timeout=100 * SHORT)
     ranks.late[0][0] = 77
     ranks.run(noise(plan.schedule, "f4", np.random.default_rng(0)), ranks=[0])
     assert ranks.late[0][0] == 77
