@@ -211,10 +211,10 @@ def _misfits(lines: dict[str, dict[str, Any]], limit: float) -> list[str]:
 
 
 def reliable_kernels(measured: dict[str, Any] | None, limit: float = RESIDUAL) -> dict[str, Any] | None:
-    """What was measured of kernels; without times, and with ``why_not``, if their lines are misfits."""
+    """What was measured of kernels; without times, and with ``why_not``, if rounds of signals are misfits."""
     if measured is None or "times" not in measured:
         return measured
-    wrong = _misfits({name: measured["lines"][name] for name in ("signals", "additions")}, limit)
+    wrong = _misfits({"signals": measured["lines"]["signals"]}, limit)
     return {"lines": measured["lines"], "why_not": "; ".join(wrong)} if wrong else measured
 
 

@@ -190,9 +190,10 @@ def kernel_times(measurement) -> dict[str, Any] | None:
 
     ``measurement`` has a ``comm``, ``sizes`` in bytes, ``buffers`` of a schedule, ``seconds`` of a call, and
     ``say``. Calls run in CUDA graphs, so that no host is in their times: launch + rounds × (signal +
-    bytes/bandwidth), or packets'. What a host needs to launch a call is the time of the smallest, launched
-    one by one; the gap between calls is what a longer one takes more then. None for a transport without
-    kernels; ``why_not`` where they cannot run.
+    bytes/bandwidth) + (rounds − 1) × move, or launch + rounds × packet. What a host needs to launch a call
+    is the time of the smallest, launched one by one; the gap between calls is what a longer one takes more
+    then. The GPU's own memory is timed beyond its caches, with the largest size. None for a transport
+    without kernels; ``why_not`` where they cannot run.
     """
     comm, sizes = measurement.comm, measurement.sizes
     if any(protocol not in comm.protocols for protocol in PROTOCOLS):
@@ -228,17 +229,21 @@ def kernel_times(measurement) -> dict[str, Any] | None:
         return {"why_not": str(error)}
     lines["additions"] = line(additions, "signals", own=True)
     # Packets of a round travel while those of the round before are passed on: the longer of the two counts.
-    packet = lines["packets"]["rows"][0]["us"] * 1e-6
+    packet, largest = lines["packets"]["rows"][0]["us"] * 1e-6, lines["additions"]["rows"][-1]
     smallest = relay(comm.size, sizes[0] // _WORD, _FEW)
     issue = call(smallest, "packets", graph=False)
+    launch = max(0.0, call(smallest, "packets") - _FEW * packet)
+    signal_and_move = lines["signals"]["line"]["alpha"]
+    signal = min(max(0.0, call(smallest, "signals") - launch - signal_and_move), signal_and_move)
     times = KernelTimes(
-        launch=max(0.0, call(smallest, "packets") - _FEW * packet),
-        signal=lines["signals"]["line"]["alpha"],
+        launch=launch,
+        signal=signal,
         packet=packet,
         bandwidth=lines["signals"]["line"]["bandwidth"],
-        memory=lines["additions"]["line"]["bandwidth"],
+        memory=largest["bytes"] / (largest["us"] * 1e-6),
         issue=issue,
         gap=gap(lines["signals"]["rows"], issue),
+        move=signal_and_move - signal,
     )
     return {"lines": lines, "times": vars(times)}
 

@@ -218,7 +218,7 @@ def _after(seconds: float, text: str) -> str:
 
 
 def _kernels_text(kernels: dict[str, float]) -> str:
-    times = ("launch", "signal", "packet", "issue")
+    times = ("launch", "signal", "packet", "move", "issue")
     text = ", ".join(f"{time_words(kernels[key])} {key}" for key in times if kernels[key])
     writes, memory = rate_text(kernels["bandwidth"]), rate_text(kernels["memory"])
     return f"{text}; {writes} to another GPU, {memory} in memory"

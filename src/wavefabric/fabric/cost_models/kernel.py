@@ -38,7 +38,8 @@ def kernel(
     signal or wait run together and take as long as the busiest resource that they use: links and what GPUs
     send and receive in all, with what other ranks send at the same level; `KernelTimes.bandwidth` to each
     peer; the GPU's own memory. A signal arrives `KernelTimes.signal` after the moves before it and the
-    latency of the way, a packet `KernelTimes.packet`; packets take twice the bytes of their data.
+    latency of the way, and moves of what it announced take `KernelTimes.move` beside their bytes. A packet
+    arrives after `KernelTimes.packet`; packets take twice the bytes of their data.
 
     Where a switch multicasts or adds up, links carry a packet's header beside the data: that is why stores
     reach `KernelTimes.bandwidth` and not a link's. Whoever reads a sum sends requests of one header each to
@@ -249,6 +250,8 @@ class _Replay:
     def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
         """What reads packets ends no earlier than the last of them is there."""
         lasts = self._duration(moves) + max(map(self._round_trip, moves))
+        if moves[0].level and not self._plan.packets and not any(move.summed for move in moves):
+            lasts += self._times.move
         end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
         self._wait(rank, end - lasts)
         data = sum(move.size for move in moves) * self._bytes

@@ -25,6 +25,7 @@ class KernelTimes:
     memory: float  # of a GPU's own memory, what is read and written together
     issue: float = 0.0  # that a host needs to launch one call after another
     gap: float = 0.0  # from one call to the next where hosts launch them, beyond that in a graph
+    move: float = 0.0  # before the first byte of a move of what a signal announced
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,7 @@ class KernelsTable(FabricFileTable):
     memory: Bandwidth
     issue: Seconds = 0.0
     gap: Seconds = 0.0
+    move: Seconds = 0.0
 
 
 class TransportTable(FabricFileTable):
