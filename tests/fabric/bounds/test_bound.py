@@ -97,6 +97,17 @@ def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
         assert result == pytest.approx(transfer, rel=1e-6), collective
 
 
+def test_capacities_near_the_most_that_is_counted():
+    """Links there and back between two GPUs, one of them a thousand million times as wide as all others."""
+    ends = [("g4", "g1"), ("g3", "g2"), ("g2", "g0"), ("g0", "s0"), ("s0", "g4"), ("g3", "g1")]
+    links = [Link(a, b, 1.0) for a, b in ends] + [Link("g1", "g0", 5.0), Link("g0", "g3", 2.0)]
+    links.append(Link("g1", "g3", 7e9))
+    fabric = Fabric("x", tuple(f"g{i}" for i in range(5)), ("s0",), tuple(links), 1.0)
+    into = {s: flow_out(fabric, s, reverse=True) for s in subsets(5) if 0 not in s}
+    wanted = max(len(s) * 12.0 / 5 / rate for s, rate in into.items())
+    assert bound("scatter", fabric, 12.0, root=0).transfer == pytest.approx(wanted) == pytest.approx(3.2)
+
+
 @settings(max_examples=15, deadline=None)
 @given(fabrics())
 def test_sampled_cuts_let_no_less_through_than_said(fabric):

@@ -188,14 +188,15 @@ class _FlowNetwork:
         """
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-        fed, most = list(fed), 2**31 - 2
+        # Half of 32 bits: what flows against a link is added to its capacity.
+        fed, most = list(fed), 2**30 - 1
         if ratio is None:
             total = sum(u for u in self.units if u > 0)
-            one, output = (Fraction(1), most) if total < most else (Fraction(2**30, total), most)
+            one, output = (Fraction(1), most) if total < most else (Fraction(2**29, total), most)
         else:
             one, output = Fraction((ratio * self.unit).numerator), (ratio * self.unit).denominator
             if output * len(fed) >= most:
-                output = 2**30 // len(fed)
+                output = 2**29 // len(fed)
                 one = ratio * self.unit * output
         up, down = one.numerator, one.denominator
         supply, drain = np.zeros((2, (self._position.size - len(self.units)) // 2), np.int64)
