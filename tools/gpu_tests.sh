@@ -4,7 +4,8 @@
 #   tools/gpu_tests.sh sanitizer [...]  compute-sanitizer over the kernels that wait for others and the fused kernels
 #   tools/gpu_tests.sh ranks K [PASS ...]  tests over K ranks by every transport: passes copies nccl mpi, and one-sided p2p
 #                  signals packets, each cut in groups of files. $JOBS groups run at once, a third of them one-sided; by default a
-#                  core for each rank and a quarter of the cores free. What a group prints: $LOGS/PASS-NUMBER.log
+#                  core for each rank and a quarter of the cores free. Groups take turns on K GPUs, on the next K, and so on.
+#                  What a group prints: $LOGS/PASS-NUMBER.log
 set -u
 python=$(command -v "${PYTHON:-python3}") status=0  # whole: an mpiexec called by its whole name searches its own folder first
 pytest="$python -m pytest -o addopts= --import-mode=importlib --strict-markers -q -p no:cacheprovider -p no:benchmark"
@@ -32,6 +33,8 @@ sanitizer)
     ;;
 ranks)
     export ranks=${2:?how many ranks} groups=4 logs=${LOGS:-$(mktemp -d)} pytest
+    [ -n "${CUDA_VISIBLE_DEVICES:-}" ] && gpus=$ranks || gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+    export sets=$((gpus / ranks))
     mkdir -p "$logs" && echo "== logs: $logs"
     export over=$(grep -rlE 'mark\.(parallel|multigpu)' tests --include='test_*.py' | xargs ls -S)
     # The mpiexec of mpi4py; Open MPI's would bind the ranks of every group to the same cores.
@@ -41,6 +44,7 @@ ranks)
     group() {
         local transport=$1 log=$logs/$1-$2.log tmp=$(mktemp -d) began=$SECONDS code
         case $1 in copies | signals | packets) transport=p2p && export WAVEFABRIC_PROTOCOL=$1 ;; esac
+        ((sets < 2)) || export CUDA_VISIBLE_DEVICES=$(seq -s , $(($2 % sets * ranks)) $(($2 % sets * ranks + ranks - 1)))
         # Ranks that tidy up one folder of temporary files at the same time would fail: none does.
         env COLUMNS=240 PYTEST_DEBUG_TEMPROOT="$tmp" WAVEFABRIC_TEST_TRANSPORT="$transport" $launch $pytest -vv \
             -o console_output_style=classic --color=no --durations=5 -o tmp_path_retention_count=100 \
