@@ -97,8 +97,8 @@ def test_same_answers_as_kwave(comm, folder, name):
     assert len(result) > 2
     for key, error in result.items():
         # As on one rank: see test_kwave.py. Where a GPU runs in single precision its round-off is added to
-        # k-Wave's: 1.0e-5 of uz_final, 0.9e-5 of uy_final, against double precision.
-        limits = {"uy_final": 1.6e-5, "uz_final": 2.3e-5} if name == LAYERED else {}
+        # k-Wave's: 0.93e-5 to 1.23e-5 of uz_final, 0.72e-5 to 0.66e-5 of uy_final, from double precision.
+        limits = {"uy_final": 1.4e-5, "uz_final": 2.2e-5} if name == LAYERED else {}
         assert error <= limits.get(key, 1e-5), key
 
 

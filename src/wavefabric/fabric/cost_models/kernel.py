@@ -206,10 +206,12 @@ class _Replay:
                 busy = max(busy, float(load.max()))
         return max([busy, *(nbytes / self._times.bandwidth for nbytes in to.values())])
 
-    def _round_trip(self, move: Move) -> float:
-        """Until the first byte of a sum comes after it was asked for."""
-        latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
-        return self._times.packet + 2 * float(latency) if move.summed else 0.0
+    def _before_first_byte(self, move: Move) -> float:
+        """Of a sum that a switch was asked for, or of what a signal announced."""
+        if move.summed:
+            latency = max((self._use.latency[self._trees[tree]] for tree, _ in _trees(move)), default=0.0)
+            return self._times.packet + 2 * float(latency)
+        return self._times.move if move.level and not self._plan.packets else 0.0
 
     def _play(self, rank: int, code) -> bool:
         """As far as waits allow; whether anything was done."""
@@ -249,9 +251,7 @@ class _Replay:
 
     def _move(self, rank: int, moves: list[Move], arrived: list[int]) -> None:
         """What reads packets ends no earlier than the last of them is there."""
-        lasts = self._duration(moves) + max(map(self._round_trip, moves))
-        if moves[0].level and not self._plan.packets and not any(move.summed for move in moves):
-            lasts += self._times.move
+        lasts = self._duration(moves) + max(map(self._before_first_byte, moves))
         end = max([self._now[rank] + lasts, *(self._here[key] for key in arrived)])
         self._wait(rank, end - lasts)
         data = sum(move.size for move in moves) * self._bytes
