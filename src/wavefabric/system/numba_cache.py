@@ -33,6 +33,7 @@ SOURCES = (
     "acoustics/solver/split_density.py",
     "device/vector_code.py",
     "device/fma.py",
+    "device/parallel_kernels.py",
     "device/philox.py",
     "fabric/cost_models/flow_kernel.py",
     "optics/fibre/mixing_kernel.py",
@@ -79,11 +80,21 @@ class _Files(CompileResultCacheImpl):
     _locator_classes: ClassVar[list] = [_Locator]
 
 
-class _KernelCache(FunctionCache):
-    """Of processes that want the same kernel at the same time, as ranks do, one compiles it for all."""
+class KernelCache(FunctionCache):
+    """Of processes that want the same kernel at the same time, as ranks do, one compiles it for all.
+
+    ``kinds`` are types that a kernel is compiled for beside those of its arguments.
+    """
 
     _impl_class = _Files
     _lock: IO[bytes] | None = None
+
+    def __init__(self, function: Callable, kinds: Any = None) -> None:
+        super().__init__(function)
+        self._kinds = kinds
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return super()._index_key((sig, self._kinds), codegen)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         kernel = super().load_overload(sig, target_context)
@@ -130,7 +141,7 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
 
     def decorate(function: Callable) -> Any:
         kernel = numba.njit(**options)(function)
-        kernel._cache = _KernelCache(function)  # type: ignore[attr-defined]
+        kernel._cache = KernelCache(function)  # type: ignore[attr-defined]
         return kernel
 
     return decorate

@@ -13,15 +13,12 @@ addresses of `spectral.vector_axes.AxisTransforms`, ``batch`` its rows a call. O
 
 from typing import Any, NamedTuple
 
-from numba import prange
-from numba.np.ufunc.parallel import get_thread_id
-
 from wavefabric.acoustics.solver import row_kernels
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
 from wavefabric.device.vector_code import execute
 from wavefabric.spectral import vector_axes as axes
 from wavefabric.system.numba_cache import njit
 
-_JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 _PLANE: dict[str, Any] = dict(nogil=True, error_model="numpy")
 
 
@@ -98,28 +95,28 @@ def _add_density_source(total, split_layers, source, parts, z, y, cursor):
     return cursor
 
 
-@njit(**_JIT)
-def transform_planes(fft, batch, real, spectrum):
+@parallel_kernel
+def transform_planes(thread, fft, batch, real, spectrum):
     """Spectrum of every plane of ``real``."""
-    for z in prange(real.shape[0]):
+    for z in thread_range(thread, real.shape[0]):
         for y in range(0, real.shape[1], batch):
             _transform(fft, axes.X_FORTH, real[z, y], spectrum[z, y])
         _transform(fft, axes.Y_FORTH, spectrum[z], spectrum[z])
 
 
-@njit(**_JIT)
-def transform_planes_back(fft, batch, spectrum, real):
+@parallel_kernel
+def transform_planes_back(thread, fft, batch, spectrum, real):
     """The planes of a spectrum to those of ``real``; the spectrum is lost."""
-    for z in prange(real.shape[0]):
+    for z in thread_range(thread, real.shape[0]):
         _transform(fft, axes.Y_BACK, spectrum[z], spectrum[z])
         for y in range(0, real.shape[1], batch):
             _transform(fft, axes.X_BACK, spectrum[z, y], real[z, y])
 
 
-@njit(**_JIT)
-def derivative_planes(fft, batch, spectra, fields, x_back, y_back):
+@parallel_kernel
+def derivative_planes(thread, fft, batch, spectra, fields, x_back, y_back):
     """The planes of three spectra, along x, y and z, to real fields, with the derivatives along x and y."""
-    for z in prange(fields[0].shape[0]):
+    for z in thread_range(thread, fields[0].shape[0]):
         for axis in range(3):
             spectrum = spectra[axis][z]
             _transform(fft, y_back if axis == 1 else axes.Y_BACK, spectrum, spectrum)
@@ -127,11 +124,11 @@ def derivative_planes(fft, batch, spectra, fields, x_back, y_back):
                 _transform(fft, x_back if axis == 0 else axes.X_BACK, spectrum[y], fields[axis][z, y])
 
 
-@njit(**_JIT)
-def gather_planes(fft, batch, fields, spectra, dx, dy):
+@parallel_kernel
+def gather_planes(thread, fft, batch, fields, spectra, dx, dy):
     """Planes' spectra of ∂x of the first field plus ∂y of the second (in s0), and of the third, without κ."""
     sx, s0, _sz = spectra
-    for z in prange(s0.shape[0]):
+    for z in thread_range(thread, s0.shape[0]):
         for axis in range(3):
             spectrum = spectra[axis][z]
             for y in range(0, spectrum.shape[0], batch):
@@ -143,12 +140,12 @@ def gather_planes(fft, batch, fields, spectra, dx, dy):
                 second[x] = first[x] * dx[x] + second[x] * dy[y]
 
 
-@njit(**_JIT)
-def gather_columns(fft, s0, sz, dz, kappa, scratch):
+@parallel_kernel
+def gather_columns(thread, fft, s0, sz, dz, kappa, scratch):
     """Along z: s0 ← κ F{s0 + ∂z sz}."""
     slab = scratch.shape[3]
-    for number in prange(s0.shape[1] // slab):
-        block, other, y = scratch[get_thread_id(), 0], scratch[get_thread_id(), 1], number * slab
+    for number in thread_range(thread, s0.shape[1] // slab):
+        block, other, y = scratch[thread.number, 0], scratch[thread.number, 1], number * slab
         _z_forward(fft, s0, y, block, sz, y)
         _z_forward(fft, sz, y, other, s0, min(y + slab, s0.shape[1] - slab))
         for z in range(block.shape[0]):
@@ -158,22 +155,22 @@ def gather_columns(fft, s0, sz, dz, kappa, scratch):
         _z_backward(fft, axes.Z_BACK, block, kappa, y, s0)
 
 
-@njit(**_JIT)
-def multiply_columns(fft, spectrum, operator, scratch):
+@parallel_kernel
+def multiply_columns(thread, fft, spectrum, operator, scratch):
     """Along z: a spectrum times an operator."""
     slab = scratch.shape[2]
-    for number in prange(spectrum.shape[1] // slab):
-        block, y = scratch[get_thread_id()], number * slab
+    for number in thread_range(thread, spectrum.shape[1] // slab):
+        block, y = scratch[thread.number], number * slab
         following = min(y + slab, spectrum.shape[1] - slab)
         _multiply(fft, axes.Z_BACK, spectrum, operator, y, block, spectrum, following)
 
 
-@njit(**_JIT)
-def gradient_columns(fft, s0, s1, kappa, scratch):
+@parallel_kernel
+def gradient_columns(thread, fft, s0, s1, kappa, scratch):
     """Along z: s0 (planes' spectra of p) ← κ F{p}, from which ∂x and ∂y follow, and s1 ← ∂z of it."""
     slab = scratch.shape[2]
-    for number in prange(s0.shape[1] // slab):
-        block, y = scratch[get_thread_id()], number * slab
+    for number in thread_range(thread, s0.shape[1] // slab):
+        block, y = scratch[thread.number], number * slab
         _z_forward(fft, s0, y, block, s0, min(y + slab, s0.shape[1] - slab))
         _z_backward(fft, axes.Z_BACK, block, kappa, y, s0)
         _z_backward(fft, axes.Z_BACK_BY_UP, block, kappa, y, s1)
@@ -198,9 +195,9 @@ def _update_velocity(fft, axis, gradient, u, density, pml, dt, source, delayed, 
         _transform(fft, axes.X_FORTH, u[z, first], spectrum[first])
 
 
-@njit(**_JIT)
+@parallel_kernel
 def velocity_planes(
-    fft, spectra, u, densities, pml, dt, source_x, source_y, source_z, delayed, scratch, rows
+    thread, fft, spectra, u, densities, pml, dt, source_x, source_y, source_z, delayed, scratch, rows
 ):
     """In the planes: ∂p, u ← pml (pml u − Δt/ρ₀ ∂p), sources, and the new planes' spectra of u.
 
@@ -208,8 +205,8 @@ def velocity_planes(
     staggered points. Each component has its `StepSource`; that of u_x is followed by ``delayed``.
     """
     s0, s1, s2 = spectra
-    for z in prange(s0.shape[0]):
-        plane, real = scratch[get_thread_id()], rows[get_thread_id(), 0]
+    for z in thread_range(thread, s0.shape[0]):
+        plane, real = scratch[thread.number], rows[thread.number, 0]
         _transform(fft, axes.Y_BACK, s1[z], s1[z])
         _update_velocity(fft, 2, s1[z], u[2], densities[2], pml[2], dt, source_z, delayed, z, real, s2[z])
         _transform(fft, axes.Y_BACK, s0[z], plane)
@@ -221,25 +218,26 @@ def velocity_planes(
         _transform(fft, axes.Y_FORTH, s2[z], s2[z])
 
 
-@njit(**_JIT)
-def divergence_columns(fft, s0, s1, s2, kappa, scratch, z_back):
+@parallel_kernel
+def divergence_columns(thread, fft, s0, s1, s2, kappa, scratch, z_back):
     """Along z: s0, s1 (u_y, u_x) ← κ F{u}, s2 (u_z) ← ∂z of it; ∂x and ∂y are left to the planes.
 
     ``z_back`` is Z_BACK_BY_DOWN or, for the adjoint step, Z_BACK_BY_UP.
     """
     slab = scratch.shape[2]
-    for number in prange(s0.shape[1] // slab):
-        block, y = scratch[get_thread_id()], number * slab
+    for number in thread_range(thread, s0.shape[1] // slab):
+        block, y = scratch[thread.number], number * slab
         following = min(y + slab, s0.shape[1] - slab)
         _multiply(fft, axes.Z_BACK, s0, kappa, y, block, s1, y)
         _multiply(fft, axes.Z_BACK, s1, kappa, y, block, s2, y)
         _multiply(fft, z_back, s2, kappa, y, block, s0, following)
 
 
-@njit(**_JIT)
+@parallel_kernel
 def density_planes(
-    fft, spectra, rho, split_layers, p, medium, dt, source, parts, nonlinear, mode, disperses, rows, scratch
-):
+    thread, fft, spectra, rho, split_layers, p, medium, dt, source, parts, nonlinear, mode, disperses, rows,
+    scratch,
+):  # fmt: skip
     """In the planes: ∂u, ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ), sources, and what follows from it in the same row.
 
     In: κ F{u_y}, κ F{u_x}, and the derivative of u_z. A source goes into each of so many ``parts``
@@ -249,8 +247,8 @@ def density_planes(
     """
     s0, s1, s2 = spectra
     batch = rows.shape[2]
-    for z in prange(rho.shape[0]):
-        me = get_thread_id()
+    for z in thread_range(thread, rho.shape[0]):
+        me = thread.number
         mass, extra = scratch[me, 0], scratch[me, 1]
         ga, gb, gc = rows[me, 0], rows[me, 1], rows[me, 2]
         _transform(fft, axes.Y_BACK_BY_DOWN, s0[z], s0[z])
@@ -284,25 +282,25 @@ def density_planes(
             _transform(fft, axes.Y_FORTH, s1[z], s1[z])
 
 
-@njit(**_JIT)
-def absorption_columns(fft, s0, s1, nabla1, nabla2, scratch):
+@parallel_kernel
+def absorption_columns(thread, fft, s0, s1, nabla1, nabla2, scratch):
     """Along z: s0 ← (−∇²)^{(y−2)/2} s0 and s1 ← (−∇²)^{(y−1)/2} s1, of a medium that disperses."""
     slab = scratch.shape[2]
-    for number in prange(s0.shape[1] // slab):
-        block, y = scratch[get_thread_id()], number * slab
+    for number in thread_range(thread, s0.shape[1] // slab):
+        block, y = scratch[thread.number], number * slab
         _multiply(fft, axes.Z_BACK, s0, nabla1, y, block, s1, y)
         _multiply(fft, axes.Z_BACK, s1, nabla2, y, block, s0, min(y + slab, s0.shape[1] - slab))
 
 
-@njit(**_JIT)
-def pressure_planes(fft, s0, s1, rho, p, medium, nonlinear, disperses, rows, scratch):
+@parallel_kernel
+def pressure_planes(thread, fft, s0, s1, rho, p, medium, nonlinear, disperses, rows, scratch):
     """In the planes, from spectra of L1 (s0) and L2 (s1): p = c₀² (ρ + B/A ρ²/(2ρ₀) + τ L1 − η L2).
 
     The planes' spectrum of p goes into s0.
     """
     batch = rows.shape[2]
-    for z in prange(rho.shape[0]):
-        me = get_thread_id()
+    for z in thread_range(thread, rho.shape[0]):
+        me = thread.number
         loss, shift = rows[me, 0], rows[me, 1]
         _transform(fft, axes.Y_BACK, s0[z], s0[z])
         if disperses:

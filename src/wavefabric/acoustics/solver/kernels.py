@@ -6,10 +6,8 @@ holds the time step, one int64. Units are SI; every factor 1/N of the transforms
 """
 
 import math
-from typing import Any
 
 import numpy as np
-from numba import prange
 
 from wavefabric.acoustics.solver.row_kernels import (
     MediumArrays,
@@ -23,18 +21,17 @@ from wavefabric.acoustics.solver.row_kernels import (
     velocity_row,
     velocity_row_x,
 )
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
 from wavefabric.system.numba_cache import njit
 
-_JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 
-
-@njit(**_JIT)
-def fill_operator(out, kx2, ky2, kz2, kind, parameter, scale):
+@parallel_kernel
+def fill_operator(thread, out, kx2, ky2, kz2, kind, parameter, scale):
     """A real operator of |k|, from squared wavenumbers in double precision, times ``scale``.
 
     Kind 0: sin(a |k|)/(a |k|); 1: cos(a |k|); 2: |k|^a, 0 where k = 0 and a is not 0; a is ``parameter``.
     """
-    for z in prange(out.shape[0]):
+    for z in thread_range(thread, out.shape[0]):
         for y in range(out.shape[1]):
             for x in range(out.shape[2]):
                 k = math.sqrt(kx2[x] + ky2[y] + kz2[z])
@@ -50,20 +47,20 @@ def fill_operator(out, kx2, ky2, kz2, kind, parameter, scale):
                 out[z, y, x] = scale * value
 
 
-@njit(**_JIT)
-def fill_absorption(out, sound_speed, alpha_coeff, factor, power):
+@parallel_kernel
+def fill_absorption(thread, out, sound_speed, alpha_coeff, factor, power):
     """out = factor · α₀ · c₀^power, for τ."""
-    for z in prange(out.shape[0]):
+    for z in thread_range(thread, out.shape[0]):
         for y in range(out.shape[1]):
             c, alpha, row = row_of(sound_speed, z, y), row_of(alpha_coeff, z, y), out[z, y]
             for x in range(out.shape[2]):
                 row[x] = factor * np.float64(alpha[x]) * np.float64(c[x]) ** power
 
 
-@njit(**_JIT)
-def gradient_spectra(sx, sy, sz, kappa, dx, dy, dz, axes):
+@parallel_kernel
+def gradient_spectra(thread, sx, sy, sz, kappa, dx, dy, dz, axes):
     """Spectra of ∂p/∂x, ∂p/∂y, ∂p/∂z, so many ``axes``, from that of p in ``sx``: i k e^{ikΔ/2} κ F{p}."""
-    for z in prange(sx.shape[0]):
+    for z in thread_range(thread, sx.shape[0]):
         for y in range(sx.shape[1]):
             a, b, c, k = sx[z, y], sy[z, y], sz[z, y], kappa[z, y]
             for x in range(sx.shape[2]):
@@ -75,10 +72,10 @@ def gradient_spectra(sx, sy, sz, kappa, dx, dy, dz, axes):
                     c[x] = p * dz[z]
 
 
-@njit(**_JIT)
-def divergence_spectra(sx, sy, sz, kappa, dx, dy, dz, axes):
+@parallel_kernel
+def divergence_spectra(thread, sx, sy, sz, kappa, dx, dy, dz, axes):
     """Spectra of ∂u_x/∂x, ∂u_y/∂y, ∂u_z/∂z from those of u, in place: i k e^{−ikΔ/2} κ F{u}."""
-    for z in prange(sx.shape[0]):
+    for z in thread_range(thread, sx.shape[0]):
         for y in range(sx.shape[1]):
             a, b, c, k = sx[z, y], sy[z, y], sz[z, y], kappa[z, y]
             for x in range(sx.shape[2]):
@@ -89,18 +86,18 @@ def divergence_spectra(sx, sy, sz, kappa, dx, dy, dz, axes):
                     c[x] *= k[x] * dz[z]
 
 
-@njit(**_JIT)
-def scale_spectrum(spectrum, operator):
+@parallel_kernel
+def scale_spectrum(thread, spectrum, operator):
     """spectrum *= operator, a real half spectrum."""
     a, b = spectrum.reshape(-1), operator.reshape(-1)
-    for i in prange(a.size):
+    for i in thread_range(thread, a.size):
         a[i] *= b[i]
 
 
-@njit(**_JIT)
-def ring_divergence_spectra(sx, sr, quotient, kappa, dx, dr):
+@parallel_kernel
+def ring_divergence_spectra(thread, sx, sr, quotient, kappa, dx, dr):
     """Spectra of ∂u_x/∂x and ∂u_r/∂r + u_r/r, in place, from those of u_x, u_r and the ``quotient`` u_r/r."""
-    for z in prange(sx.shape[0]):
+    for z in thread_range(thread, sx.shape[0]):
         for y in range(sx.shape[1]):
             a, b, c, k = sx[z, y], sr[z, y], quotient[z, y], kappa[z, y]
             for x in range(sx.shape[2]):
@@ -108,20 +105,20 @@ def ring_divergence_spectra(sx, sr, quotient, kappa, dx, dr):
                 b[x] = k[x] * (b[x] * dr[y] + c[x])
 
 
-@njit(**_JIT)
-def translate_spectrum(spectrum, factor, axis, scale):
+@parallel_kernel
+def translate_spectrum(thread, spectrum, factor, axis, scale):
     """spectrum *= scale × factor along one axis (0 = x), a complex vector."""
-    for z in prange(spectrum.shape[0]):
+    for z in thread_range(thread, spectrum.shape[0]):
         for y in range(spectrum.shape[1]):
             a = spectrum[z, y]
             for x in range(spectrum.shape[2]):
                 a[x] *= scale * (factor[x] if axis == 0 else factor[y] if axis == 1 else factor[z])
 
 
-@njit(**_JIT)
-def update_velocity(u, gradient, density, pml, axis, dt):
+@parallel_kernel
+def update_velocity(thread, u, gradient, density, pml, axis, dt):
     """u ← pml (pml u − Δt/ρ₀ ∂p) for one component (Treeby & Cox 2010, eq. (17a) with (14))."""
-    for z in prange(u.shape[0]):
+    for z in thread_range(thread, u.shape[0]):
         for y in range(u.shape[1]):
             rho = row_of(density, z, y)
             if axis == 0:
@@ -130,15 +127,15 @@ def update_velocity(u, gradient, density, pml, axis, dt):
                 velocity_row(u[z, y], gradient[z, y], rho, pml[y] if axis == 1 else pml[z], dt)
 
 
-@njit(**_JIT)
-def update_density(total, split_layers, gx, gy, gz, density, dt, nonlinear, axes):
+@parallel_kernel
+def update_density(thread, total, split_layers, gx, gy, gz, density, dt, nonlinear, axes):
     """ρ_ξ ← pml (pml ρ_ξ − Δt ρ ∂u_ξ/∂ξ) and Σρ_ξ, ``total``; with ρ = ρ₀ or, nonlinear, 2Σρ_ξ + ρ₀.
 
     Treeby et al. 2012 (doi:10.1121/1.4712021), eq. (7) and (8). Parts are kept in the `SplitLayers` of the
     PML; without PML the sum obeys the sum of the equations. The last of fewer than three ``axes`` are
     not touched.
     """
-    for z in prange(total.shape[0]):
+    for z in thread_range(thread, total.shape[0]):
         mass = np.empty(total.shape[2], total.dtype)
         for y in range(total.shape[1]):
             row = total[z, y]
@@ -146,18 +143,20 @@ def update_density(total, split_layers, gx, gy, gz, density, dt, nonlinear, axes
             density_row(row, split_layers, gx[z, y], gy[z, y], gz[z, y], mass, z, y, axes)
 
 
-@njit(**_JIT)
-def absorption_terms(total, rate, rho, gx, gy, gz, density, axes):
+@parallel_kernel
+def absorption_terms(thread, total, rate, rho, gx, gy, gz, density, axes):
     """ρ into ``total`` and ρ₀ ∇·u into ``rate``; ``rate`` may be ``gx``, ``total`` may be ``gy``."""
-    for z in prange(rho.shape[0]):
+    for z in thread_range(thread, rho.shape[0]):
         for y in range(rho.shape[1]):
             rate_row(rate[z, y], gx[z, y], gy[z, y], gz[z, y], row_of(density, z, y), axes)
-            total[z, y] = rho[z, y]
+            out, row = total[z, y], rho[z, y]
+            for x in range(row.size):
+                out[x] = row[x]
 
 
-@njit(**_JIT)
+@parallel_kernel
 def update_pressure(
-    p, rho, sound_speed, density, ratio, tau, eta_factor, loss, shift, nonlinear, lossy, disperses
+    thread, p, rho, sound_speed, density, ratio, tau, eta_factor, loss, shift, nonlinear, lossy, disperses
 ):
     """p = c₀² (ρ [+ B/A ρ² / (2ρ₀)] [+ τ loss − η shift]), eq. (9) of Treeby et al. 2012.
 
@@ -165,7 +164,7 @@ def update_pressure(
     itself (Stokes).
     """
     medium = MediumArrays(sound_speed, density, ratio, tau, eta_factor)
-    for z in prange(p.shape[0]):
+    for z in thread_range(thread, p.shape[0]):
         extra = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
             pressure_row(
@@ -173,10 +172,10 @@ def update_pressure(
             )
 
 
-@njit(**_JIT)
-def split_density(total, split_layers, p, sound_speed, parts):
+@parallel_kernel
+def split_density(thread, total, split_layers, p, sound_speed, parts):
     """Density of an initial pressure: each of so many ``parts`` (a real scalar) is p/(parts c₀²)."""
-    for z in prange(total.shape[0]):
+    for z in thread_range(thread, total.shape[0]):
         for y in range(total.shape[1]):
             row, source, speed = total[z, y], p[z, y], row_of(sound_speed, z, y)
             for x in range(row.size):
@@ -185,65 +184,65 @@ def split_density(total, split_layers, p, sound_speed, parts):
                 )
 
 
-@njit(**_JIT)
-def set_density_points(total, split_layers, index, signal, clock, replace, parts):
+@parallel_kernel
+def set_density_points(thread, total, split_layers, index, signal, clock, replace, parts):
     """`set_points` for each of so many ``parts`` of the density."""
     row, (_, ny, nx) = signal[clock[0]], total.shape
-    for i in prange(index.size):
+    for i in thread_range(thread, index.size):
         value = row[i] if row.size > 1 else row[0]
         z, y, x = index[i] // (ny * nx), index[i] // nx % ny, index[i] % nx
         put_density(total[z, y], split_layers, value, replace, parts, z, y, x)
 
 
-@njit(**_JIT)
-def add_density_pattern(total, split_layers, pattern, signal, clock, parts):
+@parallel_kernel
+def add_density_pattern(thread, total, split_layers, pattern, signal, clock, parts):
     """`add_pattern` for each of so many ``parts`` of the density."""
-    for z in prange(total.shape[0]):
+    for z in thread_range(thread, total.shape[0]):
         for y in range(total.shape[1]):
             source_density_row(total[z, y], split_layers, pattern[z, y], signal[clock[0], 0], parts, z, y)
 
 
-@njit(**_JIT)
-def set_points(field, index, signal, clock, replace):
+@parallel_kernel
+def set_points(thread, field, index, signal, clock, replace):
     """field[index] = or += signal[clock], one column a point or one for all."""
     flat, row = field.reshape(-1), signal[clock[0]]
-    for i in prange(index.size):
+    for i in thread_range(thread, index.size):
         value = row[i] if row.size > 1 else row[0]
         flat[index[i]] = value if replace else flat[index[i]] + value
 
 
-@njit(**_JIT)
-def add_delayed(field, index, delay, signal, clock):
+@parallel_kernel
+def add_delayed(thread, field, index, delay, signal, clock):
     """field[index] += signal[delay + clock], nothing beyond the signal's end."""
     flat = field.reshape(-1)
     step = clock[0]
-    for i in prange(index.size):
+    for i in thread_range(thread, index.size):
         if delay[i] + step < signal.size:
             flat[index[i]] += signal[delay[i] + step]
 
 
-@njit(**_JIT)
-def add_pattern(field, pattern, signal, clock):
+@parallel_kernel
+def add_pattern(thread, field, pattern, signal, clock):
     """field += pattern × signal[clock, 0]; ``pattern`` has the field's shape."""
     a, b, factor = field.reshape(-1), pattern.reshape(-1), signal[clock[0], 0]
-    for i in prange(a.size):
+    for i in thread_range(thread, a.size):
         a[i] += b[i] * factor
 
 
-@njit(**_JIT)
-def mix_patterns(field, first, second, signals, clock):
+@parallel_kernel
+def mix_patterns(thread, field, first, second, signals, clock):
     """field = first × signals[clock, 0] + second × signals[clock, 1]."""
     out, a, b = field.reshape(-1), first.reshape(-1), second.reshape(-1)
     f, g = signals[clock[0], 0], signals[clock[0], 1]
-    for i in prange(out.size):
+    for i in thread_range(thread, out.size):
         out[i] = a[i] * f + b[i] * g
 
 
-@njit(**_JIT)
-def sample(target, row, field, corners, weights, interpolate):
+@parallel_kernel
+def sample(thread, target, row, field, corners, weights, interpolate):
     """target[row] = field at the sensor points, or Σ weights · field[corners] between them."""
     flat, out = field.reshape(-1), target[row]
-    for i in prange(corners.shape[0]):
+    for i in thread_range(thread, corners.shape[0]):
         if interpolate:
             value = 0.0
             for j in range(corners.shape[1]):
@@ -253,22 +252,22 @@ def sample(target, row, field, corners, weights, interpolate):
             out[i] = flat[corners[i, 0]]
 
 
-@njit(**_JIT)
-def sample_elements(target, row, field, bounds, points, weights):
+@parallel_kernel
+def sample_elements(thread, target, row, field, bounds, points, weights):
     """target[row, e] = Σ weights · field[points], from bounds[e] to bounds[e + 1]."""
     flat, out = field.reshape(-1), target[row]
-    for e in prange(bounds.size - 1):
+    for e in thread_range(thread, bounds.size - 1):
         value = 0.0
         for i in range(bounds[e], bounds[e + 1]):
             value += weights[i] * flat[points[i]]
         out[e] = value
 
 
-@njit(**_JIT)
-def accumulate(target, kind, values):
+@parallel_kernel
+def accumulate(thread, target, kind, values):
     """Running statistic of ``values``: 0 maximum, 1 minimum, 2 sum of squares. Any equal shapes."""
     a, b = target.reshape(-1), values.reshape(-1)
-    for i in prange(a.size):
+    for i in thread_range(thread, a.size):
         if kind == 0:
             a[i] = max(a[i], b[i])
         elif kind == 1:
@@ -277,11 +276,11 @@ def accumulate(target, kind, values):
             a[i] += np.float64(b[i]) * np.float64(b[i])  # Numba's float() keeps single precision
 
 
-@njit(**_JIT)
-def accumulate_tone(cosines, sines, values, cosine, sine):
+@parallel_kernel
+def accumulate_tone(thread, cosines, sines, values, cosine, sine):
     """Two sums of ``values``, times real scalars. Any equal shapes."""
     a, b, c = cosines.reshape(-1), sines.reshape(-1), values.reshape(-1)
-    for i in prange(a.size):
+    for i in thread_range(thread, a.size):
         a[i] += cosine * c[i]
         b[i] += sine * c[i]
 

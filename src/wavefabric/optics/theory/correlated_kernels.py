@@ -2,9 +2,7 @@
 
 import math
 
-import numba
-import numpy as np
-
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
 from wavefabric.optics.theory.kernels import EDGE, knot, overlap, phase, raised_cosine, within
 from wavefabric.system.numba_cache import njit
 
@@ -57,15 +55,14 @@ def _difference(d, middle, slope, comb, roots, table):
     return _product(d, (middle, slope, 0.0, 0.0), 1, comb, table)
 
 
-@njit(parallel=True)
-def correlation(walks, nodes, comb, roots, curvatures, table):
-    """∫ over f and f1 of one channel, |∫ √g μ df2|², f2 and f3 in another, less slow phase noise: (walks,).
+@parallel_kernel
+def correlation(thread, walks, nodes, comb, roots, curvatures, table, out):
+    """``out`` += ∫ over f and f1 of one channel, |∫ √g μ df2|², f2 and f3 in another, less slow phase noise.
 
-    ``walks`` (s/m) are delays of the centre of the one less that of the other, ``curvatures`` their β2. With
-    β2 alone, as over a channel.
+    ``walks`` (s/m) are delays of the centre of the one less that of the other, ``out`` has one sum of each;
+    ``curvatures`` are their β2. With β2 alone, as over a channel.
     """
-    out = np.zeros(len(walks))
-    for t in numba.prange(len(walks)):
+    for t in thread_range(thread, len(walks)):
         for n in range(nodes.each):
             u = nodes.f[n] - comb.centres[nodes.received[0]]
             for k in range(nodes.own):
@@ -74,14 +71,12 @@ def correlation(walks, nodes, comb, roots, curvatures, table):
                 slope = -4 * math.pi**2 * d * curvatures[1]
                 value = abs(_difference(d, middle, slope, comb, roots, table)) ** 2
                 out[t] += nodes.weights[n] * nodes.weight[n, k] * (1 - nodes.slow[n, k]) * value
-    return out
 
 
-@njit(parallel=True)
-def own_correlation(nodes, comb, roots, row, table):
-    """For one row, in the channel of f: Σ over f3 of |∫ √g μ df1|² g(f3), and ∬ √g μ: (2, F), complex."""
-    out = np.zeros((2, len(nodes.f)), np.complex128)
-    for n in numba.prange(len(nodes.f)):
+@parallel_kernel
+def own_correlation(thread, nodes, comb, roots, row, table, out):
+    """``out`` (2, F) += Σ over f3 of |∫ √g μ df1|² g(f3), and ∬ √g μ, complex, in the channel of f."""
+    for n in thread_range(thread, len(nodes.f)):
         own = nodes.received[n]
         here, centre = phase(row.beta, nodes.f[n]), comb.centres[own]
         for k in range(nodes.x.shape[1]):
@@ -102,4 +97,3 @@ def own_correlation(nodes, comb, roots, row, table):
                 walk, slope = 2 * math.pi * d * row.delays[own], -4 * math.pi**2 * d * row.curvatures[own]
                 value = _difference(d, third - here - walk, slope, comb, roots, table)
                 out[1, n] += nodes.weight[n, k] / root * value
-    return out

@@ -12,9 +12,9 @@ is exact however narrow the resonances of |μ|² are against h.
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
 from wavefabric.system.numba_cache import njit
 
 #: Knots on a rounded edge of a spectrum, from its foot to the flat part.
@@ -203,11 +203,10 @@ def _act(x, base, comb, areas, row, table):
     return total
 
 
-@njit(parallel=True)
-def interference(nodes, comb, areas, row_i, row_j, table):
-    """Σ over x of weight · P_i(f1) ∫ P_j(f2) P_j(f2 + x) |μ|² df2, all, and times ``slow``: (2, F)."""
-    out = np.zeros((2, len(nodes.f)))
-    for n in numba.prange(len(nodes.f)):
+@parallel_kernel
+def interference(thread, nodes, comb, areas, row_i, row_j, table, out):
+    """``out`` (2, F) += Σ over x of weight P_i(f1) ∫ P_j(f2) P_j(f2 + x) |μ|² df2, and times ``slow``."""
+    for n in thread_range(thread, len(nodes.f)):
         here = phase(row_i.beta, nodes.f[n])
         for k in range(nodes.x.shape[1]):
             x, scale = nodes.x[n, k], nodes.weight[n, k] * row_i.density[nodes.channel[n, k]]
@@ -216,4 +215,3 @@ def interference(nodes, comb, areas, row_i, row_j, table):
                 value = scale * _act(x, base, comb, areas, row_j, table)
                 out[0, n] += value
                 out[1, n] += value * nodes.slow[n, k]
-    return out

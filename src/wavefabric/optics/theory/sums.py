@@ -82,7 +82,9 @@ class Sums:
     def gaussian(self, i: RowKind) -> Array:
         """∬ G_i G_j G_j |μ|², and the part of it that is slow phase noise."""
         rest = self.areas[0], i.row, self.j.row, self._power
-        return self._received(kernels.interference(self.nodes, self.comb, *rest))
+        sums = np.zeros((2, len(self.nodes.f)))
+        kernels.interference(self.nodes, self.comb, *rest, sums)
+        return self._received(sums)
 
     def correlated(self, i: RowKind) -> Array:
         """∫ G_i |∫ √(G_j G_j) μ|²/R over pairs in one channel, less slow phase noise.
@@ -97,8 +99,10 @@ class Sums:
         scale = max(within, float(abs(walks).max()) / 1e3, 1e-24)
         at = np.linspace(np.arcsinh(walks.min() / scale) - 0.1, np.arcsinh(walks.max() / scale) + 0.1, _WALKS)
         rest = self.nodes, comb, self.areas[1], curvatures
-        parts = [correlated_kernels.correlation(scale * np.sinh(at), *rest, t) for t in self._amplitude]
-        mixed = CubicSpline(at, np.sum(parts, axis=0))(np.arcsinh(walks / scale))
+        parts = np.zeros((len(self._amplitude), _WALKS))
+        for part, table in zip(parts, self._amplitude, strict=True):
+            correlated_kernels.correlation(scale * np.sinh(at), *rest, table, part)
+        mixed = CubicSpline(at, parts.sum(axis=0))(np.arcsinh(walks / scale))
         return i.row.density[mine] / comb.rate * (mixed @ self.j.row.density**2)
 
     def self_correlated(self) -> tuple[Array, Array, Array]:
@@ -110,9 +114,10 @@ class Sums:
         root = root_raised_cosine((n.f - comb.centres[n.received]) / comb.rate, comb.rolloff)
         pairs = triples = mean = 0.0
         for table in self._amplitude:
-            pair, triple = correlated_kernels.own_correlation(n, comb, self.areas[1], row, table)
-            pairs += self._received(pair.real)
-            triples += self._received(abs(triple) ** 2)
-            mean += abs(self._received(triple / root)) ** 2
+            sums: Array = np.zeros((2, len(n.f)), complex)
+            correlated_kernels.own_correlation(n, comb, self.areas[1], row, table, sums)
+            pairs += self._received(sums[0].real)
+            triples += self._received(abs(sums[1]) ** 2)
+            mean += abs(self._received(sums[1] / root)) ** 2
         cube = row.density[n.received[:: n.each]] ** 3
         return cube * pairs / comb.rate, cube * triples / comb.rate**2, cube * mean / comb.rate**3

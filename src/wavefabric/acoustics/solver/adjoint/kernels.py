@@ -8,12 +8,11 @@ and the `SplitLayers` hold the parts inside the layers. An array of no elements 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import prange
 
 from wavefabric.acoustics.solver.row_kernels import row_of, source_density_row
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
 from wavefabric.system.numba_cache import njit
 
-_JIT: dict[str, Any] = dict(parallel=True, nogil=True, error_model="numpy")
 _ROW: dict[str, Any] = dict(inline="never", nogil=True, error_model="numpy")
 
 
@@ -26,10 +25,10 @@ class MediumGradients(NamedTuple):
     ratio: Any
 
 
-@njit(**_JIT)
-def adjoint_losses(loss, shift, p, speed, tau, eta_factor, disperses):
+@parallel_kernel
+def adjoint_losses(thread, loss, shift, p, speed, tau, eta_factor, disperses):
     """loss = τ c₀² p̄ and shift = η c₀² p̄: what the fractional Laplacians are applied to."""
-    for z in prange(p.shape[0]):
+    for z in thread_range(thread, p.shape[0]):
         for y in range(p.shape[1]):
             c, t = row_of(speed, z, y), row_of(tau, z, y)
             for x in range(p.shape[2]):
@@ -39,9 +38,8 @@ def adjoint_losses(loss, shift, p, speed, tau, eta_factor, disperses):
                     shift[z, y, x] = eta_factor * c[x] * value
 
 
-@njit(**_JIT)
-def adjoint_pressure(
-    total, split_layers, rate, p, rho, speed, density, ratio, tau, loss, shift,
+@parallel_kernel
+def adjoint_pressure(thread, total, split_layers, rate, p, rho, speed, density, ratio, tau, loss, shift,
     nonlinear, lossy, stokes, disperses,
 ):  # fmt: skip
     """ρ̄_ξ += c₀² p̄ (1 + B/A ρ/ρ₀) − L2{η c₀² p̄}; rate = ρ₀ L1{τ c₀² p̄}, the derivative with respect to ∇·u.
@@ -50,7 +48,7 @@ def adjoint_pressure(
     `adjoint_losses`. ``rate`` may be ``loss``.
     """
     one = p.dtype.type(1)
-    for z in prange(p.shape[0]):
+    for z in thread_range(thread, p.shape[0]):
         more = np.empty(p.shape[2], p.dtype)
         for y in range(p.shape[1]):
             c, rho0 = row_of(speed, z, y), row_of(density, z, y)
@@ -73,9 +71,8 @@ def _damped_work(part, factor, bar, before, after):
     return bar * (before - after) - part * (factor * factor * before - after)
 
 
-@njit(**_JIT)
-def adjoint_density(
-    total, split_layers, gx, gy, gz, density, density_gradient,
+@parallel_kernel
+def adjoint_density(thread, total, split_layers, gx, gy, gz, density, density_gradient,
     before, layers_before, after, layers_after, dt, nonlinear, lossy, differs, axes,
 ):  # fmt: skip
     """The transpose of `update_density`: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄, with m = Δt (2ρ + ρ₀).
@@ -85,7 +82,7 @@ def adjoint_density(
     from them, which enters ρ̄ where the step is ``nonlinear``, and Δt m̄ is added to ``density_gradient``.
     """
     zero, one = total.dtype.type(0), total.dtype.type(1)
-    for z in prange(total.shape[0]):
+    for z in thread_range(thread, total.shape[0]):
         for y in range(total.shape[1]):
             row, rho0, was, now = total[z, y], row_of(density, z, y), before[z, y], after[z, y]
             part_x, before_x, after_x = split_layers.x[z, y], layers_before.x[z, y], layers_after.x[z, y]
@@ -129,14 +126,14 @@ def adjoint_density(
                     part_z[x] = factor_z * factor_z * part_z[x] + more
 
 
-@njit(**_JIT)
-def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, dt, subtracts):
+@parallel_kernel
+def adjoint_velocity(thread, u, g, density, pml, density_gradient, before, after, axis, dt, subtracts):
     """The transpose of `update_velocity` for one component: g ← f Δt/ρ₀ ū and ū ← f² ū.
 
     If ``subtracts``, ū −= g comes first. ``density_gradient`` += ū (f² u_before − u_after)/ρ₀, of the
     forward velocities before and after the step, without what a source has added.
     """
-    for z in prange(u.shape[0]):
+    for z in thread_range(thread, u.shape[0]):
         for y in range(u.shape[1]):
             row, slope, rho = u[z, y], g[z, y], row_of(density, z, y)
             for x in range(row.size):
@@ -149,9 +146,9 @@ def adjoint_velocity(u, g, density, pml, density_gradient, before, after, axis, 
                 row[x] = factor * factor * bar
 
 
-@njit(**_JIT)
+@parallel_kernel
 def medium_gradients(
-    gradients, p_bar, p, rho, speed, density, ratio, tau, unit, shift, power, eta_factor,
+    thread, gradients, p_bar, p, rho, speed, density, ratio, tau, unit, shift, power, eta_factor,
     nonlinear, lossy, disperses, absorbs,
 ):  # fmt: skip
     """Add what the equation of state gives in one step, p = c₀² (ρ + B/A ρ²/(2ρ₀) + A), A = τ L1 − η L2{ρ}.
@@ -162,7 +159,7 @@ def medium_gradients(
     """
     less, zero = power - p.dtype.type(1), p.dtype.type(0)
     speed_bar, density_bar, alpha_bar, ratio_bar = gradients  # Numba drops what is put into members
-    for z in prange(p.shape[0]):
+    for z in thread_range(thread, p.shape[0]):
         for y in range(p.shape[1]):
             speeds, densities, ratios = row_of(speed, z, y), row_of(density, z, y), row_of(ratio, z, y)
             taus, units = row_of(tau, z, y), row_of(unit, z, y)
@@ -183,17 +180,17 @@ def medium_gradients(
                     density_bar[z, y, x] -= bar * ratios[x] * over / densities[x]
 
 
-@njit(**_JIT)
+@parallel_kernel
 def forward_rate(
-    rate, split_layers, rate_bar, density, density_gradient, before, layers_before, after, layers_after,
-    dt, nonlinear,
+    thread, rate, split_layers, rate_bar, density, density_gradient, before, layers_before,
+    after, layers_after, dt, nonlinear,
 ):  # fmt: skip
     """rate = ρ₀ ∇·u of the step between the densities ``before`` and ``after``, of which it follows.
 
     ``density_gradient`` += ``rate_bar`` ∇·u/ρ₀, the derivative with respect to ρ₀ in ``rate``.
     """
     one = rate.dtype.type(1)
-    for z in prange(rate.shape[0]):
+    for z in thread_range(thread, rate.shape[0]):
         for y in range(rate.shape[1]):
             rho0, in_y, in_z = row_of(density, z, y), split_layers.at_y[y], split_layers.at_z[z]
             for x in range(rate.shape[2]):
@@ -213,20 +210,20 @@ def forward_rate(
                     density_gradient[z, y, x] += rate_bar[z, y, x] * divergence / rho0[x]
 
 
-@njit(**_JIT)
-def alpha_gradient(gradient, p_bar, speed, unit_tau, loss):
+@parallel_kernel
+def alpha_gradient(thread, gradient, p_bar, speed, unit_tau, loss):
     """gradient += p̄ c₀² τ₁ L1{ρ₀ ∇·u}, τ₁ that of α₀ = 1."""
-    for z in prange(gradient.shape[0]):
+    for z in thread_range(thread, gradient.shape[0]):
         for y in range(gradient.shape[1]):
             c, unit, out = row_of(speed, z, y), row_of(unit_tau, z, y), gradient[z, y]
             for x in range(out.size):
                 out[x] += p_bar[z, y, x] * c[x] * c[x] * unit[x] * loss[z, y, x]
 
 
-@njit(**_JIT)
-def density_sum(out, total, split_layers, parts):
+@parallel_kernel
+def density_sum(thread, out, total, split_layers, parts):
     """out = Σ ρ̄_ξ over so many ``parts`` (a real scalar)."""
-    for z in prange(total.shape[0]):
+    for z in thread_range(thread, total.shape[0]):
         for y in range(total.shape[1]):
             in_y, in_z = split_layers.at_y[y], split_layers.at_z[z]
             for x in range(total.shape[2]):
@@ -241,22 +238,22 @@ def density_sum(out, total, split_layers, parts):
                 out[z, y, x] = sums
 
 
-@njit(**_JIT)
-def add_readings(field, index, bounds, columns, weights, values, row):
+@parallel_kernel
+def add_readings(thread, field, index, bounds, columns, weights, values, row):
     """field[index_i] += Σ weights · values[row, columns], from bounds[i] to bounds[i + 1]."""
     flat, source = field.reshape(-1), values[row]
-    for i in prange(index.size):
+    for i in thread_range(thread, index.size):
         sums = 0.0
         for j in range(bounds[i], bounds[i + 1]):
             sums += weights[j] * source[columns[j]]
         flat[index[i]] += sums
 
 
-@njit(**_JIT)
-def accumulate_products(sums, field, index, signal, first, weights):
+@parallel_kernel
+def accumulate_products(thread, sums, field, index, signal, first, weights):
     """sums_i += field[index_i] · w_i · signal[first_i, i or 0], nothing beyond the signal's end."""
     flat = field.reshape(-1)
-    for i in prange(index.size):
+    for i in thread_range(thread, index.size):
         at = first[i] if first.size > 1 else first[0]
         if at < signal.shape[0]:
             value = signal[at, i] if signal.shape[1] > 1 else signal[at, 0]

@@ -13,12 +13,12 @@ ranks has a part on each; its sums are those of the rows that are here; they add
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from wavefabric.device.fma import fma
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
 from wavefabric.optics.propagation.kernels import ADJOINTS, KerrOperator
 from wavefabric.optics.propagation.kernels import kerr_formulas as formulas
-from wavefabric.optics.propagation.kernels.kerr_formulas import PARALLEL, SERIAL, field_kernel
+from wavefabric.optics.propagation.kernels.kerr_formulas import SERIAL, field_kernel
 
 # A device hands out this module as a whole.
 from wavefabric.optics.propagation.kernels.linear import (  # noqa: F401
@@ -97,9 +97,9 @@ def kerr(operator: KerrOperator, A, K, h, layout, error=None):
 
 
 @field_kernel
-def _kerr(op, stages, A, K, h, measure, start, dense, left, right, scratch, tile):
+def _kerr(thread, op, stages, A, K, h, measure, start, dense, left, right, scratch, tile):
     n, workers = A.shape[1] // 2, scratch.shape[0]
-    for worker in prange(workers):
+    for worker in thread_range(thread, workers):
         total = 0.0
         first, last = formulas.worker_samples(worker, workers, n, tile)
         for lo in range(first, last, tile):
@@ -132,13 +132,13 @@ def kerr_adjoint(name: str, A, Y, h, factors, slope, layout, transposed):
     ``slope`` (groups, N), real: ← ∂f/∂c at each sample, to be summed over them, but for ``turn``.
     ``transposed`` is the layout of (γκ)ᵀ.
     """
-    _kerr_adjoint(ADJOINTS.index(name), A, Y, float(h), factors, slope, layout, transposed)
+    _kerr_adjoint(ADJOINTS.index(name), A, Y, float(h), factors, slope, layout, transposed.args)
 
 
 @field_kernel
-def _kerr_adjoint(op, A, Y, h, factors, slope, start, dense, left, right, scratch, tile, *transposed):
+def _kerr_adjoint(thread, op, A, Y, h, factors, slope, start, dense, left, right, scratch, tile, transposed):
     n, workers, groups, real = A.shape[1] // 2, scratch.shape[0], start.size - 1, A.dtype.type
-    for worker in prange(workers):
+    for worker in thread_range(thread, workers):
         first, last = formulas.worker_samples(worker, workers, n, tile)
         for lo in range(first, last, tile):
             hi = min(lo + tile, n)
@@ -173,10 +173,10 @@ def _kerr_adjoint(op, A, Y, h, factors, slope, start, dense, left, right, scratc
 
 
 @field_kernel
-def kerr_phase_rate(A, rate, start, dense, left, right, scratch, tile):
+def kerr_phase_rate(thread, A, rate, start, dense, left, right, scratch, tile):
     """rate[g, t] = Σ_d γκ_gd P_d, rad/m, for every group; ``rate`` is (groups, N), real."""
     n, workers = A.shape[1] // 2, scratch.shape[0]
-    for worker in prange(workers):
+    for worker in thread_range(thread, workers):
         first, last = formulas.worker_samples(worker, workers, n, tile)
         for lo in range(first, last, tile):
             hi = min(lo + tile, n)
@@ -186,22 +186,24 @@ def kerr_phase_rate(A, rate, start, dense, left, right, scratch, tile):
 
 
 @field_kernel
-def rotate_mean(H, A, rate0, rate1, h, start, dense, left, right, scratch, tile):
+def rotate_mean(thread, H, A, rate0, rate1, h, start, dense, left, right, scratch, tile):
     """A = exp(i h (rate0 + rate1)/2) H, with rates from `kerr_phase_rate`."""
     n, workers = A.shape[1] // 2, scratch.shape[0]
     half = A.dtype.type(0.5 * h)
-    for worker in prange(workers):
+    for worker in thread_range(thread, workers):
         first, last = formulas.worker_samples(worker, workers, n, tile)
         for lo in range(first, last, tile):
             hi = min(lo + tile, n)
             s = scratch[worker, :, 0, : hi - lo]
-            a = A[:, 2 * lo : 2 * hi]
-            a[:] = H[:, 2 * lo : 2 * hi]
+            a, before = A[:, 2 * lo : 2 * hi], H[:, 2 * lo : 2 * hi]
             for g in range(start.size - 1):
                 for t in range(hi - lo):
                     s[1, t] = rate0[g, lo + t] + rate1[g, lo + t]
                 formulas.rotation(s[1], half, s[0], s[2])
                 for r in range(start[g], start[g + 1]):
+                    # Not a[r] = before[r]: the message for unequal lengths would take seconds to compile.
+                    for t in range(2 * (hi - lo)):
+                        a[r, t] = before[r, t]
                     formulas.multiply(a[r], s[0], s[2])
 
 
@@ -212,9 +214,9 @@ def max_phase_rate(A, layout):
 
 
 @field_kernel
-def _max_phase_rate(A, start, dense, left, right, scratch, tile):
+def _max_phase_rate(thread, A, start, dense, left, right, scratch, tile):
     n, workers = A.shape[1] // 2, scratch.shape[0]
-    for worker in prange(workers):
+    for worker in thread_range(thread, workers):
         most = A.dtype.type(0)
         first, last = formulas.worker_samples(worker, workers, n, tile)
         for lo in range(first, last, tile):
@@ -228,10 +230,10 @@ def _max_phase_rate(A, start, dense, left, right, scratch, tile):
 
 
 @field_kernel
-def kerr_begin(op, A, K, t0, h, power, numbers, start, scratch, tile):
+def kerr_begin(thread, op, A, K, t0, h, power, numbers, start, scratch, tile):
     """``power`` ← the first powers of the own groups, W; ``numbers`` ← what is kept (`formulas.begin`)."""
     m = power.shape[1]
-    for b in prange((m + tile - 1) // tile):
+    for b in thread_range(thread, (m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
         a, k = A[:, 2 * (t0 + lo) : 2 * (t0 + hi)], K[:, 2 * (t0 + lo) : 2 * (t0 + hi)]
         formulas.begin(op, a, k, start, h, power[:, lo:hi], numbers[:, :, lo:hi])
@@ -246,18 +248,18 @@ def couple(out, part, matrix, first):
     _couple(out, part, matrix, first, formulas.tile_samples(out.itemsize * sum(matrix.shape)))
 
 
-@njit(**PARALLEL)
-def _couple(out, part, matrix, first, tile):
+@parallel_kernel
+def _couple(thread, out, part, matrix, first, tile):
     m = out.shape[1]
-    for b in prange((m + tile - 1) // tile):
+    for b in thread_range(thread, (m + tile - 1) // tile):
         lo, hi = b * tile, min((b + 1) * tile, m)
         formulas.add_product(matrix, part[:, lo:hi], first, out[:, lo:hi])
 
 
 @field_kernel
-def kerr_advance(op, stage, rate, h, power, numbers, out):
+def kerr_advance(thread, op, stage, rate, h, power, numbers, out):
     """``out`` ← the powers of the next stage of the own groups, from the phase rate of this one."""
-    for g in prange(rate.shape[0]):
+    for g in thread_range(thread, rate.shape[0]):
         own = slice(g, g + 1)
         formulas.advance(op, stage, rate[own], h, power[own], numbers[:, own], out[own])
 
@@ -278,9 +280,9 @@ def kerr_update(operator: KerrOperator, A, K, t0, rate, h, numbers, layout, erro
 
 
 @field_kernel
-def _kerr_update(op, A, K, t0, rate, h, numbers, measure, errors, start, scratch, tile):
+def _kerr_update(thread, op, A, K, t0, rate, h, numbers, measure, errors, start, scratch, tile):
     m, workers = rate.shape[1], scratch.shape[0]
-    for worker in prange(workers):
+    for worker in thread_range(thread, workers):
         first, last = formulas.worker_samples(worker, workers, m, tile)
         for lo in range(first, last, tile):
             hi = min(lo + tile, m)

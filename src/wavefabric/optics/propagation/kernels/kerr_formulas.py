@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device.fma import fma
+from wavefabric.device.parallel_kernels import parallel_kernel
 from wavefabric.optics.propagation.kernels import KerrOperator
 from wavefabric.system.numba_cache import njit
 
 SERIAL: dict[str, Any] = dict(nogil=True, error_model="numpy")
-PARALLEL: dict[str, Any] = dict(parallel=True, error_model="numpy")
 #: Operators as the functions below tell them apart, by the name of `KerrOperator`.
 NUMBER = {"derivative": 0, "rotate": 1, "rotate_rk4": 2, "rk4ip_middle": 3, "rk4ip_last": 4}
 _DERIVATIVE, _ROTATE, _ROTATE_RK4, _MIDDLE, _LAST = NUMBER.values()
@@ -44,7 +44,7 @@ def field_kernel(function: Callable) -> Callable:
     def launch(*arguments: Any) -> None:
         launch.kernel(*chain.from_iterable(map(_as_seen, arguments)))  # type: ignore[attr-defined]
 
-    launch.kernel = njit(**PARALLEL)(function)  # type: ignore[attr-defined]
+    launch.kernel = parallel_kernel(function)  # type: ignore[attr-defined]
     return launch
 
 
@@ -264,7 +264,10 @@ def begin(op, a, k, start, h, power, numbers):
     else:
         group_powers(a, start, power)
         if op == _ROTATE_RK4:
-            numbers[0] = power
+            # Not numbers[0] = power: the message for unequal shapes would take seconds to compile.
+            for g in range(power.shape[0]):
+                for t in range(power.shape[1]):
+                    numbers[0, g, t] = power[g, t]
             numbers[1:5] = real(0)
 
 

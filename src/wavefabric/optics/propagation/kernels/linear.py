@@ -3,22 +3,22 @@
 import math
 
 import numpy as np
-from numba import prange
 
 from wavefabric.device.fma import fma
-from wavefabric.optics.propagation.kernels.kerr_formulas import PARALLEL, SERIAL, field_kernel
+from wavefabric.device.parallel_kernels import parallel_kernel, thread_range
+from wavefabric.optics.propagation.kernels.kerr_formulas import SERIAL, field_kernel
 from wavefabric.system.numba_cache import njit
 
 
-@njit(**PARALLEL)
-def transfer_table(table, coefficients, domega, h):
+@parallel_kernel
+def transfer_table(thread, table, coefficients, domega, h):
     """exp(h L̂(ω))/N, so that it follows an unscaled inverse transform.
 
     ``table`` (table rows, N) complex128; ``coefficients`` (table rows, 5): α, β1…β4 in SI; ``domega`` in
     rad/s. L̂ = −α/2 − iβ1ω + iβ2ω²/2 − iβ3ω³/6 + iβ4ω⁴/24 (∂/∂t → +iω).
     """
     rows, n = table.shape
-    for i in prange(n):
+    for i in thread_range(thread, n):
         w = domega * (i if 2 * i < n else i - n)
         for c in range(rows):
             a, b1, b2 = coefficients[c, 0], coefficients[c, 1], coefficients[c, 2]
@@ -45,9 +45,9 @@ def apply_transfer(spectrum, table, table_row):
 
 
 @field_kernel
-def row_energy(A, out):
+def row_energy(thread, A, out):
     """out[r] = Σ_t |A[r, t]|², W × samples, float64; NaN where the row holds one."""
-    for r in prange(A.shape[0]):
+    for r in thread_range(thread, A.shape[0]):
         row, n = A[r], A.shape[1]
         # Sums side by side, in an order that no compiler may change. Unsigned indices are not below zero.
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
@@ -63,9 +63,9 @@ def row_energy(A, out):
 
 
 @field_kernel
-def row_distance(A, B, out):
+def row_distance(thread, A, B, out):
     """out[r] = Σ_t |A[r, t] − B[r, t]|², float64."""
-    for r in prange(A.shape[0]):
+    for r in thread_range(thread, A.shape[0]):
         a, b, n = A[r], B[r], A.shape[1]
         s0 = s1 = s2 = s3 = 0.0
         for k in range(n // 4):
