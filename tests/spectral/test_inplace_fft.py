@@ -210,7 +210,7 @@ POSITIONS = [
 ]
 
 
-@pytest.mark.parametrize("real", ["float", "double"])
+@pytest.mark.parametrize("real", [pytest.param("float", marks=pytest.mark.slow), "double"])
 @pytest.mark.parametrize(
     ("device", "configuration"), POSITIONS, ids=lambda value: getattr(value, "name", value)
 )

@@ -255,7 +255,8 @@ VARIANTS = [
 
 
 #: Much of what these show others show too.
-RARE = ["dirichlet sources, power law", "transducer and additive velocity"]
+RARE = ["dirichlet sources, power law", "transducer and additive velocity", "Stokes nonlinear"]
+RARE += ["everything without dispersion"]
 EMULATED = [pytest.param(name, np.float64, marks=[pytest.mark.slow] * (name in RARE)) for name in VARIANTS]
 EMULATED += [pytest.param(name, np.float32, marks=pytest.mark.slow) for name in VARIANTS]
 EMULATED += [pytest.param("layers along x and y", np.float64, marks=pytest.mark.slow)]
@@ -349,7 +350,7 @@ def steps_by_index(device, name, dtype, monkeypatch):
     return result
 
 
-@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("real", [pytest.param(np.float64, marks=pytest.mark.slow), np.float32])
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in RARELY)) for n in BY_INDEX]
 )

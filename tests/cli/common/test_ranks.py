@@ -162,6 +162,7 @@ def wavefabric(folder, *words, by=(sys.executable, "-m", "wavefabric")):
     )
 
 
+@pytest.mark.slow
 @needs_mpi
 @apart
 def test_run_file_on_two_ranks(command, files):

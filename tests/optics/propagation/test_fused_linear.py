@@ -45,21 +45,37 @@ def check(device, plan, rows):
 #: columns of several stages, and 2²¹ a gap in shared memory.
 SIZES = [
     (16, DOUBLE),
-    (64, DOUBLE),
     (64, SINGLE),
     (210, DOUBLE),
     (3000, DOUBLE),
-    (3000, SINGLE),
     (4096, DOUBLE),
     (4116, SINGLE),
     (6000, DOUBLE),
     (16384, SINGLE),
-    (19683, DOUBLE),
     (33614, DOUBLE),
 ]
 SLOW_SIZES = [
     (n, dtype)
-    for n in (2, 3, 16, 98, 210, 4096, 4116, 6000, 2**13, 12800, 2**14, 3**9, 2 * 7**5, 2**17, 2**21, 2058000)
+    for n in (
+        2,
+        3,
+        16,
+        64,
+        98,
+        210,
+        3000,
+        4096,
+        4116,
+        6000,
+        2**13,
+        12800,
+        2**14,
+        3**9,
+        2 * 7**5,
+        2**17,
+        2**21,
+        2058000,
+    )
     for dtype in (DOUBLE, SINGLE)
     if (n, dtype) not in SIZES
 ]

@@ -114,7 +114,9 @@ class Case:
             assert abs(got - wanted).max() < TOLERANCE[self.dtype] * max(1, abs(wanted).max())
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.complex64], ids=["double", "single"])
+@pytest.mark.parametrize(
+    "dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)], ids=["double", "single"]
+)
 @pytest.mark.parametrize("sizes", RANKS)
 @pytest.mark.parametrize("n", [16, 100])
 def test_a_step_and_a_rotation(one_sided_ranks, sizes, n, dtype):
