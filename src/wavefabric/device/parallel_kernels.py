@@ -124,7 +124,7 @@ def _launcher() -> int:
 
 @njit(no_cpython_wrapper=True, **_OPTIONS)
 def _launch(entry, record, _):
-    """Call a kernel with its record on all threads."""
+    """Call a kernel with its record on all threads; of three numbers, as a kernel is."""
     count = _threads()
     if count == 1:
         _run(entry, record, 0, 1)

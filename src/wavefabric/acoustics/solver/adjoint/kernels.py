@@ -39,7 +39,8 @@ def adjoint_losses(thread, loss, shift, p, speed, tau, eta_factor, disperses):
 
 
 @parallel_kernel
-def adjoint_pressure(thread, total, split_layers, rate, p, rho, speed, density, ratio, tau, loss, shift,
+def adjoint_pressure(
+    thread, total, split_layers, rate, p, rho, speed, density, ratio, tau, loss, shift,
     nonlinear, lossy, stokes, disperses,
 ):  # fmt: skip
     """ρ̄_ξ += c₀² p̄ (1 + B/A ρ/ρ₀) − L2{η c₀² p̄}; rate = ρ₀ L1{τ c₀² p̄}, the derivative with respect to ∇·u.
@@ -72,7 +73,8 @@ def _damped_work(part, factor, bar, before, after):
 
 
 @parallel_kernel
-def adjoint_density(thread, total, split_layers, gx, gy, gz, density, density_gradient,
+def adjoint_density(
+    thread, total, split_layers, gx, gy, gz, density, density_gradient,
     before, layers_before, after, layers_after, dt, nonlinear, lossy, differs, axes,
 ):  # fmt: skip
     """The transpose of `update_density`: g_ξ = rate − m f ρ̄_ξ, ρ̄_ξ ← f² ρ̄_ξ + 2Δt m̄, with m = Δt (2ρ + ρ₀).
