@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wavefabric.device.parallel_kernels import Thread, parallel_kernel, thread_range
 
-THREADS = sorted({1, 2, numba.config.NUMBA_NUM_THREADS})  # pyright: ignore
+THREADS = range(1, min(4, numba.config.NUMBA_NUM_THREADS) + 1)  # pyright: ignore
 
 
 class Pair(NamedTuple):
