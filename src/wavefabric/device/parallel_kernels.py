@@ -45,8 +45,8 @@ def thread_range(thread, n):
 class ParallelKernel:
     """A function of a `Thread` and more; called without the `Thread`, it runs on all threads of Numba.
 
-    Arguments are arrays, numbers, and tuples of them, named or not. Kernels raise nothing: an exception would be
-    printed on stderr, and the kernel go on with its other threads.
+    Arguments are arrays, numbers, and tuples of them, named or not. Kernels raise nothing: an exception would
+    be printed on stderr, and the kernel go on with its other threads.
     """
 
     def __init__(self, function: Callable) -> None:
