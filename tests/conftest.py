@@ -118,11 +118,11 @@ def pytest_collection_modifyitems(config, items):
     keep = [item for item in items if (here in _wanted(item) if here > 1 else not _wanted(item))]
     kept = set(keep)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    # The longest are begun in time, but when most kernels are compiled, or each rank would wait for them.
+    # The longest first; one alone when most kernels are compiled, or each of its ranks would wait for them.
     longest = [item for item in keep if "test_ranks.py::test_parallel" in item.nodeid]
     others = [item for item in keep if item not in longest]
-    middle = len(others) // 3
-    items[:] = others[:middle] + longest + others[middle:]
+    before = len(others) // 3 if len(longest) == 1 else 0
+    items[:] = others[:before] + longest + others[before:]
 
 
 @pytest.hookimpl(wrapper=True)

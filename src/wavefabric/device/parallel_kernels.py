@@ -18,7 +18,7 @@ from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from wavefabric.system.numba_cache import KernelCache, njit
+from wavefabric.system.numba_cache import njit
 
 _OPTIONS: dict[str, Any] = dict(nogil=True, error_model="numpy")
 _INDEX = ir.IntType(64)
@@ -52,7 +52,7 @@ class ParallelKernel:
     def __init__(self, function: Callable) -> None:
         update_wrapper(self, function)
         self._function = function
-        self._call = _kept(function, "call")(_call)
+        self._call = njit(part_of=function, kinds="call", **_OPTIONS)(_call)
         self._entries = np.empty((0, 2), np.int64)  # key of types, address of what is compiled for them
         self._compiled = []  # what is at these addresses
 
@@ -71,7 +71,8 @@ class ParallelKernel:
         names = ", ".join(names)
         code = f"({names},) = unpack(record)\n    body(Thread(number, count), {names})"
         exec(f"def entry(record, number, count):\n    {code}", space)
-        entry = _kept(self._function, kinds, no_cpython_wrapper=True)(space["entry"])
+        kept = njit(part_of=self._function, kinds=kinds, no_cpython_wrapper=True, **_OPTIONS)
+        entry = kept(space["entry"])
         self._compiled.append(entry)
         self._entries = np.vstack([self._entries, [[_key(kinds), _address(entry)]]])
 
@@ -79,17 +80,6 @@ class ParallelKernel:
 def parallel_kernel(function: Callable) -> Any:
     """A `ParallelKernel`, as a decorator. Kept between runs, as what `numba_cache.njit` makes."""
     return ParallelKernel(function)
-
-
-def _kept(function: Callable, kinds: Any, **options: Any) -> Callable[[Callable], Any]:
-    """`numba.njit` of what belongs to a kernel: kept as ``function`` for these ``kinds``."""
-
-    def decorate(part: Callable) -> Any:
-        compiled = numba.njit(**_OPTIONS, **options)(part)
-        compiled._cache = KernelCache(function, kinds)  # type: ignore[attr-defined]
-        return compiled
-
-    return decorate
 
 
 def _address(function: Any) -> int:

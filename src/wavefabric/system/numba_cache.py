@@ -80,10 +80,10 @@ class _Files(CompileResultCacheImpl):
     _locator_classes: ClassVar[list] = [_Locator]
 
 
-class KernelCache(FunctionCache):
+class _KernelCache(FunctionCache):
     """Of processes that want the same kernel at the same time, as ranks do, one compiles it for all.
 
-    ``kinds`` are types that a kernel is compiled for beside those of its arguments.
+    ``kinds`` tell what is kept as one function apart, beside the types of its arguments.
     """
 
     _impl_class = _Files
@@ -129,8 +129,10 @@ class KernelCache(FunctionCache):
             self._lock = None
 
 
-def njit(**options: Any) -> Callable[[Callable], Any]:
+def njit(*, part_of: Callable | None = None, kinds: Any = None, **options: Any) -> Callable[[Callable], Any]:
     """`numba.njit` with ``cache=True`` in our directory.
+
+    Code without a source file is kept as ``part_of`` a function that has one, told apart by ``kinds``.
 
     Kernels take no ``fastmath``: contraction and reassociation depend on what the compiler has inlined, and a
     kernel just compiled would then give other bits than the same one read from the cache. A product and a sum
@@ -140,8 +142,8 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
         raise TypeError("kernels are compiled without fastmath")
 
     def decorate(function: Callable) -> Any:
-        kernel = numba.njit(**options)(function)
-        kernel._cache = KernelCache(function)  # type: ignore[attr-defined]
+        kernel: Any = numba.njit(**options)(function)
+        kernel._cache = _KernelCache(part_of or function, kinds)  # cache=True knows Numba's directory alone
         return kernel
 
     return decorate

@@ -54,31 +54,10 @@ SIZES = [
     (16384, SINGLE),
     (33614, DOUBLE),
 ]
-SLOW_SIZES = [
-    (n, dtype)
-    for n in (
-        2,
-        3,
-        16,
-        64,
-        98,
-        210,
-        3000,
-        4096,
-        4116,
-        6000,
-        2**13,
-        12800,
-        2**14,
-        3**9,
-        2 * 7**5,
-        2**17,
-        2**21,
-        2058000,
-    )
-    for dtype in (DOUBLE, SINGLE)
-    if (n, dtype) not in SIZES
-]
+LENGTHS = [
+    2, 3, 16, 64, 98, 210, 3000, 4096, 4116, 6000, 2**13, 12800, 2**14, 3**9, 2 * 7**5, 2**17, 2**21, 2058000,
+]  # fmt: skip
+SLOW_SIZES = [(n, dtype) for n in LENGTHS for dtype in (DOUBLE, SINGLE) if (n, dtype) not in SIZES]
 
 
 def sized(n, dtype, *marks):

@@ -40,11 +40,12 @@ def field_kernel(function: Callable) -> Callable:
     It sees the operator's `NUMBER`, real views and `layout.args`.
     """
 
+    kernel = parallel_kernel(function)
+
     @wraps(function)
     def launch(*arguments: Any) -> None:
-        launch.kernel(*chain.from_iterable(map(_as_seen, arguments)))  # type: ignore[attr-defined]
+        kernel(*chain.from_iterable(map(_as_seen, arguments)))
 
-    launch.kernel = parallel_kernel(function)  # type: ignore[attr-defined]
     return launch
 
 
