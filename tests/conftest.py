@@ -19,8 +19,6 @@ _CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 # The user's own list of fonts may name some that are gone.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[1] / ".pytest_cache" / "matplotlib"))
-# Hundreds of transforms are planned, and to measure one takes a quarter of a second.
-os.environ.setdefault("PYFFTW_PLANNER_EFFORT", "FFTW_ESTIMATE")
 _TIMEOUT = 60.0
 
 # In the background of a script SIGINT is ignored, and what tests start would ignore it too.

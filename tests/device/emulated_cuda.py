@@ -17,7 +17,6 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -28,7 +27,7 @@ import pytest
 from wavefabric.system.user_cache import cache_directory
 
 HEADER = Path(__file__).with_name("emulated_cuda.h")
-_HEADERS = (HEADER, HEADER.with_name("emulated_cuda_math.h"))
+_PARTS = (HEADER, HEADER.with_name("emulated_cuda_math.h"), Path(__file__))
 _FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions")
 _FLAGS += ("-fno-strict-aliasing", "-fno-threadsafe-statics")
 _BEGIN = "int emulated_source_begins;"
@@ -296,53 +295,30 @@ def _refuse_shared(launches) -> None:
 def _compiled(source: str, definitions: tuple[str, ...]) -> str:
     """Shared library, from the user's cache if it was compiled before."""
     compiler = find_compiler()
-    header = _parsed_header(compiler)
     macros = [option[2:].partition("=") for option in definitions if option.startswith("-D")]
     lines = [f"#define {name} {value if equals else 1}" for name, equals, value in macros]
-    text = "\n".join([f'#include "{header}"', "#define EMULATED_CUDA 1", _BEGIN, *lines, "", source])
-    key = hashlib.sha256(f"{header.parent.name}\0{text}".encode()).hexdigest()[:32]
-    return str(_made_once(header.parent / f"{key}.so", lambda made: _compile(compiler, text, made)))
-
-
-@functools.cache
-def _parsed_header(compiler: str) -> Path:
-    """A copy of the header, with what the compiler made of it beside it: to parse it takes half a second."""
-    parts = (
-        *(part.read_text("utf-8") for part in (*_HEADERS, Path(__file__))),
-        *_FLAGS,
-        compiler,
-        os.uname().machine,
-    )
-    directory = cache_directory("emulated_cuda") / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    directory.mkdir(exist_ok=True)
-    for part in _HEADERS:
-        _made_once(directory / part.name, lambda made, part=part: shutil.copy(part, made))
-    header = directory / HEADER.name
-    command = [compiler, *_FLAGS, "-x", "c++-header", str(header), "-o"]
-    _made_once(directory / f"{HEADER.name}.gch", lambda made: _run([*command, str(made)]))
-    return header
-
-
-def _made_once(path: Path, make: Callable[[Path], object]) -> Path:
-    """A file that ``make`` writes if it is not there: of workers and ranks that want it, one does so."""
-    if not path.exists():
-        with open(f"{path}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not path.exists():
-                with tempfile.TemporaryDirectory(dir=path.parent) as directory:
-                    made = Path(directory) / path.name
-                    make(made)
-                    os.replace(made, path)
-    return path
+    text = "\n".join([f'#include "{HEADER}"', "#define EMULATED_CUDA 1", _BEGIN, *lines, "", source])
+    parts = (*(part.read_text("utf-8") for part in _PARTS), *_FLAGS, compiler, os.uname().machine, text)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    library = cache_directory("emulated_cuda") / f"{key}.so"
+    if not library.exists():
+        with open(library.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of workers and ranks that want the same one, one compiles it
+            if not library.exists():
+                _compile(compiler, text, library)
+    return str(library)
 
 
 def _compile(compiler: str, text: str, library: Path) -> None:
-    preprocessed = _run([compiler, *_FLAGS, "-fpch-preprocess", "-E", "-x", "c++", "-"], text)
-    command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(library)]
-    _run(command, _as_cpp(preprocessed))
+    preprocessed = _run([compiler, *_FLAGS[:1], "-E", "-x", "c++", "-"], text)
+    with tempfile.TemporaryDirectory(dir=library.parent) as directory:
+        made = Path(directory) / "made.so"
+        command = [compiler, *_FLAGS, "-shared", "-x", "c++-cpp-output", "-", "-o", str(made)]
+        _run(command, _as_cpp(preprocessed))
+        os.replace(made, library)
 
 
-def _run(command: list[str], text: str = "") -> str:
+def _run(command: list[str], text: str) -> str:
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode:
         raise CompileError(done.stderr)

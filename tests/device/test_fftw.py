@@ -16,13 +16,6 @@ from wavefabric.errors import InputError
 
 needs_fftw = pytest.mark.skipif(fftw.pyfftw is None, reason="pyfftw (extra fftw) is not installed")
 
-
-@pytest.fixture(autouse=True)
-def _measured(monkeypatch):
-    """Plans of other tests are estimated."""
-    monkeypatch.delenv(fftw.EFFORT, raising=False)
-
-
 TRANSFORMS = """
 import hashlib, sys
 import numpy as np
@@ -108,35 +101,6 @@ def test_what_was_planned_before_changes_nothing(tmp_path, monkeypatch):
     fftw.planned("a", make)
     assert seen[3] == seen[1]
     assert len(seen) == 4
-
-
-@needs_fftw
-def test_each_effort_has_plans_of_its_own(tmp_path, monkeypatch):
-    """A plan that was estimated does not serve where one should be measured."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(fftw, "_known", {})
-    flags = []
-
-    def make():
-        row = fftw.aligned(96, np.complex128)
-        flags.append(fftw.plan(row, row, fftw.SIGNS[0], (-1,), 1).flags)
-        return flags[-1]
-
-    for effort in ("FFTW_ESTIMATE", "FFTW_PATIENT", ""):
-        monkeypatch.setenv(fftw.EFFORT, effort)
-        fftw.planned("a", make)
-        assert all((effort or "FFTW_MEASURE") in one for one in flags)
-        flags.clear()
-    assert list(fftw._known) == ["a FFTW_ESTIMATE", "a FFTW_PATIENT", "a"]
-    assert len(list(fftw._folder().glob("*.json"))) == 3
-
-
-@pytest.mark.parametrize("effort", ["MEASURE", "fftw_measure", "FFTW_FAST"])
-def test_an_unknown_effort_is_refused(effort, monkeypatch):
-    monkeypatch.setenv(fftw.EFFORT, effort)
-    allowed = "allowed: FFTW_MEASURE, FFTW_ESTIMATE, FFTW_PATIENT, FFTW_EXHAUSTIVE"
-    with pytest.raises(InputError, match=f"^PYFFTW_PLANNER_EFFORT: '{effort}' given; {allowed}$"):
-        get_device("cpu")
 
 
 @needs_fftw

@@ -124,7 +124,6 @@ class CpuDevice:
         self.threads = available if threads is None else int(threads)
         if not 1 <= self.threads <= most:
             raise InputError(f"threads: {threads} given; allowed: 1 to {most}")
-        fftw.planner_effort()
         self._pool = ThreadPoolExecutor(self.threads)  # starts its threads when they are needed
 
     def empty(self, shape, dtype):

@@ -4,8 +4,6 @@ Planning by measurement is 1.5 times faster in use than by estimate, but may cho
 What FFTW learns of one problem it also uses for others, and of two answers it may find either. So each
 problem has wisdom of its own, and the planner knows nothing else while it plans that one: the same plans
 result in every process, whatever was planned before.
-
-`PYFFTW_PLANNER_EFFORT`, pyFFTW's own variable, says how long the planner may look.
 """
 
 import contextlib
@@ -19,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.errors import UnusableCheckpoint
 from wavefabric.files.output import replacing
 from wavefabric.system.machine import cpu_model
 from wavefabric.system.user_cache import cache_directory
@@ -39,20 +37,10 @@ _Plans = TypeVar("_Plans")
 #: Wisdom of one problem: FFTW's text for double, single and long double precision.
 _Wisdom = tuple[str, str, str]
 _NONE: _Wisdom = ("", "", "")
-EFFORT = "PYFFTW_PLANNER_EFFORT"
-_EFFORTS = ("FFTW_MEASURE", "FFTW_ESTIMATE", "FFTW_PATIENT", "FFTW_EXHAUSTIVE")  # the first by default
 #: Directions of a plan: forward, backward.
 SIGNS = ("FFTW_FORWARD", "FFTW_BACKWARD")
 _lock = threading.Lock()  # FFTW plans for one thread at a time
 _known: dict[str, _Wisdom] = {}  # of the problems that this process has planned or read from a checkpoint
-
-
-def planner_effort() -> str:
-    """FFTW's word for how long the planner looks; `InputError` if the environment names another."""
-    effort = os.environ.get(EFFORT) or _EFFORTS[0]
-    if effort not in _EFFORTS:
-        raise InputError(f"{EFFORT}: {effort!r} given; allowed: {', '.join(_EFFORTS)}")
-    return effort
 
 
 def library() -> str:
@@ -138,11 +126,9 @@ def _alone() -> Iterator[None]:
 def planned(problem: str, make: Callable[[], _Plans]) -> _Plans:
     """What ``make()`` plans, with the wisdom of ``problem`` alone.
 
-    ``problem`` names all that the plans depend on but the planner's effort. Where it is new, plans are
-    measured and their wisdom stored. ``make`` may run more than once; its last result is given back.
+    ``problem`` names all that the plans depend on. Where it is new, plans are measured and their wisdom
+    stored. ``make`` may run more than once; the last of its results is given back.
     """
-    if (effort := planner_effort()) != _EFFORTS[0]:
-        problem = f"{problem} {effort}"
     with _lock:
         if problem in _known:
             plans, _known[problem] = _with_wisdom(_known[problem], make)
@@ -180,9 +166,9 @@ def _sorted(text: str) -> str:
 
 
 def plan(source, target, sign: str, axes: tuple[int, ...], threads: int, *flags: str):
-    """A plan of such arrays, inside `planned`."""
-    flags = (planner_effort(), *flags)
-    return pyfftw.FFTW(source, target, axes=axes, direction=sign, flags=flags, threads=threads)
+    """A measured plan of such arrays, inside `planned`."""
+    measured = ("FFTW_MEASURE", *flags)
+    return pyfftw.FFTW(source, target, axes=axes, direction=sign, flags=measured, threads=threads)
 
 
 def execute(plan, source, target) -> None:
