@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 
 from wavefabric.collectives import ALGORITHMS, build, kind, verify, why_refused
 from wavefabric.collectives.arguments import MOST_RANKS
+from wavefabric.collectives.candidates import VARIANTS, Choice, refused
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.tuning import (
     SMALL,
-    VARIANTS,
-    Choice,
     TimedChoice,
     TunedCollective,
     TunedSize,
     Tuning,
     default_choice,
     load_tuning,
-    refused,
     save_tuning,
     tuning_from_json,
     tuning_to_json,
@@ -35,6 +33,7 @@ _CHOICES = {
         if collective in each.collectives
         for choice in (
             *(Choice(name), Choice(name, 4), Choice(name, 8, 3), Choice(name, None, 2)),
+            Choice(name, grid=(2, 4)),
             *(Choice(name, protocol=protocol) for protocol in VARIANTS[1:]),
         )
         if refused(choice, collective, 8) is None

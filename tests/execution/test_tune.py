@@ -18,7 +18,7 @@ from wavefabric.execution import tune_candidates
 from wavefabric.execution.run_schedule import as_run, sizes_between
 from wavefabric.execution.timing import Ranks
 from wavefabric.execution.tune import tune
-from wavefabric.execution.tune_candidates import PIECES, candidates, choices, elements_of, left_out
+from wavefabric.execution.tune_candidates import PIECES, choices, elements_of
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.system.progress import Progress
@@ -28,7 +28,11 @@ COMMON = "all-reduce", "all-gather", "broadcast"
 
 
 def built(choice, collective, ranks, elements):
-    return build(choice.algorithm, collective, ranks, elements, radix=choice.radix, pieces=choice.pieces)
+    return build(choice.algorithm, collective, ranks, elements, **choice.options)
+
+
+def candidates(collective, ranks, *how):
+    return tune_candidates.candidates(collective, ranks, choices(collective, ranks).choices, *how)
 
 
 def traffic(schedule):
@@ -60,16 +64,19 @@ def test_every_algorithm_is_there_once(collective, ranks, run):
         if collective in algorithm.collectives and why_refused(name, collective, ranks) is None:
             plain = build(name, collective, ranks, elements_of(ranks))
             assert traffic(as_run(plain) if run else plain) in seen
-    missing = left_out(collective, ranks)
-    assert all("allowed: " in why for why in missing.values())
-    named = {choice.algorithm for choice in choices(collective, ranks)}
-    assert {n for n, a in plain_ones.items() if collective in a.collectives} == named | set(missing)
+    found = choices(collective, ranks)
+    named = {choice.algorithm for choice in found.choices}
+    for name, algorithm in ALGORITHMS.items():
+        if collective in algorithm.collectives:
+            assert (name in named) != (name in found.left_out)
+            why = found.left_out.get(name, "allowed: ")
+            assert "allowed: " in why or (algorithm.switched and why == "CPUs have no switches that add up")
 
 
 def test_radices_and_pieces():
     result = list(dict(candidates("all-reduce", 12)))
     radices = [choice.radix for choice in result if choice.algorithm == "recursive"]
-    assert radices == [4, 12]  # 2 is refused, 8 has the groups of 4
+    assert radices == [3, 4, 12]  # 2 is refused, 8 has the groups of 4
     assert Choice("direct") in result
     assert Choice("recursive-exchange", 12) not in result  # that is direct
     for name, pieces in (
@@ -83,6 +90,7 @@ def test_radices_and_pieces():
         1,
         4,
         16,
+        64,
     ]
 
 
@@ -96,7 +104,7 @@ def test_what_is_run_at_once_is_one_candidate():
     assert {choice.pieces for choice, _ in candidates("broadcast", 5, True)} == {1}
     told = []
     list(candidates("all-reduce", 8, False, told.append))
-    assert len(told) == len(choices("all-reduce", 8))
+    assert len(told) == len(choices("all-reduce", 8).choices)
     assert told[0] == "all-reduce: ring"
 
 
@@ -158,7 +166,7 @@ def test_one_schedule_is_in_memory_at_a_time(monkeypatch):
 
 def test_equal_times_are_in_the_order_of_candidates(monkeypatch):
     far = chain([3.0, 2.0 + 1e-12, 2.0], repeat(1e3))
-    monkeypatch.setattr(tune_candidates, "_times", lambda *inputs: ([next(far)], inputs[3]))
+    monkeypatch.setattr(tune_candidates, "_times", lambda *inputs: [next(far)])
     (size,) = tune(("all-gather",), [1 << 20], fabric=load("dgx-1")).tuning.tables[0].sizes
     order = list(dict(candidates("all-gather", 8)))
     assert [each.choice for each in size.candidates] == [order[1], order[2], order[0], *order[3:]]
@@ -181,7 +189,7 @@ def test_default_sizes_fewer_ranks_and_progress():
     assert tuning.ranks == 3
     assert [size.bytes for size in tuning.tables[0].sizes] == sizes_between(4 << 10, 1 << 30)
     assert [table.collective for table in tuning.tables] == ["all-reduce", "all-gather"]
-    total = sum(len(choices(name, 3)) for name in ("all-reduce", "all-gather"))
+    total = sum(len(choices(name, 3).choices) for name in ("all-reduce", "all-gather"))
     at = said.index(("candidates", total))
     assert said[at + 1 :] == [*range(total), total, "end"]
 

@@ -10,14 +10,20 @@ from wavefabric.collectives import build
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import Choice, TimedChoice, tuning_from_json, tuning_to_json
 from wavefabric.execution import tune as module
-from wavefabric.execution import tune_report
+from wavefabric.execution import tune_candidates, tune_report
 from wavefabric.execution.run_schedule import as_run
 from wavefabric.execution.tune import tune
-from wavefabric.execution.tune_candidates import candidates, elements_of, is_promising, of_protocols
+from wavefabric.execution.tune_candidates import choices, elements_of, is_promising, of_protocols
 from wavefabric.fabric import cost, load
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link
 
 VARIANTS = ("copies", *PROTOCOLS)
+
+
+def candidates(collective, ranks, *how, fabric=None):
+    return tune_candidates.candidates(collective, ranks, choices(collective, ranks, fabric).choices, *how)
+
+
 PLAIN = [choice for choice, _ in candidates("all-reduce", 2, True)]
 
 

@@ -136,11 +136,10 @@ def show(plan: RunPlan, file: Path, everything: bool) -> None:
     """Print candidates, the choice and its reason, and the command that runs it."""
     out = console()
     chosen = plan.choice
-    shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c is chosen]
+    always = chosen, plan.alone
+    shown = [c for i, c in enumerate(plan.candidates) if everything or i < _SHOWN or c in always]
     columns = ("| ", "|shared how, carried by what", "ms a step", *_PARTS, "memory", "|error")
     rows = [_row(c, "*" if c is chosen else "", plan) for c in shown]
-    if plan.alone is not None:
-        rows.append(_row(plan.alone, "", plan))
     title = f"{plan.problem}; {plan.ranks} x {plan.device} on {plan.fabric}"
     out.print(table(columns, rows, title))
     if hidden := len(plan.candidates) - len(shown):
@@ -151,10 +150,10 @@ def show(plan: RunPlan, file: Path, everything: bool) -> None:
     out.print(f"chosen: {chosen.words}: {plan.reason}", soft_wrap=True)
     if plan.steps and chosen.seconds.step * plan.steps > 0:
         total = time_words(chosen.seconds.step * plan.steps)
-        faster = (
-            plan.alone and f", {plan.alone.seconds.step / chosen.seconds.step:.2f} times as fast as one GPU"
-        )
-        out.print(f"{plan.steps} steps: {total}{faster or ''}")
+        one, faster = plan.alone, ""
+        if one is not None and one is not chosen and plan.fits(one):
+            faster = f", {one.seconds.step / chosen.seconds.step:.2f} times as fast as one GPU"
+        out.print(f"{plan.steps} steps: {total}{faster}")
     if plan.ranks > 1:
         out.print(f"run it: {run_command(file, plan)}", soft_wrap=True)
 
@@ -176,13 +175,13 @@ def run_command(file: Path, plan: RunPlan) -> str:
     """The command line that runs the choice."""
     chosen = plan.choice
     run = ["wavefabric", "run", shlex.quote(str(file))]
-    if plan.alone and plan.alone.seconds.step <= chosen.seconds.step:
+    if not chosen.carrier:
         return " ".join(run)
     run += ["--ranks", str(plan.ranks)]
     if chosen.order:
         return " ".join([*run, "--plan plan.json   (after -o plan.json: it has the order of the GPUs)"])
     # Kernels are what p2p takes by itself.
-    words = [f"{PROTOCOL}=copies"] * (plan.protocol == "copies") + run
+    words = [f"{PROTOCOL}=copies"] * (plan.protocol_of(chosen) == "copies") + run
     for key, value in chosen.options.items():
         words += [f"--{key}", str(value)]
     return " ".join([*words, "--transport", chosen.carrier.partition(", ")[0]])

@@ -100,8 +100,8 @@ class PlannedOptions:
                 actual = f"{self.plan} is for {plan.problem}, {plan.steps} steps"
                 raise InputError(f"--plan: {actual}; allowed: a plan for {here[0]}, {here[1]} steps")
         elif is_rank_zero():
-            step = f"{1e3 * plan.choice.seconds.step:.3g} ms a step"
-            typer.echo(f"plan: {plan.choice.words}, {step}: {plan.reason}", err=True)
+            step = f"{1e3 * plan.shared.seconds.step:.3g} ms a step"
+            typer.echo(f"plan: {plan.shared.words}, {step}: {plan.reason_of(plan.shared)}", err=True)
         return plan.record()
 
 

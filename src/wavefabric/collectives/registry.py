@@ -20,7 +20,8 @@ class Algorithm:
 
     ``options``: those of ``pieces``, ``radix``, ``root``, ``grid`` that `build` may be given. ``builder`` is
     called with collective, ranks, elements, and the options as keywords; it returns a `Schedule`.
-    ``switched``: its transfers are multicasts and reductions by a switch.
+    ``switched``: its transfers are multicasts and reductions by a switch. ``pipelined``: collectives in which
+    ``pieces`` follow one another.
     """
 
     name: str
@@ -29,10 +30,17 @@ class Algorithm:
     options: tuple[str, ...]
     builder: Callable[..., Schedule] = field(repr=False)
     switched: bool = False
+    pipelined: tuple[str, ...] = ()
 
 
 _SUMS = ("all-gather", "reduce-scatter", "all-reduce")
 _TREES = ("broadcast", "reduce", "all-reduce")
+_PIPELINED = {
+    "ring": ("broadcast", "reduce"),
+    "tree": _TREES,
+    "double-tree": _TREES,
+    "nvls": ("all-reduce",),
+}
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
 _SUMMARIES = {
     "ring": "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
@@ -55,7 +63,13 @@ _SUMMARIES = {
 
 ALGORITHMS: dict[str, Algorithm] = {
     name: Algorithm(
-        name, collectives, _SUMMARIES[name], options, builder, switched=name in ("nvls", "nvls-one-shot")
+        name,
+        collectives,
+        _SUMMARIES[name],
+        options,
+        builder,
+        switched=name in ("nvls", "nvls-one-shot"),
+        pipelined=_PIPELINED.get(name, ()),
     )
     for name, collectives, options, builder in (
         ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), ring.ring),

@@ -1,20 +1,18 @@
 """Which algorithm is fastest for which size: times of candidates by size, and a rule where there are none."""
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wavefabric.collectives.candidates import Choice, candidates, refused
 from wavefabric.collectives.conditions import COLLECTIVES
-from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
-from wavefabric.collectives.plans.plan import PROTOCOLS
-from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.registry import why_refused
 from wavefabric.errors import InputError, show
 from wavefabric.files.input import naming, read_text
 from wavefabric.files.output import json_rows, write_text
 
-#: Ways to run a schedule that a choice may name: what a transport does by itself, copy engines, kernels.
-VARIANTS = ("auto", "copies", *PROTOCOLS)
 #: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
 SMALL = 256 << 10
 
@@ -32,24 +30,6 @@ _PREFERRED = {
     "gather": (("binomial",), ("direct",)),
     "scatter": (("binomial",), ("direct",)),
 }
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An algorithm of the registry and its options, and the protocol of `VARIANTS` that runs it."""
-
-    algorithm: str
-    radix: int | None = None
-    pieces: int = 1
-    protocol: str = "auto"
-
-    def __str__(self) -> str:
-        """In words: ``recursive, radix 4, packets``."""
-        words = [self.algorithm]
-        words += [] if self.radix is None else [f"radix {self.radix}"]
-        words += [] if self.pieces == 1 else [f"{self.pieces} pieces"]
-        words += [] if self.protocol == "auto" else [self.protocol]
-        return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -107,6 +87,8 @@ class Tuning:
     fabric: str | None = None
     model: str | None = None
     wavefabric: str | None = None
+    #: Algorithms that were not compared, and why.
+    left_out: dict[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         pairs = [(table.collective, table.transport) for table in self.tables]
@@ -132,12 +114,19 @@ class Tuning:
                 if why := refused(each.choice, table.collective, self.ranks):
                     raise InputError(f"{where}.{f'candidates[{c - 1}]' if c else 'choice'}: {why}")
 
-    def choose(self, collective: str, nbytes: int, transport: str | None = None) -> Choice:
+    def choose(
+        self,
+        collective: str,
+        nbytes: int,
+        transport: str | None = None,
+        usable: Callable[[Choice], bool] = lambda choice: True,
+    ) -> Choice:
         """What is fastest for so many bytes of the whole array (elements of `conditions.layout`, in bytes).
 
         The nearest tuned size counts, on a logarithmic scale; below the least and above the most the ends.
-        Of several transports that were measured, the one named, else the first of the file. `InputError` if
-        the collective operation was not tuned.
+        Of several transports that were measured, the one named, else the first of the file. Of its candidates
+        the fastest that is ``usable``; if none is, `default_choice`. `InputError` if the collective operation
+        was not tuned.
         """
         tables = [table for table in self.tables if table.collective == collective]
         if not tables:
@@ -145,20 +134,11 @@ class Tuning:
             raise InputError(f"collective: {show(collective)} given; allowed: {tuned} (what was tuned)")
         sizes = next((table for table in tables if table.transport == transport), tables[0]).sizes
         above = bisect_left(sizes, nbytes, key=lambda size: size.bytes)
-        if above == len(sizes):
-            return sizes[-1].best.choice
         # Nearer to the size below if n/below < above/n.
-        nearer = above and nbytes * nbytes < sizes[above - 1].bytes * sizes[above].bytes
-        return sizes[above - bool(nearer)].best.choice
-
-
-def refused(choice: Choice, collective: str, ranks: int) -> str | None:
-    """Why a choice cannot be built or run between so many ranks, in one line; None if it can."""
-    if choice.protocol not in VARIANTS:
-        return f"protocol: {show(choice.protocol)} given; allowed: {', '.join(VARIANTS)}"
-    if choice.protocol in PROTOCOLS and ranks > MOST_PLANNED:
-        return f"protocol: {choice.protocol} given for {ranks} ranks; allowed: up to {MOST_PLANNED}"
-    return why_refused(choice.algorithm, collective, ranks, radix=choice.radix, pieces=choice.pieces)
+        if above == len(sizes) or (above and nbytes * nbytes < sizes[above - 1].bytes * sizes[above].bytes):
+            above -= 1
+        choices = (each.choice for each in sizes[above].candidates if usable(each.choice))
+        return next(choices, None) or default_choice(collective, self.ranks, nbytes)
 
 
 def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
@@ -181,11 +161,11 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     if collective not in _PREFERRED:
         raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
     preferred = _PREFERRED[collective][nbytes > SMALL]
-    plain = {name: each for name, each in ALGORITHMS.items() if not each.switched}
-    others = [name for name, each in plain.items() if collective in each.collectives]
-    for name in (*preferred, *others):
+    for name in preferred:
         if why_refused(name, collective, ranks) is None:
             return Choice(name)
+    if others := candidates(collective, ranks, switches="not known").choices:
+        return others[0]
     raise InputError(str(why_refused(preferred[0], collective, ranks)))
 
 

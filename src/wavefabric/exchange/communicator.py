@@ -37,8 +37,8 @@ class Communicator(CollectiveCalls):
 
     ``rank`` is its number of ``size``, ``device`` this rank's; ``control`` carries small objects between
     ranks, what ``transport`` names carries data. Collective operations on arrays: see `CollectiveCalls`.
-    Of the transport (see `Transport`): ``protocols``, ``why_refused``, ``one_sided``, ``timeout``, ``check``,
-    ``own_collective``.
+    Of the transport (see `Transport`): ``protocols``, ``why_refused``, ``why_no_switch``, ``one_sided``,
+    ``timeout``, ``check``, ``own_collective``.
     """
 
     def __init__(self, control: Control, device, transport: Transport, tuning: Tuning | None = None):
@@ -46,6 +46,7 @@ class Communicator(CollectiveCalls):
         self.rank, self.size = control.rank, control.size
         self._transport, self.transport = transport, transport.name
         self.protocols, self.why_refused = transport.protocols, transport.why_refused
+        self.why_no_switch = transport.why_no_switch
         self.one_sided, self.timeout, self.check = transport.one_sided, transport.timeout, transport.check
         self.own_collective = transport.own_collective
         #: What records a step while `recording`.

@@ -9,15 +9,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from wavefabric.collectives import Schedule, build, verify
+from wavefabric.collectives import ALGORITHMS, Schedule, build, verify
+from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.conditions import CUT_BY_RANK, operation
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import Holdings, cached, scaled
-from wavefabric.collectives.tuning import Choice, Tuning, default_choice
+from wavefabric.collectives.tuning import Tuning, default_choice
 from wavefabric.device import Device
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import Control, compare
 from wavefabric.exchange.program import Program
+from wavefabric.exchange.transports import plan_code
 from wavefabric.exchange.transports.base import Exchange, Transport
 
 #: What this rank does in a schedule.
@@ -119,6 +121,10 @@ class PreparedCalls:
 
     def __init__(self, control: Control, device: Device, transport: Transport, tuning: Tuning | None):
         self._control, self._device, self._transport, self._tuning = control, device, transport, tuning
+        tables = () if tuning is None else tuning.tables
+        chosen = [c.choice.algorithm for t in tables for size in t.sizes for c in size.candidates]
+        #: Whether switches multicast and add up for these ranks, if the tuning has choices that ask for it.
+        self._switches = any(ALGORITHMS[name].switched for name in chosen) and not transport.why_no_switch()
         self._ready: OrderedDict[Request, PreparedCall | None] = OrderedDict()
         self._bound: OrderedDict[tuple, _Binding] = OrderedDict()
         self.buffers = SharedBuffers(transport)
@@ -179,8 +185,7 @@ class PreparedCalls:
         if own is not None:
             schedule, before, after = _own_schedule(own, request, ranks, elements)
         else:
-            options = {"radix": choice.radix, "pieces": choice.pieces, "root": request.root}
-            schedule = build(choice.algorithm, request.collective, ranks, elements, **options)
+            schedule = _built(choice, request, ranks, elements)
             before, after = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
@@ -199,7 +204,14 @@ class PreparedCalls:
             return Choice(request.algorithm, request.radix, request.pieces)
         collective, tuning = request.collective, self._tuning
         if tuning is not None and any(table.collective == collective for table in tuning.tables):
-            return tuning.choose(collective, nbytes, self._transport.name)
+
+            def usable(choice: Choice) -> bool:
+                if not ALGORITHMS[choice.algorithm].switched:
+                    return True
+                schedule = _built(choice, request, ranks, nbytes // request.dtype.itemsize)
+                return self._switches and plan_code.switches_take(schedule, request.dtype)
+
+            return tuning.choose(collective, nbytes, self._transport.name, usable)
         return default_choice(collective, ranks, nbytes)
 
     # --- memory -----------------------------------------------------------------------------------------
@@ -256,6 +268,10 @@ def _kept(cache: OrderedDict, most: int, key: Hashable, make: Callable[[], Any])
             cache.popitem(last=False)
     cache.move_to_end(key)
     return cache[key]
+
+
+def _built(choice: Choice, request: Request, ranks: int, elements: int) -> Schedule:
+    return build(choice.algorithm, request.collective, ranks, elements, root=request.root, **choice.options)
 
 
 def _own_schedule(schedule: Schedule, request: Request, ranks: int, elements: int):

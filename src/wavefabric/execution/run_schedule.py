@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from wavefabric.collectives import Schedule, levels
+from wavefabric.collectives.candidates import VARIANTS
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.schedule import scaled
 from wavefabric.collectives.structure import in_rounds
-from wavefabric.collectives.tuning import VARIANTS
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.transports.plan_code import MOST_BLOCKS
@@ -133,16 +133,16 @@ def _predictions(fabric: Any, model: str, sized: list[SizedSchedule], width: int
     """
     if fabric is None:
         return lambda at, protocol: None
-    from wavefabric.fabric.cost_models.cost import cost
+    from wavefabric.fabric.cost_models.cost import cost, model_for
 
     cost(as_run(sized[0].schedule), fabric, width, model)  # refused before anything is measured
-    has_kernels = getattr(fabric, "kernels", None) is not None
 
     @cache
     def predicted(at: int, protocol: str):
         by_kernel, named = protocol in PROTOCOLS, model
-        if model == "auto" and by_kernel:
-            named = "kernel" if has_kernels else ""
+        if model == "auto":
+            named = model_for(fabric, sized[at].schedule.ranks, kernels=by_kernel)
+            named = "" if by_kernel and named != "kernel" else named
         elif model != "auto" and protocol != "auto" and by_kernel != (model == "kernel"):
             named = ""
         options = {"protocol": protocol} if by_kernel else {}

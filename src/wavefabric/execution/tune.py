@@ -8,6 +8,7 @@ import numpy as np
 
 import wavefabric
 from wavefabric.collectives.arguments import MOST_RANKS, whole
+from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
@@ -25,6 +26,7 @@ from wavefabric.execution.timed_schedule import (
 )
 from wavefabric.execution.timing import Ranks, check_options
 from wavefabric.fabric import AnyFabric
+from wavefabric.fabric.cost_models.cost import model_for
 from wavefabric.system.progress import Progress
 
 #: Smallest and largest bytes of predictions alone.
@@ -105,18 +107,25 @@ def tune(
     for collective in collectives:
         if collective not in COLLECTIVES:
             raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
-        if not pool.choices(collective, count):
-            raise InputError(next(iter(pool.left_out(collective, count).values())))
+    if fabric is not None:
+        # Between ranks copies, NCCL and MPI are predicted; kernels of p2p are timed all the same.
+        model = model_for(fabric, count, model, kernels=ranks is None)
+    on_gpu = ranks is not None and ranks.on_gpu
+    found = {each: pool.choices(each, count, fabric, on_gpu) for each in collectives}
+    for each in found.values():
+        if not each.choices:
+            raise InputError(next(iter(each.left_out.values())))
     ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
     sizes = sorted(set(sizes)) or sizes_between(*ends)
     steps = _Steps(progress or Progress())
     try:
-        steps.start("candidates", sum(len(pool.choices(each, count)) for each in collectives))
-        schedules = {each: pool.candidates(each, count, ranks is not None, steps) for each in collectives}
-        rows, model = pool.predict(schedules, sizes, fabric, model)
-        tables, counts, wrong = _tables(rows), (0, 0), []
+        steps.start("candidates", sum(len(each.choices) for each in found.values()))
+        how = ranks is not None, steps
+        schedules = {name: pool.candidates(name, count, each.choices, *how) for name, each in found.items()}
+        rows, failures = pool.predict(schedules, sizes, fabric, model)
+        tables, counts, wrong, left_out = _tables(rows), (0, 0), [], {}
         if ranks is not None:
-            tables, counts, wrong = _measure(ranks, rows, chosen, steps)
+            tables, counts, wrong, left_out = _measure(ranks, rows, chosen, steps)
     finally:
         steps.finish()
     unavailable = {} if ranks is None else ranks.unavailable
@@ -129,14 +138,26 @@ def tune(
         threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} a rank"
         facts = {"dtype": chosen.dtype, "device": machine.get("gpu") or f"{machine['cpu']}, {threads}"}
     facts |= {} if fabric is None else {"fabric": fabric.name, "model": model}
+    left_out |= _left_out(found, failures)
     return TuningSearch(
-        Tuning(count, tuple(tables), **facts, wavefabric=wavefabric.__version__),
+        Tuning(count, tuple(tables), **facts, wavefabric=wavefabric.__version__, left_out=left_out),
         counts,
         chosen.within,
-        {name: why for each in collectives for name, why in pool.left_out(each, count).items()},
+        left_out,
         tuple(wrong),
         unavailable,
     )
+
+
+def _left_out(found: dict[str, Candidates], failures: dict[str, dict[Choice, str]]) -> dict[str, str]:
+    """Return what is not compared, and why; with the collective if the algorithm is compared for another."""
+    known = {collective: each.without(failures[collective]) for collective, each in found.items()}
+    compared = {choice.algorithm for each in known.values() for choice in each.choices}
+    return {
+        f"{name}, {collective}" if name in compared else name: why
+        for collective, each in known.items()
+        for name, why in each.left_out.items()
+    }
 
 
 class _Steps:
@@ -181,28 +202,36 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
 
 def _measure(
     ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, steps: _Steps
-) -> tuple[list[TunedCollective], tuple[int, int], list[str]]:
-    """Tables of every transport; how many times were measured, and how many could be; what is wrong."""
-    fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
+) -> tuple[list[TunedCollective], tuple[int, int], list[str], dict[str, str]]:
+    """Tables of every transport; how many times were measured, and could be; what is wrong; what is left out."""
+    #: Candidates where switches multicast and add up, and where they do not.
+    offers = {True: rows, False: pool.without_switches(rows)}
+    fast = {able: pool.promising(each, chosen.within) for able, each in offers.items()}
+    fast = ranks.control.bcast(fast)  # round-off may differ between machines
     width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
+    left_out: dict[str, str] = {}
+    promising = {(*key, pool.plain(c)) for each in fast.values() for key, row in each.items() for c in row}
     sized = {
         (collective, size, choice): SizedSchedule.of(
             pool.build_choice(choice, collective, ranks.size, size // width), width
         )
-        for (collective, size), row in fast.items()
-        for choice in set(map(pool.plain, row))
+        for collective, size, choice in promising
     }
     every = list(sized.values())
     check_memory(ranks, every, width)
     largest, ranks.sample = largest_buffers(every), _SAMPLE
+    switched = {c.choice.algorithm for row in rows.values() for c in row} & pool.SWITCHED
     for comm in ranks.each():
+        why = comm.why_no_switch() if switched else None
+        left_out |= {name: f"{transport_name(comm.transport)}: {why}" for name in switched if why is not None}
+        candidates, likely = offers[why is None], fast[why is None]
         protocols = _serving(ranks, comm, every, width)
-        offered = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
+        offered = {key: pool.of_protocols(row, protocols) for key, row in candidates.items()}
         wanted = [
             (*key, each.choice)
             for key, row in offered.items()
             for each in row
-            if pool.is_promising(each.choice, rows[key], fast[key])
+            if pool.is_promising(each.choice, candidates[key], likely[key])
         ]
         steps.start(transport_name(comm.transport), len(wanted))
         buffers = {name: comm.allocate((size,), chosen.dtype) for name, size in largest.items()}
@@ -212,7 +241,14 @@ def _measure(
             steps(f"{collective}, {size_words(size)}: {choice}")
             each = sized[collective, size, pool.plain(choice)]
             own = {name: buffers[name] for name in each.schedule.buffers}
-            exchange = comm.bind(each.schedule, own, choice.protocol)
+            try:
+                exchange = comm.bind(each.schedule, own, choice.protocol)
+            except InputError as error:  # the same on all ranks
+                if choice.algorithm not in switched:
+                    raise
+                left_out[f"{choice} of {size_words(size)}"] = str(error)
+                bad.add(key)
+                continue
             row = check_and_time(ranks, comm, each, exchange.run, own, chosen.repeats)
             exchange.check()
             del exchange  # and its memory, before the next is bound
@@ -232,7 +268,9 @@ def _measure(
         tables += _tables(measured, comm.transport)
         timed, possible = timed + len(wanted), possible + sum(map(len, offered.values()))
         del buffers
-    return tables, (timed, possible), wrong
+    measured = {each.choice.algorithm for table in tables for size in table.sizes for each in size.candidates}
+    left_out = {name: why for name, why in left_out.items() if name not in measured}
+    return tables, (timed, possible), wrong, left_out
 
 
 def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width: int) -> list[str]:

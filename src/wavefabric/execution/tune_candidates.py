@@ -7,26 +7,35 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wavefabric.collectives import ALGORITHMS, Schedule, build, verify, why_refused
-from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives import ALGORITHMS, Schedule, build, verify
+from wavefabric.collectives.candidates import PIECES, Candidates, Choice
+from wavefabric.collectives.candidates import candidates as every_candidate
+from wavefabric.collectives.plans.plan import protocols_for
 from wavefabric.collectives.structure import transfer_elements
-from wavefabric.collectives.tuning import Choice, TimedChoice, refused
+from wavefabric.collectives.tuning import TimedChoice
+from wavefabric.errors import InputError
 from wavefabric.execution.run_schedule import as_run
 from wavefabric.fabric import AnyFabric, PhotonicFabric, cost, plan_circuits
+from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.electrical.fabric import Fabric
 
-#: Pieces that are tried where an algorithm is pipelined by them.
-PIECES = (1, 4, 16)
 #: Candidates by collective operation and bytes.
 Rows: TypeAlias = dict[tuple[str, int], list[TimedChoice]]
 
+#: Algorithms that switches take part in.
+SWITCHED = frozenset(name for name, algorithm in ALGORITHMS.items() if algorithm.switched)
+
 
 def candidates(
-    collective: str, ranks: int, run: bool = False, step: Callable[[str], None] = lambda line: None
+    collective: str,
+    ranks: int,
+    found: Sequence[Choice],
+    run: bool = False,
+    step: Callable[[str], None] = lambda line: None,
 ) -> Iterator[tuple[Choice, Schedule]]:
-    """Every algorithm that does a collective operation between so many ranks, with what chooses it.
+    """Build the schedules of choices, with what chooses each.
 
-    Those of `choices`, but for pieces that make no pipeline. Schedules in which the same ranks send each
+    Pieces that make no pipeline are passed over. Schedules in which the same ranks send each
     other as much in the same rounds are there once, under the name with fewest options. With ``run`` rounds
     are those of `wavefabric.exchange` (`run_schedule.as_run`). All are proved, and for an array of
     `elements_of` elements. ``step`` is told of each.
@@ -34,7 +43,7 @@ def candidates(
     rounds: dict[Choice, int] = {}
     seen: set[bytes] = set()
     no_pipeline: set[Choice] = set()
-    for choice in choices(collective, ranks):
+    for choice in found:
         step(f"{collective}: {choice}")
         plain = replace(choice, pieces=1)
         if plain in no_pipeline:
@@ -53,29 +62,11 @@ def candidates(
             yield choice, schedule
 
 
-def choices(collective: str, ranks: int) -> list[Choice]:
-    """What the registry allows of radix 2, 4, 8, … and the ranks, and of `PIECES`; fewest options first."""
-    radices = [*(1 << k for k in range(1, ranks.bit_length()) if 1 << k < ranks), max(2, ranks)]
-    named = [
-        Choice(name, radix, pieces)
-        for name, algorithm in ALGORITHMS.items()
-        if collective in algorithm.collectives and not algorithm.switched
-        for radix in (radices if "radix" in algorithm.options else (None,))
-        for pieces in (PIECES if "pieces" in algorithm.options else (1,))
-    ]
-    allowed = [choice for choice in named if refused(choice, collective, ranks) is None]
-    # Sorting keeps the order of the registry among equals.
-    return sorted(allowed, key=lambda choice: (choice.pieces, choice.radix or 0))
-
-
-def left_out(collective: str, ranks: int) -> dict[str, str]:
-    """Algorithms that do a collective operation, but not between so many ranks with any option, and why."""
-    allowed = {choice.algorithm for choice in choices(collective, ranks)}
-    return {
-        name: str(why_refused(name, collective, ranks))
-        for name, algorithm in ALGORITHMS.items()
-        if collective in algorithm.collectives and name not in allowed and not algorithm.switched
-    }
+def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu: bool = False) -> Candidates:
+    """Return what is compared: on a fabric what it may run, between ranks without one what GPUs or CPUs may."""
+    if fabric is not None:
+        return candidates_on(fabric, collective, range(ranks))
+    return every_candidate(collective, ranks, switches=None if on_gpu else "CPUs have no switches that add up")
 
 
 def elements_of(ranks: int) -> int:
@@ -85,12 +76,12 @@ def elements_of(ranks: int) -> int:
 
 def build_choice(choice: Choice, collective: str, ranks: int, elements: int) -> Schedule:
     """The schedule of a choice."""
-    return build(choice.algorithm, collective, ranks, elements, radix=choice.radix, pieces=choice.pieces)
+    return build(choice.algorithm, collective, ranks, elements, **choice.options)
 
 
 def _traffic(schedule: Schedule) -> bytes:
     """Digest of what is sent from whom to whom in each round, whatever the order within it."""
-    t, columns = schedule.transfers, ("round", "src", "dst", "reduce")
+    t, columns = schedule.transfers, ("round", "src", "dst", "reduce", "switch")
     rows = np.stack([*(t[name].astype(np.int64) for name in columns), transfer_elements(schedule)])
     return sha256(np.take(rows, np.lexsort(rows[::-1]), axis=1).tobytes()).digest()
 
@@ -100,21 +91,26 @@ def predict(
     sizes: Sequence[int],
     fabric: AnyFabric | None,
     model: str,
-) -> tuple[Rows, str]:
-    """All candidates, with their times if there is a fabric, and the model that gave these.
+) -> tuple[Rows, dict[str, dict[Choice, str]]]:
+    """Return all candidates, with their times if there is a fabric, and those that it cannot run, with reasons.
 
     Of the model of kernels a candidate for each of their protocols, of others one that names none.
     """
     rows: Rows = {(collective, size): [] for collective in result for size in sizes}
+    failures: dict[str, dict[Choice, str]] = {collective: {} for collective in result}
     # A fabric that says nothing of kernels is refused by the model.
     kernels = fabric.kernels if isinstance(fabric, Fabric) and model == "kernel" else None
     for collective, schedules in result.items():
         for choice, schedule in schedules:
-            for protocol in PROTOCOLS if kernels else ("auto",):
+            for protocol in protocols_for(schedule) if kernels else ("auto",):
                 times: Sequence[float | None] = [None] * len(sizes)
                 if fabric is not None:
                     options = {"protocol": protocol, "graph": True} if kernels else {}
-                    times, model = _times(schedule, sizes, fabric, model, options)
+                    try:
+                        times = _times(schedule, sizes, fabric, model, options)
+                    except InputError as error:
+                        failures[collective][choice] = str(error)
+                        break
                 for size, time in zip(sizes, times, strict=True):
                     rows[collective, size].append(TimedChoice(replace(choice, protocol=protocol), time))
             del schedule  # before the next is built
@@ -125,7 +121,10 @@ def predict(
             row[:] = [
                 replace(each, predicted_us=max(each.us + gap, issue)) for each in sorted(row, key=rounded)
             ]
-    return rows, model
+    for collective, failed in failures.items():
+        if failed and not rows[collective, sizes[0]]:
+            raise InputError(next(iter(failed.values())))
+    return rows, failures
 
 
 def rounded(each: TimedChoice) -> float:
@@ -135,15 +134,15 @@ def rounded(each: TimedChoice) -> float:
 
 def _times(
     schedule: Schedule, sizes: Sequence[int], fabric: AnyFabric, model: str, options: dict[str, Any]
-) -> tuple[list[float], str]:
-    """Predicted times in µs of rising sizes, and the model that gave them."""
+) -> list[float]:
+    """Return predicted times in µs of rising sizes."""
     costed = list(sizes)
     if isinstance(fabric, PhotonicFabric):
         # Circuits do not depend on bytes, so that time grows in proportion between two sizes.
         options, costed = {"plan": plan_circuits(schedule, fabric)}, [sizes[0], sizes[-1]]
     elements = elements_of(schedule.ranks)
     costs = [cost(schedule, fabric, size / elements, model, **options) for size in costed]
-    return np.interp(sizes, costed, [each.seconds * 1e6 for each in costs]).tolist(), costs[0].model
+    return np.interp(sizes, costed, [each.seconds * 1e6 for each in costs]).tolist()
 
 
 def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
@@ -158,6 +157,11 @@ def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
     }
 
 
+def without_switches(rows: Rows) -> Rows:
+    """Return the candidates in which no switch takes part."""
+    return {key: [c for c in row if c.choice.algorithm not in SWITCHED] for key, row in rows.items()}
+
+
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:
     """Every algorithm of predicted candidates with each protocol of a transport.
 
@@ -168,6 +172,8 @@ def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[T
     for choice in dict.fromkeys(map(plain, known)):
         by_itself = known.get(choice)
         for protocol in protocols:
+            if choice.algorithm in SWITCHED and protocol != "signals":
+                continue  # nothing else multicasts and adds up by switches
             own = replace(choice, protocol=protocol)
             made.append(TimedChoice(own, known.get(own, by_itself if protocol == "copies" else None)))
     return made

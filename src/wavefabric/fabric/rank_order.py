@@ -11,7 +11,7 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.assignment import all_assignments, descend, least_first
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost_models.cost import check_sizes, cost
+from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import resource_use, static_routes, transfer_bytes
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -26,6 +26,8 @@ _OVERHEAD = 1 << 12
 _PAIRS = 1 << 16
 #: Orders from which a search descends, and orders tried at most (fewer for large schedules).
 STARTS, MOST_ORDERS = 12, 20_000
+#: s that a pair of GPUs without a way counts as.
+_NO_WAY = 1e6
 #: Orders that the model itself compares in the end.
 _FINAL = 4
 
@@ -84,7 +86,8 @@ def best_order(
     are; along the widest and shortest routes; at random): two GPUs are exchanged, a part is reversed, or a
     GPU moves elsewhere. What is compared is the time of all rounds one after the other, then the sum of
     squares of the times that links are in use. `model` chooses among the best few and the order as it is, so
-    that the result is never worse than 0, 1, 2, … `InputError` for more than `MOST_GPUS` GPUs.
+    that the result is never worse than 0, 1, 2, …, which need not be possible itself. `InputError` for more
+    than `MOST_GPUS` GPUs, and if no order is found in which all pairs that the schedule needs have a way.
 
     Examples
     --------
@@ -108,11 +111,18 @@ def best_order(
         actual = f"auto given with the {fabric.ranks} GPUs of {fabric.name}"
         raise InputError(f"order: {actual}; allowed: at most {MOST_GPUS}, or numbers")
     times = _OrderTimes(schedule, fabric, element_bytes)
-    least, best = cost(schedule, fabric, element_bytes, model).seconds, same
-    for order in _search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable)):
-        seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
+    least, best, fault = math.inf, None, None
+    model_for(fabric, schedule.ranks, model)
+    for order in (same, *_search(times, np.random.default_rng(seed), min(MOST_ORDERS, times.affordable))):
+        try:
+            seconds = cost(schedule, reordered(fabric, order), element_bytes, model).seconds
+        except InputError as error:  # a pair has no way
+            fault = fault or error
+            continue
         if seconds < least * (1 - 1e-9):
             least, best = seconds, order
+    if best is None:
+        raise InputError(f"{fault}; no other order was found for {schedule.name}")
     return best
 
 
@@ -137,7 +147,7 @@ class _OrderTimes:
         hops[there] = np.bincount(use.pair, minlength=int(there.sum()))
         self._table = np.full((n * n, int(hops.max())), idle)
         self._table[np.arange(hops.max()) < hops[:, None]] = use.resource
-        self._latency = np.full(n * n, math.inf)
+        self._latency = np.full(n * n, _NO_WAY)
         self._latency[there] = use.latency
         self._capacity = np.append(use.capacity, math.inf)
         self._row = np.repeat(np.arange(len(kinds)), count)[:, None] * self._capacity.size
@@ -154,7 +164,9 @@ class _OrderTimes:
         cells = self._row + self._table[pair]
         load = np.bincount(cells.ravel(), self._weights, self._times.size * self._capacity.size)
         load = load.reshape(-1, self._capacity.size) / self._capacity
-        late = np.maximum.reduceat(self._latency[pair], self._first)
+        # Pairs without a way add up, so that a search sees which order has fewer of them.
+        latency = self._latency[pair]
+        late = np.maximum.reduceat(latency, self._first) + np.add.reduceat(latency >= _NO_WAY, self._first) * _NO_WAY
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
         # Rounded, so that noise of the last bit does not pass for less time.
         return float(f"{seconds:.9e}"), float(f"{float(self._times @ (load * load).sum(axis=1)):.9e}")

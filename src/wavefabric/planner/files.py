@@ -89,14 +89,10 @@ def _facts(problem: str, rates: SolverRates, fabric: AnyFabric, ranks: int, step
 def _plan(
     facts: dict[str, Any], candidates: list[Candidate], alone: Candidate, options: RunPlanOptions, left_out
 ) -> RunPlan:
-    if facts["ranks"] == 1:
-        candidates = [alone]
-    ordered = tuple(sorted(candidates, key=lambda c: c.seconds.step))
-    if not ordered:
+    if facts["ranks"] > 1 and not candidates:
         raise InputError(left_out[0])
-    fits = facts["ranks"] > 1 and alone.bytes <= facts["memory"]
-    more = {"alone": alone if fits else None, "max_error": options.max_error, "left_out": tuple(left_out)}
-    return RunPlan(candidates=ordered, **facts, **more)
+    ordered = tuple(sorted([alone, *candidates], key=lambda c: c.seconds.step))
+    return RunPlan(candidates=ordered, **facts, max_error=options.max_error, left_out=tuple(left_out))
 
 
 class _Grid:

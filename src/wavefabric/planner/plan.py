@@ -80,8 +80,6 @@ class RunPlan:
     steps: int
     memory: int
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=1)]
-    #: What one GPU takes, if the whole fits there.
-    alone: Candidate | None = None
     max_error: float = 0.0
     left_out: tuple[str, ...] = ()
     cpu: bool = False
@@ -89,13 +87,29 @@ class RunPlan:
     chosen: int | None = None
 
     @property
+    def alone(self) -> Candidate | None:
+        """The candidate of one GPU."""
+        return next((c for c in self.candidates if not c.carrier), None)
+
+    @property
     def choice(self) -> Candidate:
         """The fastest that fits in memory and is as exact as it has to be; `InputError` if there is none."""
+        return self._fastest(self.candidates)
+
+    @property
+    def shared(self) -> Candidate:
+        """The fastest, as `choice`, of those that take all ranks: what ``run --ranks`` can follow."""
+        several = [c for c in self.candidates if c.carrier or self.ranks == 1]
+        if self.chosen is not None and self.candidates[self.chosen] not in several:
+            raise InputError(f"chosen: {self.chosen} given, one GPU; allowed: one of {self.ranks} ranks")
+        return self._fastest(several)
+
+    def _fastest(self, candidates: Sequence[Candidate]) -> Candidate:
         if self.chosen is not None:
             return self.candidates[self.chosen]
-        fitting = [c for c in self.candidates if self.fits(c)]
+        fitting = [c for c in candidates if self.fits(c)]
         if not fitting:
-            least = min(c.bytes for c in self.candidates)
+            least = min(c.bytes for c in candidates)
             actual = (
                 f"{least / 2**30:.1f} GiB needed at least, {self.memory / 2**30:.1f} GiB on {self.device}"
             )
@@ -109,23 +123,28 @@ class RunPlan:
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether each GPU, or the host of all ranks, has the memory."""
-        return candidate.bytes * (self.ranks if self.cpu else 1) <= self.memory
+        return candidate.bytes * (self.ranks if self.cpu and candidate.carrier else 1) <= self.memory
 
     @property
     def reason(self) -> str:
-        """Why that one, in one sentence or two."""
-        chosen = self.choice
+        """Why `choice`, in one sentence or two."""
+        return self.reason_of(self.choice)
+
+    def reason_of(self, chosen: Candidate) -> str:
+        """Why this one, in one sentence or two."""
         if self.chosen is not None:
             return "chosen by hand"
         which = f"with errors up to {self.max_error:g}" if self.max_error else "that give one rank's answers"
         text = f"the fastest of those {which}"
         if not all(map(self.fits, self.candidates)):
             text += " and fit in memory"
-        second = next((c for c in self.candidates if c is not chosen and c.error <= self.max_error), None)
+        others = [c for c in self.candidates if c is not chosen and c.error <= self.max_error]
+        second = next((c for c in others if c.carrier or not chosen.carrier), None)
         if second is not None and self.fits(second):
             text += f"; the next, {second.words}, takes {_over(second, chosen)} times as long"
-        if self.alone is not None and self.alone.seconds.step <= chosen.seconds.step:
-            text += f". One GPU alone is faster: it takes {_over(self.alone, chosen)} of the time"
+        alone = self.alone
+        if alone and alone is not chosen and alone.seconds.step <= chosen.seconds.step and self.fits(alone):
+            text += f". One GPU alone is faster: it takes {_over(alone, chosen)} of the time"
         faster = [c for c in self.candidates if c.error > self.max_error and self.fits(c)]
         if faster and faster[0].seconds.step < chosen.seconds.step:
             best = faster[0]
@@ -133,10 +152,9 @@ class RunPlan:
             text += f"{error_words(best.error)} (--max-error {best.error:.0e})".replace("e-0", "e-")
         return text
 
-    @property
-    def protocol(self) -> str:
+    def protocol_of(self, chosen: Candidate) -> str:
         """What p2p has to run by; empty where the fabric has no times of what it takes by itself."""
-        transport, _, protocol = self.choice.carrier.partition(", ")
+        transport, _, protocol = chosen.carrier.partition(", ")
         compared = any(candidate.carrier == SIGNALS for candidate in self.candidates)
         return protocol or ("copies" if transport == "p2p" and compared else "")
 
@@ -146,9 +164,10 @@ class RunPlan:
         return summary | {"plan": asdict(self)}
 
     def record(self) -> str:
-        """JSON of the choice, which a result keeps beside what was measured."""
-        common = {key: getattr(self, key) for key in ("reason", "device", "fabric", "ranks", "steps", "cpu")}
-        return json.dumps(self.choice.facts() | common | {"protocol": self.protocol})
+        """JSON of what ranks run, `shared`, which a result keeps beside what was measured."""
+        common = {key: getattr(self, key) for key in ("device", "fabric", "ranks", "steps", "cpu")}
+        reason = {"reason": self.reason_of(self.shared), "protocol": self.protocol_of(self.shared)}
+        return json.dumps(self.shared.facts() | common | reason)
 
 
 class PlanFile(BaseModel):
@@ -166,7 +185,7 @@ def read_plan(facts: Any) -> RunPlan:
         actual = f"chosen: {plan.chosen} given; allowed: an index of {len(plan.candidates)} candidates"
         raise InputError(actual)
     for c in plan.candidates:
-        choice("carrier", c.carrier, CARRIERS if plan.ranks > 1 else ("", *CARRIERS))
+        choice("carrier", c.carrier, ("", *CARRIERS))
         if c.order and (len(set(c.order)), min(c.order)) < (plan.ranks, 0):
             raise InputError(f"order: {list(c.order)} given; allowed: a GPU for each of {plan.ranks} ranks")
         for key, value in c.options.items():

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from wavefabric.files.faults import checked
 from wavefabric.report.content import Content, Tile, pairs
 from wavefabric.report.figures import bars, table
+from wavefabric.training.iteration.simulate import COMPUTATION
 from wavefabric.units import binary_bytes, three_digits, time_words
 
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -28,6 +29,7 @@ class SimulatedIteration(BaseModel):
     critical_seconds: dict[str, _Number]
     memory_bytes: dict[str, _Number] = {}
     model_flops_utilisation: float | None = None
+    left_out: dict[str, dict[str, str]] = {}
 
     @property
     def label(self) -> str:
@@ -67,13 +69,15 @@ def training_content(facts: dict[str, Any], name: str) -> Content:
     held = binary_bytes(total) if total else "not known"
     content.tiles.append(Tile("Memory", held, "of the GPU that needs most"))
     critical = best.critical_seconds.items()
-    content.parts = {"computation" if k == "compute" else f"communication of {k}": v for k, v in critical}
+    content.parts = {COMPUTATION.get(k, f"communication of {k}"): v for k, v in critical}
     content.parts_title = "Where the time goes, on the critical path"
     rows = [(case.label, case.split, several and case is best) for case in cases]
     note = "hidden communication left out"
     content.thumbnail = bars("Time an iteration", rows, note=note, mark="fastest")
     memory = [(key, {"": value}, False) for key, value in best.memory_bytes.items()]
     content.add("Figures", content.thumbnail, bars("Memory of a GPU", memory, binary_bytes))
+    missing = [(kind, *pair) for kind, each in best.left_out.items() for pair in each.items()]
+    content.add("Left out", table(("calls", "algorithm", "why"), missing, "Algorithms not compared"))
     about = {key: value for key, value in facts.items() if not isinstance(value, (dict, list))}
     shown = pairs(about, tuple(SimulatedIteration.model_fields))
     content.add("Provenance", table([], shown, "What was simulated"))

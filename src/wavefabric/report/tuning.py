@@ -35,8 +35,10 @@ def tuning_content(tuning: Tuning, name: str) -> Content:
     content.thumbnail = _figure(first)
     content.add("Figures", content.thumbnail, *map(_figure, tuning.tables[1:]))
     content.add("Numbers", *map(_table, tuning.tables))
+    missing = table(("algorithm", "why"), list(tuning.left_out.items()), "Algorithms not compared")
+    content.add("Left out", missing)
     about = {key: value for key, value in vars(tuning).items() if value is not None}
-    content.add("Provenance", table([], pairs(about, ("tables",)), "Where it comes from"))
+    content.add("Provenance", table([], pairs(about, ("tables", "left_out")), "Where it comes from"))
     return content
 
 

@@ -1,7 +1,6 @@
 """Where a schedule comes from: a file, or an algorithm of the registry and its options."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,8 @@ from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
 from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
 from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric, PhotonicFabric
+from wavefabric.fabric import AnyFabric
+from wavefabric.fabric.candidates import own_grid
 from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"
@@ -108,11 +108,7 @@ def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, 
     """The grid of a fabric, for an algorithm that takes one and all its GPUs: tiles, mesh, torus, nodes."""
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
-    if isinstance(fabric, PhotonicFabric):
-        grid = fabric.rows, fabric.columns
-    else:
-        family = re.fullmatch(r"(?:mesh|torus|nodes):(\d+(?:x\d+)*)", fabric.name)
-        grid = tuple(map(int, family[1].split("x"))) if family else ()
+    grid = own_grid(fabric)
     if not grid or math.prod(grid) != ranks or fabric.ranks != ranks:
         return None
     # Squares want two powers of two.

@@ -8,23 +8,28 @@ import typer
 
 from wavefabric.cli.collective import algorithm as source
 from wavefabric.cli.collective.algorithm import AlgorithmOptions
-from wavefabric.cli.collective.cost_table import Costed, rows_of, show
+from wavefabric.cli.collective.cost_table import Costed, in_order, rows_of, show
 from wavefabric.cli.collective.facts import circuit_facts
 from wavefabric.cli.collective.setting import PLANNING, CircuitOptions, FabricSetting, Order, make_setting
 from wavefabric.cli.common.files import PICTURES, check_target
 from wavefabric.cli.common.options import OutputOptions, changed, check_choice, option, options, refuse
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
-from wavefabric.collectives.registry import ALGORITHMS, why_refused
+from wavefabric.collectives.builders.messages import near_square
+from wavefabric.collectives.candidates import Candidates, Choice
+from wavefabric.collectives.registry import ALGORITHMS
 from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
-from wavefabric.fabric.cost_models.cost import check_sizes, cost
+from wavefabric.fabric import AnyFabric, PhotonicFabric
+from wavefabric.fabric.candidates import candidates_on
+from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
 from wavefabric.fabric.draw.pictures import draw_costs
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.fabric.rank_order import depends_on_pair
 
 #: Options that not all algorithms have.
 _SPECIAL = ("radix", "grid", "pieces")
+#: What ``--algorithms`` may say instead of names.
+_EVERY = ("all", "auto")
 
 
 @options()
@@ -37,7 +42,8 @@ class CostOptions(OutputOptions):
     )
     factor: int | None = option(FACTOR_HELP)
     algorithms: str | None = option(
-        "Compare these, such as ring,recursive:4,double-tree:8 (radix, or pieces), or all."
+        "Compare these, such as ring,recursive:4,double-tree:8,hierarchical:2x8 (radix, or pieces; nodes and "
+        "GPUs of each); all: every algorithm, with all parameters worth trying; auto: the fastest of these."
     )
     model: str = option(
         "auto, {wavefabric.fabric.cost_models.cost:COST_MODELS}.", default="auto", also=("auto",)
@@ -76,11 +82,12 @@ def command(
     if options.engines is not None and (options.model != "flow" or options.engines < 1):
         allowed = "1 or more" if options.model == "flow" else "with --model flow"
         raise InputError(f"--engines: {options.engines} given; allowed: {allowed}")
-    if options.model != "kernel":
-        refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
     check_target(options.output, options.force, PICTURES)
     bytes_each = parse_sizes(options.bytes or "64M", "--bytes", options.factor)
     setting = make_setting(fabric, circuit, order)
+    ranks = setting.fabric.ranks if algorithm.ranks is None else algorithm.ranks
+    if model_for(setting.fabric, ranks, options.model) != "kernel":
+        refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
     left_out: dict[str, str] = {}
     if options.algorithms is None:
         chosen = _only(words, algorithm, setting.fabric)
@@ -89,7 +96,7 @@ def command(
         chosen = _compared(options.algorithms, words, algorithm, setting.fabric, left_out)
     if options.bytes is None and (own := source.own_bytes(each.schedule for each in chosen.values())):
         bytes_each = [own]
-    costed = {name: _costed(each, setting, bytes_each, options) for name, each in chosen.items()}
+    costed = _all_costed(chosen, setting, bytes_each, options, left_out)
     written = []
     if options.output is not None:
         costs = {name: list(each.costs) for name, each in costed.items()}
@@ -121,54 +128,95 @@ def _compared(
     if not words or len(words) != 1:
         actual = " ".join(words) if words else "nothing"
         raise InputError(f"COLLECTIVE: {actual} given with --algorithms; allowed: one, such as all-reduce")
-    chosen: dict[str, tuple[str, AlgorithmOptions]] = {}
-    for word in _expanded([word.strip() for word in text.split(",")], words[0], options, fabric, left_out):
-        name, colon, number = word.partition(":")
-        if name not in ALGORITHMS:
-            raise InputError(f"--algorithms: {name or text} given; allowed: all, {', '.join(ALGORITHMS)}")
-        if word in chosen:
+    chosen: dict[str, tuple[str, AlgorithmOptions, Choice | None]] = {}
+    listed = [word.strip() for word in text.split(",")]
+    for word in listed:
+        name, *parameters = word.split(":")
+        if word in chosen or listed.count(word) > 1:
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
-        chosen[word] = name, _numbered(_usable(name, options), name, word, number if colon else None)
+        if word in _EVERY:
+            each = _every(words[0], options, fabric, left_out)
+            chosen |= {label: one for label, one in each.items() if label not in (*chosen, *listed)}
+            continue
+        if name not in ALGORITHMS:
+            actual = f"{name or text} given; allowed: {', '.join((*_EVERY, *ALGORITHMS))}"
+            raise InputError(f"--algorithms: {actual}")
+        chosen[word] = name, _with(_usable(name, options), name, word, parameters), None
     for name, value in changed(options, *_SPECIAL).items():
         if f"--{name}" in options.present() and all(
-            getattr(own, name) != value for _, own in chosen.values()
+            getattr(own, name) != value for _, own, _ in chosen.values()
         ):
             raise InputError(f"--{name}: {value} given; allowed: with an algorithm that has a use for it")
-    pipelined = any(own.parts > 1 for _, own in chosen.values())
+    pipelined = any(own.parts > 1 for _, own, _ in chosen.values())
     costed = {}
-    for word, (name, own) in chosen.items():
+    for word, (name, own, choice) in chosen.items():
         schedule = source.build_by_name(name, words[0], own, fabric)
         grid = source.grid_of(name, schedule.ranks, fabric) if own.grid is None else None
         # Whether a tree is pipelined is said where others are.
         tree = name in ("tree", "double-tree", "binomial") and pipelined and own.parts == 1
-        costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid)
+        costed[word] = Costed(schedule, f"{word}, pieces 1" if tree else word, grid, choice=choice)
     return costed
 
 
-def _expanded(
-    listed: list[str], collective: str, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
-) -> list[str]:
-    """A list of algorithms with ``all`` spelt out: all that do this with these ranks and options."""
-    if "all" not in listed:
-        return listed
+def _every(
+    collective: str, options: AlgorithmOptions, fabric: AnyFabric, left_out: dict[str, str]
+) -> dict[str, tuple[str, AlgorithmOptions, Choice]]:
+    """All algorithms that do this between these ranks, by what ``--algorithms`` would call each.
+
+    Radix, pieces or grid that an option gives are not varied.
+    """
     collectives = [c for algorithm in ALGORITHMS.values() for c in algorithm.collectives]
     check_choice("COLLECTIVE", collective, dict.fromkeys(collectives))
-    accepted = []
-    for name, algorithm in ALGORITHMS.items():
-        if collective in algorithm.collectives and name not in listed:
-            ranks = options.ranks or fabric.ranks
-            own = _usable(name, options).registry(name, ranks, fabric)
-            why = why_refused(name, collective, ranks, **own)
-            if algorithm.switched and not (isinstance(fabric, Fabric) and fabric.multicast_switches):
-                why = f"no switch of {fabric.name} multicasts and reduces"
-            if why:
-                left_out[name] = why
-            else:
-                accepted.append(name)
-    if not accepted and len(listed) == 1:
-        raise InputError(f"--algorithms: all given; {next(iter(left_out.values()))}")
-    at = listed.index("all")
-    return [*listed[:at], *accepted, *listed[at + 1 :]]
+    ranks = options.ranks or fabric.ranks
+    given: dict[str, Any] = {}
+    if options.radix is not None:
+        given["radices"] = (options.radix,)
+    if options.parts > 1:
+        given["pieces"] = (1,)
+    found = candidates_on(fabric, collective, range(ranks), **given)
+    made: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
+    for choice in found.choices:
+        name, own = choice.algorithm, _usable(choice.algorithm, options)
+        usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
+        if choice.grid is not None and own.grid is not None:
+            usual = choice.grid  # as the option says
+        label = [name]
+        if choice.grid not in (None, usual):
+            label.append("x".join(map(str, choice.grid)))
+            own = replace(own, grid=label[-1])
+        if choice.radix is not None and choice.radix != (own.radix or 2):
+            label.append(str(choice.radix))
+            own = replace(own, radix=choice.radix)
+        if choice.pieces > 1:
+            label.append(str(choice.pieces))
+            own = replace(own, pieces=choice.pieces)
+        made.setdefault(":".join(label), (name, own, choice))
+    if not made:
+        raise InputError(f"--algorithms: all given; {next(iter(found.left_out.values()))}")
+    left_out |= found.left_out
+    return made
+
+
+def _all_costed(
+    chosen: dict[str, Costed], setting: FabricSetting, sizes: list[int], request: CostOptions, left_out: dict
+) -> dict[str, Costed]:
+    """All with their costs; of what ``all`` and ``auto`` mean, what the fabric cannot run is left out."""
+    costed, failures = {}, {}
+    for name, each in chosen.items():
+        try:
+            costed[name] = _costed(each, setting, sizes, request)
+        except InputError as error:
+            if each.choice is None:
+                raise
+            failures[each.choice] = str(error)
+    if not costed:
+        raise InputError(next(iter(failures.values())))
+    choices = tuple(each.choice for each in chosen.values() if each.choice is not None)
+    left_out |= Candidates(choices, {}).without(failures).left_out
+    if "auto" in [word.strip() for word in (request.algorithms or "").split(",")]:
+        fastest = [in_order(costed.values(), k)[0] for k in range(len(sizes))]
+        costed = {n: each for n, each in costed.items() if each.choice is None or each in fastest}
+    return costed
 
 
 def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
@@ -177,16 +225,19 @@ def _usable(name: str, options: AlgorithmOptions) -> AlgorithmOptions:
     return replace(options, **unused)
 
 
-def _numbered(own: AlgorithmOptions, name: str, word: str, number: str | None) -> AlgorithmOptions:
-    """Options with the radix or the pieces that stand behind the colon."""
-    if number is None:
-        return own
-    takes = next((each for each in ("radix", "pieces") if each in ALGORITHMS[name].options), None)
-    if takes is None or not (number.isascii() and number.isdigit() and len(number) < 7):
-        allowed = "a radix or pieces" if takes else f"no number, {name} has no radix and no pieces"
-        raise InputError(f"--algorithms: {word} given; allowed: {allowed} behind the colon")
-    chosen: dict[str, Any] = {takes: int(number)}
-    return replace(own, **chosen)
+def _with(own: AlgorithmOptions, name: str, word: str, parameters: list[str]) -> AlgorithmOptions:
+    """Options with the grid, and the radix or the pieces, that stand behind colons."""
+    known = ALGORITHMS[name].options
+    takes = next((each for each in ("radix", "pieces") if each in known), None)
+    for text in parameters:
+        if "grid" in known and "x" in text:
+            own = replace(own, grid=text)
+        elif takes and text.isascii() and text.isdigit() and len(text) < 7:
+            own = replace(own, radix=int(text)) if takes == "radix" else replace(own, pieces=int(text))
+        else:
+            allowed = "a radix or pieces" if takes else f"no number, {name} has no radix and no pieces"
+            raise InputError(f"--algorithms: {word} given; allowed: {allowed} behind the colon")
+    return own
 
 
 def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: CostOptions) -> Costed:
@@ -208,7 +259,7 @@ def _costed(each: Costed, setting: FabricSetting, sizes: list[int], request: Cos
             options["budget"] = fabric.budget or LinkBudget()
     elif request.engines is not None:
         options["engines"] = request.engines
-    elif request.model == "kernel":
+    elif model_for(fabric, schedule.ranks, request.model) == "kernel":
         options = {"protocol": request.protocol or "auto", "graph": request.graph}
     costs = tuple(cost(schedule, fabric, size / elements, request.model, **options) for size in sizes)
     return replace(each, order=order, costs=costs, circuits=facts)

@@ -1,7 +1,7 @@
 """What `wavefabric collective cost` prints: tables, or rows for JSON."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from wavefabric.cli.collective.facts import MSCCL_NOT_COUNTED, circuit_notes, ms
 from wavefabric.cli.collective.setting import ORDER_NOTE, order_text
 from wavefabric.cli.common.show import console, table
 from wavefabric.collectives import Schedule
+from wavefabric.collectives.candidates import Choice
 from wavefabric.execution.report import size_words
 from wavefabric.fabric import Cost
 from wavefabric.fabric.bounds.bound import LowerBound
@@ -25,7 +26,8 @@ class Costed:
     """A schedule that was proved, and what it costs.
 
     ``grid`` is that of the fabric, if it was taken over; ``order`` names the GPUs of the ranks, None where
-    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits.
+    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits; ``choice`` is
+    the candidate that it is, if nobody named it.
     """
 
     schedule: Schedule
@@ -34,6 +36,12 @@ class Costed:
     order: tuple[int, ...] | None = None
     costs: tuple[Cost, ...] = ()
     circuits: dict[str, Any] = field(default_factory=dict)
+    choice: Choice | None = None
+
+
+def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
+    """Return schedules by their time for a size, by its number; those equal but for round-off as they come."""
+    return sorted(costed, key=lambda each: float(f"{each.costs[size].seconds:.9g}"))
 
 
 def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[str, Any]:
@@ -41,7 +49,7 @@ def rows_of(costed: dict[str, Costed], sizes: list[int], rounds: bool) -> dict[s
     rows = []
     for name, each in costed.items():
         for k, (size, cost) in enumerate(zip(sizes, each.costs, strict=True)):
-            fastest = min((other.costs[k] for other in costed.values()), key=lambda c: c.seconds)
+            fastest = in_order(costed.values(), k)[0].costs[k]
             # Without rounds these overlap.
             parts = {p: sum(getattr(r, p) for r in cost.rounds) if cost.rounds else None for p in _PARTS}
             row = {
@@ -127,7 +135,7 @@ def _costs_table(costed: dict[str, Costed], sizes: Sequence[int]) -> Table:
     columns = ("size", *["|algorithm"] * many, "time", *parts.values(), *limits, "<busiest")
     made = table(columns, title=f"{name} on {any_cost.fabric}, {any_cost.model} model")
     for k, size in enumerate(sizes):
-        ranking = sorted(costed.values(), key=lambda each: each.costs[k].seconds)
+        ranking = in_order(costed.values(), k)
         for each in ranking:
             cost, best = each.costs[k], each is ranking[0]
             cells = [size_words(size) if best else ""]

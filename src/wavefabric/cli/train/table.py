@@ -10,7 +10,7 @@ from wavefabric.cli.common.show import console, pairs_table, rate_text, table
 from wavefabric.cli.train.work import largest_need
 from wavefabric.training.compare import Case
 from wavefabric.training.fabrics import gpu_bandwidth
-from wavefabric.training.iteration.simulate import Iteration
+from wavefabric.training.iteration.simulate import COMPUTATION
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.strategies.strategy import LayerLayout
 from wavefabric.units import amount, three_digits, time_words
@@ -24,10 +24,13 @@ _OF_SIZES = {
 }  # fmt: skip
 
 
-def calls_by_purpose(iteration: Iteration) -> dict[str, dict[str, Any]]:
-    """For each purpose of calls: how many there are, and the least, median, largest and total bytes."""
-    sizes = iteration.call_bytes.items()
-    return {purpose: {key: of(each) for key, of in _OF_SIZES.items()} for purpose, each in sizes}
+def calls_by_purpose(case: Case) -> dict[str, dict[str, Any]]:
+    """For each purpose of calls: how many, the least, median, largest and total bytes, and algorithms."""
+    return {
+        purpose: {key: of(each) for key, of in _OF_SIZES.items()}
+        | {"algorithms": dict(case.algorithms.get(purpose, {}))}
+        for purpose, each in case.iteration.call_bytes.items()
+    }
 
 
 def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
@@ -40,21 +43,25 @@ def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
         "gpus": case.gpus,
         "fabric": case.fabric.name,
         "collective": case.collective,
+        "model": case.model,
         "seconds": iteration.seconds,
         "samples_per_second": iteration.samples_per_second,
         "samples_per_second_per_gpu": iteration.samples_per_second / case.gpus,
-        "compute_seconds": iteration.compute_seconds.tolist(),
+        "compute_seconds": iteration.gpu_seconds.tolist(),
+        "host_seconds": iteration.compute_seconds[~iteration.on_gpus].tolist(),
         "exposed_seconds": iteration.exposed_seconds,
         "hidden_seconds": case.hidden_seconds,
         "fabric_busy_seconds": timeline.fabric_busy,
         "bound_by": iteration.bound_by,
         "critical_seconds": iteration.critical_seconds,
         "bubble": iteration.bubble,
+        "idle": iteration.idle,
         "ratio_to_ring": case.ratio_to_ring,
         "ratio_to_free": case.ratio_to_free,
         "ring_seconds": case.ring.seconds,
         "free_seconds": iteration.free_seconds,
-        "calls": calls_by_purpose(iteration),
+        "calls": calls_by_purpose(case),
+        "left_out": case.left_out,
     }
     if healthy is not None:
         result["healthy_seconds"] = healthy.iteration.seconds
@@ -92,18 +99,23 @@ def show_case(case: Case, title: str, memory: float, healthy: Case | None = None
         words = f"{longer:.3f} x as long as without, which takes {time_words(healthy.iteration.seconds)}"
         lines.insert(1, ("slow parts", words))
     out.print(pairs_table(lines))
-    result = calls_by_purpose(case.iteration)
+    result = calls_by_purpose(case)
     if result:
         out.print()
         out.print(_calls_table(result))
         if any(call and call.messages for call in case.iteration.graph.call):
             out.print("sizes: of the array of one group; of messages the sum of all")
+        if case.model is not None:
+            out.print(f"calls: {case.model} model on {case.fabric.name}", soft_wrap=True)
+    for kind, missing in case.left_out.items():
+        for name, why in missing.items():
+            out.print(f"left out for {kind}: {name} ({why})", soft_wrap=True)
 
 
 def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
     iteration, workload = case.iteration, case.iteration.workload
     throughput = iteration.samples_per_second
-    compute = iteration.compute_seconds
+    compute = iteration.gpu_seconds
     lines = [("iteration", time_words(iteration.seconds))]
     if workload is None:
         lines.append(("throughput", f"{rate(throughput)} iterations/s"))
@@ -115,15 +127,17 @@ def _lines(case: Case, memory: float) -> list[tuple[str, str]]:
         fraction = f"{iteration.model_flops_utilisation:.1%} of the {arithmetic} peak of {peak}"
         flops = f"{three_digits(iteration.model_flops_per_second / 1e12)} TFLOP/s a GPU, {fraction}"
         lines += [("model FLOP/s", flops), ("strategy", strategy_words(workload))]
-    least = f", {time_words(float(compute.min()))} in the least busy stage" if compute.size > 1 else ""
+    which = "in the least busy stage" if iteration.pipelined else "on the least busy"
+    least = f", {time_words(float(compute.min()))} {which}" if compute.size > 1 else ""
     hidden = f"{_time(case.hidden_seconds)} hidden behind computation"
     lines += [
         ("computation", f"{time_words(float(compute.max(initial=0.0)))} a GPU{least}"),
         ("communication", f"{_time(iteration.exposed_seconds)} exposed, {hidden}"),
         ("bound by", iteration.bound_by),
     ]
-    if compute.size > 1:
-        lines.append(("pipeline bubble", f"{iteration.bubble:.1%} of the iteration with free communication"))
+    if iteration.pipelined or iteration.idle > 5e-4:
+        name = "pipeline bubble" if iteration.pipelined else "GPUs idle"
+        lines.append((name, f"{iteration.idle:.1%} of the iteration with free communication"))
     if workload is not None:
         need = largest_need(workload)
         held = f"{three_digits(need.total / 1e9)} of {three_digits(memory / 1e9)} GB a GPU ({need.parts})"
@@ -166,11 +180,13 @@ def _time(seconds: float) -> str:
 
 
 def _calls_table(result: dict[str, dict[str, Any]]) -> Table:
-    headings = ("|communication of", "calls", "least", "median", "largest", "total")
+    headings = ("|communication of", "calls", "least", "median", "largest", "total", "<by")
     rows = []
     for purpose, values in result.items():
-        calls, *sizes = values.values()
-        rows.append((purpose, str(calls), *map(bytes_words, sizes)))
+        calls, *sizes, algorithms = values.values()
+        many = len(algorithms) > 1
+        by = "; ".join(f"{name} ({count})" if many else name for name, count in algorithms.items())
+        rows.append((purpose, str(calls), *map(bytes_words, sizes), by))
     return table(headings, rows)
 
 
@@ -199,7 +215,7 @@ def show_comparison(cases: list[Case], title: str) -> None:
             _time(case.iteration.exposed_seconds),
             f"{case.ratio_to_ring:.3f}",
             f"{case.ratio_to_free:.3f}",
-            f"{'computation' if what == 'compute' else what}, {fraction:.0%}",
+            f"{COMPUTATION.get(what, what)}, {fraction:.0%}",
         )
         style = "bold" if best and len(real) > 1 else ""
         last = column + 1 == len(cases) or cases[column + 1].gpus != case.gpus

@@ -26,6 +26,7 @@ class ChoiceTable(_Table):
     radix: _Count | None = None
     pieces: _Count = 1
     protocol: StrictStr = "auto"
+    grid: tuple[_Count, _Count] | None = None
 
 
 class TimedChoiceTable(ChoiceTable):
@@ -56,6 +57,7 @@ class TuningTable(_Table):
     fabric: StrictStr | None = None
     model: StrictStr | None = None
     wavefabric: StrictStr | None = None
+    left_out: dict[StrictStr, StrictStr] = {}
     tables: list[TunedCollectiveTable]
 
 

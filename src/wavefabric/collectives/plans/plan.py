@@ -45,6 +45,11 @@ class ExecutionPlan:
         return self.protocol == "packets"
 
 
+def protocols_for(schedule: Schedule) -> tuple[str, ...]:
+    """Return the protocols that a schedule may use: packets do not go through switches that multicast."""
+    return PROTOCOLS[1:] if schedule.transfers["switch"].any() else PROTOCOLS
+
+
 def compile_plan(schedule: Schedule, protocol: str = "signals", slots: int | None = None) -> ExecutionPlan:
     """Compile a schedule that `verify` accepts, the same on all ranks; sums are taken in its order.
 

@@ -73,6 +73,10 @@ class Exchange:
         self.start()
         self.finish()
 
+    def why_no_switch(self) -> str | None:
+        """Return why no switch multicasts and adds up for these ranks; None if one does. Collective."""
+        return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
+
     def check(self) -> None:
         """Raise `LateRank` if another rank did not come in time, as far as is known by now."""
 

@@ -23,7 +23,7 @@ from wavefabric.exchange.program import Level, Span
 from wavefabric.exchange.transports import plan_code, waiting
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.exchange.transports.mpi_staged import StagedTransport
-from wavefabric.exchange.transports.multicast import MulticastPool
+from wavefabric.exchange.transports.multicast import MulticastPool, check_multicast
 from wavefabric.exchange.transports.p2p_plan import PlanExchange
 from wavefabric.exchange.transports.shared_pool import SharedPool
 from wavefabric.system.variables import PROTOCOL
@@ -296,6 +296,13 @@ class P2PTransport(Transport):
 
     def why_refused(self, protocol) -> str | None:
         return self._no_kernels if protocol in PROTOCOLS else None
+
+    def why_no_switch(self) -> str | None:
+        try:
+            check_multicast(self)
+        except (InputError, OSError) as error:  # OSError: no driver
+            return str(error)
+        return None
 
     def multiprocessors(self) -> int:
         """Those of each rank's GPU, at least; `InputError` where kernels of all would not run at once."""

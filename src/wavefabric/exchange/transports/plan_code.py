@@ -9,7 +9,8 @@ import numpy as np
 
 from wavefabric.collectives.plans.moves import STAGING, Address, Move
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import ExecutionPlan
+from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan
+from wavefabric.collectives.schedule import Schedule
 from wavefabric.device import bfloat16
 from wavefabric.errors import InputError
 
@@ -92,6 +93,14 @@ def check_switched(plan: ExecutionPlan, dtype) -> bool:
             f"schedule: {plan.schedule.name} has {fault}; allowed for multicast memory: {allowed}"
         )
     return True
+
+
+def switches_take(schedule: Schedule, dtype) -> bool:
+    """Return whether multicast memory can do what a schedule asks of switches, for elements of a type."""
+    try:
+        return check_switched(compile_plan(schedule), dtype)
+    except InputError:
+        return False
 
 
 class StagingLayout:

@@ -79,7 +79,7 @@ class CostModel:
 
 
 _HERE = "wavefabric.fabric.cost_models"
-#: Models by name: the one list of them. The first of each kind of fabric is its ``"auto"``.
+#: Models by name: the one list of them; `model_for` says which is ``"auto"``.
 COST_MODELS = {
     "alpha-beta": CostModel(f"{_HERE}.alpha_beta", "alpha_beta"),
     "flow": CostModel(f"{_HERE}.flow", "flow"),
@@ -88,13 +88,39 @@ COST_MODELS = {
 }
 
 
+def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool = True) -> str:
+    """Return the model of `COST_MODELS` that every command takes, by what its user asks for.
+
+    ``"auto"`` is the most faithful that the fabric has numbers for: ``"photonic"`` for light; ``"kernel"`` where
+    it has a table of kernels (`Fabric.kernels`) and a plan takes so many ranks; else ``"alpha-beta"``.
+    ``kernels`` False: something else moves the data, such as copy engines, NCCL or MPI. `InputError` for an
+    unknown model, and for one that the fabric has no numbers for.
+    """
+    from wavefabric.collectives.plans.plan import MOST_RANKS
+
+    if model != "auto" and model not in COST_MODELS:
+        raise InputError(f"model: {model!r} given; allowed: auto, {', '.join(COST_MODELS)}")
+    light = isinstance(fabric, PhotonicFabric)
+    fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
+    if model not in ("auto", *fitting):
+        kind = "photonic" if light else "electrical"
+        allowed = ", ".join(["auto", *fitting])
+        raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
+    if model == "kernel" and fabric.kernels is None:
+        allowed = "one whose file has a table kernels, such as hgx-h200"
+        raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
+    if model != "auto" or light:
+        return fitting[0] if model == "auto" else model
+    return "kernel" if kernels and fabric.kernels is not None and ranks <= MOST_RANKS else "alpha-beta"
+
+
 def cost(
     schedule: Schedule, fabric: AnyFabric, element_bytes: float, model: str = "auto", **options: Any
 ) -> Cost:
     """Time of a schedule on a fabric of as many GPUs (or tiles) as it has ranks, or more: rank r is GPU r.
 
     `element_bytes` (B an element) need not be whole, so that one schedule serves every size. The `model` is
-    ``"auto"``, or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another),
+    ``"auto"`` (see `model_for`), or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another),
     ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs a plan).
     Photonic ones: ``"photonic"``. For its `options` see `alpha_beta.alpha_beta`, `flow.flow`,
     `kernel.kernel`, `photonic.photonic`.
@@ -110,12 +136,5 @@ def cost(
     >>> f"{time.seconds * 1e6:.2f} us in {len(time.rounds)} rounds"
     '26.63 us in 7 rounds'
     """
-    if model != "auto" and model not in COST_MODELS:
-        raise InputError(f"model: {model!r} given; allowed: auto, {', '.join(COST_MODELS)}")
-    light = isinstance(fabric, PhotonicFabric)
-    fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
-    if model not in ("auto", *fitting):
-        kind = "photonic" if light else "electrical"
-        allowed = ", ".join(["auto", *fitting])
-        raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
-    return COST_MODELS[fitting[0] if model == "auto" else model](schedule, fabric, element_bytes, **options)
+    model = model_for(fabric, schedule.ranks, model)
+    return COST_MODELS[model](schedule, fabric, element_bytes, **options)

@@ -3,14 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 
 from wavefabric.collectives.plans.moves import STAGING, Move, kind_of
 from wavefabric.collectives.plans.order import Signal, Wait
-from wavefabric.collectives.plans.plan import PROTOCOLS, ExecutionPlan, compile_plan
+from wavefabric.collectives.plans.plan import ExecutionPlan, compile_plan, protocols_for
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.bounds.bound import bounds
@@ -56,9 +55,7 @@ def kernel(
     times = _times_of(fabric)
     check_sizes(schedule, fabric, element_bytes)
     result = []
-    # Packets do not go through switches that multicast.
-    usable = PROTOCOLS[1:] if schedule.transfers["switch"].any() else PROTOCOLS
-    for name in usable if protocol == "auto" else (protocol,):
+    for name in protocols_for(schedule) if protocol == "auto" else (protocol,):
         plan = compile_plan(schedule, name, slots if name == "signals" or protocol != "auto" else None)
         result.append((_Replay(plan, fabric, times, element_bytes).seconds(), name))
     seconds, name = min(result)
@@ -118,13 +115,20 @@ def _trees(move: Move) -> list[tuple[Tree, bool]]:
     return [(tree, asks) for tree, asks in trees if set(tree[2]) != {move.rank}]
 
 
+def _talking(plan: ExecutionPlan) -> list[tuple[int, int]]:
+    """Pairs of ranks of which the first stores in memory of the second, or signals to it."""
+    pairs = {(move.rank, target.rank) for move in plan.moves if not move.multicast for target in move.targets}
+    pairs |= set(plan.signals)
+    return sorted(pair for pair in pairs if pair[0] != pair[1])
+
+
 class _Replay:
     """A plan followed through time."""
 
     def __init__(self, plan: ExecutionPlan, fabric: Fabric, times: KernelTimes, element_bytes: float):
         self._plan, self._times, self._bytes = plan, times, element_bytes
         ranks = plan.schedule.ranks
-        pairs = list(permutations(range(ranks), 2))
+        pairs = _talking(plan)
         self._pairs = {pair: number for number, pair in enumerate(pairs)}
         use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
         trees = dict.fromkeys(tree for move in plan.moves for tree, _ in _trees(move))

@@ -1,12 +1,12 @@
 """Which algorithm of the registry serves a call, from what a user asks for with ``--collective``."""
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
-from typing import Any
 
 import numpy as np
 
@@ -15,55 +15,41 @@ from wavefabric.collectives.builders.messages import greedy, point_to_point
 from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
-from wavefabric.collectives.registry import build, why_refused
+from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
+from wavefabric.collectives.registry import build
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError, show
+from wavefabric.fabric.candidates import candidates_on
+from wavefabric.fabric.cost_models.cost import AnyFabric
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
-#: What a user may ask for; behind a colon ``recursive`` takes a radix, ``double-tree`` a number of pieces.
+#: What a user may ask for; behind a colon ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls`` a
+#: number of pieces, ``hierarchical`` nodes and GPUs of each.
 CHOICES = {
     "ring": "everybody sends to the next GPU only",
     "bidirectional-ring": "a ring used both ways at once",
     "recursive:2": "recursive halving and doubling; LUMORPH-2",
     "recursive:4": "recursive quartering and quadrupling; LUMORPH-4",
+    "tree": "a binary tree, with the number of pieces that takes the least time",
     "double-tree": "two complementary binary trees, with the number of pieces that takes the least time",
     "bruck": "Bruck's all-gather and all-to-all; sums as recursive:2",
     "direct": "all pairs of GPUs at once",
-    "auto": "for each call whatever takes the least time",
+    "hierarchical": "within nodes, and between equal GPUs of nodes, with the nodes that take the least time",
+    "nvls": "by switches that multicast and reduce, with the number of pieces that takes the least time",
+    "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "zero": "communication is free",
 }
 ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 #: Largest radix, asked for or fallen back to.
 MOST_RADIX = 16
-#: Numbers of pieces that ``double-tree`` and ``auto`` try; ``auto`` on a photonic fabric tries `FEW_PIECES`,
-#: since every round of a pipeline has to set up its circuits.
-PIECES, FEW_PIECES = (1, 4, 16, 64), (1, 4)
-#: Most GPUs of a group for which ``auto`` tries all pairs at once, and on a photonic fabric one pair after
-#: the other, each round of which has circuits of its own.
-MOST_DIRECT, MOST_PAIRWISE = 16, 64
-
+#: What may stand behind the colon of a family, and the largest number.
+_NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
+#: ``auto`` compares candidates in which so many chunks move together (`candidates`), and on a photonic fabric
+#: none that needs more circuits, or than so many for each GPU: bounds on time, some seconds for a call.
+MOST_MOVES, MOST_CIRCUITS, CIRCUITS_EACH = 2**19, 2**13, 16
 #: Sizes of messages that are no whole numbers are rounded to so many steps of the largest.
 _STEPS = 2**40
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """An algorithm of `wavefabric.collectives.registry` with its options.
-
-    ``greedy`` and ``point-to-point``, of messages, are those of `collectives.builders.messages`.
-    """
-
-    algorithm: str
-    options: tuple[tuple[str, int], ...] = ()
-
-    def __str__(self) -> str:
-        return ", ".join([self.algorithm, *(f"{key} {value}" for key, value in self.options)])
-
-    def refused(self, collective: str, ranks: int, whole: bool = False) -> str | None:
-        """Why it cannot be, in one line; ``whole``: with all its rounds."""
-        if not whole and self.algorithm == "ring" and collective != "all-to-all" and ranks <= MOST_RANKS:
-            return None  # `folded` needs no table of all chunks
-        return why_refused(self.algorithm, collective, ranks, **dict(self.options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,21 +81,27 @@ def parse_collective(text: str) -> str:
     family, colon, number = name.partition(":")
     if name in CHOICES:
         return name
-    if colon and family in ("recursive", "double-tree") and number.isascii() and number.isdigit():
-        least, most = (2, MOST_RADIX) if family == "recursive" else (1, 4096)
+    if colon and family in _NUMBERS and number.isascii() and number.isdigit():
+        least, most = _NUMBERS[family]
         if len(number) <= 4 and least <= int(number) <= most:
             return f"{family}:{int(number)}"
         raise InputError(f"collective: {show(text)} given; allowed: {family}: and {least} to {most}")
+    if family == "hierarchical" and re.fullmatch(r"[1-9]\d{0,3}x[1-9]\d{0,3}", number, re.ASCII):
+        return name
     allowed = ", ".join([*CHOICES, *ALIASES])
     raise InputError(f"collective: {show(text)} given; allowed: {allowed}")
 
 
 def recipes(
-    choice: str, collective: str, ranks: int, photonic: bool, whole: bool = False
-) -> tuple[Recipe, ...]:
-    """Algorithms of which the one that takes the least time serves a group of so many GPUs, at least 2.
+    text: str,
+    collective: str,
+    gpus: Sequence[int],
+    fabric: AnyFabric,
+    whole: bool = False,
+) -> Candidates:
+    """Return the algorithms of which the fastest serves a group of GPUs, at least 2, and what is left out.
 
-    ``choice``: as `parse_collective` returns it, not ``"zero"``. It is for all-reduces; the same family
+    ``text``: as `parse_collective` returns it, not ``"zero"``. It is for all-reduces; the same family
     serves reduce-scatters and all-gathers, but trees, which do neither, leave them to rings (as in NCCL), and
     Bruck's algorithm leaves sums to recursive halving and doubling. An all-to-all is Bruck's on a photonic
     fabric (LUMORPH, appendix C) and the fastest of Bruck's, one pair after the other, and all pairs at once
@@ -117,82 +109,93 @@ def recipes(
     algorithm 3 on a photonic fabric, all at once on an electrical one. Where a prime factor of the GPUs
     exceeds the radix of a recursive algorithm, the smallest radix that fits is taken, up to `MOST_RADIX`;
     beyond that, and for groups that an algorithm refuses otherwise, a ring; else the first that can of trees,
-    Bruck's algorithm and one pair after the other.
+    Bruck's algorithm and one pair after the other. ``auto`` compares all of
+    `wavefabric.fabric.candidates.candidates_on`.
 
     ``whole``: all rounds are needed, also those of a ring, which are alike. `InputError` if no algorithm can
     serve so many.
     """
+    ranks, photonic = len(gpus), isinstance(fabric, PhotonicFabric)
     if collective == "messages":
-        return (Recipe("greedy" if photonic else "point-to-point"),)
-    if collective == "all-to-all":
-        wanted = _all_to_all(choice, ranks, photonic)
-    else:
-        wanted = _sums(choice, collective, ranks, FEW_PIECES if photonic else PIECES)
-    fitting = [r for r in wanted if r.refused(collective, ranks, whole) is None]
+        return Candidates((Choice("greedy" if photonic else "point-to-point"),), {})
+
+    def why_not(choice: Choice) -> str | None:
+        if not whole and choice == Choice("ring") and collective != "all-to-all" and ranks <= MOST_RANKS:
+            return None  # `folded` needs no table of all chunks
+        return refused(choice, collective, ranks)
+
+    if text == "auto":
+        wanted = candidates_on(fabric, collective, gpus, most_moves=MOST_MOVES)
+        ring = Choice("ring")
+        if ring not in wanted.choices and collective != "all-to-all" and why_not(ring) is None:
+            left_out = {name: why for name, why in wanted.left_out.items() if name != "ring"}
+            wanted = Candidates((ring, *wanted.choices), left_out)
+        if not wanted.choices:
+            raise InputError(next(iter(wanted.left_out.values())))
+        return wanted
+    forms = _all_to_all(text, photonic) if collective == "all-to-all" else _sums(text, collective, gpus, fabric)
+    fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
-        others = (Recipe(name) for name in ("ring", "double-tree", "bruck", "pairwise"))
-        fitting = [r for r in others if r.refused(collective, ranks, whole) is None][:1]
+        others = map(Choice, ("ring", "double-tree", "bruck", "pairwise"))
+        fitting = [choice for choice in others if why_not(choice) is None][:1]
     if not fitting:
-        raise InputError(wanted[0].refused(collective, ranks, whole) or "ranks: no algorithm")
-    return tuple(fitting)
+        raise InputError(why_not(forms[0]) or "ranks: no algorithm")
+    return Candidates(tuple(fitting), {})
 
 
-def _sums(choice: str, collective: str, ranks: int, pieces: Sequence[int]) -> list[Recipe]:
-    """Of an all-reduce, reduce-scatter or all-gather; `pieces`: numbers of them that ``auto`` tries."""
-    family, _, number = choice.partition(":")
-    gather = collective == "all-gather"
+def check_circuits(schedule: Schedule) -> None:
+    """Refuse a schedule between so many pairs of GPUs that to plan their circuits takes too long to compare."""
+    t, most = schedule.transfers, max(MOST_CIRCUITS, CIRCUITS_EACH * schedule.ranks)
+    circuits = np.unique(t["src"].astype(np.int64) * schedule.ranks + t["dst"]).size
+    if circuits > most:
+        raise InputError(f"circuits: {circuits} of {schedule.name}; compared are algorithms of up to {most}")
+
+
+def _sums(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) -> list[Choice]:
+    """Algorithms for an all-reduce, reduce-scatter or all-gather, by what a user asked for."""
+    family, _, parameter = text.partition(":")
+    if family == "bruck" and collective != "all-gather":
+        family, parameter = "recursive", "2"
     if family == "recursive":
-        return [_recursive(int(number), ranks)]
+        return [_recursive(int(parameter), len(gpus))]
     if family == "bruck":
-        return [Recipe("bruck") if gather else _recursive(2, ranks)]
-    if family == "double-tree":
-        if collective != "all-reduce":
-            return [Recipe("ring")]
-        return [_tree(int(number))] if number else [_tree(n) for n in PIECES]
-    if family != "auto":
-        return [Recipe(family)]
-    every = [Recipe("ring"), Recipe("bidirectional-ring"), _recursive(2, ranks), _recursive(4, ranks)]
-    every += [_tree(n) for n in pieces if collective == "all-reduce"]
-    every += [Recipe("bruck")] * gather + [Recipe("direct")] * (ranks <= MOST_DIRECT)
-    return list(dict.fromkeys(every))
+        return [Choice("bruck")]
+    if family == "hierarchical" and parameter:
+        return [Choice(family, grid=tuple(map(int, parameter.split("x"))))]
+    if parameter:
+        return [Choice(family, pieces=int(parameter))]
+    every = candidates_on(fabric, collective, gpus, pieces=PIECES).choices
+    return [choice for choice in every if choice.algorithm == family] or [Choice(family)]
 
 
-def _all_to_all(choice: str, ranks: int, photonic: bool) -> list[Recipe]:
-    every = [Recipe(name) for name in ("bruck", "pairwise", "direct")]
-    if choice in ("bruck", "direct"):
-        return [Recipe(choice)]
-    if not photonic:
-        return every
-    if choice != "auto":
-        return every[:1]
-    return every[: 1 + (ranks <= MOST_PAIRWISE) + (ranks <= MOST_DIRECT)]
+def _all_to_all(text: str, photonic: bool) -> list[Choice]:
+    every = [Choice(name) for name in ("bruck", "pairwise", "direct")]
+    if text in ("bruck", "direct"):
+        return [Choice(text)]
+    return every[:1] if photonic else every
 
 
-def _recursive(radix: int, ranks: int) -> Recipe:
+def _recursive(radix: int, ranks: int) -> Choice:
     for fitting in range(radix, MOST_RADIX + 1):
         if factors(ranks, fitting) is not None:
-            return Recipe("recursive", (("radix", fitting),))
-    return Recipe("ring")
-
-
-def _tree(pieces: int) -> Recipe:
-    return Recipe("double-tree", (("pieces", pieces),) if pieces > 1 else ())
+            return Choice("recursive", fitting)
+    return Choice("ring")
 
 
 @lru_cache(maxsize=32)
-def built(recipe: Recipe, collective: str, ranks: int) -> Built:
+def built(choice: Choice, collective: str, ranks: int) -> Built:
     """The schedule of one group, proved (`wavefabric.collectives.verify`), all chunks of the same size."""
-    return _proved(complete(recipe, collective, ranks))
+    return _proved(complete(choice, collective, ranks))
 
 
 @lru_cache(maxsize=32)
-def folded(recipe: Recipe, collective: str, ranks: int) -> Built:
+def folded(choice: Choice, collective: str, ranks: int) -> Built:
     """As `built`; of a ring one round of each kind, since all of them are alike but for whose share moves.
 
     Proved by one share: those of the others go the same way, further around the ring, and meet nowhere.
     """
-    if recipe.algorithm != "ring":
-        return built(recipe, collective, ranks)
+    if choice.algorithm != "ring":
+        return built(choice, collective, ranks)
     part = ring_of_one_part(collective, ranks)
     verify(part)
     reduce = np.unique(part.transfers["reduce"])[::-1]
@@ -202,11 +205,10 @@ def folded(recipe: Recipe, collective: str, ranks: int) -> Built:
     return Built(kinds, ranks, part.communication_rounds // reduce.size)
 
 
-def complete(recipe: Recipe, collective: str, ranks: int) -> Built:
+def complete(choice: Choice, collective: str, ranks: int) -> Built:
     """What `built` proves, with what it must hold before and after."""
-    options: dict[str, Any] = dict(recipe.options)
-    elements = ranks * options.get("pieces", 1) * (2 if recipe.algorithm == "double-tree" else 1)
-    return Built(build(recipe.algorithm, collective, ranks, elements, **options), elements)
+    elements = ranks * choice.pieces * (2 if choice.algorithm == "double-tree" else 1)
+    return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
 
 
 def _proved(group: Built) -> Built:

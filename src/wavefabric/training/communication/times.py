@@ -1,13 +1,15 @@
 """How long calls take on a fabric: proved schedules, checked circuits, costed once for each pattern."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
-from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost
+from wavefabric.fabric.candidates import runnable
+from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, model_for, cost
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
@@ -15,7 +17,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.planning import plan_circuits
 from wavefabric.training.communication import algorithms
 from wavefabric.training.communication.affine_time import LARGE, AffineTime, BatchTime, batch_time, tangents
-from wavefabric.training.communication.algorithms import Built, Recipe
+from wavefabric.training.communication.algorithms import Built
 from wavefabric.training.communication.placed import Part, combined, common_unit
 from wavefabric.training.fabrics import check_size, is_ideal_switch
 from wavefabric.training.iteration.calls import Call, Numbers
@@ -27,10 +29,11 @@ _Pattern = tuple[str, int, int]
 
 @dataclass(frozen=True, eq=False)
 class _CallTime:
-    """Time of one pattern by each algorithm that may serve it, for any number of bytes."""
+    """Time of one pattern by each algorithm that may serve it, for any number of bytes; what was left out."""
 
-    recipes: tuple[Recipe, ...]
+    choices: tuple[Choice, ...]
     lines: tuple[tuple[AffineTime, ...], ...]
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def of(self, number: int, nbytes: float) -> float:
         """s, by one of the algorithms."""
@@ -48,7 +51,7 @@ class _CallTime:
 
 
 #: Of a call in which nothing goes from one GPU to another.
-_NOTHING = _CallTime((Recipe("none"),), ((AffineTime(0.0, 0.0),),))
+_NOTHING = _CallTime((Choice("none"),), ((AffineTime(0.0, 0.0),),))
 
 
 class Communication:
@@ -73,6 +76,8 @@ class Communication:
         each other on shared links is counted only between calls given to `seconds` together, and between the
         groups of one call. Photonic ones: False, one controller sets up the circuits of one batch of calls
         after the other (LUMORPH, appendix C).
+    model : str
+        The cost model of calls, of `wavefabric.fabric.cost_models.cost.COST_MODELS`.
     latency : float
         s, what a round costs at least before its first byte moves.
 
@@ -104,6 +109,8 @@ class Communication:
             inputs = next(iter(planning), "incremental")
             raise InputError(f"{inputs}: given for electrical {fabric.name}; allowed: on photonic fabrics")
         self.concurrent = not self.photonic
+        # Calls of training are the library's of a framework, not our kernels.
+        self.model = model_for(fabric, fabric.ranks, kernels=False)
         self.incremental, self.planning = incremental, planning
         self.latency = fabric.alpha
         if isinstance(fabric, PhotonicFabric):
@@ -145,11 +152,15 @@ class Communication:
 
     def algorithm(self, call: Call) -> str:
         """Which algorithm serves a call, in words."""
-        return str(self._recipe(call))
+        return str(self._choice(call))
 
-    def _recipe(self, call: Call) -> Recipe:
+    def left_out(self, call: Call) -> dict[str, str]:
+        """Which algorithms were not compared for a call, and why."""
+        return self._time(call).left_out
+
+    def _choice(self, call: Call) -> Choice:
         time = self._time(call)
-        return time.recipes[time.best(call.bytes)]
+        return time.choices[time.best(call.bytes)]
 
     def combined(self, calls: Sequence[Call]) -> Schedule:
         """The calls as one schedule of all GPUs of the fabric, as `seconds` counts it; `verify` proves it."""
@@ -199,16 +210,18 @@ class Communication:
 
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
-        size = len(call.groups[0])
-        fitting = algorithms.recipes(
-            self.collective, call.collective, size, self.photonic, whole=self.incremental
+        found = algorithms.recipes(
+            self.collective, call.collective, call.groups[0], self.fabric, whole=self.incremental
         )
-        return _CallTime(fitting, tuple(self._lines(call, recipe) for recipe in fitting))
+        lines, left_out = runnable(found, lambda choice: self._lines(call, choice))
+        return _CallTime(tuple(lines), tuple(lines.values()), left_out)
 
-    def _lines(self, call: Call, recipe: Recipe) -> tuple[AffineTime, ...]:
-        group = self._folded(call, recipe)
+    def _lines(self, call: Call, choice: Choice) -> tuple[AffineTime, ...]:
+        group = self._folded(call, choice)
+        if self.photonic and self.collective == "auto":
+            algorithms.check_circuits(group.schedule)
         parts = [(group.schedule, gpus) for gpus in call.groups]
-        schedule = combined(parts, self.fabric.ranks, str(recipe), conditions=False)
+        schedule = combined(parts, self.fabric.ranks, str(choice), conditions=False)
         plan = self._plan(schedule)
 
         def tangent(nbytes: float) -> AffineTime:
@@ -221,20 +234,20 @@ class Communication:
 
         return tangents(tangent, everywhere=not (isinstance(self.fabric, Fabric) and _bends(self.fabric)))
 
-    def _built(self, call: Call, recipe: Recipe, conditions: bool = False) -> Built:
+    def _built(self, call: Call, choice: Choice, conditions: bool = False) -> Built:
         """The schedule of one group, on demand with what it must hold before and after."""
         if call.collective == "messages":
             lasers = self.fabric.ports if isinstance(self.fabric, PhotonicFabric) else None
             make = algorithms.complete_messages if conditions else algorithms.built_messages
             return make(call.groups[0], call.messages, lasers)
         make = algorithms.complete if conditions else algorithms.built
-        return make(recipe, call.collective, len(call.groups[0]))
+        return make(choice, call.collective, len(call.groups[0]))
 
-    def _folded(self, call: Call, recipe: Recipe) -> Built:
+    def _folded(self, call: Call, choice: Choice) -> Built:
         """The schedule of one group, of rounds that are alike only one, if each is served as the first."""
         if call.collective == "messages" or self.incremental:
-            return self._built(call, recipe)
-        return algorithms.folded(recipe, call.collective, len(call.groups[0]))
+            return self._built(call, choice)
+        return algorithms.folded(choice, call.collective, len(call.groups[0]))
 
     def _plan(self, schedule: Schedule) -> CircuitPlan | None:
         if isinstance(self.fabric, PhotonicFabric):
@@ -244,7 +257,7 @@ class Communication:
     def _cost(self, schedule: Schedule, element_bytes: float, plan: CircuitPlan | None = None) -> Cost:
         """The fabric's cost model; of circuits after the checker has seen them."""
         if not self.photonic:
-            return cost(schedule, self.fabric, element_bytes, "alpha-beta")
+            return cost(schedule, self.fabric, element_bytes, self.model)
         plan = plan or self._plan(schedule)
         return cost(schedule, self.fabric, element_bytes, plan=plan, incremental=self.incremental)
 
@@ -270,9 +283,9 @@ class Communication:
             return slowest
         key = (*key, *(call.bytes for call in calls))
         if key not in self._seconds:
-            groups = [self._folded(call, self._recipe(call)) for call in calls]
+            groups = [self._folded(call, self._choice(call)) for call in calls]
             if len({(group.repeats, group.schedule.rounds) for group in groups}) > 1:
-                groups = [self._built(call, self._recipe(call)) for call in calls]
+                groups = [self._built(call, self._choice(call)) for call in calls]
             placed = self._placed(calls, groups, [0] * len(calls))
             self._seconds[key] = groups[0].repeats * self._cost(*placed).seconds
         return self._seconds[key]
@@ -280,7 +293,7 @@ class Communication:
     def _batch_time(self, calls: list[Call]) -> BatchTime:
         """Time of several calls whose circuits are up at once."""
         _check_disjoint(calls)
-        groups = [self._built(call, self._recipe(call)) for call in calls]
+        groups = [self._built(call, self._choice(call)) for call in calls]
         parts = [(b.schedule, gpus) for b, c in zip(groups, calls, strict=True) for gpus in c.groups]
         schedule = combined(parts, self.fabric.ranks, "batch", conditions=False)
         elements = [group.elements for group in groups]
@@ -292,7 +305,7 @@ class Communication:
         if not moving:
             return combined([], self.fabric.ranks, "nothing"), 1.0
         _check_disjoint(moving)
-        groups = [self._built(call, self._recipe(call), conditions) for call in moving]
+        groups = [self._built(call, self._choice(call), conditions) for call in moving]
         starts = [0] * len(moving)
         if not self._together(moving)[1]:
             rounds = [group.schedule.communication_rounds for group in groups]
@@ -314,7 +327,7 @@ class Communication:
             parts += [(schedule, gpus) for gpus in call.groups]
             first += [start] * len(call.groups)
         name = "; ".join(
-            f"{call.collective} by {self._recipe(call)}, {len(call.groups)} x {len(call.groups[0])} GPUs"
+            f"{call.collective} by {self._choice(call)}, {len(call.groups)} x {len(call.groups[0])} GPUs"
             for call in calls
         )
         return combined(parts, self.fabric.ranks, name, starts=first, conditions=conditions), unit

@@ -9,6 +9,9 @@ from wavefabric.training.iteration.engine import CallTimes, FreeCommunication, T
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 
+#: What is no communication on a critical path, in words.
+COMPUTATION = {"compute": "computation", "host": "work of the host"}
+
 
 @dataclass(frozen=True)
 class Iteration:
@@ -74,9 +77,34 @@ class Iteration:
         return busy
 
     @property
+    def on_gpus(self) -> np.ndarray:
+        """Whether each worker is GPUs, shape (workers,): lanes of hosts, which traces have, are none."""
+        gpus = self.graph.gpus
+        return np.array([bool(each) for each in gpus] if gpus else [True] * self.graph.workers, bool)
+
+    @property
+    def gpu_seconds(self) -> np.ndarray:
+        """Time in which each worker that is GPUs computes, s."""
+        return self.compute_seconds[self.on_gpus]
+
+    @property
+    def idle(self) -> float:
+        """Share of an iteration with free communication in which the average GPU does not compute."""
+        if not self.free_seconds or not self.gpu_seconds.size:
+            return 0.0
+        counts = [len(gpus) for gpus in self.graph.gpus if gpus] or None
+        return 1.0 - float(np.average(self.gpu_seconds, weights=counts)) / self.free_seconds
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether the GPUs of several workers hand activations to one another, as stages of a pipeline do."""
+        calls = zip(self.graph.ports, self.graph.call, strict=True)
+        return any(len(ports) > 1 for ports, call in calls if call and call.purpose == "layer-to-layer")
+
+    @property
     def bubble(self) -> float:
-        """Share of an iteration with free communication in which the average worker has nothing to do."""
-        return 1.0 - float(self.compute_seconds.mean()) / self.free_seconds if self.free_seconds else 0.0
+        """`idle` where there is a pipeline, else 0: GPUs that wait for their host wait for no other stage."""
+        return self.idle if self.pipelined else 0.0
 
     @cached_property
     def critical_path(self) -> tuple[int, ...]:
@@ -90,11 +118,13 @@ class Iteration:
 
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
-        """s on the critical path by what is done: ``"compute"``, or purposes of calls; the largest first."""
+        """s on the critical path by what is done: ``"compute"``, ``"host"``, or purposes of calls; largest first."""
         result: dict[str, float] = {}
+        on_gpus = self.on_gpus
         for task in self.critical_path:
             call = self.graph.call[task]
-            what = "compute" if call is None else call.purpose
+            own = "compute" if on_gpus[self.graph.worker[task]] else "host"
+            what = own if call is None else call.purpose
             spent = float(self.timeline.end[task] - self.timeline.begin[task])
             result[what] = result.get(what, 0.0) + spent
         return dict(sorted(result.items(), key=lambda item: -item[1]))
@@ -109,7 +139,7 @@ class Iteration:
     def bound_by(self) -> str:
         """What takes most of the critical path, in words."""
         what, fraction = self.most_critical
-        words = {"compute": "computation", "layer-to-layer": "layer-to-layer transfers"}
+        words = {**COMPUTATION, "layer-to-layer": "layer-to-layer transfers"}
         return f"{words.get(what, f'communication of {what}')}, {fraction:.0%} of the critical path"
 
     @cached_property

@@ -1,0 +1,85 @@
+"""Candidates of a collective operation between GPUs of a fabric, and which of them its cost model takes."""
+
+import re
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from wavefabric.collectives.candidates import Candidates, Choice, candidates
+from wavefabric.errors import InputError
+from wavefabric.fabric.cost_models.cost import AnyFabric
+from wavefabric.fabric.electrical.static_routes import wires
+from wavefabric.fabric.photonic.fabric import PhotonicFabric
+
+#: Pieces that are tried on a photonic fabric: every round of a pipeline has to set up its circuits.
+PHOTONIC_PIECES = (1, 4)
+_T = TypeVar("_T")
+
+
+def candidates_on(
+    fabric: AnyFabric, collective: str, gpus: Sequence[int] | None = None, **options: Any
+) -> Candidates:
+    """Return the candidates of `wavefabric.collectives.candidates` for ranks that are these GPUs, by default all.
+
+    ``options`` are those of `candidates`: the fabric gives ``switches``, ``grids`` and ``pieces`` where they
+    are left out. `runnable` then says which of them the routes of the fabric take.
+    """
+    gpus = range(fabric.ranks) if gpus is None else gpus
+    switches = "photonic fabrics have no switch that multicasts and reduces"
+    if not isinstance(fabric, PhotonicFabric):
+        switches = None if fabric.multicast_switches else f"no switch of {fabric.name} multicasts and reduces"
+    else:
+        options = {"pieces": PHOTONIC_PIECES} | options
+    options = {"switches": switches, "grids": grids_of(fabric, gpus)} | options
+    return candidates(collective, len(gpus), **options)
+
+
+def runnable(found: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choice, _T], dict[str, str]]:
+    """Return what ``run`` gives for each candidate that it takes, and all that is left out, with reasons.
+
+    `InputError`, that of the first candidate, if none can be run.
+    """
+    results, failures = {}, {}
+    for choice in found.choices:
+        try:
+            results[choice] = run(choice)
+        except InputError as error:
+            failures[choice] = str(error)
+    if not results:
+        raise InputError(next(iter([*failures.values(), *found.left_out.values()]), "algorithm: none"))
+    return results, found.without(failures).left_out
+
+
+def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:
+    """Grids that GPUs form in the order given: that of the fabric's own rows, and (nodes, GPUs of each).
+
+    GPUs of a node are joined by links that are faster than those between nodes.
+    """
+    own = own_grid(fabric)
+    grids = [own] if own and list(gpus) == list(range(fabric.ranks)) else []
+    if isinstance(fabric, PhotonicFabric) or len(gpus) < 4:
+        return grids
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    w, size = wires(fabric), fabric.ranks + len(fabric.switches)
+    for rate in np.unique(w.bandwidth)[1:]:
+        fast = w.bandwidth >= rate
+        joined = csr_matrix((np.ones(fast.sum()), (w.source[fast], w.target[fast])), (size, size))
+        node = connected_components(joined)[1][list(gpus)]
+        each = int(np.count_nonzero(node == node[0]))
+        blocks = node.reshape(-1, each) if len(gpus) % each == 0 else node[:, None]
+        if 1 < each < len(gpus) and (blocks == blocks[:, :1]).all():
+            grids.append((len(gpus) // each, each))
+    return list(dict.fromkeys(grids))
+
+
+def own_grid(fabric: AnyFabric) -> tuple[int, ...]:
+    """Rows and columns of a fabric that is one grid: tiles, mesh, torus, nodes; else ()."""
+    if isinstance(fabric, PhotonicFabric):
+        return fabric.rows, fabric.columns
+    family = re.fullmatch(r"(?:mesh|torus|nodes):(\d+(?:x\d+)*)", fabric.name)
+    grid = tuple(map(int, family[1].split("x"))) if family else ()
+    return grid if prod(grid) == fabric.ranks else ()
