@@ -39,6 +39,14 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "_SAMPLE", 1e-5)
 
 
+@pytest.fixture
+def no_switch(monkeypatch):
+    """Nothing that switches multicast or add up."""
+    monkeypatch.setattr(
+        tune_candidates, "choices", lambda collective, ranks, *where: choices(collective, ranks)
+    )
+
+
 def pair(**times):
     """Two GPUs and what kernels take on them."""
     links = tuple(Link(a, b, 100e9, 1e-6) for a, b in (("GPU0", "GPU1"), ("GPU1", "GPU0")))
@@ -50,7 +58,7 @@ def pair(**times):
 
 
 @pytest.mark.slow
-def test_every_candidate_is_timed_with_every_protocol(transports, quick):
+def test_every_candidate_is_timed_with_every_protocol(transports, no_switch, quick):
     def work(comm):
         return tune(("all-reduce", "broadcast"), [8, 4096], ranks=ranks_of(comm), repeats=1)
 
@@ -70,7 +78,7 @@ def test_every_candidate_is_timed_with_every_protocol(transports, quick):
     assert tuning_from_json(tuning_to_json(tuning)) == tuning
 
 
-def test_what_was_fastest_is_what_calls_take(transports, monkeypatch):
+def test_what_was_fastest_is_what_calls_take(transports, no_switch, monkeypatch):
     """Packets up to 64 KiB, copies above: found by a search, written, read, and used by calls."""
     us = {"packets": lambda n: n, "copies": lambda n: 1e5 + n / 10, "signals": lambda n: 2 * n}
 
@@ -140,7 +148,9 @@ def test_a_rank_that_came_too_late_ends_the_search(transports, quick, monkeypatc
         (None, (1 << 27) + (9 << 20), {"copies", "signals"}, "sizes: 1048576 bytes need"),
     ],
 )
-def test_protocols_that_cannot_serve_are_left_out_and_said(transports, monkeypatch, gpus, memory, left, why):
+def test_protocols_that_cannot_serve_are_left_out_and_said(
+    transports, no_switch, monkeypatch, gpus, memory, left, why
+):
     monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
     sizes = [64, 1 << 20]
 
@@ -157,7 +167,46 @@ def test_protocols_that_cannot_serve_are_left_out_and_said(transports, monkeypat
     assert result.measured == (len(sizes) * len(left) * len(PLAIN),) * 2
 
 
-def test_transports_of_one_way_name_no_protocol(transports, quick):
+@pytest.mark.parametrize("transport", ["p2p", "nccl"])
+def test_sums_by_switches_are_timed_where_there_are_some(transports, monkeypatch, transport):
+    """By signals of p2p; elsewhere a line says why not."""
+    monkeypatch.setattr(module, "check_and_time", lambda *inputs: {"us": 1.0, "wrong": 0})
+    fabric = replace(pair(), switches=("S",), multicast_switches=("S",))
+    links = tuple(Link(a, b, 100e9) for g in fabric.gpus for a, b in ((g, "S"), ("S", g)))
+
+    def work(comm):
+        return tune(
+            ("all-reduce",), [4096], ranks=ranks_of(comm), fabric=replace(fabric, links=links), within=9
+        )
+
+    result = together(transports, transport, 2, work)[0]
+    (size,) = result.tuning.tables[0].sizes
+    switched = [each for each in size.candidates if each.choice.algorithm.startswith("nvls")]
+    if transport == "p2p":
+        assert {each.choice.protocol for each in switched} == {"signals"}
+        assert any(each.measured_us for each in switched)
+        assert not result.left_out.keys() & {"nvls", "nvls-one-shot"}
+        # What was tuned so is used where switches take part, and not elsewhere.
+        first = replace(
+            result.tuning.tables[0], sizes=(replace(size, candidates=(*switched[:1], *size.candidates)),)
+        )
+    else:
+        assert not switched
+        assert "NCCL: nccl has no multicasts and sums by a switch" in result.left_out["nvls"]
+        assert any(line.startswith("left out: nvls (NCCL") for line in tune_report.notes(result))
+        nvls = TimedChoice(Choice("nvls", protocol="signals"), 1.0)
+        first = replace(result.tuning.tables[0], sizes=(replace(size, candidates=(nvls, *size.candidates)),))
+    tuning = replace(result.tuning, tables=(first,))
+
+    def call(comm):
+        array = np.full(1024, comm.rank + 0.5, "float32")
+        odd = np.full(3, comm.rank + 0.5, "float16")  # no whole words for a switch
+        return (comm.all_reduce(array) == 2).all() and (comm.all_reduce(odd) == 2).all()
+
+    assert all(together(transports, transport, 2, call, tunings=[tuning] * 2))
+
+
+def test_transports_of_one_way_name_no_protocol(transports, no_switch, quick):
     def work(comm):
         return tune(("all-reduce",), [64], ranks=ranks_of(comm), fabric=pair(), model="kernel", repeats=1)
 

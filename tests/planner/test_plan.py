@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from papers.plans.machines import crossings
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.bench.ultrasound_cases import outline
 from wavefabric.bench.ultrasound_ranks import light_problem
+from wavefabric.cli.plan import run_command, show
 from wavefabric.collectives import point_to_point
 from wavefabric.errors import InputError
 from wavefabric.fabric import load
@@ -17,6 +19,7 @@ from wavefabric.planner.overlap_error import overlap_error
 from wavefabric.planner.plan import Candidate, Job, RunPlan, candidates_of, carriers, read_plan
 from wavefabric.planner.rates import load_rates
 from wavefabric.planner.timeline import StepTimes
+from wavefabric.report.plan import plan_content
 
 H200 = load_rates("h200")
 
@@ -56,14 +59,52 @@ def test_no_choice():
         _ = plan_of(replace(GLOBAL, bytes=6 << 30), LOCAL).choice
 
 
-def test_the_reason():
-    alone = Candidate({}, "", StepTimes(1.5, 1.5, 0, 0, 0), 1 << 30, 0)
-    reason = plan_of(LOCAL, GLOBAL, LATER, alone=alone).reason
-    assert reason == (
-        "the fastest of those that give one rank's answers; the next, global 1x2x1, p2p, takes 1.50 times as "
-        "long. One GPU alone is faster: it takes 0.75 of the time. local 1x1x2, overlap 8, p2p would take "
-        "0.50 of the time, with an error of about 1e-3 (--max-error 1e-3)"
+ALONE = Candidate({}, "", StepTimes(1.5, 1.5, 0, 0, 0), 1 << 30, 0)
+
+
+def test_one_gpu_is_chosen_where_it_is_fastest():
+    plan = plan_of(LOCAL, ALONE, GLOBAL, LATER)
+    assert (plan.choice, plan.alone, plan.facts()["choice"]) == (ALONE, ALONE, "one GPU")
+    assert plan.reason == (
+        "the fastest of those that give one rank's answers; the next, global 1x1x2, p2p, takes 1.33 times as "
+        "long. local 1x1x2, overlap 8, p2p would take 0.67 of the time, with an error of about 1e-3 "
+        "(--max-error 1e-3)"
     )
+    assert run_command(Path("a.h5"), plan) == "wavefabric run a.h5"
+    assert read_plan(json.loads(json.dumps(plan.facts()))) == plan
+    # Two ranks that were asked for take the fastest of two, and are told.
+    record = json.loads(plan.record())
+    assert (record["configuration"], record["carrier"]) == (GLOBAL.words, "p2p")
+    assert record["reason"].startswith(
+        "the fastest of those that give one rank's answers; the next, global 1x2x1, p2p, takes 1.50 times as "
+        "long. One GPU alone is faster: it takes 0.75 of the time. "
+    )
+    with pytest.raises(InputError, match="chosen: 1 given, one GPU; allowed: one of 2 ranks"):
+        replace(plan, chosen=1).record()
+    # Where the whole does not fit on one GPU it is a row that is not chosen.
+    large = plan_of(LOCAL, replace(ALONE, bytes=5 << 30), GLOBAL)
+    assert large.choice is GLOBAL
+    assert "One GPU" not in large.reason
+    # An approximation that is allowed and faster.
+    assert plan_of(LOCAL, ALONE, GLOBAL, max_error=1e-3).choice is LOCAL
+
+
+@pytest.mark.parametrize("length", [0.1, 1.0, 10.0])
+def test_the_star_is_on_what_is_advised(length, capsys):
+    """In the table, the page, the picture's names and the command."""
+    plan = plan_of(*sorted([ALONE, GLOBAL, candidate(length)], key=lambda c: c.seconds.step))
+    show(plan, Path("a.h5"), False)
+    out = capsys.readouterr().out
+    (starred,) = [line for line in out.splitlines() if line.strip().startswith("*")]
+    assert plan.choice.words in starred
+    command = out.split("run it: ")[1]
+    assert ("--ranks 2" in command) == (length < 1.5) == (plan.choice is not ALONE)
+    assert ("as one GPU" in out) == (length < 1.5)
+    said = plan_content(plan.facts(), "a")
+    assert f"Chosen of 3 configurations: {plan.choice.words};" in said.verdict
+
+
+def test_the_reason():
     assert plan_of(LOCAL, GLOBAL, max_error=1e-3).reason == (
         "the fastest of those with errors up to 0.001; the next, global 1x1x2, p2p, takes 2.00 times as long"
     )

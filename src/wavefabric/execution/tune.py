@@ -10,7 +10,7 @@ import wavefabric
 from wavefabric.collectives.arguments import MOST_RANKS, whole
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
-from wavefabric.collectives.plans.plan import PROTOCOLS
+from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
 from wavefabric.errors import InputError, show
 from wavefabric.exchange.communicator import Communicator
@@ -203,35 +203,34 @@ def _tables(rows: pool.Rows, transport: str | None = None) -> list[TunedCollecti
 def _measure(
     ranks: Ranks, rows: pool.Rows, chosen: TuningOptions, steps: _Steps
 ) -> tuple[list[TunedCollective], tuple[int, int], list[str], dict[str, str]]:
-    """Tables of every transport; how many times were measured, and could be; what is wrong; what is left out."""
-    #: Candidates where switches multicast and add up, and where they do not.
-    offers = {True: rows, False: pool.without_switches(rows)}
-    fast = {able: pool.promising(each, chosen.within) for able, each in offers.items()}
-    fast = ranks.control.bcast(fast)  # round-off may differ between machines
+    """Tables of all transports; how many times were measured, and could be; what is wrong, and left out."""
+    fast = ranks.control.bcast(pool.promising(rows, chosen.within))  # round-off may differ between machines
     width, tables, timed, possible, wrong = np.dtype(chosen.dtype).itemsize, [], 0, 0, []
     left_out: dict[str, str] = {}
-    promising = {(*key, pool.plain(c)) for each in fast.values() for key, row in each.items() for c in row}
     sized = {
         (collective, size, choice): SizedSchedule.of(
             pool.build_choice(choice, collective, ranks.size, size // width), width
         )
-        for collective, size, choice in promising
+        for (collective, size), row in fast.items()
+        for choice in set(map(pool.plain, row))
     }
     every = list(sized.values())
     check_memory(ranks, every, width)
     largest, ranks.sample = largest_buffers(every), _SAMPLE
     switched = {c.choice.algorithm for row in rows.values() for c in row} & pool.SWITCHED
     for comm in ranks.each():
-        why = comm.why_no_switch() if switched else None
-        left_out |= {name: f"{transport_name(comm.transport)}: {why}" for name in switched if why is not None}
-        candidates, likely = offers[why is None], fast[why is None]
         protocols = _serving(ranks, comm, every, width)
-        offered = {key: pool.of_protocols(row, protocols) for key, row in candidates.items()}
+        offered = {key: pool.of_protocols(row, protocols) for key, row in rows.items()}
+        if switched and (why := comm.why_no_switch()) is not None:
+            left_out |= dict.fromkeys(switched, f"{transport_name(comm.transport)}: {why}")
+            offered = {
+                k: [c for c in row if c.choice.algorithm not in switched] for k, row in offered.items()
+            }
         wanted = [
             (*key, each.choice)
             for key, row in offered.items()
             for each in row
-            if pool.is_promising(each.choice, candidates[key], likely[key])
+            if pool.is_promising(each.choice, rows[key], fast[key])
         ]
         steps.start(transport_name(comm.transport), len(wanted))
         buffers = {name: comm.allocate((size,), chosen.dtype) for name, size in largest.items()}
@@ -280,7 +279,8 @@ def _serving(ranks: Ranks, comm: Communicator, sizes: list[SizedSchedule], width
         why = comm.why_refused(protocol)
         try:
             if why is None and protocol in PROTOCOLS:
-                check_memory(ranks, sizes, width, [protocol])
+                usable = [each for each in sizes if protocol in protocols_for(each.schedule)]
+                check_memory(ranks, usable, width, [protocol])
         except InputError as error:
             why = str(error)
         if why is None:

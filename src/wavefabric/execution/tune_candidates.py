@@ -63,10 +63,12 @@ def candidates(
 
 
 def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu: bool = False) -> Candidates:
-    """Return what is compared: on a fabric what it may run, between ranks without one what GPUs or CPUs may."""
+    """Return what is compared: on a fabric what it may run, between ranks what GPUs or CPUs may."""
     if fabric is not None:
         return candidates_on(fabric, collective, range(ranks))
-    return every_candidate(collective, ranks, switches=None if on_gpu else "CPUs have no switches that add up")
+    return every_candidate(
+        collective, ranks, switches=None if on_gpu else "CPUs have no switches that add up"
+    )
 
 
 def elements_of(ranks: int) -> int:
@@ -92,7 +94,7 @@ def predict(
     fabric: AnyFabric | None,
     model: str,
 ) -> tuple[Rows, dict[str, dict[Choice, str]]]:
-    """Return all candidates, with their times if there is a fabric, and those that it cannot run, with reasons.
+    """Return all candidates, with their times if there is a fabric; which it cannot run, and why.
 
     Of the model of kernels a candidate for each of their protocols, of others one that names none.
     """
@@ -146,20 +148,15 @@ def _times(
 
 
 def promising(rows: Rows, within: float) -> dict[tuple[str, int], set[Choice]]:
-    """What is not predicted to take more than so many times the fastest, or not predicted at all."""
+    """What is not predicted to take more than so many times the fastest, or not predicted at all.
+
+    The fastest is one without switches: not every transport can use these.
+    """
+    least = {key: min(c.us for c in row if c.choice.algorithm not in SWITCHED) for key, row in rows.items()}
     return {
-        key: {
-            each.choice
-            for each in row
-            if each.predicted_us is None or each.us <= within * min(e.us for e in row)
-        }
+        key: {each.choice for each in row if each.predicted_us is None or each.us <= within * least[key]}
         for key, row in rows.items()
     }
-
-
-def without_switches(rows: Rows) -> Rows:
-    """Return the candidates in which no switch takes part."""
-    return {key: [c for c in row if c.choice.algorithm not in SWITCHED] for key, row in rows.items()}
 
 
 def of_protocols(row: Sequence[TimedChoice], protocols: Sequence[str]) -> list[TimedChoice]:

@@ -18,15 +18,11 @@ PHOTONIC_PIECES = (1, 4)
 _T = TypeVar("_T")
 
 
-def candidates_on(
-    fabric: AnyFabric, collective: str, gpus: Sequence[int] | None = None, **options: Any
-) -> Candidates:
-    """Return the candidates of `wavefabric.collectives.candidates` for ranks that are these GPUs, by default all.
+def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **options: Any) -> Candidates:
+    """Return the candidates of `wavefabric.collectives.candidates` for ranks that are these GPUs.
 
-    ``options`` are those of `candidates`: the fabric gives ``switches``, ``grids`` and ``pieces`` where they
-    are left out. `runnable` then says which of them the routes of the fabric take.
+    ``options``: of `candidates`. `runnable` says which of them the routes of the fabric take.
     """
-    gpus = range(fabric.ranks) if gpus is None else gpus
     switches = "photonic fabrics have no switch that multicasts and reduces"
     if not isinstance(fabric, PhotonicFabric):
         switches = None if fabric.multicast_switches else f"no switch of {fabric.name} multicasts and reduces"
@@ -53,27 +49,26 @@ def runnable(found: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choic
 
 
 def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Grids that GPUs form in the order given: that of the fabric's own rows, and (nodes, GPUs of each).
+    """Grids that GPUs form in the order given: the fabric's own, and (nodes, GPUs of each).
 
     GPUs of a node are joined by links that are faster than those between nodes.
     """
-    own = own_grid(fabric)
-    grids = [own] if own and list(gpus) == list(range(fabric.ranks)) else []
-    if isinstance(fabric, PhotonicFabric) or len(gpus) < 4:
-        return grids
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
+    own, count = own_grid(fabric), len(gpus)
+    grids = [own] if own and list(gpus) == list(range(fabric.ranks)) else []
+    if isinstance(fabric, PhotonicFabric):
+        return grids
     w, size = wires(fabric), fabric.ranks + len(fabric.switches)
     for rate in np.unique(w.bandwidth)[1:]:
         fast = w.bandwidth >= rate
         joined = csr_matrix((np.ones(fast.sum()), (w.source[fast], w.target[fast])), (size, size))
         node = connected_components(joined)[1][list(gpus)]
         each = int(np.count_nonzero(node == node[0]))
-        blocks = node.reshape(-1, each) if len(gpus) % each == 0 else node[:, None]
-        if 1 < each < len(gpus) and (blocks == blocks[:, :1]).all():
-            grids.append((len(gpus) // each, each))
-    return list(dict.fromkeys(grids))
+        if 1 < each < count and count % each == 0 and (np.repeat(node[::each], each) == node).all():
+            grids.append((count // each, each))
+    return grids
 
 
 def own_grid(fabric: AnyFabric) -> tuple[int, ...]:

@@ -166,7 +166,10 @@ class _OrderTimes:
         load = load.reshape(-1, self._capacity.size) / self._capacity
         # Pairs without a way add up, so that a search sees which order has fewer of them.
         latency = self._latency[pair]
-        late = np.maximum.reduceat(latency, self._first) + np.add.reduceat(latency >= _NO_WAY, self._first) * _NO_WAY
+        late = (
+            np.maximum.reduceat(latency, self._first)
+            + np.add.reduceat(latency >= _NO_WAY, self._first) * _NO_WAY
+        )
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
         # Rounded, so that noise of the last bit does not pass for less time.
         return float(f"{seconds:.9e}"), float(f"{float(self._times @ (load * load).sum(axis=1)):.9e}")

@@ -54,7 +54,9 @@ class Case:
     @cached_property
     def left_out(self) -> dict[str, dict[str, str]]:
         """For each kind of call, such as ``"all-reduce of 8 GPUs"``: algorithms not compared, and why."""
-        kinds = {f"{call.collective} of {len(call.groups[0])} GPUs": call for call in self._served if call.groups}
+        kinds = {
+            f"{call.collective} of {len(call.groups[0])} GPUs": call for call in self._served if call.groups
+        }
         found = {kind: self.times.left_out(call) for kind, call in kinds.items()}
         return {kind: missing for kind, missing in found.items() if missing}
 

@@ -51,7 +51,7 @@ def test_no_schedule_beats_the_bound(data):
             return
         fabric = replace(fabric, multicast_switches=fabric.switches)
     element_bytes = 10.0 ** data.draw(st.integers(-2, 7))
-    for options in ({}, {"model": "flow"}, {"model": "flow", "engines": 1}):
+    for options in ({"model": "alpha-beta"}, {"model": "flow"}, {"model": "flow", "engines": 1}):
         done = cost(schedule, fabric, element_bytes, **options)
         assert done.seconds >= done.bound.seconds * (1 - 1e-9)
         last = done.times.max(initial=0.0)

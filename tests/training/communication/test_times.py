@@ -1,7 +1,10 @@
 """Time of calls: closed forms, exactness in the number of bytes, calls that run together."""
 
+import math
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from math import log
 from time import perf_counter
 
@@ -9,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavefabric.collectives import build, point_to_point, verify
+from wavefabric.collectives import ALGORITHMS, build, point_to_point, verify, why_refused
 from wavefabric.errors import InputError
-from wavefabric.fabric import check_plan, cost, load, plan_circuits
+from wavefabric.fabric import Fabric, Link, check_plan, cost, load, plan_circuits
 from wavefabric.training.communication.placed import combined
 from wavefabric.training.communication.times import Communication, communication
 from wavefabric.training.iteration.calls import Call
@@ -90,7 +93,8 @@ def test_every_size_costs_what_the_cost_model_says_of_that_size(fabric, collecti
 @given(st.floats(1.0, 1e12), st.sampled_from(["hgx-h200", "switch:8", "lightpath:2x4"]))
 def test_a_size_not_seen_before_costs_as_if_it_were_costed_alone(nbytes, fabric):
     result, schedule = ring(fabric), build("ring", "all-reduce", 8, 8)
-    assert result.seconds([everybody(8, nbytes)]) == near(cost(schedule, result.fabric, nbytes / 8).seconds)
+    alone = cost(schedule, result.fabric, nbytes / 8, result.model)
+    assert result.seconds([everybody(8, nbytes)]) == near(alone.seconds)
 
 
 @cache
@@ -223,19 +227,57 @@ def test_messages_take_the_rounds_of_algorithm_3_on_a_wafer_and_one_round_on_a_s
     ).seconds == near(switch.seconds([one]))
 
 
-def test_auto_is_as_fast_as_the_fastest_at_every_size():
-    fabric = load("switch:16")
-    auto = Communication(fabric, "auto")
-    others = [
-        Communication(fabric, name)
-        for name in ("ring", "bidirectional-ring", "recursive:2", "recursive:4", "double-tree", "direct")
-    ]
+@pytest.mark.parametrize(
+    ("name", "fastest"), [("switch:6", ""), ("nodes:2x4", "hierarchical, 2x4"), ("hgx-h100", "nvls")]
+)
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather"])
+def test_auto_is_as_fast_as_the_fastest_of_the_registry_at_every_size(name, fastest, collective):
+    """Schedules are built and costed here one by one, whatever list of candidates there is."""
+    fabric = load(name)
+    auto, n = Communication(fabric, "auto"), fabric.ranks
+    schedules = []
+    for algorithm in ALGORITHMS.values():
+        grids = [(g, n // g) for g in range(2, n) if n % g == 0] if "grid" in algorithm.options else [None]
+        radices = range(2, n + 1) if "radix" in algorithm.options else [None]
+        pieces = (1, 4, 16, 64) if algorithm.name in ("tree", "double-tree", "nvls") else (1,)
+        for grid, radix, parts in product(grids, radices, pieces):
+            options = {"grid": grid, "radix": radix, "pieces": parts}
+            if collective in algorithm.collectives and not why_refused(
+                algorithm.name, collective, n, **options
+            ):
+                schedules.append(build(algorithm.name, collective, n, 128 * n, **options))
     chosen = set()
     for nbytes in (1.0, 1e4, 1e6, 1e9):
-        one = everybody(16, nbytes)
-        assert auto.seconds([one]) == min(other.seconds([one]) for other in others)
+        least = math.inf
+        for schedule in schedules:
+            with suppress(InputError):  # no switch that multicasts
+                least = min(least, cost(schedule, fabric, nbytes / (128 * n), "alpha-beta").seconds)
+        one = Call(collective, (tuple(range(n)),), nbytes, "gradients")
+        assert auto.seconds([one]) == near(least)
         chosen.add(auto.algorithm(one))
-    assert len(chosen) > 1
+        assert {choice.algorithm for choice in auto._time(one).choices} | set(auto.left_out(one)) == {
+            name for name, each in ALGORITHMS.items() if collective in each.collectives
+        }
+    if collective == "all-reduce":
+        assert len(chosen) > 1
+        assert any(algorithm.startswith(fastest) for algorithm in chosen)
+
+
+def test_what_auto_leaves_out_is_named():
+    one = everybody(8)
+    assert Communication(load("hgx-h100"), "auto").left_out(one) == {}
+    left_out = Communication(load("ring:6"), "auto").left_out(everybody(6))
+    assert set(left_out) == {"squares", "nvls", "nvls-one-shot"}
+    assert left_out["nvls"] == "no switch of ring:6 multicasts and reduces"
+    assert Communication(load("ring:6"), "ring").left_out(everybody(6)) == {}
+    # Neighbours alone have a way.
+    gpus = tuple(f"GPU{r}" for r in range(6))
+    links = tuple(Link(gpus[a], gpus[b], 1e9) for r in range(6) for a, b in ((r, r - 1), (r - 1, r)))
+    auto = Communication(Fabric("six", gpus, (), links, 1e-6), "auto")
+    assert auto.algorithm(everybody(6)) == "bidirectional-ring"
+    assert "no way from GPU0 to GPU2" in auto.left_out(everybody(6))["direct"]
+    with pytest.raises(InputError, match="no way from"):
+        auto.seconds([everybody(6, collective="all-to-all")])
 
 
 def test_circuits_that_stay_are_not_set_up_again():

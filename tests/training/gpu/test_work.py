@@ -161,7 +161,7 @@ def test_memory_that_does_not_suffice():
     with pytest.raises(InputError) as caught:
         check_memory(need, 4e9, "stage 3")
     assert str(caught.value) == (
-        "stage 3: 4.5 GB needed a GPU (parameters 1, gradients 1, states 2, activations 0.5); "
+        "stage 3: 4.5 GB needed per GPU (parameters 1, gradients 1, states 2, activations 0.5); "
         "allowed: up to 4 GB"
     )
 

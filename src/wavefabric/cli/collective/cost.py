@@ -17,7 +17,7 @@ from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
-from wavefabric.collectives.registry import ALGORITHMS
+from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import candidates_on
@@ -163,37 +163,31 @@ def _every(
 ) -> dict[str, tuple[str, AlgorithmOptions, Choice]]:
     """All algorithms that do this between these ranks, by what ``--algorithms`` would call each.
 
-    Radix, pieces or grid that an option gives are not varied.
+    What an option says is not varied.
     """
-    collectives = [c for algorithm in ALGORITHMS.values() for c in algorithm.collectives]
-    check_choice("COLLECTIVE", collective, dict.fromkeys(collectives))
+    check_choice(
+        "COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives)
+    )
     ranks = options.ranks or fabric.ranks
-    given: dict[str, Any] = {}
-    if options.radix is not None:
-        given["radices"] = (options.radix,)
-    if options.parts > 1:
-        given["pieces"] = (1,)
-    found = candidates_on(fabric, collective, range(ranks), **given)
+    found = candidates_on(fabric, collective, range(ranks))
     made: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
-    for choice in found.choices:
-        name, own = choice.algorithm, _usable(choice.algorithm, options)
-        usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
-        if choice.grid is not None and own.grid is not None:
-            usual = choice.grid  # as the option says
-        label = [name]
-        if choice.grid not in (None, usual):
-            label.append("x".join(map(str, choice.grid)))
-            own = replace(own, grid=label[-1])
-        if choice.radix is not None and choice.radix != (own.radix or 2):
-            label.append(str(choice.radix))
-            own = replace(own, radix=choice.radix)
-        if choice.pieces > 1:
-            label.append(str(choice.pieces))
-            own = replace(own, pieces=choice.pieces)
-        made.setdefault(":".join(label), (name, own, choice))
-    if not made:
-        raise InputError(f"--algorithms: all given; {next(iter(found.left_out.values()))}")
     left_out |= found.left_out
+    for choice in found.choices:
+        name, own, label = choice.algorithm, _usable(choice.algorithm, options), choice.algorithm
+        usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
+        if own.grid is None and choice.grid not in (None, usual):
+            own = replace(own, grid="x".join(map(str, choice.grid)))
+            label += f":{own.grid}"
+        if own.radix is None and choice.radix not in (None, 2):
+            own, label = replace(own, radix=choice.radix), f"{label}:{choice.radix}"
+        if own.parts == 1 and choice.pieces > 1:
+            own, label = replace(own, pieces=choice.pieces), f"{label}:{choice.pieces}"
+        if why := why_refused(name, collective, ranks, **own.registry(name, ranks, fabric)):
+            left_out[label] = why
+        else:
+            made.setdefault(label, (name, own, choice))
+    if not made:
+        raise InputError(f"--algorithms: all given; {next(iter(left_out.values()))}")
     return made
 
 

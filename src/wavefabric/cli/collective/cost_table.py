@@ -26,8 +26,8 @@ class Costed:
     """A schedule that was proved, and what it costs.
 
     ``grid`` is that of the fabric, if it was taken over; ``order`` names the GPUs of the ranks, None where
-    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits; ``choice`` is
-    the candidate that it is, if nobody named it.
+    they are in order; ``costs`` has one for each size; ``circuits`` are facts about the circuits; ``choice``
+    is the candidate that it is, if nobody named it.
     """
 
     schedule: Schedule
@@ -40,7 +40,7 @@ class Costed:
 
 
 def in_order(costed: Iterable[Costed], size: int) -> list[Costed]:
-    """Return schedules by their time for a size, by its number; those equal but for round-off as they come."""
+    """Return schedules by their time for a size, by its number; equal ones, but for round-off, in order."""
     return sorted(costed, key=lambda each: float(f"{each.costs[size].seconds:.9g}"))
 
 

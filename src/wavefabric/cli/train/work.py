@@ -26,7 +26,7 @@ from wavefabric.training.gpu.device_model import DeviceModel
 from wavefabric.training.gpu.precision import PRECISIONS
 from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.faults import parse_stragglers, with_stragglers
-from wavefabric.training.iteration.memory import MemoryNeed, check_memory, strategy_needs
+from wavefabric.training.iteration.memory import check_memory, largest_need
 from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload, build_tasks
 from wavefabric.training.models import load_model
@@ -138,7 +138,7 @@ def _model_work(
     def workload(gpus: int) -> Workload:
         """Refuses what cannot be shared so, or does not fit."""
         made = Workload(model, _strategy(model, options, gpus), device, precision, stragglers)
-        check_memory(largest_need(made), memory)
+        check_memory(largest_need(made), memory, workload=made)
         if stragglers:
             build_tasks(made)  # refuses GPUs that do not work
         return made
@@ -251,11 +251,6 @@ def trace_prefix(text: str) -> str:
     prefix = match[1] if match else text
     matches = (glob.glob(f"{glob.escape(prefix)}.[0-9]*.{end}*") for end in ("et", "json"))
     return prefix if match or any(matches) else ""
-
-
-def largest_need(workload: Workload) -> MemoryNeed:
-    """What a GPU holds of the pipeline stage that needs most."""
-    return max(strategy_needs(workload), key=lambda need: need.total)
 
 
 def is_file(strategy: str) -> bool:

@@ -73,10 +73,6 @@ class Exchange:
         self.start()
         self.finish()
 
-    def why_no_switch(self) -> str | None:
-        """Return why no switch multicasts and adds up for these ranks; None if one does. Collective."""
-        return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
-
     def check(self) -> None:
         """Raise `LateRank` if another rank did not come in time, as far as is known by now."""
 
@@ -220,6 +216,10 @@ class Transport:
         Only where `one_sided` is true. `InputError` if these ranks cannot: they share a GPU.
         """
         raise NotImplementedError
+
+    def why_no_switch(self) -> str | None:
+        """Return why no switch multicasts and adds up for these ranks; None if one does. Collective."""
+        return f"{self.name} has no multicasts and sums by a switch (signals of p2p have)"
 
     def why_refused(self, protocol: str) -> str | None:
         """Why one of `protocols` cannot serve these ranks, in one line; None if it can. Collective."""

@@ -91,8 +91,8 @@ COST_MODELS = {
 def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool = True) -> str:
     """Return the model of `COST_MODELS` that every command takes, by what its user asks for.
 
-    ``"auto"`` is the most faithful that the fabric has numbers for: ``"photonic"`` for light; ``"kernel"`` where
-    it has a table of kernels (`Fabric.kernels`) and a plan takes so many ranks; else ``"alpha-beta"``.
+    ``"auto"`` is the most faithful that the fabric has numbers for: ``"photonic"`` for light; ``"kernel"``
+    where it has a table of kernels (`Fabric.kernels`) and a plan takes so many ranks; else ``"alpha-beta"``.
     ``kernels`` False: something else moves the data, such as copy engines, NCCL or MPI. `InputError` for an
     unknown model, and for one that the fabric has no numbers for.
     """
@@ -120,9 +120,9 @@ def cost(
     """Time of a schedule on a fabric of as many GPUs (or tiles) as it has ranks, or more: rank r is GPU r.
 
     `element_bytes` (B an element) need not be whole, so that one schedule serves every size. The `model` is
-    ``"auto"`` (see `model_for`), or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow one another),
-    ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs a plan).
-    Photonic ones: ``"photonic"``. For its `options` see `alpha_beta.alpha_beta`, `flow.flow`,
+    ``"auto"`` (see `model_for`), or of `COST_MODELS`. Electrical fabrics: ``"alpha-beta"`` (rounds follow
+    one another), ``"flow"`` (transfers wait for their data alone) or ``"kernel"`` (one kernel a GPU runs a
+    plan). Photonic ones: ``"photonic"``. For its `options` see `alpha_beta.alpha_beta`, `flow.flow`,
     `kernel.kernel`, `photonic.photonic`.
 
     `InputError` for an unknown model, one that does not fit the fabric, more ranks than GPUs, bad

@@ -16,7 +16,7 @@ from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import build
+from wavefabric.collectives.registry import ALGORITHMS, build
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError, show
@@ -24,19 +24,24 @@ from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import AnyFabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
-#: What a user may ask for; behind a colon ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls`` a
-#: number of pieces, ``hierarchical`` nodes and GPUs of each.
+#: What a user may ask for; behind a colon ``recursive`` takes a radix, ``tree``, ``double-tree`` and ``nvls``
+#: a number of pieces, ``hierarchical`` nodes and GPUs of each.
 CHOICES = {
-    "ring": "everybody sends to the next GPU only",
-    "bidirectional-ring": "a ring used both ways at once",
-    "recursive:2": "recursive halving and doubling; LUMORPH-2",
-    "recursive:4": "recursive quartering and quadrupling; LUMORPH-4",
-    "tree": "a binary tree, with the number of pieces that takes the least time",
-    "double-tree": "two complementary binary trees, with the number of pieces that takes the least time",
-    "bruck": "Bruck's all-gather and all-to-all; sums as recursive:2",
-    "direct": "all pairs of GPUs at once",
-    "hierarchical": "within nodes, and between equal GPUs of nodes, with the nodes that take the least time",
-    "nvls": "by switches that multicast and reduce, with the number of pieces that takes the least time",
+    word: ALGORITHMS[word.partition(":")[0]].summary
+    for word in (
+        *(
+            "ring",
+            "bidirectional-ring",
+            "recursive:2",
+            "recursive:4",
+            "tree",
+            "double-tree",
+            "bruck",
+            "direct",
+        ),
+        *("hierarchical", "nvls"),
+    )
+} | {
     "auto": "for each call whatever takes the least time, of all algorithms that the fabric can run",
     "zero": "communication is free",
 }
@@ -45,9 +50,10 @@ ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 MOST_RADIX = 16
 #: What may stand behind the colon of a family, and the largest number.
 _NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
-#: ``auto`` compares candidates in which so many chunks move together (`candidates`), and on a photonic fabric
-#: none that needs more circuits, or than so many for each GPU: bounds on time, some seconds for a call.
-MOST_MOVES, MOST_CIRCUITS, CIRCUITS_EACH = 2**19, 2**13, 16
+#: GPUs of a group from which on ``auto`` compares few forms of each algorithm; circuits, in all and for each
+#: GPU, above which it leaves an algorithm out on a photonic fabric: bounds on time, seconds for a call.
+MANY, MOST_CIRCUITS, CIRCUITS_EACH = 128, 2**13, 16
+
 #: Sizes of messages that are no whole numbers are rounded to so many steps of the largest.
 _STEPS = 2**40
 
@@ -125,7 +131,7 @@ def recipes(
         return refused(choice, collective, ranks)
 
     if text == "auto":
-        wanted = candidates_on(fabric, collective, gpus, most_moves=MOST_MOVES)
+        wanted = candidates_on(fabric, collective, gpus, few=ranks >= MANY)
         ring = Choice("ring")
         if ring not in wanted.choices and collective != "all-to-all" and why_not(ring) is None:
             left_out = {name: why for name, why in wanted.left_out.items() if name != "ring"}
@@ -133,7 +139,9 @@ def recipes(
         if not wanted.choices:
             raise InputError(next(iter(wanted.left_out.values())))
         return wanted
-    forms = _all_to_all(text, photonic) if collective == "all-to-all" else _sums(text, collective, gpus, fabric)
+    forms = (
+        _all_to_all(text, photonic) if collective == "all-to-all" else _sums(text, collective, gpus, fabric)
+    )
     fitting = [choice for choice in forms if why_not(choice) is None]
     if not fitting:
         others = map(Choice, ("ring", "double-tree", "bruck", "pairwise"))
@@ -144,7 +152,7 @@ def recipes(
 
 
 def check_circuits(schedule: Schedule) -> None:
-    """Refuse a schedule between so many pairs of GPUs that to plan their circuits takes too long to compare."""
+    """Refuse a schedule between so many pairs of GPUs that planning its circuits takes too long."""
     t, most = schedule.transfers, max(MOST_CIRCUITS, CIRCUITS_EACH * schedule.ranks)
     circuits = np.unique(t["src"].astype(np.int64) * schedule.ranks + t["dst"]).size
     if circuits > most:

@@ -9,7 +9,7 @@ from wavefabric.collectives.candidates import Choice
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.errors import InputError
 from wavefabric.fabric.candidates import runnable
-from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, model_for, cost
+from wavefabric.fabric.cost_models.cost import AnyFabric, Cost, cost, model_for
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.check import check_plan
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan

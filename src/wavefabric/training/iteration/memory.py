@@ -1,15 +1,19 @@
 """Bytes that training needs on one GPU: parameters, gradients, optimizer states, saved activations."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.errors import InputError
 from wavefabric.training.gpu.work import optimizer_states, parameters_held
 from wavefabric.training.iteration.tasks import FORWARD, Workload, pipeline_order
 from wavefabric.training.models.graph import Layer, blocks_of
+from wavefabric.training.strategies.strategy import Strategy, check_strategy, uniform
 from wavefabric.units import three_digits
 
 
@@ -128,9 +132,63 @@ def strategy_memory(workload: Workload) -> np.ndarray:
     return np.array([need.total for need in strategy_needs(workload)])
 
 
-def check_memory(need: MemoryNeed, allowed: float, where: str = "memory") -> None:
-    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line of the `InputError`."""
+def check_memory(
+    need: MemoryNeed, allowed: float, where: str = "memory", workload: Workload | None = None
+) -> None:
+    """Refuse what does not fit; ``allowed`` in B, ``where`` begins the line of the `InputError`.
+
+    The line says what would make the ``workload`` that needs this fit.
+    """
     if need.total <= allowed:
         return
-    raise InputError(f"{where}: {three_digits(need.total / 1e9)} GB needed a GPU ({need.parts}); "
-                     f"allowed: up to {three_digits(allowed / 1e9)} GB")  # fmt: skip
+    advice = "" if workload is None else f"; {_advice(workload, allowed)}, or with --strategy search"
+    raise InputError(f"{where}: {_gigabytes(need)} needed per GPU ({need.parts}); "
+                     f"allowed: up to {three_digits(allowed / 1e9)} GB{advice}")  # fmt: skip
+
+
+def largest_need(workload: Workload) -> MemoryNeed:
+    """Return what a GPU holds of the pipeline stage that needs most."""
+    return max(strategy_needs(workload), key=lambda need: need.total)
+
+
+def _advice(workload: Workload, allowed: float) -> str:
+    """Return what makes a workload fit: one change of its strategy, all of them, other degrees, more GPUs."""
+    strategy, model = workload.strategy, workload.model
+    samples = strategy.batch // max(layout.data for layout in strategy.layouts)
+    changes: dict[str, dict[str, Any]] = {
+        "sequence": {"sequence": True}, "selective": {"selective": True}, "recompute": {"recompute": True},
+        f"microbatches:{samples}": {"microbatches": samples}, "zero:1": {"zero": 1}, "zero:2": {"zero": 2},
+        "zero:3": {"zero": 3},
+    }  # fmt: skip
+
+    def fitting(make: Callable[[], Strategy]) -> str | None:
+        try:
+            other = make()
+            check_strategy(model, other)
+        except InputError:
+            return None
+        need = largest_need(replace(workload, strategy=other, stragglers=()))
+        return f" ({_gigabytes(need)})" if need.total <= allowed else None
+
+    found = {word: fitting(partial(replace, strategy, **fields)) for word, fields in changes.items()}
+    if words := [word + size for word, size in found.items() if size]:
+        return f"it fits with {' or '.join(words)} added to the strategy"
+    del changes["selective"]  # all is computed again
+    most = {key: value for fields in changes.values() for key, value in fields.items()}
+    if size := fitting(partial(replace, strategy, **most)):
+        return f"it fits with sequence,recompute,microbatches:{samples},zero:3{size} added to the strategy"
+    gpus = strategy.gpus
+    while gpus <= MOST_RANKS:
+        for pipeline, tensor in product((1, 2, 4, 8, 16), (1, 2, 4, 8)):
+            options = {"pipeline": pipeline, "tensor": tensor, "sequence": True, "recompute": True, "zero": 3}
+            if size := fitting(partial(uniform, model, gpus, **options)):
+                degrees = "".join(
+                    f"{key}:{options[key]}," for key in ("tensor", "pipeline") if options[key] > 1
+                )
+                return f"it fits on {gpus} GPUs with --strategy {degrees}sequence,recompute,zero:3{size}"
+        gpus *= 2
+    return "no number of GPUs is enough: a smaller batch may fit"
+
+
+def _gigabytes(need: MemoryNeed) -> str:
+    return f"{three_digits(need.total / 1e9)} GB"

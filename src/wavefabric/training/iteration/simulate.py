@@ -118,7 +118,7 @@ class Iteration:
 
     @cached_property
     def critical_seconds(self) -> dict[str, float]:
-        """s on the critical path by what is done: ``"compute"``, ``"host"``, or purposes of calls; largest first."""
+        """s on the critical path: ``"compute"``, ``"host"``, or purposes of calls; the largest first."""
         result: dict[str, float] = {}
         on_gpus = self.on_gpus
         for task in self.critical_path:
