@@ -47,9 +47,10 @@ def test_a_table(command):
     code, out, err = command("plan", "case.h5", *HGX, "--gpus", 2, "--max-error", "1e-3")
     assert (code, err) == (0, "")
     assert "48 x 40 x 32 points, homogeneous, single precision; 2 x h200 on hgx-h200" in out
-    for words in ("28 more, slower: --all shows them", "120 steps: ", "one GPU", "chosen: global "):
+    for words in ("29 more, slower: --all shows them", "120 steps: ", "chosen: one GPU: the fastest"):
         assert words in out
-    assert "One GPU alone is faster" in out
+    (starred,) = [line for line in out.splitlines() if line.strip().startswith("*")]
+    assert "one GPU" in starred
     assert "run it: wavefabric run case.h5\n" in out
     out = command("plan", "case.h5", *HGX, "--gpus", 2, "--all", "--transports", "mpi; nccl")[1]
     assert ("slower: --all" in out, "p2p" in out, ", nccl" in out) == (False, False, True)
@@ -62,6 +63,7 @@ def test_a_table(command):
     plan = told["plan"]
     assert (told["written"], plan["ranks"], "double precision" in plan["problem"]) == ([], 8, True)
     assert {c["options"].get("overlap", 4) for c in plan["candidates"]} == {4}
+    assert sum(not c["carrier"] for c in plan["candidates"]) == 1
     out = command("plan", "case.h5", *HGX, "--gpus", 1)[1]
     assert ("run it" in out, out.count("one GPU")) == (False, 2)
 

@@ -43,6 +43,24 @@ def test_a_ring_that_was_shuffled_is_put_in_order_again():
     assert cost(schedule, reordered(shuffled, order), MIB).seconds == pytest.approx(best)
 
 
+@pytest.mark.parametrize("wiring", [(0, 2, 4, 1, 3, 5), tuple(np.random.default_rng(1).permutation(20))])
+def test_an_order_is_found_where_the_given_one_has_no_way(wiring):
+    gpus = tuple(f"GPU{r}" for r in range(len(wiring)))
+    pairs = list(zip(wiring, (*wiring[1:], wiring[0]), strict=True))
+    links = tuple(Link(gpus[x], gpus[y], 25e9) for a, b in pairs for x, y in ((a, b), (b, a)))
+    machine, ring = Fabric("wired", gpus, (), links, 1e-6), build("ring", "all-gather", len(gpus), len(gpus))
+    with pytest.raises(InputError, match="no way from"):
+        cost(ring, machine, MIB)
+    order = best_order(ring, machine, MIB)
+    joined = {frozenset(pair) for pair in pairs}
+    assert {frozenset(pair) for pair in zip(order, (*order[1:], order[0]), strict=True)} == joined
+    # Closed form: each round a latency and 1 MiB over one link.
+    done = cost(ring, reordered(machine, order), MIB)
+    assert done.seconds == pytest.approx((len(gpus) - 1) * (1e-6 + MIB / 25e9))
+    with pytest.raises(InputError, match=r"no way from .*; no other order was found for direct"):
+        best_order(build("direct", "all-gather", len(gpus), len(gpus)), machine, MIB)
+
+
 def test_all_orders_are_tried_where_there_are_few():
     position = load("mesh:1x5")
     schedule = point_to_point("few", 5, [(0, 4, 3), (4, 2, 2), (1, 3, 1), (3, 0, 2)])

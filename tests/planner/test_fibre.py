@@ -73,11 +73,11 @@ def test_candidates_say_the_memory_that_runs_check():
     propagation, fibre = PropagationOptions(step=100.0), first_modes(30)
     plan = plan_fibre(FibreRun(fibre, 1 << 16, propagation, 7), 4, HGX, H200)
     modes = RankModes((0, 8, 16, 23, 30))
-    for candidate in plan.candidates:
+    for candidate in (c for c in plan.candidates if c is not plan.alone):
         options = PropagationOptions(step=100.0, **candidate.options)
         one_sided = candidate.carrier == SIGNALS
         assert candidate.bytes == memory_needed(fibre, 1 << 16, options, H200, modes, one_sided)
         assert candidate.error == 0
     assert plan.alone.bytes == memory_needed(fibre, 1 << 16, propagation, H200)
-    assert (plan.steps, len(plan.candidates)) == (7, 10)
+    assert (plan.steps, len(plan.candidates)) == (7, 11)
     assert plan.problem == "60 rows x 65536 samples, rk4ip, double precision"

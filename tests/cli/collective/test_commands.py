@@ -115,7 +115,7 @@ def test_make_optimal_over_wires(command, fabric, steps):
         ("all-gather", "dgx-a100", "algorithm direct", 0),
         ("broadcast", "switch:4", "trees: 3 of each root, 2 deep", 0.15),
         ("reduce-scatter", "nodes:2x4", "trees: ", 0.2),
-        ("all-reduce", "hgx-h100", "algorithm nvls, 15 pieces", 0.26),
+        ("all-reduce", "hgx-h100", "algorithm nvls", 0.65),
     ],
 )
 def test_make_optimal_on_switches(command, collective, fabric, method, most):
@@ -143,8 +143,8 @@ def test_best_all_reduce_is_fast_as_it_is(command, tmp_path):
         result["cost"]["seconds"]
     )
     rows = told(command, "cost", "all-reduce", "--algorithms", "all,recursive:4", "--fabric", "lightpath:4x8")
-    assert all(row["seconds"] > result["cost"]["seconds"] for row in rows["costs"])
-    assert len(rows["costs"]) == 10
+    assert all(row["seconds"] > result["cost"]["seconds"] * (1 - 1e-9) for row in rows["costs"])
+    assert len(rows["costs"]) > 10
     same = told(command, "cost", "a.json", "--circuits", "a.circuits.json")["costs"][0]
     assert same["seconds"] == pytest.approx(result["cost"]["seconds"])
     one = told(command, "make", "optimal", "all-reduce", "--fabric", "lightpath:4x8", "--pieces", 1)
@@ -364,8 +364,18 @@ def test_all_algorithms_are_compared(command):
     words = ["cost", "all-reduce", "--algorithms", "all", "--fabric", "switch:6"]
     result = told(command, *words)
     known = [name for name, each in ALGORITHMS.items() if "all-reduce" in each.collectives]
-    assert {row["algorithm"] for row in result["costs"]} | set(result["left_out"]) == set(known)
-    assert set(result["left_out"]) == {"recursive", "recursive-exchange", "squares", "nvls", "nvls-one-shot"}
+    labels = {row["algorithm"] for row in result["costs"]}
+    assert {label.partition(":")[0] for label in labels} | set(result["left_out"]) == set(known)
+    assert labels >= {
+        "ring",
+        "tree",
+        "tree:16",
+        "recursive:3",
+        "recursive:6",
+        "hierarchical",
+        "hierarchical:3x2:3",
+    }
+    assert set(result["left_out"]) == {"squares", "nvls", "nvls-one-shot"}
     assert "powers of two" in result["left_out"]["squares"]
     code, out, _ = command("collective", *words, "--radix", 3)
     assert code == 0
@@ -377,6 +387,20 @@ def test_all_algorithms_are_compared(command):
     ]
     some = told(command, "cost", "halo", "--algorithms", "all", "--fabric", "mesh:2x3")
     assert [row["algorithm"] for row in some["costs"]] == ["torus", "mesh"]
+
+
+def test_the_fastest_of_all_algorithms(command):
+    """``auto``: of each size the fastest of what ``all`` compares; nothing else."""
+    words = ["cost", "all-reduce", "--fabric", "hgx-h100", "--bytes", "8K,64M", "--algorithms"]
+    every, best = told(command, *words, "all")["costs"], told(command, *words, "auto")["costs"]
+    fastest = [row["algorithm"] for row in every if row["best"]]
+    assert sorted({row["algorithm"] for row in best}) == sorted(set(fastest)) == ["direct", "nvls"]
+    named = ["nvls:4", "hierarchical:4x2:4", "recursive:8"]
+    costs = {row["algorithm"]: row["seconds"] for row in told(command, *words, ",".join(named))["costs"]}
+    assert costs == {r["algorithm"]: r["seconds"] for r in every if r["algorithm"] in named}
+    for text in ("hierarchical:3x3", "hierarchical:x", "nvls:4x2", "auto,auto", "ring:"):
+        code, out, err = command("collective", *words, text)
+        assert (code, out, err.count("\n")) == (2, "", 1), text
 
 
 def test_options_of_light_reach_the_cost(command):
@@ -512,16 +536,17 @@ def test_one_kernel_a_gpu(command):
     ]
     small, large = told(command, *words)["costs"]
     assert (small["busiest"], large["busiest"]) == ("kernels of packets", "kernels of signals")
-    graph = told(command, *words, "--graph")["costs"][0]
+    assert told(command, *words[:-2])["costs"][0] == small  # by default
+    graph = told(command, *words[:-2], "--graph")["costs"][0]
     assert graph["busiest"] == "kernels of packets"
     assert graph["seconds"] < small["seconds"]
     packets = told(command, *words, "--protocol", "packets")["costs"][1]
     assert packets["seconds"] > 1.5 * large["seconds"]
     for more, line in (
-        (["--graph"], "--graph: given with --model auto; allowed: with --model kernel"),
+        (["--model", "flow", "--graph"], "--graph: given with --model flow; allowed: with --model kernel"),
         (
-            ["--protocol", "packets"],
-            "--protocol: packets given with --model auto; allowed: with --model kernel",
+            ["--model", "alpha-beta", "--protocol", "packets"],
+            "--protocol: packets given with --model alpha-beta; allowed: with --model kernel",
         ),
         (["--model", "kernel", "--protocol", "x"], "--protocol: x given; allowed: packets, signals"),
     ):

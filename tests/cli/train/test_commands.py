@@ -1,6 +1,7 @@
 """`wavefabric train` on sound input."""
 
 import json
+import re
 
 import pytest
 
@@ -123,6 +124,66 @@ def test_a_pipeline_has_a_bubble(command):
     assert (result["stages"], result["microbatches"]) == (2, 2)
     assert 0.2 < result["bubble"] < 0.5  # 1/3 if all stages took as long
     assert "pipeline bubble" in command("train", *words)[1]
+
+
+def test_a_host_is_no_stage_of_a_pipeline(command, tmp_path):
+    host = {"Id": 1, "Name": "host", "NodeType": 4, "data_deps": [], "runtime": 10, "is_cpu_op": True}
+    kernel = {"Id": 2, "Name": "kernel", "NodeType": 4, "data_deps": [1], "runtime": 90, "is_cpu_op": False}
+    (tmp_path / "lone.0.json").write_text(json.dumps({"workload_graph": [host, kernel]}))
+    result = told(command, "lone", "--fabric", "switch")
+    assert (result["bubble"], result["idle"]) == (0.0, pytest.approx(0.1))
+    assert result["compute_seconds"] == [pytest.approx(90e-6)]
+    assert result["host_seconds"] == [pytest.approx(10e-6)]
+    out = command("train", "lone", "--fabric", "switch")[1]
+    assert "pipeline" not in out
+    assert "GPUs idle" in out
+    assert told(command, "fibre:8x4096", "--gpus", "2")["bubble"] == 0.0
+
+
+def test_calls_name_their_algorithms_and_what_was_not_compared(command):
+    words = ("bert-base", "--gpus", "8", "--fabric", "nodes:2x4", "--collective", "auto")
+    result = told(command, *words)
+    assert result["model"] == "alpha-beta"
+    assert any(name.startswith("hierarchical, 2x4") for name in result["calls"]["gradients"]["algorithms"])
+    assert (
+        result["left_out"]["all-reduce of 8 GPUs"]["nvls"] == "no switch of nodes:2x4 multicasts and reduces"
+    )
+    out = command("train", *words)[1]
+    assert "calls: alpha-beta model on nodes:2x4" in out
+    assert "left out for all-reduce of 8 GPUs: nvls (no switch of nodes:2x4 multicasts" in out
+    for name in ("hierarchical", "hierarchical:4x2", "tree", "tree:4"):
+        slower = told(command, *words[:-1], name)
+        assert slower["seconds"] >= result["seconds"] * (1 - 1e-9)
+    code, _, err = command("train", *words[:-1], "nvls")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "multicast" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gpt-7b", "--gpus", "4", "--memory", "60GB"),
+        ("gpt-7b", "--gpus", "4", "--memory", "140GB", "--strategy", "tensor:4", "--batch", "16"),
+        ("bert-large", "--gpus", "2", "--batch", "4096"),
+        ("gpt-70b", "--gpus", "8", "--strategy", "tensor:8"),
+        ("gpt3-175b", "--gpus", "8"),
+    ],
+)
+def test_what_does_not_fit_fits_as_it_is_told(command, words):
+    code, out, err = command("train", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "needed per GPU" in err
+    assert "search" in err
+    advice = err.rpartition("it fits ")[2]
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    if found := re.match(r"on (\d+) GPUs with --strategy (\S+) \(", advice):
+        options |= {"--gpus": found[1], "--strategy": found[2]}
+    else:
+        added = re.match(r"with (\S+) \(", advice)[1]
+        options["--strategy"] = f"{options.get('--strategy', 'data')},{added}"
+    size = float(re.search(r"\(([0-9.]+) GB\)", advice)[1])
+    result = told(command, words[0], *(word for pair in options.items() for word in pair))
+    assert result["memory_bytes"]["total"] / 1e9 == pytest.approx(size, rel=6e-3)
 
 
 def test_a_strategy_is_saved_and_read(command):

@@ -11,8 +11,10 @@ from random_models import PlainFabric, chain, layer, workload, workloads
 
 from wavefabric.training.gpu.device_model import DEVICES
 from wavefabric.training.gpu.precision import PRECISIONS
+from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import POLICIES, FreeCommunication
-from wavefabric.training.iteration.simulate import simulate
+from wavefabric.training.iteration.simulate import simulate, simulate_tasks
+from wavefabric.training.iteration.task_graph import TaskGraph
 from wavefabric.training.iteration.tasks import Workload
 from wavefabric.training.models import load_model
 from wavefabric.training.models.graph import ModelGraph
@@ -295,6 +297,44 @@ def test_what_is_told_of_an_iteration():
     alone = simulate(workload(model, uniform(model, 1)), PlainFabric(10.0))
     assert alone.bound_by == "computation, 100% of the critical path"
     assert alone.communication() == {}
+
+
+def traced(*lanes, calls=()):
+    """A trace's tasks: of each lane its GPUs and times of computations, one after the other."""
+    graph = TaskGraph(len(lanes))
+    for worker, (gpus, times) in enumerate(lanes):
+        graph.gpus.append(gpus)
+        graph.program.append([graph.compute("forward", f"{worker}", worker, time, []) for time in times])
+    for purpose, ports in calls:
+        call = Call("all-reduce", (tuple(range(len(ports))),), 1.0, purpose)
+        graph.communicate("call", call, ports, [])
+    return simulate_tasks(graph, FreeCommunication())
+
+
+@pytest.mark.parametrize(
+    ("lanes", "calls", "idle", "bubble"),
+    [
+        ([((0,), [9.0]), ((), [10.0])], (), 0.1, 0.0),  # a GPU and its host
+        ([((0,), [9.0])], (), 0.0, 0.0),
+        ([((), [9.0])], (), 0.0, 0.0),  # a host alone
+        ([((0,), [10.0]), ((1,), [5.0]), ((), [1.0]), ((), [2.0])], (), 0.25, 0.0),  # two GPUs, two hosts
+        ([((0,), [10.0]), ((1,), [5.0])], [("gradients", (0, 1))], 0.25, 0.0),  # an uneven share of data
+        ([((0,), [10.0]), ((1,), [5.0]), ((), [1.0])], [("layer-to-layer", (0, 1))], 0.25, 0.25),
+        ([((0,), [10.0]), ((1, 2, 3), [5.0])], [("layer-to-layer", (0, 1))], 0.375, 0.375),  # three of four
+        ([((0, 1), [10.0])], [("layer-to-layer", (0,))], 0.0, 0.0),  # halos within a worker
+    ],
+)
+def test_gpus_that_idle_and_stages_that_wait(lanes, calls, idle, bubble):
+    result = traced(*lanes, calls=calls)
+    assert result.idle == pytest.approx(idle)
+    assert result.bubble == pytest.approx(bubble)
+    assert result.gpu_seconds.tolist() == [sum(times) for gpus, times in lanes if gpus]
+
+
+def test_work_of_a_host_is_not_computation_of_gpus():
+    result = traced(((0,), [1.0]), ((), [9.0]))
+    assert result.critical_seconds == {"host": 9.0}
+    assert result.bound_by == "work of the host, 100% of the critical path"
 
 
 # --- Speed --------------------------------------------------------------------------------------------------
