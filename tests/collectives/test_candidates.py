@@ -17,31 +17,31 @@ from wavefabric.collectives.conditions import COLLECTIVES
     st.booleans(),
 )
 def test_every_algorithm_is_a_candidate_or_named(collective, ranks, switches, few):
-    found = candidates(collective, ranks, switches=switches, few=few)
-    assert len(set(found.choices)) == len(found.choices)
-    compared = {choice.algorithm for choice in found.choices}
-    left_out = found.left_out.keys() - {"other radices and grids"}
+    result = candidates(collective, ranks, switches=switches, few=few)
+    assert len(set(result.choices)) == len(result.choices)
+    compared = {choice.algorithm for choice in result.choices}
+    left_out = result.left_out.keys() - {"other radices and grids"}
     does = {name for name, each in ALGORITHMS.items() if collective in each.collectives}
     assert compared | left_out == does
     assert not compared & left_out
-    for choice in found.choices:
+    for choice in result.choices:
         assert why_refused(choice.algorithm, collective, ranks, **choice.options) is None
     for name in left_out:
-        assert (ALGORITHMS[name].switched and switches) or "allowed: " in found.left_out[name]
-    assert few == ("other radices and grids" in found.left_out)
+        assert (ALGORITHMS[name].switched and switches) or "allowed: " in result.left_out[name]
+    assert few == ("other radices and grids" in result.left_out)
 
 
 def test_nodes_of_every_size_and_radices_with_other_groups():
-    found = candidates("all-reduce", 24, switches="none", grids=[(3, 8)]).choices
-    grids = [choice.grid for choice in found if choice.algorithm == "hierarchical"]
+    result = candidates("all-reduce", 24, switches="none", grids=[(3, 8)]).choices
+    grids = [choice.grid for choice in result if choice.algorithm == "hierarchical"]
     assert set(grids) == {(2, 12), (3, 8), (4, 6), (6, 4), (8, 3), (12, 2)}
-    assert [c.radix for c in found if c.algorithm == "recursive"] == [
+    assert [c.radix for c in result if c.algorithm == "recursive"] == [
         3,
         4,
         6,
         24,
     ]  # others have groups of these
-    assert [c.pieces for c in found if c.algorithm == "tree"] == list(PIECES)
+    assert [c.pieces for c in result if c.algorithm == "tree"] == list(PIECES)
     few = candidates("all-reduce", 24, switches="none", grids=[(3, 8)], few=True).choices
     assert {choice.grid for choice in few if choice.algorithm == "hierarchical"} == {(3, 8)}
     assert [choice.radix for choice in few if choice.algorithm == "recursive"] == [3, 4]
@@ -58,12 +58,12 @@ def test_pieces_are_tried_where_they_form_a_pipeline():
 
 
 def test_what_fails_is_left_out_by_name():
-    found = candidates("all-reduce", 4, switches="none")
-    trees = {choice: "no way" for choice in found.choices if choice.algorithm == "tree"}
-    assert found.without(trees).left_out == found.left_out | {"tree": "no way"}
+    result = candidates("all-reduce", 4, switches="none")
+    trees = {choice: "no way" for choice in result.choices if choice.algorithm == "tree"}
+    assert result.without(trees).left_out == result.left_out | {"tree": "no way"}
     one = Choice("tree", pieces=4)
-    assert found.without({one: "slow"}).left_out == found.left_out | {"tree, 4 pieces": "slow"}
-    assert one not in found.without({one: "slow"}).choices
+    assert result.without({one: "slow"}).left_out == result.left_out | {"tree, 4 pieces": "slow"}
+    assert one not in result.without({one: "slow"}).choices
 
 
 @pytest.mark.parametrize("grid", [(2, 4), (4, 2)])

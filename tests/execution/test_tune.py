@@ -64,12 +64,12 @@ def test_every_algorithm_is_there_once(collective, ranks, run):
         if collective in algorithm.collectives and why_refused(name, collective, ranks) is None:
             plain = build(name, collective, ranks, elements_of(ranks))
             assert traffic(as_run(plain) if run else plain) in seen
-    found = choices(collective, ranks)
-    named = {choice.algorithm for choice in found.choices}
+    every = choices(collective, ranks)
+    named = {choice.algorithm for choice in every.choices}
     for name, algorithm in ALGORITHMS.items():
         if collective in algorithm.collectives:
-            assert (name in named) != (name in found.left_out)
-            why = found.left_out.get(name, "allowed: ")
+            assert (name in named) != (name in every.left_out)
+            why = every.left_out.get(name, "allowed: ")
             assert "allowed: " in why or (algorithm.switched and why == "CPUs have no switches that add up")
 
 

@@ -41,12 +41,12 @@ def test_grids_follow_from_the_links(fabric, gpus, grids):
 
 def test_hierarchical_by_boxes_is_faster_than_by_others():
     fabric = pods()
-    found = candidates_on(fabric, "all-reduce", range(6))
+    result = candidates_on(fabric, "all-reduce", range(6))
 
     def seconds(choice):
         return cost(build(choice.algorithm, "all-reduce", 6, 6 * 64, **choice.options), fabric, 1e6).seconds
 
-    times, left_out = runnable(found, seconds)
+    times, left_out = runnable(result, seconds)
     nodes = {choice: time for choice, time in times.items() if choice.algorithm == "hierarchical"}
     assert min(nodes, key=nodes.get) == Choice("hierarchical", 2, grid=(2, 3))
     assert min(nodes.values()) < 0.8 * max(nodes.values())
@@ -69,7 +69,7 @@ def test_what_has_no_route_is_left_out_and_if_all_is_that_is_said():
 
 
 @pytest.mark.parametrize(
-    ("fabric", "ranks", "asked", "model"),
+    ("fabric", "ranks", "options", "model"),
     [
         ("hgx-h100", 8, {}, "kernel"),
         ("hgx-h200", 2, {}, "kernel"),
@@ -80,8 +80,8 @@ def test_what_has_no_route_is_left_out_and_if_all_is_that_is_said():
         ("lightpath:2x4", 8, {}, "photonic"),
     ],
 )
-def test_the_model_by_default_is_the_most_faithful(fabric, ranks, asked, model):
-    assert model_for(load(fabric), ranks, **asked) == model
+def test_the_model_by_default_is_the_most_faithful(fabric, ranks, options, model):
+    assert model_for(load(fabric), ranks, **options) == model
 
 
 def test_small_arrays_take_what_kernels_take():

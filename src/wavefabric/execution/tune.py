@@ -111,17 +111,17 @@ def tune(
         # Between ranks copies, NCCL and MPI are predicted; kernels of p2p are timed all the same.
         model = model_for(fabric, count, model, kernels=ranks is None)
     on_gpu = ranks is not None and ranks.on_gpu
-    found = {each: pool.choices(each, count, fabric, on_gpu) for each in collectives}
-    for each in found.values():
+    pools = {each: pool.choices(each, count, fabric, on_gpu) for each in collectives}
+    for each in pools.values():
         if not each.choices:
             raise InputError(next(iter(each.left_out.values())))
     ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]
     sizes = sorted(set(sizes)) or sizes_between(*ends)
     steps = _Steps(progress or Progress())
     try:
-        steps.start("candidates", sum(len(each.choices) for each in found.values()))
+        steps.start("candidates", sum(len(each.choices) for each in pools.values()))
         how = ranks is not None, steps
-        schedules = {name: pool.candidates(name, count, each.choices, *how) for name, each in found.items()}
+        schedules = {name: pool.candidates(name, count, each.choices, *how) for name, each in pools.items()}
         rows, failures = pool.predict(schedules, sizes, fabric, model)
         tables, counts, wrong, left_out = _tables(rows), (0, 0), [], {}
         if ranks is not None:
@@ -138,7 +138,7 @@ def tune(
         threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''} a rank"
         facts = {"dtype": chosen.dtype, "device": machine.get("gpu") or f"{machine['cpu']}, {threads}"}
     facts |= {} if fabric is None else {"fabric": fabric.name, "model": model}
-    left_out |= _left_out(found, failures)
+    left_out |= _left_out(pools, failures)
     return TuningSearch(
         Tuning(count, tuple(tables), **facts, wavefabric=wavefabric.__version__, left_out=left_out),
         counts,
@@ -149,9 +149,9 @@ def tune(
     )
 
 
-def _left_out(found: dict[str, Candidates], failures: dict[str, dict[Choice, str]]) -> dict[str, str]:
+def _left_out(pools: dict[str, Candidates], failures: dict[str, dict[Choice, str]]) -> dict[str, str]:
     """Return what is not compared, and why; with the collective if the algorithm is compared for another."""
-    known = {collective: each.without(failures[collective]) for collective, each in found.items()}
+    known = {collective: each.without(failures[collective]) for collective, each in pools.items()}
     compared = {choice.algorithm for each in known.values() for choice in each.choices}
     return {
         f"{name}, {collective}" if name in compared else name: why

@@ -29,7 +29,7 @@ SWITCHED = frozenset(name for name, algorithm in ALGORITHMS.items() if algorithm
 def candidates(
     collective: str,
     ranks: int,
-    found: Sequence[Choice],
+    wanted: Sequence[Choice],
     run: bool = False,
     step: Callable[[str], None] = lambda line: None,
 ) -> Iterator[tuple[Choice, Schedule]]:
@@ -43,7 +43,7 @@ def candidates(
     rounds: dict[Choice, int] = {}
     seen: set[bytes] = set()
     no_pipeline: set[Choice] = set()
-    for choice in found:
+    for choice in wanted:
         step(f"{collective}: {choice}")
         plain = replace(choice, pieces=1)
         if plain in no_pipeline:

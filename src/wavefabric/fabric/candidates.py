@@ -32,20 +32,20 @@ def candidates_on(fabric: AnyFabric, collective: str, gpus: Sequence[int], **opt
     return candidates(collective, len(gpus), **options)
 
 
-def runnable(found: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choice, _T], dict[str, str]]:
+def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Choice, _T], dict[str, str]]:
     """Return what ``run`` gives for each candidate that it takes, and all that is left out, with reasons.
 
     `InputError`, that of the first candidate, if none can be run.
     """
     results, failures = {}, {}
-    for choice in found.choices:
+    for choice in compared.choices:
         try:
             results[choice] = run(choice)
         except InputError as error:
             failures[choice] = str(error)
     if not results:
-        raise InputError(next(iter([*failures.values(), *found.left_out.values()]), "algorithm: none"))
-    return results, found.without(failures).left_out
+        raise InputError(next(iter([*failures.values(), *compared.left_out.values()]), "algorithm: none"))
+    return results, compared.without(failures).left_out
 
 
 def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:

@@ -27,7 +27,7 @@ _PAIRS = 1 << 16
 #: Orders from which a search descends, and orders tried at most (fewer for large schedules).
 STARTS, MOST_ORDERS = 12, 20_000
 #: s that a pair of GPUs without a way counts as.
-_NO_WAY = 1e6
+_NO_ROUTE = 1e6
 #: Orders that the model itself compares in the end.
 _FINAL = 4
 
@@ -147,7 +147,7 @@ class _OrderTimes:
         hops[there] = np.bincount(use.pair, minlength=int(there.sum()))
         self._table = np.full((n * n, int(hops.max())), idle)
         self._table[np.arange(hops.max()) < hops[:, None]] = use.resource
-        self._latency = np.full(n * n, _NO_WAY)
+        self._latency = np.full(n * n, _NO_ROUTE)
         self._latency[there] = use.latency
         self._capacity = np.append(use.capacity, math.inf)
         self._row = np.repeat(np.arange(len(kinds)), count)[:, None] * self._capacity.size
@@ -168,7 +168,7 @@ class _OrderTimes:
         latency = self._latency[pair]
         late = (
             np.maximum.reduceat(latency, self._first)
-            + np.add.reduceat(latency >= _NO_WAY, self._first) * _NO_WAY
+            + np.add.reduceat(latency >= _NO_ROUTE, self._first) * _NO_ROUTE
         )
         seconds = float(self._times @ (load.max(axis=1) + late + self._alpha))
         # Rounded, so that noise of the last bit does not pass for less time.

@@ -12,7 +12,6 @@ from wavefabric.system.progress import Progress
 from wavefabric.training.communication.algorithms import parse_collective
 from wavefabric.training.communication.times import Communication, communication
 from wavefabric.training.fabrics import check_size, fabric_for, gpu_bandwidth, ideal_switch
-from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.engine import CallTimes
 from wavefabric.training.iteration.simulate import Iteration, simulate, simulate_tasks
 from wavefabric.training.iteration.task_graph import TaskGraph
@@ -36,34 +35,26 @@ class Case:
     collective: str  # as it was asked for
     iteration: Iteration
     ring: Iteration = field(repr=False)
-    times: CallTimes = field(repr=False)
-
-    @property
-    def model(self) -> str | None:
-        """The cost model of calls; None where communication is free."""
-        return self.times.model if isinstance(self.times, Communication) else None
+    #: What said how long calls take; None where communication is free.
+    times: Communication | None = field(repr=False)
 
     @cached_property
     def algorithms(self) -> dict[str, Counter[str]]:
         """For each purpose of calls: which algorithms serve how many of them."""
         result: dict[str, Counter[str]] = {}
-        for call in self._served:
-            result.setdefault(call.purpose, Counter())[self.times.algorithm(call)] += 1
+        for call in self.iteration.graph.call if self.times else ():
+            if call is not None:
+                result.setdefault(call.purpose, Counter())[self.times.algorithm(call)] += 1
         return result
 
     @cached_property
     def left_out(self) -> dict[str, dict[str, str]]:
         """For each kind of call, such as ``"all-reduce of 8 GPUs"``: algorithms not compared, and why."""
-        kinds = {
-            f"{call.collective} of {len(call.groups[0])} GPUs": call for call in self._served if call.groups
-        }
-        found = {kind: self.times.left_out(call) for kind, call in kinds.items()}
-        return {kind: missing for kind, missing in found.items() if missing}
-
-    @property
-    def _served(self) -> list[Call]:
-        known = isinstance(self.times, Communication)
-        return [call for call in self.iteration.graph.call if call is not None] if known else []
+        result: dict[str, dict[str, str]] = {}
+        for call in self.iteration.graph.call if self.times else ():
+            if call is not None and (missing := self.times.left_out(call)):
+                result.setdefault(f"{call.collective} of {len(call.groups[0])} GPUs", {}).update(missing)
+        return result
 
     @property
     def ratio_to_ring(self) -> float:
@@ -165,7 +156,8 @@ def compare(
                     reference = _simulate(work, ring, policy, True)
                     references.append((work, reference))
                 label = label_of(fabrics[position])
-                cases.append(Case(count, label, fabric, collective, iteration, reference, times))
+                known = times if isinstance(times, Communication) else None
+                cases.append(Case(count, label, fabric, collective, iteration, reference, known))
                 progress.update(len(cases))
     finally:
         progress.finish()

@@ -8,7 +8,9 @@ import pytest
 
 from wavefabric.cli.collective.tune import TuneOptions, TuneRankOptions
 from wavefabric.cli.collective.tune import command as tune_command
-from wavefabric.collectives.tuning import Choice, load_tuning
+from wavefabric.collectives import ALGORITHMS
+from wavefabric.collectives.candidates import Choice
+from wavefabric.collectives.tuning import load_tuning
 from wavefabric.execution import tune
 
 WORDS = ("collective", "tune", "--fabric", "dgx-1", "--sizes", "4K", "--size", "1M:4M")
@@ -19,28 +21,43 @@ def test_a_table_a_file_and_a_picture(command, tmp_path):
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "all-reduce, 8 ranks, dgx-1"
-    assert "4 KiB recursive-exchange, radix 4 1.73 µs recursive, radix 8 3.6 %" in lines
-    assert "4 MiB hierarchical, radix 2 129 µs recursive, radix 4 65 %" in lines
+    assert "4 KiB squares, 4x2 1.73 µs recursive, radix 8 3.6 %" in lines
+    assert "4 MiB hierarchical, 2x4, radix 2 129 µs recursive, radix 4 65 %" in lines
     assert lines[-2:] == ["wrote mine.json", "wrote mine.png"]
     assert sorted(os.listdir(tmp_path)) == ["mine.json", "mine.png"]
     assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
     tuning = load_tuning(tmp_path / "mine.json")
     assert (tuning.ranks, tuning.fabric, tuning.model) == (8, "dgx-1", "alpha-beta")
     assert [size.bytes for size in tuning.tables[0].sizes] == [1 << 12, 1 << 20, 1 << 22]
-    assert tuning.choose("all-reduce", 100) == Choice("recursive-exchange", 4)
-    assert tuning.choose("all-reduce", 1 << 30) == Choice("hierarchical", 2)
+    assert tuning.choose("all-reduce", 100) == Choice("squares", grid=(4, 2))
+    assert tuning.choose("all-reduce", 1 << 30).algorithm == "hierarchical"
+    assert set(tuning.left_out) == {"nvls", "nvls-one-shot"}
 
 
 def test_json_has_what_the_file_has(command, tmp_path):
     code, out, err = command(*WORDS, "--model", "flow", "-o", "mine.json", "--json")
     assert (code, err) == (0, "")
     shown, written = json.loads(out), json.loads((tmp_path / "mine.json").read_text())
-    assert shown == written | {"notes": [], "written": ["mine.json"]}
+    notes = [f"left out: {name} ({why})" for name, why in written["left_out"].items()]
+    assert shown == written | {"notes": notes, "written": ["mine.json"]}
     assert [table["collective"] for table in written["tables"]] == ["all-reduce", "all-gather"]
     assert written["model"] == "flow"
     code, out, err = command(*WORDS, "-o", "mine.json", "--force", "--json")
     assert (code, err) == (0, "")
     assert json.loads((tmp_path / "mine.json").read_text())["model"] == "alpha-beta"
+
+
+def test_switches_that_reduce_are_fastest_for_large_arrays(command):
+    """By the model of kernels where the fabric has their times: no 8 KiB within a microsecond."""
+    options = ("--fabric", "hgx-h100", "--collective", "all-reduce", "--sizes", "8K,64M", "--json")
+    code, out, _ = command("collective", "tune", *options)
+    result = json.loads(out)
+    small, large = result["tables"][0]["sizes"]
+    assert (code, result["model"], result["left_out"]) == (0, "kernel", {})
+    assert large["choice"] == {"algorithm": "nvls", "protocol": "signals"}
+    assert small["predicted_us"] > 4
+    names = {each["algorithm"] for each in large["candidates"]}
+    assert names == {name for name, each in ALGORITHMS.items() if "all-reduce" in each.collectives}
 
 
 def test_predictions_for_some_of_the_gpus(command):

@@ -176,8 +176,8 @@ def test_what_does_not_fit_fits_as_it_is_told(command, words):
     assert "search" in err
     advice = err.rpartition("it fits ")[2]
     options = dict(zip(words[1::2], words[2::2], strict=True))
-    if found := re.match(r"on (\d+) GPUs with --strategy (\S+) \(", advice):
-        options |= {"--gpus": found[1], "--strategy": found[2]}
+    if degrees := re.match(r"on (\d+) GPUs with --strategy (\S+) \(", advice):
+        options |= {"--gpus": degrees[1], "--strategy": degrees[2]}
     else:
         added = re.match(r"with (\S+) \(", advice)[1]
         options["--strategy"] = f"{options.get('--strategy', 'data')},{added}"

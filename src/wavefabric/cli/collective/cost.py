@@ -169,10 +169,10 @@ def _every(
         "COLLECTIVE", collective, dict.fromkeys(c for a in ALGORITHMS.values() for c in a.collectives)
     )
     ranks = options.ranks or fabric.ranks
-    found = candidates_on(fabric, collective, range(ranks))
+    candidates = candidates_on(fabric, collective, range(ranks))
     made: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
-    left_out |= found.left_out
-    for choice in found.choices:
+    left_out |= candidates.left_out
+    for choice in candidates.choices:
         name, own, label = choice.algorithm, _usable(choice.algorithm, options), choice.algorithm
         usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
         if own.grid is None and choice.grid not in (None, usual):

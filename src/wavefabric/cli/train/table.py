@@ -43,7 +43,7 @@ def facts(case: Case, healthy: Case | None = None) -> dict[str, Any]:
         "gpus": case.gpus,
         "fabric": case.fabric.name,
         "collective": case.collective,
-        "model": case.model,
+        "model": case.times and case.times.model,
         "seconds": iteration.seconds,
         "samples_per_second": iteration.samples_per_second,
         "samples_per_second_per_gpu": iteration.samples_per_second / case.gpus,
@@ -105,8 +105,8 @@ def show_case(case: Case, title: str, memory: float, healthy: Case | None = None
         out.print(_calls_table(result))
         if any(call and call.messages for call in case.iteration.graph.call):
             out.print("sizes: of the array of one group; of messages the sum of all")
-        if case.model is not None:
-            out.print(f"calls: {case.model} model on {case.fabric.name}", soft_wrap=True)
+        if case.times is not None:
+            out.print(f"calls: {case.times.model} model on {case.fabric.name}", soft_wrap=True)
     for kind, missing in case.left_out.items():
         for name, why in missing.items():
             out.print(f"left out for {kind}: {name} ({why})", soft_wrap=True)

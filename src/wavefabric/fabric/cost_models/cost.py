@@ -106,12 +106,13 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
         kind = "photonic" if light else "electrical"
         allowed = ", ".join(["auto", *fitting])
         raise InputError(f"model: {model!r} given for {kind} {fabric.name}; allowed: {allowed}")
-    if model == "kernel" and fabric.kernels is None:
+    times = None if isinstance(fabric, PhotonicFabric) else fabric.kernels
+    if model == "kernel" and times is None:
         allowed = "one whose file has a table kernels, such as hgx-h200"
         raise InputError(f"fabric: {fabric.name} says nothing of kernels; allowed: {allowed}")
     if model != "auto" or light:
         return fitting[0] if model == "auto" else model
-    return "kernel" if kernels and fabric.kernels is not None and ranks <= MOST_RANKS else "alpha-beta"
+    return "kernel" if kernels and times is not None and ranks <= MOST_RANKS else "alpha-beta"
 
 
 def cost(

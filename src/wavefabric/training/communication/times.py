@@ -210,10 +210,10 @@ class Communication:
 
     def _costed(self, call: Call) -> _CallTime:
         """Every algorithm that may serve a call, costed."""
-        found = algorithms.recipes(
+        compared = algorithms.recipes(
             self.collective, call.collective, call.groups[0], self.fabric, whole=self.incremental
         )
-        lines, left_out = runnable(found, lambda choice: self._lines(call, choice))
+        lines, left_out = runnable(compared, lambda choice: self._lines(call, choice))
         return _CallTime(tuple(lines), tuple(lines.values()), left_out)
 
     def _lines(self, call: Call, choice: Choice) -> tuple[AffineTime, ...]:

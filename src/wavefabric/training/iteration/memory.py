@@ -170,12 +170,14 @@ def _advice(workload: Workload, allowed: float) -> str:
         need = largest_need(replace(workload, strategy=other, stragglers=()))
         return f" ({_gigabytes(need)})" if need.total <= allowed else None
 
-    found = {word: fitting(partial(replace, strategy, **fields)) for word, fields in changes.items()}
-    if words := [word + size for word, size in found.items() if size]:
+    sizes = {
+        word: fitting(lambda fields=fields: replace(strategy, **fields)) for word, fields in changes.items()
+    }
+    if words := [word + size for word, size in sizes.items() if size]:
         return f"it fits with {' or '.join(words)} added to the strategy"
     del changes["selective"]  # all is computed again
     most = {key: value for fields in changes.values() for key, value in fields.items()}
-    if size := fitting(partial(replace, strategy, **most)):
+    if size := fitting(lambda: replace(strategy, **most)):
         return f"it fits with sequence,recompute,microbatches:{samples},zero:3{size} added to the strategy"
     gpus = strategy.gpus
     while gpus <= MOST_RANKS:
