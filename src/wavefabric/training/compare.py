@@ -42,8 +42,8 @@ class Case:
     def algorithms(self) -> dict[str, Counter[str]]:
         """For each purpose of calls: which algorithms serve how many of them."""
         result: dict[str, Counter[str]] = {}
-        for call in self.iteration.graph.call if self.times else ():
-            if call is not None:
+        for call in self.iteration.graph.call:
+            if call is not None and self.times is not None:
                 result.setdefault(call.purpose, Counter())[self.times.algorithm(call)] += 1
         return result
 
@@ -51,8 +51,8 @@ class Case:
     def left_out(self) -> dict[str, dict[str, str]]:
         """For each kind of call, such as ``"all-reduce of 8 GPUs"``: algorithms not compared, and why."""
         result: dict[str, dict[str, str]] = {}
-        for call in self.iteration.graph.call if self.times else ():
-            if call is not None and (missing := self.times.left_out(call)):
+        for call in self.iteration.graph.call:
+            if call is not None and self.times is not None and (missing := self.times.left_out(call)):
                 result.setdefault(f"{call.collective} of {len(call.groups[0])} GPUs", {}).update(missing)
         return result
 

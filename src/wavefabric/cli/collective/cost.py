@@ -171,7 +171,7 @@ def _every(
     ranks = options.ranks or fabric.ranks
     candidates = candidates_on(fabric, collective, range(ranks))
     made: dict[str, tuple[str, AlgorithmOptions, Choice]] = {}
-    left_out |= candidates.left_out
+    refusals: dict[str, str] = {}
     for choice in candidates.choices:
         name, own, label = choice.algorithm, _usable(choice.algorithm, options), choice.algorithm
         usual = source.grid_of(name, ranks, fabric) or near_square(ranks)
@@ -183,11 +183,12 @@ def _every(
         if own.parts == 1 and choice.pieces > 1:
             own, label = replace(own, pieces=choice.pieces), f"{label}:{choice.pieces}"
         if why := why_refused(name, collective, ranks, **own.registry(name, ranks, fabric)):
-            left_out[label] = why
+            refusals[label] = why
         else:
             made.setdefault(label, (name, own, choice))
     if not made:
-        raise InputError(f"--algorithms: all given; {next(iter(left_out.values()))}")
+        raise InputError(f"--algorithms: all given; {next(iter((refusals | candidates.left_out).values()))}")
+    left_out |= candidates.left_out | refusals
     return made
 
 
