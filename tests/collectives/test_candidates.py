@@ -5,19 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavefabric.collectives import ALGORITHMS, build, kind, why_refused
-from wavefabric.collectives.candidates import PIECES, Choice, candidates
+from wavefabric.collectives.candidates import FEW, MANY, PIECES, Choice, candidates
 from wavefabric.collectives.conditions import COLLECTIVES
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([*COLLECTIVES, "halo"]),
-    st.integers(1, 40),
+    st.integers(1, 40) | st.sampled_from([127, 128, 300]),
     st.none() | st.just("no switch"),
-    st.booleans(),
 )
-def test_every_algorithm_is_a_candidate_or_named(collective, ranks, switches, few):
-    result = candidates(collective, ranks, switches=switches, few=few)
+def test_every_algorithm_is_a_candidate_or_named(collective, ranks, switches):
+    result = candidates(collective, ranks, switches=switches)
     assert len(set(result.choices)) == len(result.choices)
     compared = {choice.algorithm for choice in result.choices}
     left_out = result.left_out.keys() - {"other radices and grids"}
@@ -28,7 +27,7 @@ def test_every_algorithm_is_a_candidate_or_named(collective, ranks, switches, fe
         assert why_refused(choice.algorithm, collective, ranks, **choice.options) is None
     for name in left_out:
         assert (ALGORITHMS[name].switched and switches) or "allowed: " in result.left_out[name]
-    assert few == ("other radices and grids" in result.left_out)
+    assert (ranks >= MANY) == ("other radices and grids" in result.left_out)
 
 
 def test_nodes_of_every_size_and_radices_with_other_groups():
@@ -42,9 +41,9 @@ def test_nodes_of_every_size_and_radices_with_other_groups():
         24,
     ]  # others have groups of these
     assert [c.pieces for c in result if c.algorithm == "tree"] == list(PIECES)
-    few = candidates("all-reduce", 24, switches="none", grids=[(3, 8)], few=True).choices
-    assert {choice.grid for choice in few if choice.algorithm == "hierarchical"} == {(3, 8)}
-    assert [choice.radix for choice in few if choice.algorithm == "recursive"] == [3, 4]
+    many = candidates("all-reduce", 240, switches="none", grids=[(30, 8)]).choices
+    assert {choice.grid for choice in many if choice.algorithm == "hierarchical"} == {(30, 8)}
+    assert len([choice.radix for choice in many if choice.algorithm == "recursive"]) == FEW
 
 
 def test_pieces_are_tried_where_they_form_a_pipeline():

@@ -14,6 +14,8 @@ from wavefabric.errors import show
 VARIANTS = ("auto", "copies", *PROTOCOLS)
 #: Numbers of pieces that are tried where an algorithm is pipelined by them.
 PIECES = (1, 4, 16, 64)
+#: Ranks from which on each form takes long to build and prove, and how many radices are then tried.
+MANY, FEW = 128, 3
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,12 @@ def candidates(
     switches: str | None = None,
     grids: Sequence[tuple[int, ...]] = (),
     pieces: Sequence[int] = PIECES,
-    few: bool = False,
 ) -> Candidates:
     """Return what every command compares: all algorithms that do a collective operation, with parameters.
 
     ``switches`` says why no switch multicasts and reduces between these ranks; None: one does. ``grids``,
     such as (nodes, GPUs of each), are tried before all others of two axes; ``pieces`` where they form a
-    pipeline. With ``few`` one grid and two radices are enough: between many ranks each form takes seconds.
+    pipeline. From `MANY` ranks on one grid and `FEW` radices are compared.
 
     Examples
     --------
@@ -91,9 +92,9 @@ def candidates(
     """
     # Another grid of a halo would be another operation.
     axes = [(n, ranks // n) for n in range(2, ranks) if ranks % n == 0] if collective != "halo" else []
-    shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if few else None] or [None]
+    shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if ranks >= MANY else None] or [None]
     allowed: list[Choice] = []
-    left_out = {"other radices and grids": f"{ranks} ranks"} if few else {}
+    left_out = {"other radices and grids": f"{ranks} ranks"} if ranks >= MANY else {}
     for name, algorithm in ALGORITHMS.items():
         if collective not in algorithm.collectives:
             continue
@@ -101,7 +102,7 @@ def candidates(
             Choice(name, radix, length, grid=shape)
             for shape in (shapes if "grid" in algorithm.options else [None])
             for radix in (
-                _radices(name, shape[0] if shape else ranks, few) if "radix" in algorithm.options else [None]
+                _radices(name, shape[0] if shape else ranks) if "radix" in algorithm.options else [None]
             )
             for length in (pieces if collective in algorithm.pipelined else (1,))
         ]
@@ -116,7 +117,7 @@ def candidates(
     return Candidates(tuple(sorted(allowed, key=lambda choice: (choice.pieces, choice.radix or 0))), left_out)
 
 
-def _radices(algorithm: str, count: int, few: bool) -> list[int]:
+def _radices(algorithm: str, count: int) -> list[int]:
     """Return how many ranks may meet in a round; of radices with the same groups the smallest."""
     every = [
         n for n in range(2, count + 1) if n & (n - 1) == 0 or n == count or (count % n == 0 and n < 32)
@@ -124,4 +125,4 @@ def _radices(algorithm: str, count: int, few: bool) -> list[int]:
     if algorithm != "bruck":  # whose digits are those of any number
         groups = {factors(count, radix): radix for radix in reversed(every)}
         every = sorted(radix for group, radix in groups.items() if group is not None)
-    return every[: 2 if few else None]
+    return every[: FEW if count >= MANY else None]

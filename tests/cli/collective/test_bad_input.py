@@ -188,6 +188,7 @@ BAD = [
     ([*COST, "ring", "all-reduce", *LIGHT, "--routing", "zz"], ["--routing", "zz", "ripup"]),
     ([*COST, "ring", "all-reduce", *LIGHT, "--sharing", "zz"], ["--sharing", "zz", "paper"]),
     ([*COST, "all-reduce", "--algorithms", "ring,rign", *WIRES], ["--algorithms", "rign"]),
+    ([*COST, "all-reduce", "--algorithms", "all", "-n", "99", *WIRES], ["ranks: 99", "up to 4"]),
     ([*COST, "all-reduce", "--algorithms", "all,all", *WIRES], ["--algorithms", "all", "twice"]),
     ([*COST, "all-reduce", "--algorithms", "all", "--pieces", "0", *WIRES], ["--algorithms", "pieces: 0"]),
     ([*COST, "all-reduce", "--algorithms", "hierarchical:0x4", *WIRES], ["--grid", "0x4"]),

@@ -50,9 +50,8 @@ ALIASES = {"lumorph-2": "recursive:2", "lumorph-4": "recursive:4"}
 MOST_RADIX = 16
 #: What may stand behind the colon of a family, and the largest number.
 _NUMBERS = {"recursive": (2, MOST_RADIX), "tree": (1, 4096), "double-tree": (1, 4096), "nvls": (1, 4096)}
-#: GPUs of a group from which on ``auto`` compares few forms of each algorithm; circuits, in all and for each
-#: GPU, above which it leaves an algorithm out on a photonic fabric: bounds on time, seconds for a call.
-MANY, MOST_CIRCUITS, CIRCUITS_EACH = 128, 2**13, 16
+#: Circuits, in all and for each GPU, above which ``auto`` leaves an algorithm out: planning them takes long.
+MOST_CIRCUITS, CIRCUITS_EACH = 2**13, 16
 
 #: Sizes of messages that are no whole numbers are rounded to so many steps of the largest.
 _STEPS = 2**40
@@ -131,7 +130,7 @@ def recipes(
         return refused(choice, collective, ranks)
 
     if text == "auto":
-        wanted = candidates_on(fabric, collective, gpus, few=ranks >= MANY)
+        wanted = candidates_on(fabric, collective, gpus)
         ring = Choice("ring")
         if ring not in wanted.choices and collective != "all-to-all" and why_not(ring) is None:
             left_out = {name: why for name, why in wanted.left_out.items() if name != "ring"}
