@@ -27,7 +27,7 @@ def test_every_algorithm_is_a_candidate_or_named(collective, ranks, switches):
         assert why_refused(choice.algorithm, collective, ranks, **choice.options) is None
     for name in left_out:
         assert (ALGORITHMS[name].switched and switches) or "allowed: " in result.left_out[name]
-    assert (ranks >= MANY) == ("other radices and grids" in result.left_out)
+    assert (ranks >= MANY and bool(compared)) == ("other radices and grids" in result.left_out)
 
 
 def test_nodes_of_every_size_and_radices_with_other_groups():

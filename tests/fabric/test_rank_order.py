@@ -43,7 +43,7 @@ def test_a_ring_that_was_shuffled_is_put_in_order_again():
     assert cost(schedule, reordered(shuffled, order), MIB).seconds == pytest.approx(best)
 
 
-@pytest.mark.parametrize("wiring", [(0, 2, 4, 1, 3, 5), tuple(np.random.default_rng(1).permutation(20))])
+@pytest.mark.parametrize("wiring", [(0, 2, 4, 1, 3, 5), tuple(np.random.default_rng(1).permutation(12))])
 def test_an_order_is_found_where_the_given_one_has_no_way(wiring):
     gpus = tuple(f"GPU{r}" for r in range(len(wiring)))
     pairs = list(zip(wiring, (*wiring[1:], wiring[0]), strict=True))

@@ -94,7 +94,7 @@ def candidates(
     axes = [(n, ranks // n) for n in range(2, ranks) if ranks % n == 0] if collective != "halo" else []
     shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if ranks >= MANY else None] or [None]
     allowed: list[Choice] = []
-    left_out = {"other radices and grids": f"{ranks} ranks"} if ranks >= MANY else {}
+    left_out: dict[str, str] = {}
     for name, algorithm in ALGORITHMS.items():
         if collective not in algorithm.collectives:
             continue
@@ -113,6 +113,8 @@ def candidates(
             left_out[name] = str(refused(forms[0], collective, ranks))
         else:
             allowed += fitting
+    if allowed and ranks >= MANY:
+        left_out["other radices and grids"] = f"{ranks} ranks; all are compared between fewer than {MANY}"
     # Sorting keeps the order of the registry among equals.
     return Candidates(tuple(sorted(allowed, key=lambda choice: (choice.pieces, choice.radix or 0))), left_out)
 
