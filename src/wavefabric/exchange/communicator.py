@@ -30,6 +30,7 @@ from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
+from wavefabric.system.compiling import CLOCK
 
 
 class Communicator(CollectiveCalls):
@@ -191,6 +192,7 @@ def world(
     from mpi4py import MPI
 
     control = MPIControl(comm)
+    CLOCK.announces &= control.rank == 0
     abort_on_uncaught_error(control)
     shared = {"wavefabric": wavefabric.__version__, **versions(NUMERICAL), "tuning": str(tuning)}
     check_agreement(control, shared)

@@ -57,7 +57,7 @@ class Gradient(dict[str, Any]):
     steps_again : int
         Time steps of the forward run that were taken again.
     seconds : float
-        Wall time of the adjoint steps and of those taken again.
+        Wall time of the adjoint steps and of those taken again, without compilation.
     """
 
     def __init__(self, derivatives: Mapping[str, Any], value: float, results: Results, run: AdjointRun):

@@ -48,6 +48,7 @@ from wavefabric.optics.signal.joint import scratch_bytes
 from wavefabric.optics.signal.spectrum import BINS, power_spectrum
 from wavefabric.results import ResultWriter, fingerprint, provenance
 from wavefabric.results.provenance import stamp
+from wavefabric.system.compiling import CLOCK, working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress, warn
@@ -143,9 +144,9 @@ class _Link:
         self.limit = resonance(self.fibre, self.transmitter)
         #: Distance (m) and power of each mode (W), along the link.
         self.powers: list[list[float]] = []
-        #: Wall time, s: of all legs of the run that are over, and of all receivers.
-        self.seconds = {"total": 0.0, "receiver": 0.0}
-        self.began = time.perf_counter()
+        #: Wall time, s, of the legs of the run before its checkpoint; receivers' of this leg too.
+        self.seconds = {"total": 0.0, "receiver": 0.0, "compilation": 0.0}
+        self.began, self.compiled_before = time.perf_counter(), CLOCK.seconds()
 
     def _check_interval(self) -> int:
         """Steps between looks at the field, which give its power along the fibre."""
@@ -307,7 +308,7 @@ class _Link:
             self._checkpoint(span + 1, None)
 
     def _receive(self, name: str, spans: int) -> None:
-        begun = time.perf_counter()
+        begun = working_time()
         local_modes, path, distance = self.local_modes, self.path, spans * self.settings.link.length
         gain, field, receiver = path.net_gain(spans), self.A, self.receiver
         through = distance, self.fibre.beta, path.inverse_mixing(spans)
@@ -334,7 +335,7 @@ class _Link:
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
         self.received[name] = (distance, whole)
-        self.seconds["receiver"] += time.perf_counter() - begun
+        self.seconds["receiver"] += working_time() - begun
 
     def _kept_channels(self) -> range:
         """Channels of which received symbols are kept."""
@@ -388,8 +389,12 @@ class _Link:
     # --- the result ------------------------------------------------------------------------------
 
     def _seconds(self) -> dict[str, float]:
-        """Wall time so far."""
-        return self.seconds | {"total": self.seconds["total"] + time.perf_counter() - self.began}
+        """Return the wall time so far: of the run, of all its receivers, and of compilation."""
+        leg = {
+            "total": time.perf_counter() - self.began,
+            "compilation": CLOCK.seconds() - self.compiled_before,
+        }
+        return self.seconds | {name: self.seconds[name] + seconds for name, seconds in leg.items()}
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""

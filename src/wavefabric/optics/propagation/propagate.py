@@ -1,7 +1,6 @@
 """Propagate a field through one fibre: step control, watch over energy and NaN, what it cost."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +26,7 @@ from wavefabric.optics.propagation.phase_groups import check_known, exchange_for
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.sections import Sections
 from wavefabric.optics.propagation.step_size import FixedStep, make_control, section_end
+from wavefabric.system.compiling import working_time
 from wavefabric.units import quantity
 
 
@@ -36,8 +36,9 @@ class PropagationReport:
 
     ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, by
     comparison with two half steps (NaN without memory for it); for step control by tolerance it is the
-    largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``exchange`` is the form of
-    what ranks exchange (``"none"`` with one), ``bytes_per_step`` what all ranks receive of it in a step.
+    largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``seconds`` is the wall time
+    without compilation. ``exchange`` is the form of what ranks exchange (``"none"`` with one),
+    ``bytes_per_step`` what all ranks receive of it in a step.
     """
 
     integrator: str
@@ -181,7 +182,7 @@ class Propagator:
         ``on_energy(z, Σ_t |A|² of each row)``, at the begin too. ``sections`` cut the length in equal parts,
         with something between. FieldLost if the field is no longer finite.
         """
-        begun, report = time.perf_counter(), self.report
+        begun, report = working_time(), self.report
         count = sections.count if sections else 1
         if state is None:
             if sections:
@@ -212,7 +213,7 @@ class Propagator:
             energy = self._watch_energy(A, state, sections)
             if on_energy:
                 on_energy(state["z"], energy)
-            now = time.perf_counter()
+            now = working_time()
             report.seconds, begun = report.seconds + now - begun, now
             if on_check:
                 on_check(state)
