@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.acoustics import Grid, Sensor
@@ -57,7 +57,6 @@ def test_flat_boxes():
     np.testing.assert_array_equal(where.last, [[4, 3, 0]])
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([(8, 6), (7, 6, 5)]),
     st.lists(st.tuples(*[st.floats(0, 1)] * 3), min_size=1, max_size=5),

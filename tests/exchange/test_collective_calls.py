@@ -19,9 +19,7 @@ from wavefabric.exchange import collective_calls, solo
 DTYPES = (*collective_calls.DTYPES, bfloat16())
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
 #: All ranks draw the same examples, whatever the clock says.
-SAME = settings(
-    derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck), max_examples=60
-)
+SAME = settings(derandomize=True, database=None, suppress_health_check=list(HealthCheck), max_examples=60)
 
 
 def call(comm, collective, array, out=None, root=0, **options):

@@ -64,7 +64,7 @@ def subsets(ranks):
     return [frozenset(c) for k in range(1, ranks) for c in combinations(range(ranks), k)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(fabrics(), st.booleans())
 def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     ratios = {s: len(s) / flow_out(fabric, s, reverse) for s in subsets(fabric.ranks)}
@@ -77,7 +77,7 @@ def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(fabrics(), st.integers(0, 1))
 def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
     n, size = fabric.ranks, 12.0
@@ -108,7 +108,7 @@ def test_capacities_near_the_most_that_is_counted():
     assert bound("scatter", fabric, 12.0, root=0).transfer == pytest.approx(wanted) == pytest.approx(3.2)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(fabrics())
 def test_sampled_cuts_let_no_less_through_than_said(fabric):
     for gpus, out, into in sampled(fabric):

@@ -37,7 +37,7 @@ def schedules(draw, most):
     return build(algorithm.name, collective, ranks, elements, **options)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_no_schedule_beats_the_bound(data):
     fabric = load(data.draw(st.sampled_from(FABRICS)))

@@ -48,7 +48,7 @@ def _allowed(fabric, src, dst):
     return [(route, min(g.edges[e]["width"] for e in pairwise(route))) for route in routes]
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 @given(fabrics())
 def test_ways_are_the_shortest_and_of_these_the_widest(fabric):
     for src, dst in permutations(range(fabric.ranks), 2):
@@ -61,7 +61,7 @@ def test_ways_are_the_shortest_and_of_these_the_widest(fabric):
         assert (nodes(fabric, src, dst), widest) in allowed
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(fabrics())
 def test_hops_count_through_anything(fabric):
     g = nx.DiGraph((link.source, link.target) for link in fabric.links)

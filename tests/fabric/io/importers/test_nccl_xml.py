@@ -355,7 +355,7 @@ def test_files_that_cannot_be_read(tmp_path):
         read_nccl_xml(FILES[0], alpha=-1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_files_never_raise_anything_else(data):
     text = data.draw(st.sampled_from(FILES)).read_text()

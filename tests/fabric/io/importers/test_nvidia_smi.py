@@ -80,7 +80,7 @@ def class_of(fabric, src, dst):
     return "PXB" if any(n.startswith("PCIe tree") for n in nodes) else "PIX"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_the_tree_has_the_classes_of_the_table(data):
     """GPUs at random places of a tree: each place is a socket, a bridge, a tree of switches and a switch."""
@@ -147,7 +147,7 @@ def test_what_is_refused(tmp_path):
         read_topo(tmp_path / "none.txt")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_tables_never_raise_anything_else(data):
     text = data.draw(st.sampled_from(FILES)).read_text()
