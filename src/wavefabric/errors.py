@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: Characters of a value that an error line shows, and of the whole line.
@@ -46,6 +46,30 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """Return " (did you mean NAME?)" for the name that is most like ``word``, or "" where none is like it.
+
+    ``shown`` has names as the user writes them, where they differ.
+    """
+    import difflib  # late: only errors need it
+
+    def parts(text: str) -> set[str]:
+        return {part for part in re.split(r"[^a-z0-9.]+", text) if re.search(r"\d", part)}
+
+    low = {name.lower(): name for name in names}
+    text = str(word)[:MOST_SHOWN].lower()
+    close = difflib.get_close_matches(text, low, n=1)
+    close = close or [name for name in low if name.startswith(text[:60]) and len(text) > 1]
+    close = close or [name for name in low if parts(name) & parts(text)]
+    return f" (did you mean {(shown or {}).get(low[close[0]], low[close[0]])}?)" if close else ""
+
+
+def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
+    """Return "VALUE given (did you mean NAME?); allowed: …", ``first`` before all names."""
+    names = list(names)
+    return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
 
 
 def quoted(value: Any, most: int = 60) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.units import EXAMPLES, quantity, show
 
 #: Units of β1 … β4.
@@ -45,7 +45,7 @@ def positive(value: Any, unit: str, key: str) -> float:
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
     """Refuse a value that is not one of those allowed."""
     if value not in allowed:
-        raise InputError(f"{key}: {show(value)} given; allowed: {', '.join(allowed)}")
+        raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
 def whole(key: str, value: Any, least: int) -> None:

@@ -152,7 +152,7 @@ def test_messages_are_of_no_kind():
 
 
 REFUSED = {
-    "collective: 'sum' given; allowed: " + ", ".join(COLLECTIVES): ("sum", 2, 1),
+    'collective: "sum" given; allowed: ' + ", ".join(COLLECTIVES): ("sum", 2, 1),
     "ranks: 0; allowed: whole numbers from 1": ("gather", 0, 1),
     "elements: -1; allowed: whole numbers from 0": ("gather", 2, -1),
     "pieces: 0; allowed: whole numbers from 1": ("gather", 2, 1, 0),

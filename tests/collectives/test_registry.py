@@ -150,10 +150,12 @@ def test_schedules_are_the_same_after_writing_and_reading(arguments):
 
 
 REFUSED = {
-    "algorithm: 'rings' given; allowed: " + ", ".join(ALGORITHMS): ("rings", "all-reduce", 4, {}),
-    "collective: 'gather' given; allowed: all-gather, reduce-scatter, all-reduce, broadcast, reduce (ring)": (
-        "ring", "gather", 4, {}
+    f'algorithm: "rings" given (did you mean ring?); allowed: {", ".join(ALGORITHMS)}': (
+        *("rings", "all-reduce", 4),
+        {},
     ),
+    'collective: "gather" given (did you mean all-gather?); allowed: all-gather, reduce-scatter, all-reduce, '
+    "broadcast, reduce (ring)": ("ring", "gather", 4, {}),
     "ranks: 0; allowed: whole numbers from 1 to 4096": ("ring", "reduce", 0, {}),
     "ranks: 5000; allowed: whole numbers from 1 to 4096": ("recursive", "all-reduce", 5000, {"radix": 5000}),
     "ranks: 4096 given, ring all-gather has up to 16777216 chunks and moves 67108864; "

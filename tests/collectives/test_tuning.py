@@ -254,7 +254,7 @@ def _broken(path, value):
         (
             ("tables", 0, "sizes", 0, "choice", "algorithm"),
             "rings",
-            "tables[0].sizes[0].choice: algorithm: 'rings' given; allowed: ring, ",
+            'tables[0].sizes[0].choice: algorithm: "rings" given (did you mean ring?); allowed: ring, ',
         ),
         (
             ("tables", 0, "sizes", 1, "choice", "radix"),
@@ -279,7 +279,7 @@ def _broken(path, value):
         (
             ("tables", 0, "sizes", 0, "candidates"),
             [{"algorithm": "ring"}, {"algorithm": "bruck"}],
-            "tables[0].sizes[0].candidates[0]: collective: 'all-reduce' given; allowed: all-gather",
+            'tables[0].sizes[0].candidates[0]: collective: "all-reduce" given; allowed: all-gather',
         ),
         (
             ("tables", 0, "sizes", 0, "candidates", 0, "measured_us"),

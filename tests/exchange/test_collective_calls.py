@@ -332,8 +332,8 @@ def test_schedules_that_do_not_fit_are_refused(fresh):
     assert "must hold" in refused(replace(ring, transfers=ring.transfers[:-1]))
     assert refused(ring, radix=2) == "radix: 2 given; allowed: none, but with the name of an algorithm"
     assert refused("auto", pieces=3).startswith("pieces: 3 given; allowed: none")
-    assert refused("torus").startswith("collective: 'all-reduce' given; allowed: halo")
-    assert refused("nothing").startswith("algorithm: 'nothing' given; allowed: ring,")
+    assert refused("torus").startswith('collective: "all-reduce" given; allowed: halo')
+    assert refused("nothing").startswith('algorithm: "nothing" given; allowed: ring,')
     assert refused(7) == "algorithm: 7 given; allowed: auto, a name, a Schedule"
     assert refused("ring", pieces=0).startswith("pieces: 0; allowed: whole numbers from 1")
     assert refused("recursive", radix=1).startswith("radix: 1; allowed: whole numbers from 2")

@@ -1,11 +1,10 @@
 """What is wrong with the tables of a file: from Pydantic's errors to one line."""
 
-import difflib
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from wavefabric.errors import InputError, cut, show, visible
+from wavefabric.errors import InputError, cut, meant, show, visible
 
 _Table = TypeVar("_Table", bound=BaseModel)
 
@@ -81,7 +80,5 @@ def submodel(annotation: Any) -> type[BaseModel] | None:
 def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
     fields = {field.alias or name: field for name, field in holder.model_fields.items()}
     keys = {name: f"[{name}]" if submodel(field.annotation) else name for name, field in fields.items()}
-    close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-    hint = f" (did you mean {keys[close[0]]}?)" if close else ""
     what = "table" if isinstance(value, dict) else "key"
-    return f"unknown {what}{hint}; allowed: {', '.join(keys.values())}"
+    return f"unknown {what}{meant(key, keys, keys)}; allowed: {', '.join(keys.values())}"

@@ -206,7 +206,7 @@ def test_a_part_of_a_fabric():
 def test_bad_arguments():
     fabric = load("switch:4")
     for message, call in {
-        "collective: 'sum' given; allowed: all-gather": lambda: bound("sum", fabric, 1.0),
+        'collective: "sum" given; allowed: all-gather': lambda: bound("sum", fabric, 1.0),
         "ranks: 5 given; allowed: 1 to the 4 GPUs of switch:4": lambda: bound("reduce", fabric, 1.0, ranks=5),
         "root: 4 given; allowed: 0 to 3": lambda: bound("reduce", fabric, 1.0, root=4),
     }.items():

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.rank_modes import RankModes
 
@@ -79,7 +79,7 @@ class PhaseGroupCoupling:
 def check_known(key: str, word: str, allowed: tuple[str, ...]) -> None:
     """Refuse a word that is not one of those allowed."""
     if word not in allowed:
-        raise InputError(f"{key}: {word!r} is unknown; allowed: {', '.join(allowed)}")
+        raise InputError(f"{key}: {not_one_of(word, allowed)}")
 
 
 def exchange_form(exchange: str, kerr: str) -> str:

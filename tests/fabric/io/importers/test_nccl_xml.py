@@ -64,7 +64,7 @@ def test_a_file_for_virtual_machines():
 def test_nvlinks_that_the_file_lacks_are_named_and_may_be_assumed():
     path = DATA / "nccl-virtual-machine.xml"
     fabric = read_nccl_xml(path)
-    assert fabric.description == "8 GPUs, from an NCCL topology file that names no NVLinks"
+    assert fabric.description == "8 GPUs, from an NCCL topology file that names no NVLinks to others"
     assert fabric.description.endswith(LACKING[0])
     assumed_ = read_nccl_xml(path, nvlinks=12, sm=80)
     assert assumed_.description == "8 GPUs, from an NCCL topology file"
@@ -310,6 +310,18 @@ def test_a_socket_listed_under_both_cpus():
     assert fabric.ranks == 4
     here = ["CPU0", "NIC 1 on CPU0", "net 0"]
     assert route(fabric, 0, 2)[0] == [*here, "network", *(f"{node} of host 1" for node in here[::-1])]
+
+
+def test_nvlinks_to_the_gpu_itself_are_none():
+    """As some hypervisors show them: each GPU's links lead to its own bus id."""
+    gpus = "".join(
+        gpu(f"000{n}:00:00.0", f'<nvlink target="000{n}:00:00.0" count="12" tclass="0x030200"/>', 'sm="80"')
+        for n in (1, 2)
+    )
+    fabric = read_nccl_xml(system(cpu(gpus)))
+    assert fabric.description.endswith(LACKING[0])
+    assert {link.kind for link in fabric.links} == {"pcie"}
+    assert route(read_nccl_xml(system(cpu(gpus)), nvlinks=12), 0, 1) == (["NVSwitch"], [240.0, 240.0])
 
 
 @pytest.mark.parametrize(

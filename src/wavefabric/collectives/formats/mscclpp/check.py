@@ -232,7 +232,7 @@ class _Replay:
     ) -> Access:
         """Note an access that must come after earlier ones.
 
-        ``known`` are reads that are done; ``begun`` are times of each actor that have passed, beside its clock.
+        ``known`` are reads that are done; ``begun`` are times of actors that have passed, beside its clock.
         """
         for other, done in actor.unordered(self.memory[at], write):
             ordered = any(other in reads for reads in known)
