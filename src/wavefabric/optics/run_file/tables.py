@@ -351,6 +351,10 @@ class ReceiverTable(RunFileTable):
             return None
         return Equaliser(self.taps, self.training, self.decision_directed, self.memory or None)
 
+    def sets(self, group_sizes: np.ndarray) -> list[int]:
+        """Numbers of modes that an equaliser takes together, of mode groups of these sizes."""
+        return [int(group_sizes.sum())] if self.joint == "all" else group_sizes.tolist()
+
     def spans(self, total: int) -> tuple[int, ...]:
         """Span numbers (from 1) after which the signal is received, ascending."""
         if isinstance(self.at, list):
