@@ -100,9 +100,9 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
 
 def propagation_options(run: RunFile, path: LinkPath | None = None, **options: Any) -> PropagationOptions:
     """Options of [solver], with modes split among ranks as those of a ``path``."""
-    solver = run.solver.model_dump(exclude={"device", "threads", "step_penalty"})
+    options = run.solver.model_dump(exclude={"device", "threads", "step_penalty"}) | options
     split = None if path is None else tuple(np.diff(path.local_modes.ends).tolist())
-    return PropagationOptions(**solver | {"split": split} | options)
+    return PropagationOptions(**options, split=split)
 
 
 def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Receiver:

@@ -10,8 +10,7 @@ from wavefabric.optics.link.build import build_fibre, build_receiver, build_tran
 from wavefabric.optics.link.checks import resonance
 from wavefabric.optics.link.path import amplifier_gain, section_count
 from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.signal.receiver import Receiver
-from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality, linear_quality
+from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
 from wavefabric.system.progress import warn
@@ -54,24 +53,12 @@ def expected_of(
         steps = Steps(solver.step, solver.integrator, section_count(run))
         if steps.taken(link.length) > resonance(fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
-    spans = _spans(run, fibre)
+    spans = Spans(link.length, link.spans, amplifier_gain(link, fibre))
     at, joint = run.receiver.spans(link.spans), run.receiver.sets(fibre.group_sizes)
     expected = expected_quality(fibre, receiver, spans, link.noise_figure, at, options, joint)
     if not run.receiver.back_to_back:
         del expected["back_to_back"]
     return expected
-
-
-def linear_expectation(run: RunFile, fibre: Fibre, receiver: Receiver) -> Expectation:
-    """Return `expected_of` a run behind its last span but for the interference."""
-    spans, joint = _spans(run, fibre), run.receiver.sets(fibre.group_sizes)
-    quiet = {spans.count: (0.0, 0.0)}
-    (last,) = linear_quality(fibre, receiver, spans, run.link.noise_figure, quiet, joint).values()
-    return last
-
-
-def _spans(run: RunFile, fibre: Fibre) -> Spans:
-    return Spans(run.link.length, run.link.spans, amplifier_gain(run.link, fibre))
 
 
 def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[dict[str, Any]]:

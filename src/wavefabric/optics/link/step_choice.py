@@ -11,7 +11,7 @@ from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, propagation_options
 from wavefabric.optics.link.checks import resonance
-from wavefabric.optics.link.expected import linear_expectation
+from wavefabric.optics.link.expected import expected_of
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
@@ -63,8 +63,11 @@ class _ShortLink:
         self.transmitter = build_transmitter(self.run, fibre.modes)
         whole = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
         short = replace(whole, transmitter=self.transmitter, osnr_db=None, linewidth=0.0, equaliser=None)
+        end = run.receiver.model_copy(update={"at": "end", "back_to_back": False})
+        quiet = run.model_copy(update={"receiver": end}), replace(fibre, gamma=0.0), lambda _: None
+        (expected,) = expected_of(*quiet).values()
         #: Noise over signal behind the whole link, (modes, channels).
-        self.noise = 1 / linear_expectation(run, fibre, whole).snr
+        self.noise = 1 / expected.snr
         self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
         shape = self.path.fibre, self.transmitter.grid.samples, self.transmitter.grid.sample_rate

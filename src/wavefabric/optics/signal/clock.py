@@ -2,18 +2,15 @@
 
 import numpy as np
 
-from wavefabric.optics.signal.offset import step_products
-
 METHODS = ("auto", "square-law", "data-aided", "none")
 
 
-def symbol_clock(device, window, known, method: str = "data-aided", steps: bool = False):
+def symbol_clock(device, window, known, method: str = "data-aided"):
     """Delay of each channel against the sent frame, in symbols, float64 of shape (channels,).
 
     ``window`` (2, channels, 2 symbols) are spectra after the matched filter, NumPy's order, ``known``
     (2, channels, symbols) those of the sent symbols; ``method`` as `Receiver.clock`. The delay is common to
-    both polarisations. A delay of τ turns bin j by −2πjτ/symbols. With ``steps`` whole symbols may also be
-    found by the steps from one to the next, which slow phase noise leaves as they are.
+    both polarisations. A delay of τ turns bin j by −2πjτ/symbols.
     """
     xp, symbols = device.xp, known.shape[-1]
     if method == "none":
@@ -22,10 +19,11 @@ def symbol_clock(device, window, known, method: str = "data-aided", steps: bool 
         # The line of |y|² at the symbol rate, from the two band edges a symbol rate apart.
         line = (window[..., :symbols] * window[..., symbols:].conj()).sum(axis=(0, 2))
         fraction = -xp.angle(line) / (2 * np.pi)
-        delay = fraction + _likest(device, fold(advance(xp, window, fraction)), known, int(steps))
+        across = device.ifft(fold(advance(xp, window, fraction)) * known.conj())
+        delay = fraction + (abs(across) ** 2).sum(axis=0).argmax(axis=-1)
     else:
-        known = xp.concatenate([known, known], axis=-1)
-        ratio, delay = window * known.conj(), _likest(device, window, known, 2 * steps) / 2
+        ratio = window * xp.concatenate([known, known], axis=-1).conj()
+        delay = (abs(device.ifft(ratio)) ** 2).sum(axis=0).argmax(axis=-1) / 2
         slope = 2j * np.pi * xp.asarray(np.fft.fftfreq(2 * symbols, 0.5 / symbols)) / symbols
         # Newton's method for the top of the correlation; it starts within a quarter of a symbol.
         for _ in range(5):
@@ -37,20 +35,6 @@ def symbol_clock(device, window, known, method: str = "data-aided", steps: bool 
             step = xp.where(second < 0, first / xp.where(second < 0, second, 1), 0)
             delay = delay - xp.clip(step, -0.25, 0.25)
     return delay - symbols * xp.rint(delay / symbols)
-
-
-def _likest(device, spectra, known, apart: int):
-    """Samples that ``spectra`` (2, channels, n) are most likely late against ``known``: (channels,).
-
-    Also by products of samples ``apart``, where these stand out more; 0 for none.
-    """
-    power = (abs(device.ifft(spectra * known.conj())) ** 2).sum(axis=0)
-    if apart:
-        one, other = (device.fft(step_products(device.xp, device.ifft(s), apart)) for s in (spectra, known))
-        differential = abs(device.ifft(one * other.conj())) ** 2
-        stands = [each.max(axis=-1) / each.mean(axis=-1) for each in (power, differential)]
-        power = device.xp.where((stands[0] < stands[1])[:, None], differential, power)
-    return power.argmax(axis=-1)
 
 
 def advance(xp, window, delay):

@@ -25,9 +25,9 @@ def carrier_offset(device, window, sent):
     ``window`` (rows, channels, 2 symbols): spectra at 2 samples per symbol; ``sent`` (rows, channels,
     symbols). Products of samples q symbols apart, summed over the rows, keep what neither the carrier's phase
     nor a unitary mixing of the rows changes, and turn by 2πΔf q. The delay is where those for q = 1 are most
-    like the products of the sent symbols; longer q then tell Δf more sharply. Pairs from the end of the window
-    to its begin tell whether the phase goes on there, as that of a laser does in a periodic field: then the
-    turns are whole. Both are 0 where nothing is alike.
+    like the products of the sent symbols; longer q then tell Δf more sharply. Pairs that begin at the end of
+    the window tell whether the phase goes on at its begin, as that of a laser does in a periodic field: then
+    the turns are whole. Both are 0 where nothing is alike.
     """
     xp, (_, channels, n) = device.xp, sent.shape
     samples = device.ifft(window)
@@ -52,10 +52,10 @@ def carrier_offset(device, window, sent):
     turns, apart = xp.zeros(channels), 1
     while apart <= n // 2:
         turns = turns + angle(apart, 0, n - apart) * (n / apart / (2 * np.pi))
-        apart *= 4
+        apart *= 2
     end, whole = min(_END, n // 4), xp.rint(turns)
     step = angle(end, n - end, n)
-    goes_on = abs(step) < abs(xp.angle(xp.exp(1j * (step + 2 * np.pi * (turns - whole)))))
+    goes_on = abs(step) < 2 * abs(xp.angle(xp.exp(1j * (step + 2 * np.pi * (turns - whole)))))
     turns = xp.where(goes_on, whole, turns)
     certain = best > (math.log(n) + _CERTAIN) * power.mean(axis=-1)
     return xp.where(certain, turns, 0.0), xp.where(certain, delay - n * (delay > n // 2), 0)
@@ -67,43 +67,26 @@ def without_offset(device, window, matched, sent):
     It is found behind the filter ``matched`` (2 symbols,), first where the offset puts the filter beside the
     signal, then where it belongs.
     """
-    total = 0.0
+    xp, total = device.xp, device.xp.zeros(window.shape[1])
+    time = xp.arange(window.shape[-1]) / window.shape[-1]
     for _ in range(3):
         turns, delay = carrier_offset(device, window * matched, sent)
         turns = turns * (abs(turns + total) >= _LEAST_TURNS)
         if not bool(turns.any()):
             break
-        window, total = turn_back(device, window, turns), total + turns
-    return window, total + device.xp.zeros(window.shape[1]), delay
+        window = device.fft(device.ifft(window) * xp.exp(-2j * np.pi * turns[:, None] * time))
+        total += turns
+    return window, total, delay
 
 
-def turn_back(device, window, turns):
-    """Spectra (rows, channels, samples) of a window whose carriers make so many ``turns`` (channels,) less."""
-    return device.fft(turned_back(device.xp, device.ifft(window), turns))
+def steady(xp, symbols, sent):
+    """Whether ``symbols`` (rows, channels, n) keep the phase of ``sent`` ones as far as noise lets one see.
 
-
-def turned_back(xp, samples, turns):
-    """Samples (rows, channels, n) whose carriers make so many ``turns`` (channels,) less."""
-    n = samples.shape[-1]
-    return samples * xp.exp((-2j * np.pi / n) * turns[:, None] * xp.arange(n))
-
-
-def drift(xp, symbols, sent):
-    """Return how ``symbols`` (rows, channels, n) in their places drift from the ``sent``: three of (channels,).
-
-    Whether they drift so little that no more than half a turn per window is possible and their phase goes on
-    from the end of the window to its begin, or noise hides that it does not; whether the first of this
-    holds; the turns per window by the phases of both halves, if it does.
+    So that it turns by less than half, and goes on from the end of the window to its begin: (channels,).
     """
-    like = symbols * sent.conj()
-    rows, n, end = like.shape[0], like.shape[-1], min(_END, like.shape[-1] // 4)
+    like, end = symbols * sent.conj(), min(_END, symbols.shape[-1] // 4)
     power = ((abs(symbols) ** 2).sum(axis=-1) * (abs(sent) ** 2).sum(axis=-1)).sum(axis=0)
     part = (abs(like.sum(axis=-1)) ** 2).sum(axis=0) / (power + (power == 0))
-
-    def turned(first, last):
-        return xp.angle((last.sum(axis=-1) * first.sum(axis=-1).conj()).sum(axis=0))
-
-    noise = xp.sqrt(xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (rows * end))
-    step = abs(turned(like[..., -end:], like[..., :end]))
-    slow = part > _HALF_A_TURN
-    return slow & (step < 0.3 + 4 * noise), slow, turned(like[..., : n // 2], like[..., n // 2 :]) / np.pi
+    noise = xp.maximum(1 / xp.maximum(part, 1e-9) - 1, 0) / (len(like) * end)
+    step = like[..., :end].sum(axis=-1) * like[..., -end:].sum(axis=-1).conj()
+    return (part > _HALF_A_TURN) & (abs(xp.angle(step.sum(axis=0))) < 0.3 + 4 * xp.sqrt(noise))

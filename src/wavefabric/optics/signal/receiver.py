@@ -19,7 +19,7 @@ from wavefabric.optics.signal.equaliser import Equaliser, equalise
 from wavefabric.optics.signal.information import information_rates
 from wavefabric.optics.signal.joint import mode_sets, windows
 from wavefabric.optics.signal.laser import check_linewidth
-from wavefabric.optics.signal.offset import drift, turned_back, without_offset
+from wavefabric.optics.signal.offset import steady, without_offset
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.quantities import choice, positive
 from wavefabric.system.progress import warn
@@ -175,28 +175,21 @@ class Receiver:
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
         lost, offset = error >= self._strangers(), turns / grid.duration
-        if lost.any():
-            request.warn(self._lost_frames(lost, mine, grid))
+        for mode, channel in np.argwhere(lost)[:1]:
+            others = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
+            where = f"mode {mine[mode] + 1}, channel {channel + 1}{others}"
+            what = "Q² means nothing there; check seed, length and dispersion, or take"
+            taps = "taps that hold the delays" if self.equaliser else "a clock"
+            request.warn(f"receiver: no frame found in {where}: {what} more OSNR, symbols, or {taps}")
         measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
         return ReceiverResult(10 * np.log10(snr), *measured, points)
 
     def _strangers(self) -> float:
-        """EVM² that symbols which were never sent stay above, but for 1 signal in a thousand or so.
-
-        The phase over n symbols brings them to a correlation of √(π/4n) with those that were sent.
-        """
+        """EVM² of symbols that were never sent, but for chance: their correlation is √(π/4n) by the phase."""
         symbols = self.transmitter.grid.symbols - (self.equaliser.training if self.equaliser else 0)
         size = min(self.tracked or symbols, symbols)
         like = math.pi / 4 / size * (1 + 5 * math.sqrt(size / (2 * symbols)))
         return 1 / like - 1 if like < 1 else math.inf
-
-    def _lost_frames(self, lost: np.ndarray, mine: range, grid) -> str:
-        mode, channel = np.argwhere(lost)[0]
-        others = f" and {lost.sum() - 1} more" if lost.sum() > 1 else ""
-        where = f"mode {mine[mode] + 1}, channel {channel + 1} ({grid.frequencies[channel] / 1e12:.4f} THz)"
-        advice = "its Q² says nothing; look for another seed, length or dispersion than the signal's"
-        more = "taps that hold its delay" if self.equaliser else "a clock"
-        return f"receiver: no frame found in {where}{others}: {advice}, and for more OSNR, symbols or {more}"
 
     def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
         """Measures (6, modes, channels) and ``kept`` symbols of what is ``recovered``, of all ranks."""
@@ -233,20 +226,16 @@ class Receiver:
             window = cut(mode)
             symbols, delay = _clocked(device, window * matched, sent, clock)
             turns = np.zeros(sent.shape[1])
-            which = np.flatnonzero(~device.to_host(drift(xp, symbols, sent)[0]))
+            which = np.flatnonzero(~device.to_host(steady(xp, symbols, sent)))
             if which.size:
-                known = sent[:, which]
-                window, some, _ = without_offset(device, window[:, which], matched, known)
-                again, delay[which] = _clocked(device, window * matched, known, clock, True)
-                _, slow, rest = drift(xp, again, known)
-                rest = rest * (slow & (some != xp.rint(some)))
-                symbols[:, which] = turned_back(xp, again, rest)
-                turns[which] = device.to_host(some + rest)
+                window, some, _ = without_offset(device, window[:, which], matched, sent[:, which])
+                again = _clocked(device, window * matched, sent[:, which], clock)
+                (symbols[:, which], delay[which]), turns[which] = again, device.to_host(some)
             symbols *= xp.exp(-1j * carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent))
             yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
 
     def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
-        """Modes, first channel, recovered and sent symbols (rows, channels, symbols), delays, turns; by set."""
+        """By set: modes, first channel, recovered and sent (rows, channels, symbols), delays, turns."""
         xp, form = device.xp, self.transmitter.format
 
         def phase(symbols, sent, trained: bool):
@@ -294,7 +283,7 @@ class Receiver:
         return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
 
 
-def _clocked(device, window, sent, clock: str, steps: bool = False):
+def _clocked(device, window, sent, clock: str):
     """Symbols (2, channels, symbols) of a window behind the matched filter, and their delay (channels,)."""
-    delay = symbol_clock(device, window, device.fft(sent), clock, steps)
+    delay = symbol_clock(device, window, device.fft(sent), clock)
     return device.ifft(fold(advance(device.xp, window, delay))), delay

@@ -10,7 +10,6 @@ from the signal, and what `wavefabric.optics.theory.gaussian_noise` leaves out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -84,38 +83,22 @@ def expected_quality(
     transmitter = receiver.transmitter
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
     numbers = sorted(set(range(1, spans.count + 1) if at is None else at))
-    zero, link = np.zeros_like(powers), (numbers, fibre, receiver, spans)
+    zero, net = np.zeros_like(powers), spans.net_gain(fibre)[:, None]
+    link, sizes = (numbers, fibre, receiver, spans), (fibre.modes,) if joint is None else joint
     nli = {0: zero} | interference_after(*link, exact)
     some = replace(options, channels=options.channels or _some_channels(grid.offsets))
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
-    added = {n: (nli[n], _across(grid.offsets, stepped[n] - nli[n])) for n in [0, *numbers]}
-    return linear_quality(fibre, receiver, spans, noise_figure_db, added, joint)
-
-
-def linear_quality(
-    fibre: Fibre,
-    receiver: Receiver,
-    spans: Spans,
-    noise_figure_db: float | None,
-    interference: dict[int, tuple[Any, Any]],
-    joint: Sequence[int] | None = None,
-) -> dict[str, Expectation]:
-    """Return `expected_quality` for interference (``nli``, ``numerical``) that is known, by number of spans."""
-    transmitter = receiver.transmitter
-    grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
-    zero, net = np.zeros_like(powers), spans.net_gain(fibre)[:, None]
-    sizes = (fibre.modes,) if joint is None else joint
     rows, dispersion = 2 * np.repeat(sizes, sizes)[:, None], abs(fibre.beta[:, 1:2]) * spans.length
     amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
     added = 2 * grid.symbol_rate * amplifier.noise_density(grid.centre_frequency)
     out = {}
-    for n, (nli, numerical) in sorted(interference.items()):
+    for n in [0, *numbers]:
         loaded = zero
         if receiver.osnr_db is not None:
             nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
         ase = zero + added * sum(net**later for later in range(n))
-        signal, noise = powers * net**n, (zero + nli, ase, loaded, zero + numerical)
+        signal, noise = powers * net**n, (nli[n], ase, loaded, _across(grid.offsets, stepped[n] - nli[n]))
         error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
         recovery = signal * added_error(receiver, error, rows, n * dispersion)
         out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)

@@ -100,6 +100,8 @@ def nonlinear_interference(
     mine = range(grid.channels) if options.channels is None else options.channels
     if bad := [c for c in mine if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
+    if fibre.gamma == 0:
+        return np.zeros((fibre.modes, grid.channels))
     received = np.flatnonzero(np.isin(order, mine))
     kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans, comb)
     spread, areas = walk_off(kinds, comb), overlap_areas(comb)

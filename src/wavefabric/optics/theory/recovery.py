@@ -20,7 +20,7 @@ def added_error(receiver: Receiver, error: Array, rows: Array, dispersion: Array
 
     ``rows`` are those that an equaliser takes together, ``dispersion`` is |β2| z in s², both of a shape that
     broadcasts. Trained taps add their coefficients over the symbols that trained them; local oscillators
-    (2π)²|β2| z Δν R/6 through the compensation of dispersion, and the lasers 2πΔν n/12R within the n symbols of one phase.
+    (2π)²|β2| z Δν R/6 where dispersion is compensated; lasers 2πΔν n/12R within the n symbols of one phase.
     """
     grid, lines = receiver.transmitter.grid, receiver.linewidth + receiver.transmitter.linewidth
     added = error * _training(receiver, rows)
@@ -65,7 +65,7 @@ def _blind(receiver: Receiver, size: int, error: Array) -> Array:
 
 def _decisions(form: Constellation, error: float) -> tuple[float, float]:
     """E h² and the slope of h = Im y d* for noise over signal ``error``: each quadrature by itself."""
-    sent, sigma = np.unique(form.points.imag), math.sqrt(max(error, 1e-12) / 2)
+    sent, sigma = np.unique(np.imag(form.points)), math.sqrt(max(error, 1e-12) / 2)
     bounds = np.array([-np.inf, *(sent[1:] + sent[:-1]) / 2, np.inf])
     far = (bounds - sent[:, None]) / sigma
     density = np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi)
