@@ -86,10 +86,11 @@ def test_where_dispersion_is_left(cpu, dispersion):
     assert (still.q_squared_db.max() < 4) == (dispersion == 20e3)
 
 
+#: ``late`` in samples.
 @pytest.mark.parametrize("late", [0, 400])
 @pytest.mark.parametrize("offset", [5e6, 1e9, 6e9])
 def test_an_equaliser_of_mixed_rows(cpu, offset, late):
-    """Mixing does not hide the offset; nor is the frame lost where taps do not hold its delay (in samples)."""
+    """Mixing does not hide the offset; nor is a frame lost that is later than the taps hold."""
     transmitter, field = signal(cpu, "16qam", 4096, modes=2)
     receiver = Receiver(transmitter, 20.0, equaliser=Equaliser(8, 2048))
     mixed = haar_unitary(4, seed=5) @ np.roll(field, late, axis=1)

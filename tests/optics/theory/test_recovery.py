@@ -51,7 +51,7 @@ def test_carrier_phase_of_noisy_symbols(cpu, modulation, snr_db, phase, window, 
 
 
 def test_a_blind_phase_is_not_free():
-    """The fourth power costs (9σ⁴ + 12σ⁶ + 3σ⁸)/4 over the neighbours, times 1 + σ²; one phase for all nothing."""
+    """The fourth power costs (9σ⁴ + 12σ⁶ + 3σ⁸)/4 over the neighbours, times 1 + σ²."""
     grid = WdmGrid.centred(193.4e12, 50e9, 1, 32e9, 2, 4096)
     transmitter, error = Transmitter(grid, "qpsk", 0.1, 1e-3), 10**-0.8
     for window, part in ((256, 1 / 255.5), (None, 0.0), (4096, 0.0)):

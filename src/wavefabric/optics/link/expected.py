@@ -1,6 +1,7 @@
 """What theory expects of a run file, before or beside its run."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.link.checks import resonance
 from wavefabric.optics.link.path import amplifier_gain, section_count
-from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
@@ -35,7 +36,7 @@ def left_out(run: RunFile) -> str:
 
 
 def expected_of(
-    run: RunFile, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
+    run: RunFile | str | Path, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
 ) -> dict[str, Expectation]:
     """Expected powers and Q² of a run at its receiver positions, by the names of ``/received`` in its result.
 
@@ -43,6 +44,7 @@ def expected_of(
     `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. InputError as
     a run would raise it. ``warn`` is called with one line if the run has what theory leaves out.
     """
+    run = run_file(run)
     if key := left_out(run):
         warn(f"{key}: theory leaves it out; only a run has it")
     fibre = fibre or build_fibre(run, lambda _: None)

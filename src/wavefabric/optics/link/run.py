@@ -43,7 +43,7 @@ from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
 from wavefabric.optics.propagation.propagate import Propagator
-from wavefabric.optics.run_file.load import RunFile, load
+from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.joint import scratch_bytes
 from wavefabric.optics.signal.spectrum import BINS, power_spectrum
@@ -88,7 +88,7 @@ def run_link(
     `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
     once a checkpoint is written.
     """
-    settings = run if isinstance(run, RunFile) else load(run)
+    settings = run_file(run)
     comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
     check_agreement(comm.control, settings.sections())
     writer = on_first_rank(comm, lambda: result_writer(settings, output, force))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.resonance import metres
-from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.system.progress import Progress
 
 #: Symbols and spans of the short part: spurious products of two spans add up in phase, in part.
@@ -109,26 +110,31 @@ class _ShortLink:
 
 
 def verify_step(
-    run: RunFile, comm: Communicator | None = None, progress: Progress | None = None
+    run: RunFile | str | Path, comm: Communicator | None = None, progress: Progress | None = None
 ) -> StepCheck:
     """What half of the run's fixed step would change: from its first two spans and up to 1024 symbols.
 
     All ranks of ``comm`` call it. `InputError` unless the step is fixed.
     """
+    run = run_file(run)
     if run.solver.step is None:
         raise InputError("solver.step: no fixed step given; allowed here: a fixed one, or auto")
     return _ShortLink(run, comm).check(run.solver.step, progress or Progress())
 
 
-def choose_step(run: RunFile, comm: Communicator | None = None, progress: Progress | None = None) -> RunFile:
+def choose_step(
+    run: RunFile | str | Path, comm: Communicator | None = None, progress: Progress | None = None
+) -> RunFile:
     """The run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
 
     Steps are halved until half of one changes Q² by at most half of that (`verify_step`): errors that fall in
     proportion to the step, as those of resonances do, then add up to it; others fall faster. `InputError` if
     round-off or the least step comes first.
     """
+    run = run_file(run)
     target, progress = run.solver.step_penalty, progress or Progress()
-    assert target is not None
+    if target is None:
+        raise InputError('solver.step: no step = "auto" given; allowed: auto, or auto:0.01 dB')
     short = _ShortLink(run, comm)
     limit = resonance(short.path.fibre, short.transmitter).step
     step = min(run.link.length * _PART, _LIMITS * limit)

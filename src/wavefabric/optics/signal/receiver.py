@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from wavefabric.device import philox
-from wavefabric.errors import InputError
+from wavefabric.device import get_device, philox
+from wavefabric.errors import InputError, quoted
+from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.bands import ALL, Bands, unit_noise
 from wavefabric.optics.signal.carrier import METHODS as PHASES
@@ -21,7 +23,7 @@ from wavefabric.optics.signal.joint import mode_sets, windows
 from wavefabric.optics.signal.laser import check_linewidth
 from wavefabric.optics.signal.offset import steady, without_offset
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.quantities import choice, positive
+from wavefabric.quantities import choice, field_array, instance, numbers, whole, within
 from wavefabric.system.progress import warn
 
 
@@ -63,7 +65,13 @@ class Reception:
     warn: Callable[[str], None] = warn  # called with one line if frames are lost
 
     def __post_init__(self):
-        positive(self.power_gain, "", "power_gain")
+        object.__setattr__(self, "power_gain", within(self.power_gain, "", "power_gain", 1e-30, 1e30))
+        whole("first_mode", self.first_mode, 0, 10**6)
+        try:
+            object.__setattr__(self, "keep", {(int(mode), int(channel)) for mode, channel in self.keep})
+        except (TypeError, ValueError, OverflowError):
+            allowed = "pairs of a mode and a channel"
+            raise InputError(f"keep: {quoted(self.keep)} given; allowed: {allowed}") from None
 
 
 @dataclass(frozen=True)
@@ -100,15 +108,19 @@ class Receiver:
     linewidth: float = 0.0
 
     def __post_init__(self):
+        instance("transmitter", self.transmitter, Transmitter)
+        instance("equaliser", self.equaliser, Equaliser, NoneType)
         philox.check_seed(self.noise_seed, "noise_seed")
         if self.osnr_db is not None:
-            osnr_noise_density(self.osnr_db, 1.0)
+            object.__setattr__(self, "osnr_db", within(self.osnr_db, "dB", "osnr_db", -1000, 1000))
         choice("clock", self.clock, CLOCKS)
         choice("phase", self.phase, PHASES)
-        check_linewidth(self.linewidth)
+        object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
         check_phase(self.phase, self.transmitter.format.name)
-        if self.phase_window is not None and self.phase_window < 2:
-            raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
+        if self.phase_window is not None and not (
+            isinstance(self.phase_window, int) and self.phase_window > 1
+        ):
+            raise InputError(f"phase_window: {quoted(self.phase_window)} given, 2 or more symbols allowed")
 
     @property
     def tracked(self) -> int | None:
@@ -131,16 +143,20 @@ class Receiver:
         coupling of the whole link before noise is loaded. ``options`` are those of `Reception`.
         """
         grid, request = self.transmitter.grid, Reception(**options)
+        device = get_device(device)
+        length = within(length, "m", "length", -1e12, 1e12)
+        field = field_array(field)
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
         mine = range(request.first_mode, request.first_mode + field.shape[0] // 2)
-        modes = mine.stop if request.modes is None else request.modes
-        kept = {(int(mode), int(channel)) for mode, channel in request.keep}
+        modes, kept = mine.stop if request.modes is None else request.modes, set(request.keep)
+        whole("modes", modes, mine.stop, 10**6)
         if outside := [each for each in kept if each[0] not in mine or not 0 <= each[1] < grid.channels]:
             raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
         if inverse_mixing is not None:
+            instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
-        beta = np.zeros((modes, 4)) if beta is None else np.array(beta, dtype=float)
+        beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
         if beta.shape != (modes, 4) or not np.isfinite(beta).all():
             allowed = f"finite numbers of shape {(modes, 4)} allowed"
             raise InputError(f"beta: shape {beta.shape} given, {allowed}")

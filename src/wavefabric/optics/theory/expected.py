@@ -10,15 +10,19 @@ from the signal, and what `wavefabric.optics.theory.gaussian_noise` leaves out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import NoneType
+from typing import Any
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from wavefabric.errors import InputError, quoted
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
 from wavefabric.optics.theory.recovery import added_error
+from wavefabric.quantities import instance, whole
 
 #: Parts of the noise.
 PARTS = ("nli", "ase", "loaded", "numerical")
@@ -78,13 +82,19 @@ def expected_quality(
     frequency. Keys are "back_to_back", "span_1", … as in result files. What ``options`` say of steps and
     sampling goes into ``numerical``; its phase window is the receiver's.
     """
+    instance("fibre", fibre, Fibre)
+    instance("receiver", receiver, Receiver)
+    instance("spans", spans, Spans)
+    instance("options", options, Options, NoneType)
     options = replace(options or Options(), phase_window=receiver.tracked)
     exact = replace(options, steps=None, sample_rate=None)
     transmitter = receiver.transmitter
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
-    numbers = sorted(set(range(1, spans.count + 1) if at is None else at))
+    numbers = sorted(set(range(1, spans.count + 1) if at is None else _counts("at", at, spans.count)))
     zero, net = np.zeros_like(powers), spans.net_gain(fibre)[:, None]
-    link, sizes = (numbers, fibre, receiver, spans), (fibre.modes,) if joint is None else joint
+    link, sizes = (numbers, fibre, receiver, spans), [fibre.modes]
+    if joint is not None and sum(sizes := _counts("joint", joint, fibre.modes)) != fibre.modes:
+        raise InputError(f"joint: {quoted(joint)} given; allowed: numbers of modes, {fibre.modes} together")
     nli = {0: zero} | interference_after(*link, exact)
     some = replace(options, channels=options.channels or _some_channels(grid.offsets))
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
@@ -103,6 +113,14 @@ def expected_quality(
         recovery = signal * added_error(receiver, error, rows, n * dispersion)
         out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)
     return out
+
+
+def _counts(key: str, values: Any, most: int) -> list[int]:
+    """Refuse anything but a list of whole numbers from 1 to ``most``."""
+    each = list(values) if isinstance(values, (list, tuple, range)) else [values]
+    for value in each:
+        whole(key, value, 1, most)
+    return each
 
 
 def _some_channels(offsets: Array) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def _blind(receiver: Receiver, size: int, error: Array) -> Array:
     Of the fourth power h = Im (1 + e)⁴/4, with moments of Gaussian e. A blind search is stationary where
     the mean of h = Im y d* vanishes, d the decision for y.
     """
-    blind = receiver.phase == "blind-search"
+    blind, error = receiver.phase == "blind-search", np.minimum(error, 1e6)
     weights = window_weights(size, BLIND_OWN if blind else None)
     if blind:
         square, slope = np.vectorize(_decisions, excluded=[0])(receiver.transmitter.format, error)
