@@ -11,7 +11,7 @@ from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Array, Fibre, 
 from wavefabric.optics.fibre.kerr_coupling import Overlaps, kappa_strong_groups, kappa_weak, overlaps
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import choice, number, numbers
+from wavefabric.quantities import choice, instance, number, numbers, within
 
 
 def fibre_from_profile(
@@ -34,6 +34,8 @@ def fibre_from_profile(
     With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
     group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
     """
+    instance("profile", profile, Profile)
+    within(wavelength, "m", "wavelength", 1e-8, 1e-3)
     choice("coupling", coupling, ("groups", "modes"))
     wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
     modes, overlap = solved_overlaps(profile, wavelength, step)

@@ -78,7 +78,7 @@ def coupled_group(
     All quantities but ``kappa`` as in `single_mode`, the same for all ``modes``. ``kappa`` is the coefficient
     on the group's total power, by default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
     """
-    whole("modes", modes, 1)
+    whole("modes", modes, 1, 10**6)
     kappa = 4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa
     one = single_mode(*quantities, kappa=kappa, name=name, **options)
     values = {

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.csv_files import Array, read_columns
-from wavefabric.quantities import number, numbers, positive
+from wavefabric.quantities import number, numbers, positive, within
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Sellmeier:
 
     def index(self, wavelength: float) -> float:
         """Refractive index at the vacuum wavelength in m; InputError where the equation does not hold."""
-        square = positive(wavelength, "m", "wavelength") ** 2
+        square = within(wavelength, "m", "wavelength", 1e-8, 1e-3) ** 2
         terms = zip(self.strengths, self.resonances, strict=True)
         n2 = 1 + sum(a * square / (square - b**2) for a, b in terms)
         if not n2 >= 1:
@@ -194,7 +194,7 @@ class IndexProfile(Profile):
         for key in ("core_diameter", "design_wavelength"):
             object.__setattr__(self, key, positive(getattr(self, key), "m", key))
         positive(self.numerical_aperture, "", "numerical_aperture")
-        if not self.exponent > 0:
+        if not number(self.exponent, "", "exponent") > 0:
             raise InputError(f"exponent: {self.exponent!r}; give a positive number (inf for a step)")
 
     @property
@@ -239,7 +239,7 @@ class TableProfile(Profile):
         wavelength = positive(self.design_wavelength, "m", "design_wavelength")
         object.__setattr__(self, "design_wavelength", wavelength)
         object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
-        object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
+        object.__setattr__(self, "indices", tuple(numbers(self.indices, "", "indices").ravel().tolist()))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
             actual = f"{len(self.indices)} given for {len(self.radii)} radii"
             raise InputError(f"indices: {actual}; give as many, at least 2")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
 from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.raman_gain import RamanGain
-from wavefabric.quantities import numbers, positive
+from wavefabric.quantities import instance, numbers, positive
 from wavefabric.units import show
 
 _KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature below 0.5 THz
@@ -187,6 +188,8 @@ def raman_evolution(
 
     ``gain`` is by default silica's, ``overlap`` the fibre's `intensity_overlap`, a row for each of κ's.
     """
+    instance("fibre", fibre, Fibre)
+    instance("loss", loss, LossSpectrum, NoneType)
     groups = np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]
     matrix = intensity_overlap(fibre) if overlap is None else overlap
     alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)

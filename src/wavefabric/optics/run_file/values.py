@@ -9,6 +9,7 @@ import pydantic
 from pydantic import BeforeValidator, Field, PlainValidator, StrictInt
 
 from wavefabric.errors import InputError
+from wavefabric.optics.signal.transmitter import MOST_POWER
 from wavefabric.units import EXAMPLES, quantity, show
 
 
@@ -69,7 +70,7 @@ def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
     def read(item: Any, depth: int) -> float | tuple:
         if isinstance(item, (list, tuple)) and depth:
             return tuple(read(part, depth - 1) for part in item)
-        return _read(item, info, "W", above=0.0)
+        return _read(item, info, "W", above=0.0, most=MOST_POWER)
 
     powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
     if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):
