@@ -1,7 +1,8 @@
 """A fibre from its index profile: modes, dispersion, effective areas and κ of our own solver."""
 
-from collections.abc import Iterable
-from functools import lru_cache
+import warnings
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Array, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.kerr_coupling import Overlaps, kappa_strong_groups, kappa_weak, overlaps
-from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
+from wavefabric.optics.fibre.modes import STEP, Dispersion, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
 from wavefabric.quantities import choice, number, numbers
 
@@ -24,23 +25,31 @@ def fibre_from_profile(
     *,
     name: str = "fibre",
     step: float | str = STEP,
+    warn: Callable[[str], None] | None = None,
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
 
     Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
-    each; nonlinear refractive index n2, m²/W; radial step of the solver, m. Groups are 1 to g, or those of a
-    list, by default every one guided in full (from 1 without a gap). `InputError` if a group is not guided.
+    each; nonlinear refractive index n2, m²/W; radial step of the solver, m. Groups (see `ModeSet`) are 1 to
+    g, or those of a list, by default all; of each, all guided modes. `InputError` if a group is not guided.
 
     With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
     group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
+
+    ``warn`` is called with a line, by default a `UserWarning`, if guided modes are left out as too near to
+    cut-off: with a decay length in the cladding above 1 mm, or cut off at a frequency only 8 GHz lower.
     """
     choice("coupling", coupling, ("groups", "modes"))
     wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
+    wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    wanted = _whole_groups(modes) if groups is None else group_numbers(groups)
-    modes.select(wanted)  # says which groups there are
-    taylor = _taylor(profile, wavelength, tuple(wanted), step)
-    kept = overlap.take(np.isin(overlap.groups, wanted))
+    every = _dispersion(profile, wavelength, wanted and (1, *modes.select(wanted).group.tolist()), step)
+    chosen = every.modes if wanted is None else every.modes.select(wanted)
+    if notes := [note for group, note in every.modes.left_out if wanted is None or group in wanted]:
+        text = f"{name}: guided modes left out: {', '.join(notes)}"
+        (warn or partial(warnings.warn, stacklevel=2))(text)
+    kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
+    taylor = every.beta[every.modes.rows(chosen.labels), 1:] - np.array([every.beta[0, 1], 0, 0, 0])
     beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
     if coupling == "groups":
         average_over_groups(beta, kept.groups)
@@ -72,16 +81,7 @@ def average_over_groups(values: Array, groups) -> None:
 
 
 @lru_cache(maxsize=4)
-def _taylor(profile: Profile, wavelength: float, groups: tuple[int, ...], step: float) -> Array:
-    """β1 (relative to LP01) … β4 of the LP modes of some groups, shape (P, 4)."""
-    result = dispersion(profile, wavelength, groups={1, *groups}, step=step)
-    beta = result.beta[:, 1:] - np.array([result.beta[0, 1], 0, 0, 0])
-    return beta[np.isin(result.modes.group, groups)]
-
-
-def _whole_groups(modes: ModeSet) -> list[int]:
-    """Groups 1, 2, … up to the first that is not guided in full."""
-    g = 1
-    while int(modes.degeneracy[modes.group == g].sum()) == g:
-        g += 1
-    return list(range(1, g))
+def _dispersion(
+    profile: Profile, wavelength: float, groups: tuple[int, ...] | None, step: float
+) -> Dispersion:
+    return dispersion(profile, wavelength, groups=groups, step=step)
