@@ -44,13 +44,13 @@ def positive(value: Any, unit: str, key: str) -> float:
 
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
     """Refuse a value that is not one of those allowed."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise InputError(f"{key}: {show(value)} given; allowed: {', '.join(allowed)}")
 
 
 def whole(key: str, value: Any, least: int) -> None:
     """Refuse a value that is no whole number of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{key}: {value!r} given; allowed: a whole number of at least {least}")
 
 

@@ -247,9 +247,7 @@ def test_overlaps_without_kerr_effect_follow_from_the_effective_area():
         Fibre.from_coefficients([[0, -21e-27]], 8 / 9, 0.0),
         single_mode(kappa=0.0, gamma=0.0),
     ):
-        with pytest.raises(
-            InputError, match=r"^overlap: not known, (kappa = 0|no a_eff of group 1)"
-        ):
+        with pytest.raises(InputError, match=r"^overlap: not known, (kappa = 0|no a_eff of group 1)"):
             intensity_overlap(replace(dark, gamma=0.0))
 
 

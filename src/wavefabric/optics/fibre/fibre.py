@@ -155,11 +155,6 @@ class Fibre:
         """Spatial modes in each group present, in order. Shape (G,)."""
         return np.unique(self.groups, return_counts=True)[1]
 
-    @property
-    def kerr(self) -> bool:
-        """Whether there is a Kerr effect: γ and some of κ are not 0."""
-        return self.gamma > 0 and bool(self.kappa.any())
-
     def kappa_index(self) -> NDArray[np.int64]:
         """Row of κ that serves each field row, (2M,): kappa_rows()[a, b] == kappa[index[a], index[b]]."""
         row = np.arange(self.rows)

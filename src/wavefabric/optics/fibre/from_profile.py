@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 
 from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Array, Fibre, gamma_of, group_numbers
 from wavefabric.optics.fibre.kerr_coupling import Overlaps, kappa_strong_groups, kappa_weak, overlaps
-from wavefabric.optics.fibre.modes import STEP, Dispersion, ModeSet, dispersion, solve_modes
+from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
 from wavefabric.quantities import choice, number, numbers
+
+_dispersion = lru_cache(maxsize=4)(dispersion)
 
 
 def fibre_from_profile(
@@ -43,7 +45,8 @@ def fibre_from_profile(
     wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
     wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    every = _dispersion(profile, wavelength, wanted and (1, *modes.select(wanted).group.tolist()), step)
+    needed = None if wanted is None else (1, *modes.select(wanted).group.tolist())  # delays are from LP01's
+    every = _dispersion(profile, wavelength, groups=needed, step=step)
     chosen = every.modes if wanted is None else every.modes.select(wanted)
     if notes := [note for group, note in every.modes.left_out if wanted is None or group in wanted]:
         text = f"{name}: guided modes left out: {', '.join(notes)}"
@@ -78,10 +81,3 @@ def average_over_groups(values: Array, groups) -> None:
     """Replace the values of each mode by the mean over its group, in place."""
     for g in np.unique(groups):
         values[groups == g] = values[groups == g].mean(axis=0)
-
-
-@lru_cache(maxsize=4)
-def _dispersion(
-    profile: Profile, wavelength: float, groups: tuple[int, ...] | None, step: float
-) -> Dispersion:
-    return dispersion(profile, wavelength, groups=groups, step=step)

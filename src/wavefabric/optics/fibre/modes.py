@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import count, groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def _ring_edges(profile: Profile, step: float, outer: float, refine: int) -> Arr
     if (rings := refine * even / step + growing) > MOST_RINGS:
         raise InputError(
             f"profile: {rings:.3g} rings of {step / refine:g} m to a radius of {outer:g} m; "
-            f"allowed: up to {MOST_RINGS}, so a smaller core_diameter (and trench)"
+            f"allowed: up to {MOST_RINGS}, so a smaller core_diameter (and trench), or radii of a table"
         )
     counts = [refine * math.ceil((b - a) / step * (1 - 1e-9)) for a, b in pairwise(stops)]
     parts = [np.linspace(a, b, n + 1)[:-1] for (a, b), n in zip(pairwise(stops), counts, strict=True)]
@@ -164,6 +164,8 @@ def solve_modes(
     """
     positive(wavelength, "m", "wavelength")
     last = profile.interfaces()[-1]
+    if step == STEP > last / 8:
+        raise InputError(f"profile: a radius of {last:.3g} m given; allowed: {8 * STEP:.3g} m or more")
     if not (0 < step <= last / 8):
         allowed = f"above 0, at most {last / 8:.3g} m (an eighth of the profile)"
         raise InputError(f"step: {step!r} m; allowed: {allowed}")
@@ -177,9 +179,8 @@ def solve_modes(
     reason = f"its field reaches more than {LONGEST_DECAY * 1e3:g} mm into the cladding"
     modes = modes.leave_out(decay * LONGEST_DECAY < 1, reason)
     if not len(modes.l):
-        fault = f"no mode is guided at {wavelength!r} m" + "".join(
-            f" but {note}" for _, note in modes.left_out
-        )
+        but = "".join(f" but {note}" for _, note in modes.left_out)
+        fault = f"no mode is guided at {wavelength!r} m{but}"
         raise InputError(f"wavelength: {fault}; is the core's index above the cladding's?")
     return modes
 
@@ -227,11 +228,9 @@ def solve_mesh(
                 modes.append((2 * m + order - 1, order, m, value, field * np.sign(start)))
 
     modes.sort(key=lambda mode: -mode[3])
-    family, l, m = (np.array([mode[i] for mode in modes], dtype=np.int64) for i in range(3))  # noqa: E741
-    group = np.cumsum(np.diff(family, prepend=0) != 0)
-    by_group = np.lexsort((l, group))
-    group, l, m = group[by_group], l[by_group], m[by_group]  # noqa: E741
-    modes = [modes[i] for i in by_group]
+    runs = [sorted(run, key=lambda mode: mode[1]) for _, run in groupby(modes, lambda mode: mode[0])]
+    modes = [(number, *mode[1:]) for number, run in enumerate(runs, start=1) for mode in run]
+    group, l, m = (np.array([mode[i] for mode in modes], dtype=np.int64) for i in range(3))  # noqa: E741
     lam = np.array([mode[3] for mode in modes], dtype=float)
     beta = np.sqrt((k * clad) ** 2 + lam)
     radial = np.array([mode[4] for mode in modes]).reshape(len(modes), len(centres))
@@ -311,7 +310,6 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
         if not fitted.any():
             continue
         outer = max(outer_of(lowest), outer_of(centre))
-        orders = np.unique(centre.l[fitted]).tolist()
         meshes = (solve_mesh(profile, float(each), step, outer, orders=orders)[0] for each in wavelengths)
         beta = np.stack([modes.beta[modes.rows(labels[fitted])] for modes in meshes])
         values[:, fitted] = _taylor_and_error(x, beta, half_span)

@@ -37,8 +37,8 @@ def graded_index_62_5(
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     profile = profile_62_5()
-    options: dict[str, Any] = {"n2": n2, "coupling": coupling, "step": step, "warn": warn}
-    options["name"] = "graded-index-62.5"
+    options: dict[str, Any] = {"name": "graded-index-62.5", "n2": n2, "coupling": coupling, "step": step}
+    options["warn"] = warn
     if dispersion == "solver":
         return fibre_from_profile(profile, wavelength, groups, attenuation, **options)
     data = files("wavefabric.optics.fibre") / "data"

@@ -23,10 +23,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 
 @dataclass(frozen=True)
 class StepLimit:
-    """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them.
-
-    Nothing does without Kerr effect: a γ, or a κ between the modes, of 0.
-    """
+    """Steps above which spurious products become phase-matched; ``math.inf`` where nothing limits them."""
 
     #: B, Hz.
     half_band: float
@@ -61,12 +58,11 @@ class StepLimit:
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre of expansion."""
     w = 2 * math.pi * half_band
-    # Modes that differ, and which of them each mode is.
     _, first, kind = np.unique(fibre.beta, axis=0, return_index=True, return_inverse=True)
-    beta = fibre.beta[first]
+    beta = fibre.beta[first]  # of modes that differ
     member = np.equal.outer(np.arange(len(first)), np.repeat(kind.reshape(-1), 2))
     kerr = member @ (fibre.gamma * np.abs(fibre.kappa_rows())) @ member.T
-    mixes = kerr + kerr.T > 0  # without a Kerr effect of one mode on the other nothing is created
+    mixes = kerr + kerr.T > 0  # nothing limits the step without Kerr effect of one mode on the other
     curvature = _largest_beta2(beta, w)
     top = int(np.argmax(curvature * np.diagonal(mixes)))
     dispersion = _step(float(curvature[top] * mixes[top, top]) * w**2)

@@ -16,7 +16,7 @@ def _read(
     value: Any, info: pydantic.ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf
 ) -> float:
     context = info.context or {}
-    if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
+    if context.get("text") and unit not in ("", "rad") and type(value) in (int, float):
         raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
     try:
         number = quantity(value, unit, "")

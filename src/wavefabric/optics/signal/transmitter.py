@@ -55,6 +55,7 @@ class Transmitter:
     def __post_init__(self):
         if not isinstance(self.constellation, Constellation):
             object.__setattr__(self, "constellation", Constellation(self.constellation))
+        object.__setattr__(self, "rolloff", number(self.rolloff, "", "rolloff"))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
         object.__setattr__(self, "linewidth", check_linewidth(number(self.linewidth, "Hz", "linewidth")))
