@@ -9,7 +9,6 @@ from typing import Any
 MOST_SHOWN, MOST_LINE = 200, 2000
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
 _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")
-_LINE_END = re.compile(r"\s*\n\s*")
 
 
 class InputError(ValueError):
@@ -17,7 +16,7 @@ class InputError(ValueError):
 
     def __init__(self, message: object = ""):
         # Numbers of NumPy read as plain ones, -1.0, not np.float64(-1.0); arrays stand in the one line.
-        super().__init__(_LINE_END.sub(" ", _NUMPY_SCALAR.sub(r"\1", str(message))))
+        super().__init__(re.sub(r"\s*\n\s*", " ", _NUMPY_SCALAR.sub(r"\1", str(message))))
 
 
 class FieldLost(InputError):

@@ -184,7 +184,7 @@ def test_a_fibre_has_every_guided_mode(profile, sizes, coupling, recwarn):
     ("v", "words"),
     [
         (3.84, r"LP02 \(its field reaches more than 1 mm into the cladding\)"),
-        (2.4049, r"LP11 \(cut off less than 7.8 GHz below\)"),
+        (2.4049, r"LP11 \(cut off less than 8 GHz below\)"),
     ],
 )
 def test_modes_left_out_are_named(v, words):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -17,6 +18,16 @@ from wavefabric.quantities import choice, number, numbers
 _dispersion = lru_cache(maxsize=4)(dispersion)
 
 
+@dataclass(frozen=True)
+class SolverOptions:
+    """Radial step of the solver in m, or text; the fibre's name; what is called, instead of a `UserWarning`,
+    with a line that names guided modes which are left out as too near to cut-off (see `dispersion`)."""
+
+    step: float | str = STEP
+    name: str = "fibre"
+    warn: Callable[[str], None] | None = None
+
+
 def fibre_from_profile(
     profile: Profile,
     wavelength: float | str,
@@ -24,33 +35,28 @@ def fibre_from_profile(
     attenuation: ArrayLike | str = ATTENUATION,
     n2: float | str = N2_SILICA,
     coupling: Literal["groups", "modes"] = "groups",
-    *,
-    name: str = "fibre",
-    step: float | str = STEP,
-    warn: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
 
     Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
-    each; nonlinear refractive index n2, m²/W; radial step of the solver, m. Groups (see `ModeSet`) are 1 to
-    g, or those of a list, by default all; of each, all guided modes. `InputError` if a group is not guided.
+    each; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or those of a list, by
+    default all. ``options`` are those of `SolverOptions`. `InputError` if a group is not guided.
 
     With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
     group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
-
-    ``warn`` is called with a line, by default a `UserWarning`, if guided modes are left out as too near to
-    cut-off: with a decay length in the cladding above 1 mm, or cut off at a frequency only 8 GHz lower.
     """
     choice("coupling", coupling, ("groups", "modes"))
-    wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
+    inputs = SolverOptions(**options)
+    wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
     wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
     needed = None if wanted is None else (1, *modes.select(wanted).group.tolist())  # delays are from LP01's
     every = _dispersion(profile, wavelength, groups=needed, step=step)
     chosen = every.modes if wanted is None else every.modes.select(wanted)
     if notes := [note for group, note in every.modes.left_out if wanted is None or group in wanted]:
-        text = f"{name}: guided modes left out: {', '.join(notes)}"
-        (warn or partial(warnings.warn, stacklevel=2))(text)
+        text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
+        (inputs.warn or partial(warnings.warn, stacklevel=2))(text)
     kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
     taylor = every.beta[every.modes.rows(chosen.labels), 1:] - np.array([every.beta[0, 1], 0, 0, 0])
     beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
@@ -60,7 +66,8 @@ def fibre_from_profile(
     kappa, kappa_of = kappa_from(kept, coupling, a_ref)
     gamma = gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2"))
     alpha = numbers(attenuation, "1/m", "attenuation")
-    return Fibre(name, kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength)
+    values = kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength
+    return Fibre(inputs.name, *values)
 
 
 @lru_cache(maxsize=4)

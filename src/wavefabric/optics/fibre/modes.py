@@ -304,7 +304,7 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
         orders = tuple(np.unique(centre.l[pending]).tolist())
         try:
             lowest = solve_modes(profile, float(wavelengths[-1]), step, orders)
-        except InputError:  # no mode is guided there
+        except InputError:  # no mode is pending, or guided there
             continue
         fitted = pending & np.isin(labels, lowest.labels)
         if not fitted.any():
@@ -314,10 +314,7 @@ def dispersion(profile: Profile, wavelength: float, *, groups=None, step: float 
         beta = np.stack([modes.beta[modes.rows(labels[fitted])] for modes in meshes])
         values[:, fitted] = _taylor_and_error(x, beta, half_span)
         pending &= ~fitted
-        if not pending.any():
-            break
-    reason = f"cut off less than {_HALF_SPANS[-1] / (2e9 * math.pi):.2g} GHz below"
-    return Dispersion(centre.leave_out(pending, reason), *values[:, ~pending])
+    return Dispersion(centre.leave_out(pending, "cut off less than 8 GHz below"), *values[:, ~pending])
 
 
 def _taylor_and_error(x: Array, beta: Array, half_span: float) -> tuple[Array, Array]:

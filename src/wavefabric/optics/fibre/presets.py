@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,8 +37,7 @@ def graded_index_62_5(
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     profile = profile_62_5()
-    options: dict[str, Any] = {"name": "graded-index-62.5", "n2": n2, "coupling": coupling, "step": step}
-    options["warn"] = warn
+    options: dict = {"name": "graded-index-62.5", "n2": n2, "coupling": coupling, "step": step, "warn": warn}
     if dispersion == "solver":
         return fibre_from_profile(profile, wavelength, groups, attenuation, **options)
     data = files("wavefabric.optics.fibre") / "data"
