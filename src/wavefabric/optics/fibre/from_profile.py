@@ -19,7 +19,7 @@ _dispersion = lru_cache(maxsize=4)(dispersion)
 
 
 @dataclass(frozen=True)
-class SolverOptions:
+class ProfileOptions:
     """Radial step of the solver in m, or text; the fibre's name; what is called, instead of a `UserWarning`,
     with a line that names guided modes which are left out as too near to cut-off (see `dispersion`)."""
 
@@ -41,13 +41,13 @@ def fibre_from_profile(
 
     Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
     each; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or those of a list, by
-    default all. ``options`` are those of `SolverOptions`. `InputError` if a group is not guided.
+    default all. ``options`` are those of `ProfileOptions`. `InputError` if a group is not guided.
 
     With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
     group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
     """
     choice("coupling", coupling, ("groups", "modes"))
-    inputs = SolverOptions(**options)
+    inputs = ProfileOptions(**options)
     wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
     wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
