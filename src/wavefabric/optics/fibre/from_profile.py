@@ -51,8 +51,7 @@ def fibre_from_profile(
     wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
     wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    needed = None if wanted is None else (1, *modes.select(wanted).group.tolist())  # delays are from LP01's
-    every = _dispersion(profile, wavelength, groups=needed, step=step)
+    every = _dispersion(profile, wavelength, groups=wanted and (1, *modes.select(wanted).group), step=step)
     chosen = every.modes if wanted is None else every.modes.select(wanted)
     if notes := [note for group, note in every.modes.left_out if wanted is None or group in wanted]:
         text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"

@@ -179,8 +179,7 @@ def solve_modes(
     reason = f"its field reaches more than {LONGEST_DECAY * 1e3:g} mm into the cladding"
     modes = modes.leave_out(decay * LONGEST_DECAY < 1, reason)
     if not len(modes.l):
-        but = "".join(f" but {note}" for _, note in modes.left_out)
-        fault = f"no mode is guided at {wavelength!r} m{but}"
+        fault = f"no mode is guided at {wavelength!r} m" + "".join(f" but {n}" for _, n in modes.left_out)
         raise InputError(f"wavelength: {fault}; is the core's index above the cladding's?")
     return modes
 

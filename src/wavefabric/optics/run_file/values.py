@@ -69,6 +69,8 @@ def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
     def read(item: Any, depth: int) -> float | tuple:
         if isinstance(item, (list, tuple)) and depth:
             return tuple(read(part, depth - 1) for part in item)
+        if isinstance(item, (list, tuple)):
+            raise ValueError(f"{show(value)} given; {POWER_FORMS}")
         return _read(item, info, "W", above=0.0)
 
     powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
