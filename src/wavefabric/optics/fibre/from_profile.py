@@ -15,7 +15,7 @@ from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
 from wavefabric.quantities import choice, number, numbers
 
-_dispersion = lru_cache(maxsize=4)(dispersion)
+_solved = lru_cache(maxsize=4)(dispersion)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def fibre_from_profile(
     wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
     wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    every = _dispersion(profile, wavelength, groups=wanted and (1, *modes.select(wanted).group), step=step)
+    every = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
     chosen = every.modes if wanted is None else every.modes.select(wanted)
     if notes := [note for group, note in every.modes.left_out if wanted is None or group in wanted]:
         text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
