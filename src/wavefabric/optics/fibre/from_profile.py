@@ -51,13 +51,13 @@ def fibre_from_profile(
     wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
     wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    every = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
-    chosen = every.modes if wanted is None else every.modes.select(wanted)
-    if notes := [note for group, note in every.modes.left_out if wanted is None or group in wanted]:
+    fit = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
+    chosen = fit.modes if wanted is None else fit.modes.select(wanted)
+    if notes := [note for group, note in fit.modes.left_out if wanted is None or group in wanted]:
         text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
         (inputs.warn or partial(warnings.warn, stacklevel=2))(text)
     kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
-    taylor = every.beta[every.modes.rows(chosen.labels), 1:] - np.array([every.beta[0, 1], 0, 0, 0])
+    taylor = fit.beta[fit.modes.rows(chosen.labels), 1:] - np.array([fit.beta[0, 1], 0, 0, 0])
     beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
     if coupling == "groups":
         average_over_groups(beta, kept.groups)
