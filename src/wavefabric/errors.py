@@ -8,10 +8,15 @@ from typing import Any
 #: Characters of a value that an error line shows, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
+_NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")
 
 
 class InputError(ValueError):
     """Bad input. The message names the key or argument, what was given and what is allowed."""
+
+    def __init__(self, message: object = ""):
+        # Numbers of NumPy read as plain ones, -1.0, not np.float64(-1.0); arrays stand in the one line.
+        super().__init__(re.sub(r"\s*\n\s*", " ", _NUMPY_SCALAR.sub(r"\1", str(message))))
 
 
 class FieldLost(InputError):
@@ -83,10 +88,16 @@ def quoted(value: Any, most: int = 60) -> str:
 def show(value: Any) -> str:
     """What the user gave, as one short line for an error."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        plain = lambda v: v.item() if getattr(v, "shape", None) == () else str(v)  # noqa: E731
+        text = json.dumps(value, ensure_ascii=False, default=plain)
     except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits" if isinstance(value, int) else "a value too large to show"
     return visible(text if len(text) <= 60 else text[:57] + "...")
+
+
+def one_value(values: Any) -> str:
+    """What is wrong with a list where one value is allowed."""
+    return f"one value is allowed, a list of {len(values)} was given"
 
 
 def one_line(message: str, values: Iterable[str] = ()) -> str:

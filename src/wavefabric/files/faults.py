@@ -4,7 +4,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from wavefabric.errors import InputError, cut, meant, show, visible
+from wavefabric.errors import InputError, cut, meant, one_value, show, visible
 
 _Table = TypeVar("_Table", bound=BaseModel)
 
@@ -55,6 +55,8 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
         key, _, message = message.partition(": ")
         name += f".{key}"
+    elif isinstance(inputs, list) and kind not in ("value_error", "too_short", "too_long", "model_type"):
+        message = one_value(inputs)
     elif kind != "value_error":
         words = {key: str(value).replace("'", '"') for key, value in ctx.items()}
         message = f"{show(inputs)} given; allowed: {_ALLOWED.get(kind, first['msg']).format(**words)}"

@@ -194,7 +194,8 @@ class IndexProfile(Profile):
         for key in ("core_diameter", "design_wavelength"):
             object.__setattr__(self, key, positive(getattr(self, key), "m", key))
         positive(self.numerical_aperture, "", "numerical_aperture")
-        if not number(self.exponent, "", "exponent") > 0:
+        object.__setattr__(self, "exponent", number(self.exponent, "", "exponent"))
+        if not self.exponent > 0:
             raise InputError(f"exponent: {self.exponent!r}; give a positive number (inf for a step)")
 
     @property
@@ -256,6 +257,9 @@ class TableProfile(Profile):
     def from_csv(cls, path: str | Path, **kwargs) -> "TableProfile":
         """From a CSV file with the columns ``radius_um`` (µm) and ``index``; options as the constructor's."""
         columns = read_columns(path, ("radius_um", "index"))
+        if (reach := float(columns["radius_um"].max())) < 0.2:
+            fault = f"the radii reach only {reach:g} um (the header says micrometres)"
+            raise InputError(f"{path}: radius_um: {fault}; allowed: 0.2 um or more")
         return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)
 
     def interfaces(self) -> tuple[float, ...]:

@@ -56,7 +56,7 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
     if table.preset == "graded-index-62.5":
         if table.dispersion == "solver":
             options["wavelength"] = SPEED_OF_LIGHT / centre
-        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **options)
+        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, warn=warn, **options)
         return at_frequency(fibre, centre)
     wavelength = options.setdefault("wavelength", DESIGN_WAVELENGTH)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
@@ -67,7 +67,7 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
         return fibre if table.groups is None else fibre.select_groups(table.groups)
     assert profile is not None
     options["wavelength"] = SPEED_OF_LIGHT / centre
-    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **options)
+    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, warn=warn, **options)
 
 
 def fibre_digest(fibre: Fibre) -> str:

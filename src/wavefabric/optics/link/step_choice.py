@@ -139,6 +139,8 @@ def choose_step(
     limit = resonance(short.path.fibre, short.transmitter).step
     step = min(run.link.length * _PART, _LIMITS * limit)
     step = run.link.length / math.ceil(run.link.length / step)
+    if not (short.path.fibre.gamma * short.path.fibre.kappa).any():  # any step is exact
+        return run.with_solver(step=step, step_penalty=None)
     known = None
     while step > _LEAST * run.link.length:
         check = short.check(step, progress, known)

@@ -10,7 +10,7 @@ from wavefabric.errors import InputError, quoted
 from wavefabric.optics.signal.constellation import Constellation, constellation
 from wavefabric.optics.signal.laser import TRANSMITTER, check_linewidth, laser_turn
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import instance, numbers
+from wavefabric.quantities import instance, number, numbers
 
 #: Largest launch power, W.
 MOST_POWER = 1e6
@@ -58,6 +58,7 @@ class Transmitter:
     def __post_init__(self):
         instance("grid", self.grid, WdmGrid)
         object.__setattr__(self, "constellation", constellation(self.constellation))
+        object.__setattr__(self, "rolloff", number(self.rolloff, "", "rolloff"))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
         object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
