@@ -1,18 +1,15 @@
-"""k-wave-python's functions by their names: defaults, shapes, orders, options, and the older ones."""
+"""k-wave-python's function by its name: defaults, shapes, orders, options."""
 
-import sys
 import warnings
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
-import h5py
 import numpy as np
 import pytest
 from kwave_cases import answers, cases, objects
 
 from wavefabric import kwave
-from wavefabric.acoustics import from_kwave
 from wavefabric.acoustics.kwave import drop_in
-from wavefabric.acoustics.kwave.input import read_input, write_input
+from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")
@@ -69,7 +66,7 @@ def test_all_dimensions_and_the_automatic_layer(shape):
     results = run(*inputs, pml_size="auto", use_sg=False, use_kspace=False, smooth_p0=False)
     assert results["p_final"].shape == shape
     # Sizes from 10 to 40: 40 + 2·12 = 64, 24 + 2·20 = 64, …
-    sizes = drop_in._Options(pml_size="auto").objects(inputs[0])["pml_size"]
+    sizes = drop_in._Options(shape, pml_size="auto").objects["pml_size"]
     assert all(n + 2 * m in (64, 48, 54, 36) for n, m in zip(shape, sizes, strict=True))
 
 
@@ -81,9 +78,9 @@ def test_all_dimensions_and_the_automatic_layer(shape):
         ({"backend": "matlab"}, 'backend: "matlab"; allowed: python, cpp'),
         ({"dtype": "float16"}, 'dtype: "float16"; allowed: float64 or float32'),
         ({"plot_sim": True}, "plot_sim: is unknown; allowed: "),
-        ({"pml_size": 2.5}, "grid.pml_size: "),
-        ({"save_only": True}, "data_path: is missing with save_only=True; allowed: a directory"),
-        ({"num_threads": 0}, "threads: 0; allowed: a whole number from 1"),
+        ({"pml_size": 2.5}, "pml_size: [2.5, 2.5]; allowed: a whole number from 0"),
+        ({"save_only": True}, "data_path: null; allowed: a directory, needed with save_only"),
+        ({"num_threads": 0}, "num_threads: 0; allowed: a whole number from 1"),
         ({"use_sg": 1}, "use_sg: 1; allowed: True or False"),
     ],
 )
@@ -108,122 +105,3 @@ def test_save_only_writes_the_input_file(tmp_path):
     problem = read_input(files["input_file"]).problem
     assert problem.shape == (32, 28, 1)
     assert not (tmp_path / "kwave_output.h5").exists()
-
-
-@pytest.fixture
-def older(tmp_path, monkeypatch):
-    """k-wave-python's older functions, which write a file of a problem, and options for them."""
-
-    def writes(name):
-        def write(*, kgrid, source, sensor, medium, simulation_options, execution_options):
-            assert simulation_options.save_to_disk_exit
-            layer = {"pml_size": 4, "pml_inside": simulation_options.pml_inside, "signal_order": "F"}
-            problem, recording = from_kwave(kgrid, medium, source, sensor, **layer)
-            write_input(simulation_options.input_filename, problem, recording.where, force=True)
-            simulation_options.pml_x_size = 4  # as k-wave-python notes what it has chosen
-
-        module = ModuleType(f"kwave.{name}")
-        setattr(module, name, write)
-        monkeypatch.setitem(sys.modules, f"kwave.{name}", module)
-
-    for name in ("kspaceFirstOrder2D", "kspaceFirstOrder3D"):
-        writes(name)
-    monkeypatch.setitem(sys.modules, "kwave", ModuleType("kwave"))
-    simulation = SimpleNamespace(
-        save_to_disk=False,
-        save_to_disk_exit=False,
-        pml_inside=False,
-        pml_size=None,
-        pml_alpha=2.0,
-        use_sg=True,
-        use_kspace=True,
-        smooth_p0=True,
-        input_filename=str(tmp_path / "in.h5"),
-        output_filename=str(tmp_path / "out.h5"),
-    )
-    execution = SimpleNamespace(
-        is_python_backend=False,
-        is_gpu_simulation=False,
-        device_num=None,
-        num_threads_explicit=True,
-        num_threads=1,
-        show_sim_log=False,
-        verbose_level=0,
-        checkpoint_file=None,
-        checkpoint_interval=None,
-        checkpoint_timesteps=None,
-        delete_data=True,
-        thread_binding=None,
-        system_call=None,
-    )
-    return simulation, execution
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"), [("kspaceFirstOrder2D", SHAPE), ("kspaceFirstOrder3DC", (16, 18, 20))]
-)
-def test_older_functions_return_what_k_waves_program_writes(older, name, shape, tmp_path):
-    kgrid, medium, source, sensor = things(shape)
-    sensor.mask = np.random.default_rng(1).random(shape) < 0.1
-    sensor.record = ["p", "p_final", "u_max_all", "p_max"]
-    results = getattr(kwave, name)(kgrid, source, sensor, medium, *older)
-    points = int(sensor.mask.sum())
-    assert results["p"].shape == (12, points)
-    assert results["p"].dtype == np.float32
-    assert results["p_final"].shape == results["uy_max_all"].shape == shape[::-1]
-    assert int(results["Nx"]) == shape[0] + 8
-    simulation, _ = older
-    assert (simulation.pml_x_size, simulation.save_to_disk, simulation.save_to_disk_exit) == (4, False, False)
-    today = run(kgrid, medium, source, sensor, pml_size=4)
-    np.testing.assert_allclose(results["p_final"].T, today["p_final"], atol=2e-6)
-    # Theirs run through the mask in the order of Fortran.
-    rows = np.zeros(shape, int)
-    rows[sensor.mask] = np.arange(points)
-    np.testing.assert_allclose(results["p"].T, today["p"][rows.T[sensor.mask.T]], atol=2e-6)
-    assert not list(tmp_path.glob("*.h5"))
-
-
-def test_older_functions_write_alone_and_keep_files(older, tmp_path):
-    simulation, execution = older
-    execution.delete_data = False
-    kgrid, medium, source, sensor = things()
-    sensor.record_start_index = 5
-    results = kwave.kspaceFirstOrder2DC(kgrid, source, sensor, medium, simulation, execution)
-    assert results["p"].shape == (8,)  # axes of one point are left out
-    with h5py.File(tmp_path / "out.h5") as file:
-        assert file["p"].shape == (1, 8, 1)
-    (tmp_path / "out.h5").unlink()
-    simulation.save_to_disk_exit = True
-    assert kwave.kspaceFirstOrder2DC(kgrid, source, sensor, medium, simulation, execution) == {}
-    assert not (tmp_path / "out.h5").exists()
-
-
-def test_older_functions_with_the_python_backend(older):
-    simulation, execution = older
-    execution.is_python_backend = True
-    kgrid, medium, source, sensor = things((60, 50))
-    results = kwave.kspaceFirstOrder2D(kgrid, source, sensor, medium, simulation, execution)
-    assert results["p_final"].shape == (20, 10)
-    kgrid, medium, source, sensor = things((64,))
-    results = kwave.kspaceFirstOrder1D(kgrid, source, sensor, medium, simulation, execution)
-    assert results["p_final"].shape == (24,)
-
-
-def test_older_functions_choose_their_device(older):
-    _, execution = older
-    sensor = things()[3]
-    for gpu, device, wanted in [
-        (False, None, "cpu"),
-        (True, None, "cuda"),
-        (True, "cpu", "cpu"),
-        (False, "gpu", "cuda"),
-    ]:
-        execution.is_gpu_simulation = gpu
-        assert drop_in._file_options(sensor, execution, device)["device"] == wanted
-    execution.device_num = 1
-    execution.checkpoint_file, execution.checkpoint_timesteps = "saved.h5", 7
-    sensor.record = ["I_avg", "p_max"]
-    options = drop_in._file_options(sensor, execution, "gpu")
-    assert options["device"] == "cuda:1"
-    assert options["checkpoint"].every == 7
-    assert options["record"] == ["p", "p_max", "u_non_staggered"]

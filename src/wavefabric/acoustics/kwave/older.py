@@ -1,0 +1,260 @@
+"""k-wave-python's older functions, ``kspaceFirstOrder3D`` and its like, run by this solver.
+
+Objects are read as by `kspaceFirstOrder`, so that nothing is lost of what k-wave-python does not write into
+k-Wave's input file. All else is as with k-Wave's C++ programs: an input file is written and run in single
+precision, and what stands in the output file is returned as k-wave-python reads it.
+"""
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.kwave.drop_in import kspaceFirstOrder, name_once, save_input
+from wavefabric.acoustics.kwave.input import read_input
+from wavefabric.acoustics.kwave.objects import from_kwave
+from wavefabric.acoustics.kwave.older_options import (
+    check_options,
+    file_options,
+    is_axisymmetric,
+    note_choices,
+    object_options,
+    python_options,
+    recast,
+)
+from wavefabric.acoustics.kwave.run_input import KWaveFileSettings, run_input
+from wavefabric.acoustics.kwave.values import (
+    PROBLEM_NAMES,
+    grid_shape,
+    grid_values,
+    kwave_names,
+    plain,
+    real_array,
+)
+from wavefabric.acoustics.recording.quantities import vector_of
+from wavefabric.acoustics.simulation import warn_of
+from wavefabric.acoustics.source import Source
+from wavefabric.errors import InputError
+
+#: What lines of `run_input` call things; no option runs an unstable step.
+_NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}
+#: Points this far from those of the grid, in spacings, count as between them.
+_BETWEEN = 1e-3
+
+
+class _Older(NamedTuple):
+    """An older function of k-wave-python; ``device`` if it has one alone."""
+
+    name: str
+    dimensions: int
+    device: str | None = None
+    axisymmetric: bool = False
+
+
+class _Inputs(NamedTuple):
+    """The arguments of an older function, in its order."""
+
+    kgrid: Any
+    source: Any
+    sensor: Any
+    medium: Any
+    simulation_options: Any
+    execution_options: Any
+
+
+def _run(older: _Older, inputs: _Inputs) -> dict[str, Any]:
+    kgrid, source, sensor, medium, simulation, execution = inputs
+    for key, mark in (("simulation_options", "pml_inside"), ("execution_options", "is_python_backend")):
+        options = getattr(inputs, key)
+        require(hasattr(options, mark), key, options, f"{key} of k-wave-python")
+    shape = grid_shape(kgrid)
+    wanted = f"{older.dimensions} numbers with {older.name}"
+    require(len(shape) == older.dimensions, "kgrid.N", list(shape), wanted)
+    check_options(simulation, execution)
+    axisymmetric = is_axisymmetric(simulation, older.axisymmetric, len(shape))
+    timed = _timed(kgrid, medium, source)
+    if older.dimensions == 1 or (execution.is_python_backend and not axisymmetric):
+        options = python_options(simulation, execution, shape)
+        results = kspaceFirstOrder(timed, medium, source, sensor, **options)
+        note_choices(kgrid, timed, simulation, ())
+        return recast(results, simulation)
+    options = object_options(simulation, shape, axisymmetric)
+    results = _run_as_program(inputs._replace(kgrid=timed), options, older.device)
+    note_choices(kgrid, timed, simulation, options["pml_size"])
+    return recast(results, simulation)
+
+
+def _run_as_program(inputs: _Inputs, options: dict[str, Any], device: str | None) -> dict[str, Any]:
+    """Write k-Wave's input file, run it as k-Wave's program, and return what the output file holds."""
+    kgrid, source, sensor, medium, simulation, execution = inputs
+    begun, axisymmetric = time.perf_counter(), options["axisymmetric"]
+    settings = KWaveFileSettings(force=True, names=_NAMES, **file_options(sensor, execution, device))
+    if axisymmetric and plain(getattr(medium, "alpha_power", None)) not in (None, 2):
+        name_once("medium.alpha_power", "absorption on an axisymmetric grid is that of the power 2")
+    with kwave_names():
+        listening = _at_grid_points(sensor, kgrid, simulation, axisymmetric)
+        if options.get("smooth_p0", True):
+            source = _with_smooth_p0(source, grid_shape(kgrid), axisymmetric)
+        options = {**options, "smooth_p0": False}
+        problem, recording = from_kwave(kgrid, medium, source, listening, **options)
+        settings = replace(settings, start=recording.start + 1)
+        kept = simulation.save_to_disk_exit or not execution.delete_data
+        switches = {name: getattr(problem, name) for name in ("dispersion", "k_space", "staggered")}
+        # A file that is kept must say all; one that is not lacks what k-Wave's format has no place for.
+        written = problem if kept else replace(problem, **dict.fromkeys(switches, True))
+        path = save_input(simulation.input_filename, written, recording)
+        if simulation.save_to_disk_exit:
+            warn_of(problem, PROBLEM_NAMES)
+            return {}
+        try:
+            read = read_input(path)
+            read = replace(read, problem=replace(read.problem, **switches))
+            output = Path(simulation.output_filename)
+            run_input(read, output, settings, _NAMES, begun)
+            results = _read_output(output, crop=not simulation.pml_inside)
+            if execution.delete_data:
+                output.unlink(missing_ok=True)
+            return results
+        finally:
+            if execution.delete_data:
+                path.unlink(missing_ok=True)
+
+
+def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
+    """The grid with a time step and a number of steps: those of ``makeTime`` if neither is set.
+
+    As in k-wave-python, for an initial pressure alone; signals need a time step that is known.
+    """
+    signals = (
+        getattr(source, name, None) is not None for name in ("p", "ux", "uy", "uz", "stored_input_signal")
+    )
+    unset = isinstance(getattr(kgrid, "dt", None), str) or isinstance(getattr(kgrid, "Nt", None), str)
+    if not unset or any(signals) or not hasattr(kgrid, "makeTime"):
+        return kgrid
+    timed = copy.copy(kgrid)
+    timed.makeTime(real_array(getattr(medium, "sound_speed", None), "medium.sound_speed"))
+    return timed
+
+
+def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> Any:
+    """A copy of the source whose initial pressure is smoothed, on the grid without a PML around it."""
+    grid = Grid(shape, 1.0, pml_size=0, axisymmetric=axisymmetric)
+    p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", alone=False)
+    if p0 is None:
+        return source
+    smooth = Source(p0=p0).on(grid, 1.0, 1.0)["initial_pressure"]
+    source = copy.copy(source)
+    source.p0 = grid.from_memory(smooth)
+    return source
+
+
+def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool) -> Any:
+    """A copy of the sensor that records as `from_kwave` reads it, with Cartesian points put on the grid.
+
+    k-Wave's programs take the nearest points of the grid, each once, in the order of Fortran.
+    """
+    if sensor is None:
+        return None
+    sensor = copy.copy(sensor)
+    sensor.record = None  # the output file has other names for what is recorded
+    shape, mask = grid_shape(kgrid), getattr(sensor, "mask", None)
+    positions = np.zeros(0) if mask is None else real_array(mask, "sensor.mask")
+    if positions.shape == shape or positions.ndim != 2 or positions.shape[0] != len(shape):
+        return sensor
+    spacing = real_array(kgrid.spacing, "kgrid.spacing").ravel()
+    grid = Grid(shape, spacing.tolist(), pml_size=0, axisymmetric=axisymmetric)
+    steps = positions / spacing[:, None] + np.array(grid.origin)[:, None]
+    inside = ((np.round(steps).T >= 0) & (shape > np.round(steps).T)).all(axis=1)
+    if not inside.all():
+        first = positions[:, np.argmin(inside)].tolist()
+        ends = [(float(x[0]), float(x[-1])) for x in grid.coordinates]
+        raise InputError(f"sensor.mask: the point {first} m; allowed: {ends} m along each axis")
+    interpolation = {getattr(simulation, name, "linear") for name in ("cart_interp", "cartesian_interp")}
+    if "nearest" not in interpolation and np.abs(steps - np.round(steps)).max() > _BETWEEN:
+        nearest = "as by k-Wave's programs the nearest grid points record; kspaceFirstOrder interpolates"
+        name_once("cartesian_interp='linear'", nearest)
+    points = np.zeros(shape, bool)
+    points[tuple(np.round(steps).astype(int))] = True
+    sensor.mask = points
+    return sensor
+
+
+def _read_output(path: Path, crop: bool) -> dict[str, Any]:
+    """All datasets of k-Wave's output, axes of one point left out, as k-wave-python returns them.
+
+    Those of cuboids are arrays of arrays, one for each cuboid. ``crop`` leaves the PML out of whole-domain
+    quantities.
+    """
+    data: dict[str, Any] = {}
+    with h5py.File(path) as file:
+        for name, item in file.items():
+            if isinstance(item, h5py.Dataset):
+                data[name] = item[()].squeeze()
+                continue
+            data[name] = np.empty(len(item), object)
+            for i in range(len(item)):
+                data[name][i] = item[str(i + 1)][()].squeeze()
+    if crop:
+        lower = {axis: int(data.get(f"pml_{axis}_size", 0)) for axis in "xyz"}
+        upper = {axis: int(data[f"N{axis}"]) - lower[axis] for axis in "xyz"}
+        lower["y"] *= not data["axisymmetric_flag"]
+        for name, array in data.items():
+            if vector_of(name).endswith(("_all", "_final")):
+                axes = "zyx"[-array.ndim :]
+                data[name] = array[tuple(slice(lower[axis], upper[axis]) for axis in axes)]
+    return data
+
+
+def _function(
+    name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
+) -> Callable[..., dict[str, Any]]:
+    older = _Older(name, dimensions, device, axisymmetric)
+
+    def run(
+        kgrid: Any,
+        source: Any,
+        sensor: Any,
+        medium: Any,
+        simulation_options: Any,
+        execution_options: Any,
+    ) -> dict[str, Any]:
+        return _run(older, _Inputs(kgrid, source, sensor, medium, simulation_options, execution_options))
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"""k-wave-python's ``{name}``: {dimensions}-D; the same arguments and results.
+
+    The run is in single precision, except with ``backend="python"`` and in 1-D: then results are those of
+    `kspaceFirstOrder`. Options without effect are named once. The objects stay as they are; only time and PML
+    sizes that were left open are put where k-wave-python puts them, in ``kgrid`` and ``SimulationOptions``.
+
+    Returns
+    -------
+    dict
+        All datasets of k-Wave's output file, axes reversed: ``p`` (Nt, points), points in the order of
+        Fortran; ``p_final`` (Ny, Nx) or (Nz, Ny, Nx). Of cuboids an array of arrays, (Nt, z, y, x) each.
+
+    Raises
+    ------
+    InputError
+        If an object or option is wrong, or has no counterpart here.
+    """
+    return run
+
+
+kspaceFirstOrder1D = _function("kspaceFirstOrder1D", 1)
+kspaceFirstOrder2D = _function("kspaceFirstOrder2D", 2)
+kspaceFirstOrder2DC = _function("kspaceFirstOrder2DC", 2, "cpu")
+kspaceFirstOrder2DG = _function("kspaceFirstOrder2DG", 2, "gpu")
+kspace_first_order_2d_gpu = _function("kspace_first_order_2d_gpu", 2, "gpu")
+kspaceFirstOrder3D = _function("kspaceFirstOrder3D", 3)
+kspaceFirstOrder3DC = _function("kspaceFirstOrder3DC", 3, "cpu")
+kspaceFirstOrder3DG = _function("kspaceFirstOrder3DG", 3, "gpu")
+kspaceFirstOrderAS = _function("kspaceFirstOrderAS", 2, axisymmetric=True)
+kspaceFirstOrderASC = _function("kspaceFirstOrderASC", 2, "cpu", axisymmetric=True)
