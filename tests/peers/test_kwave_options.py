@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import importlib.util
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -67,16 +68,20 @@ def places(mask):
     return rows.T[mask.T != 0]
 
 
+def in_order_of_c(source):
+    """The source with its signals in the order of C: the older functions have them in that of Fortran."""
+    source = copy.copy(source)
+    for name in ("p", "ux", "uy"):
+        signals = getattr(source, name, None)
+        if signals is not None and len(signals) > 1:
+            mask = np.asarray(source.p_mask if name == "p" else source.u_mask)
+            setattr(source, name, signals[np.argsort(places(mask))])
+    return source
+
+
 def state(thing):
-    return {name: copy.deepcopy(value) for name, value in vars(thing).items()}
-
-
-def same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if hasattr(one, "__dict__") and not isinstance(one, type | np.ndarray | SimulationType):
-        return same(vars(one), vars(other))
-    return np.array_equal(one, other)
+    """All that an object holds, to the last bit."""
+    return pickle.dumps(vars(thing))
 
 
 def older(each, tmp_path):
@@ -90,19 +95,22 @@ def older(each, tmp_path):
     vars(options["simulation_options"]).update(each.get("later", {}))
     inputs = {name: each[name] for name in ("kgrid", "medium", "source", "sensor")} | options
     before = {name: state(value) for name, value in inputs.items()}
+    simulation = options["simulation_options"]
+    sizes = {name: getattr(simulation, name) for name in ("pml_x_size", "pml_y_size", "pml_z_size")}
     try:
         return function(**inputs)
     finally:
-        for axis in "xyz":
-            if before["simulation_options"][f"pml_{axis}_size"] is None:
-                setattr(options["simulation_options"], f"pml_{axis}_size", None)
+        for name, size in sizes.items():
+            if size is None:
+                setattr(simulation, name, None)
         for name, value in inputs.items():
-            assert same(before[name], state(value)), f"{name} was changed"
+            assert before[name] == state(value), f"{name} was changed"
 
 
 def compare(each, tmp_path):
     """Both functions, series and statistics of p and u at the sensor, to single precision."""
-    new = kspaceFirstOrder(each["kgrid"], each["medium"], each["source"], each["sensor"], **each["new"])
+    source = in_order_of_c(each["source"])
+    new = kspaceFirstOrder(each["kgrid"], each["medium"], source, each["sensor"], **each["new"])
     results = older(each, tmp_path)
     mask = np.asarray(getattr(each["sensor"], "active_elements_mask", each["sensor"].mask))
     order = places(mask)
@@ -201,11 +209,12 @@ def _check(each, outcome, name, tmp_path):
 @pytest.mark.parametrize("name", SIMULATION)
 def test_simulation_option(name, tmp_path):
     for value, outcome in SIMULATION[name]():
+        drop_in._named.clear()
         each = case()
         each["medium"] = kWaveMedium(sound_speed=LAYERED, density=LAYERED - 400)
         told = each["simulation"]
         told[name] = SimulationType.ELASTIC if value == "ELASTIC" else value
-        if name.startswith("pml_") and name.endswith("_size"):
+        if name in ("pml_x_size", "pml_y_size", "pml_z_size"):
             told.pop("pml_size")
             each["new"]["pml_size"] = 20
         if name in ("pml_auto", "pml_search_range"):
@@ -336,10 +345,10 @@ TRANSDUCER = {
     "kgrid": [],
     "active_elements": [np.array([0, 1, 1, 1, 0])[:, None]],
     "focus_distance": [2e-3],
-    "elevation_focus_distance": [1.5e-3],
+    "elevation_focus_distance": [4e-4],
     "receive_apodization": ["Hanning"],
     "transmit_apodization": ["Hanning", "Hamming", np.array([1.0, 0.5, 0.0, 2.0, 0.25])],
-    "sound_speed": [1600.0],
+    "sound_speed": [900.0],
     "input_signal": [np.sin(np.arange(20) / 2) + 0.1],
     "steering_angle_max": [20],
     "steering_angle": [10],
