@@ -66,7 +66,7 @@ def run_example(path: Path, steps: int | None = None, precision: str = "double")
     here = sys.path[:]
     sys.path.insert(0, str(path.parent))
     try:
-        on_cpu = mock.patch.object(older, "file_options", _on_cpu(older.file_options))
+        on_cpu = mock.patch.object(older, "keywords", _on_cpu(older.keywords))
         with mock.patch.multiple(ours, **spies), on_cpu, contextlib.chdir(root), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with mock.patch("matplotlib.pyplot.show"):

@@ -13,6 +13,10 @@ import pickle
 import numpy as np
 import pytest
 
+from wavefabric.acoustics.kwave import drop_in
+from wavefabric.errors import InputError
+from wavefabric.kwave import kspaceFirstOrder, kspaceFirstOrder2D, kspaceFirstOrder3D
+
 pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("kwave"), reason="k-wave-python is not installed"),
     pytest.mark.filterwarnings("default"),
@@ -28,10 +32,6 @@ if importlib.util.find_spec("kwave"):
     from kwave.ktransducer import NotATransducer, kWaveTransducerSimple
     from kwave.options.simulation_execution_options import SimulationExecutionOptions
     from kwave.options.simulation_options import SimulationOptions, SimulationType
-
-from wavefabric.acoustics.kwave import drop_in
-from wavefabric.errors import InputError
-from wavefabric.kwave import kspaceFirstOrder, kspaceFirstOrder2D, kspaceFirstOrder3D
 
 SHAPE, SHAPE_3D, STEPS = (24, 20), (20, 24, 22), 30
 LAYERED = np.where(np.arange(24)[:, None] < 12, 1500.0, 1800.0) * np.ones(SHAPE)
@@ -61,7 +61,7 @@ def case(where=SHAPE):
     }
 
 
-def places(mask):
+def rows_in_c(mask):
     """Of points in the order of Fortran those in the order of C."""
     rows = np.zeros(mask.shape, int)
     rows[mask != 0] = np.arange(np.count_nonzero(mask))
@@ -75,7 +75,7 @@ def in_order_of_c(source):
         signals = getattr(source, name, None)
         if signals is not None and len(signals) > 1:
             mask = np.asarray(source.p_mask if name == "p" else source.u_mask)
-            setattr(source, name, signals[np.argsort(places(mask))])
+            setattr(source, name, signals[np.argsort(rows_in_c(mask))])
     return source
 
 
@@ -113,7 +113,7 @@ def compare(each, tmp_path):
     new = kspaceFirstOrder(each["kgrid"], each["medium"], source, each["sensor"], **each["new"])
     results = older(each, tmp_path)
     mask = np.asarray(getattr(each["sensor"], "active_elements_mask", each["sensor"].mask))
-    order = places(mask)
+    order = rows_in_c(mask)
     for name, wanted in new.items():
         # What the older functions call ux is at the staggered points.
         name = {"ux": "ux_non_staggered", "ux_staggered": "ux"}.get(name, name)
@@ -123,8 +123,7 @@ def compare(each, tmp_path):
     return results
 
 
-# --- SimulationOptions: what is set, and the keywords of the new function that mean the same; or a refusal ----
-
+# Options: what is set, and the keywords of the new function that mean the same; or a refusal.
 REFUSED, NAMED, ALIKE = "refused", "named", "alike"
 SIMULATION = {
     "simulation_type": lambda: [("ELASTIC", REFUSED)],
@@ -144,7 +143,7 @@ SIMULATION = {
     "create_log": lambda: [(True, NAMED)],
     "use_finite_difference": lambda: [(True, REFUSED)],
     "stream_to_disk": lambda: [(True, NAMED), (10, NAMED)],
-    "data_recast": lambda: [(True, ALIKE)],
+    "data_recast": lambda: [(True, NAMED)],
     "cartesian_interp": lambda: [("nearest", ALIKE)],
     "hdf_compression_level": lambda: [],  # k-wave-python overwrites it; "later" in test_later
     "data_cast": lambda: [("single", ALIKE), ("double", ALIKE)],
@@ -250,9 +249,6 @@ def test_options_that_are_set_later(name, value, tmp_path):
     _check(each, NAMED if name == "hdf_compression_level" else {name: value}, name, tmp_path)
 
 
-# --- Attributes of the objects ----------------------------------------------------------------------------------
-
-FREQUENCY = np.full(SHAPE, 1e6)
 MEDIUM = {
     "sound_speed": [(LAYERED, ALIKE)],
     "sound_speed_ref": [(1600.0, ALIKE), ("min", ALIKE)],
@@ -284,7 +280,11 @@ SOURCE = {
 }
 SENSOR = {
     "_mask": [(POINTS, ALIKE)],
-    "record": [(["p", "p_max", "p_rms", "p_final", "p_max_all"], ALIKE), (["I_avg", "I"], ALIKE), (["v"], REFUSED)],
+    "record": [
+        (["p", "p_max", "p_rms", "p_final", "p_max_all"], ALIKE),
+        (["I_avg", "I"], ALIKE),
+        (["v"], REFUSED),
+    ],
     "_record_start_index": [(7, ALIKE), (STEPS + 1, REFUSED)],
     "directivity": [(True, REFUSED)],
     "frequency_response": [([1e6, 50], REFUSED)],
@@ -329,8 +329,6 @@ def test_attributes(part, name, tmp_path):
         _check(each, outcome, name.lstrip("_"), tmp_path)
 
 
-# --- Transducers ------------------------------------------------------------------------------------------------
-
 SIMPLE = {
     "kgrid": None,
     "number_elements": 5,
@@ -371,11 +369,13 @@ def test_every_parameter_of_transducers_is_in_the_tables():
     assert inspect.signature(NotATransducer).parameters.keys() == TRANSDUCER.keys()
 
 
-@pytest.mark.parametrize("name", [*TRANSDUCER, "element_width", "element_length", "element_spacing", "position"])
+ELEMENTS = {"element_width": [1], "element_length": [3], "element_spacing": [2], "position": [(7, 2, 5)]}
+
+
+@pytest.mark.parametrize("name", [*TRANSDUCER, *ELEMENTS])
 def test_transducer(name, tmp_path):
     plain = older(with_transducer(), tmp_path)["p"]
-    values = {"element_width": [1], "element_length": [3], "element_spacing": [2], "position": [(7, 2, 5)]}
-    for value in {**TRANSDUCER, **values}[name]:
+    for value in {**TRANSDUCER, **ELEMENTS}[name]:
         each = with_transducer(**{name: value})
         first = compare(each, tmp_path)["p"]
         again = older(each, tmp_path)["p"]
@@ -386,7 +386,9 @@ def test_transducer(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["transmit_apodization", "input_signal", "active_elements"])
 def test_wrong_transducers_are_refused(name, tmp_path):
-    value = {"transmit_apodization": "Sombrero", "input_signal": None, "active_elements": np.zeros((5, 1))}[name]
+    value = {"transmit_apodization": "Sombrero", "input_signal": None, "active_elements": np.zeros((5, 1))}[
+        name
+    ]
     each = with_transducer(**{name: value})
     keys = ("kgrid", "medium", "source", "sensor")
     for call in (lambda: older(each, tmp_path), lambda: kspaceFirstOrder(*(each[key] for key in keys))):
@@ -399,8 +401,10 @@ def test_a_transducer_as_source_and_sensor(tmp_path):
     each = with_transducer(transmit_apodization="Hanning")
     each["sensor"] = each["source"]
     each["new"].pop("pml_size")
-    new = kspaceFirstOrder(*(each[key] for key in ("kgrid", "medium", "source", "sensor")), **each["new"], pml_size=4)
-    order = places(np.asarray(each["source"].active_elements_mask))
+    new = kspaceFirstOrder(
+        *(each[key] for key in ("kgrid", "medium", "source", "sensor")), **each["new"], pml_size=4
+    )
+    order = rows_in_c(np.asarray(each["source"].active_elements_mask))
     for _ in range(2):
         actual, wanted = older(each, tmp_path)["p"].T, new["p"][order]
         assert np.abs(actual - wanted).max() <= 5e-5 * np.abs(wanted).max()

@@ -171,8 +171,8 @@ class Source:
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
         """What multiplies the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
 
-        It goes with the power `scale_power` of c. One signal of a "transducer" serves all points: its scale is
-        that at the mean sound speed, as in k-Wave.
+        It goes with the power `scale_power` of c. One signal of a "transducer" serves all points, at the mean
+        sound speed, as in k-Wave.
         """
         if name == "transducer":
             return np.array([2 * float(np.mean(c)) * dt / grid.spacing[0]])

@@ -1,5 +1,6 @@
 """k-wave-python's function by its name: defaults, shapes, orders, options."""
 
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -66,7 +67,7 @@ def test_all_dimensions_and_the_automatic_layer(shape):
     results = run(*inputs, pml_size="auto", use_sg=False, use_kspace=False, smooth_p0=False)
     assert results["p_final"].shape == shape
     # Sizes from 10 to 40: 40 + 2·12 = 64, 24 + 2·20 = 64, …
-    sizes = drop_in._Options(shape, pml_size="auto").objects["pml_size"]
+    sizes = drop_in.KSpaceOptions(shape, pml_size="auto").objects["pml_size"]
     assert all(n + 2 * m in (64, 48, 54, 36) for n, m in zip(shape, sizes, strict=True))
 
 
@@ -80,7 +81,7 @@ def test_all_dimensions_and_the_automatic_layer(shape):
         ({"plot_sim": True}, "plot_sim: is unknown; allowed: "),
         ({"pml_size": 2.5}, "pml_size: [2.5, 2.5]; allowed: a whole number from 0"),
         ({"save_only": True}, "data_path: null; allowed: a directory, needed with save_only"),
-        ({"num_threads": 0}, "num_threads: 0; allowed: a whole number from 1"),
+        ({"num_threads": 0}, "num_threads: 0; allowed: a whole number from 1 to "),
         ({"use_sg": 1}, "use_sg: 1; allowed: True or False"),
     ],
 )
@@ -88,6 +89,85 @@ def test_wrong_options_are_refused(options, line):
     with pytest.raises(InputError) as error:
         run(**options)
     assert str(error.value).startswith(line)
+
+
+MANY = 5000
+HOSTILE = [
+    object(), len, {}, {1: 2}, set(), b"x", 1 + 2j, [[1, 2], [3]], [None, 1], np.zeros(0), np.ones((3, 3, 3)),
+    np.full(SHAPE, "a"), np.array([1, None], object), np.datetime64("2020"), "nothing", -1, 1.5, 1e30, 10**400,
+    float("nan"), [1, 2, 3], [2**40, 2**40], MANY, [5000, 3],
+]  # fmt: skip
+KEYWORDS = [
+    "pml_size",
+    "pml_alpha",
+    "pml_inside",
+    "use_sg",
+    "backend",
+    "device",
+    "dtype",
+    "save_only",
+    "quiet",
+]
+KEYWORDS += ["num_threads", "device_num", "force", "check_stability", "comm", "decomposition", "smooth_c0"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", [*KEYWORDS, "kgrid.N", "kgrid.spacing", "kgrid.dt", "kgrid.Nt"])
+def test_hostile_values_are_refused_in_one_line(key):
+    _, _, name = key.partition(".")
+    refused = 0
+    for value in HOSTILE:
+        if key == "kgrid.Nt" and value is MANY:
+            continue
+        kgrid, *others = things()
+        options = {"pml_size": 4} if name else {"pml_size": 4, key: value}
+        if name:
+            setattr(kgrid, name, value)
+        try:
+            run(kgrid, *others, **options)
+        except InputError as error:
+            refused += 1
+            assert re.match(r"[\w.]+: .*; allowed: |the time step ", str(error)), str(error)
+    assert refused >= len(HOSTILE) - 6  # a few are numbers that can be run with
+
+
+#: Attribute, value, and how the line begins after the attribute.
+LINES = [
+    ("kgrid.N", [24, -20], "[24, -20]; allowed: 1 to 3 whole numbers from 2"),
+    ("kgrid.N", "many", '"many"; allowed: real numbers'),
+    ("kgrid.spacing", [1e-4, -1e-4], "-0.0001; allowed: above 0"),
+    ("kgrid.dt", -1e-8, "-1e-08; allowed: above 0"),
+    (
+        "kgrid.dt",
+        "auto",
+        '"auto"; allowed: a number; call kgrid.makeTime(medium.sound_speed) or kgrid.setTime(',
+    ),
+    ("medium.BonA", float("nan"), "has values that are not finite"),
+    ("medium.sound_speed_ref", -1.0, "-1.0; allowed: one number above 0"),
+    ("sensor.record_start_index", 13, "13; allowed: 1 to 12, the steps of the run"),
+    ("sensor.mask", [[5], [3], [70], [8]], "a cuboid from [5, 3] to [70, 8]; allowed: whole numbers"),
+    ("sensor.mask", [[9], [3], [5], [8]], "a cuboid from [9, 3] to [5, 8]; allowed: whole numbers"),
+    ("sensor.mask", [[0], [3], [5], [8]], "a cuboid from [0, 3] to [5, 8]; allowed: whole numbers"),
+    ("sensor.mask", [[1.5], [3], [5], [8]], "a cuboid from [1.5, 3.0] to [5.0, 8.0]; allowed: whole"),
+    ("sensor.mask", [[1.0], [0.0]], "(1.0, 0.0) m is outside the grid; allowed: "),
+    (
+        "sensor.frequency_response",
+        [1e6, 60],
+        "is set; allowed: None (wavefabric.acoustics.frequency_response(",
+    ),
+    ("sensor.directivity", 1, "is set; allowed: None (wavefabric.acoustics.Sensor.elements "),
+    ("sensor.time_reversal_boundary_data", 1, "is set; allowed: None (wavefabric.acoustics.time_reversal "),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "line"), LINES)
+def test_lines_name_what_the_user_has_set(key, value, line):
+    inputs = dict(zip(("kgrid", "medium", "source", "sensor"), things(), strict=True))
+    part, name = key.split(".")
+    setattr(inputs[part], name, value)
+    with pytest.raises(InputError) as error:
+        run(*inputs.values(), pml_size=4)
+    assert str(error.value).startswith(f"{key}: {line}")
 
 
 def test_what_has_no_effect_is_said_once(monkeypatch):

@@ -1,4 +1,4 @@
-"""k-wave-python's older functions by their names, with stand-ins for its objects and options."""
+"""k-wave-python's older functions by their names, with objects and options that have the same attributes."""
 
 import copy
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ import pytest
 from wavefabric import kwave
 from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave.input import read_input
-from wavefabric.acoustics.kwave.older_options import file_options
+from wavefabric.acoustics.kwave.older_options import keywords, recorded
 from wavefabric.acoustics.source import smooth
 from wavefabric.errors import InputError
 
@@ -148,8 +148,12 @@ def test_a_transducer_keeps_its_transmit_apodization(options, apodization, pml_i
     driven, signal = elements > 0, source.input_signal.ravel()
     sample = np.arange(signal.size - 3) + (elements[driven] - 1)[:, None]
     factor = weights[elements[driven] - 1] * speed[driven].mean() / speed[driven]
-    pushed = SimpleNamespace(u_mask=driven, ux=signal[sample] * factor[:, None], u_mode="additive-no-correction")
-    wanted = by_points(new(grid(shape), medium, pushed, sensor(mask, ["p"]), pml_inside=pml_inside)["p"], mask)
+    pushed = SimpleNamespace(
+        u_mask=driven, ux=signal[sample] * factor[:, None], u_mode="additive-no-correction"
+    )
+    wanted = by_points(
+        new(grid(shape), medium, pushed, sensor(mask, ["p"]), pml_inside=pml_inside)["p"], mask
+    )
     close(actual, wanted)
     source.transmit_apodization = "Rectangular"
     rectangular = older(options, grid(shape), medium, source, sensor(mask, ["p"]))["p"].T
@@ -416,11 +420,9 @@ def test_a_file_written_alone_comes_with_the_warnings_of_a_run(options, function
 
     def lines(alone):
         options[0].save_to_disk_exit = alone
-        with pytest.warns(UserWarning) as caught:
-            if function == "older":
-                older(options, *inputs)
-            else:
-                new(*inputs, save_only=alone, data_path=tmp_path)
+        told = {"save_only": alone, "data_path": tmp_path}
+        with pytest.warns(UserWarning, match=r"^source\.p: ") as caught:
+            older(options, *inputs) if function == "older" else new(*inputs, **told)
         return [str(warning.message) for warning in caught if "source.p" in str(warning.message)]
 
     assert lines(True) == lines(False) != []
@@ -437,7 +439,7 @@ def test_the_python_backend_is_the_new_function(options):
         assert results["p_final"].shape == wanted
         today = new(*inputs, pml_size=20, pml_inside=inside)
         np.testing.assert_array_equal(results["p"], today["p"])
-    simulation.data_cast, simulation.data_recast = "single", False
+    simulation.data_cast = "single"
     assert older(options, *inputs)["p"].dtype == np.float32
     simulation.save_to_disk_exit = True
     with pytest.raises(InputError, match=r"^simulation_options\.save_to_disk_exit: true; allowed: False"):
@@ -480,9 +482,12 @@ def test_an_axisymmetric_grid(options):
         ({"pml_x_size": 7}, "pml_x_size: 7; allowed: None, or 4 as pml_size says"),
         ({"pml_auto": True, "pml_search_range": [5, 10**9]}, "pml_search_range: [5, 1000000000]; allowed:"),
         ({"pml_alpha": -1.0}, "pml_alpha: [-1.0, -1.0]; allowed: numbers from 0"),
-        ({"simulation_type": SimpleNamespace(name="ELASTIC")}, 'simulation_type: "ELASTIC"; allowed: FLUID or'),
-        ({"save_to_disk_exit": "x.h5"}, 'save_to_disk_exit: "x.h5"; allowed: True or False'),
-        ({"pml_inside": 1}, "pml_inside: 1; allowed: True or False"),
+        (
+            {"simulation_type": SimpleNamespace(name="ELASTIC")},
+            'simulation_type: "ELASTIC"; allowed: FLUID or',
+        ),
+        ({"save_to_disk_exit": "x.h5"}, 'save_to_disk_exit: "x.h5"; allowed: False, True'),
+        ({"pml_inside": 2}, "pml_inside: 2; allowed: False, True"),
     ],
 )
 def test_options_that_cannot_be_computed_are_refused(options, told, line, tmp_path):
@@ -499,6 +504,7 @@ def test_options_that_cannot_be_computed_are_refused(options, told, line, tmp_pa
     [
         ({"stream_to_disk": "x.h5"}, "stream_to_disk"),
         ({"create_log": True}, "create_log"),
+        ({"data_recast": True}, "data_recast"),
         ({"multi_axial_PML_ratio": 0.2}, "multi_axial_PML_ratio"),
         ({"hdf_compression_level": 5}, "hdf_compression_level"),
     ],
@@ -534,7 +540,9 @@ def test_execution_options_without_effect_are_named_once(options, told, name):
 
 def test_wrong_kinds_of_arguments_are_refused(options):
     inputs = grid((24, 20)), SimpleNamespace(sound_speed=1500.0), initial((24, 20)), sensor(at((24, 20)))
-    with pytest.raises(InputError, match=r"^kgrid\.N: \[24, 20\]; allowed: 3 numbers with kspaceFirstOrder3D"):
+    with pytest.raises(
+        InputError, match=r"^kgrid\.N: \[24, 20\]; allowed: 3 numbers with kspaceFirstOrder3D"
+    ):
         older(options, *inputs, "kspaceFirstOrder3D")
     with pytest.raises(InputError, match=r"^simulation_options: null; allowed: "):
         older((None, options[1]), *inputs)
@@ -546,8 +554,7 @@ def test_wrong_kinds_of_arguments_are_refused(options):
 
 
 def test_they_choose_their_device(options):
-    _, execution = options
-    listening = sensor()
+    simulation, execution = options
     for gpu, device, wanted in [
         (False, None, "cpu"),
         (True, None, "cuda"),
@@ -555,11 +562,11 @@ def test_they_choose_their_device(options):
         (False, "gpu", "cuda"),
     ]:
         execution.is_gpu_simulation = gpu
-        assert file_options(listening, execution, device)["device"] == wanted
+        told = keywords(simulation, execution, (16, 16), False, device)
+        assert drop_in.KSpaceOptions((16, 16), **told).run["device"] == wanted
     execution.device_num = 1
     execution.checkpoint_file, execution.checkpoint_timesteps = "saved.h5", 7
-    listening.record = ["I_avg", "p_max"]
-    told = file_options(listening, execution, "gpu")
+    told = drop_in.KSpaceOptions((16, 16), **keywords(simulation, execution, (16, 16), False, "gpu")).run
     assert told["device"] == "cuda:1"
     assert told["checkpoint"].every == 7
-    assert told["record"] == ["I_avg", "p", "p_max", "u_non_staggered"]
+    assert recorded(sensor(record=["I_avg", "p_max"])) == ["I_avg", "p", "p_max", "u_non_staggered"]

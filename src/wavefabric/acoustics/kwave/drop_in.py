@@ -23,6 +23,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.simulation import warn_of
 from wavefabric.errors import InputError
+from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress_bar import terminal_bar
 
 #: Thicknesses that ``pml_size="auto"`` chooses from.
@@ -90,7 +91,7 @@ def kspaceFirstOrder(
     InputError
         As `from_kwave`; or an option is wrong.
     """
-    how = _Options(grid_shape(kgrid), **options)
+    how = KSpaceOptions(grid_shape(kgrid), **options)
     if how.save_only:
         return _saved(kgrid, medium, source, sensor, how)
     results = dict(simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run))
@@ -102,7 +103,7 @@ def kspaceFirstOrder(
     return results
 
 
-class _Options:
+class KSpaceOptions:
     """The keywords of `kspaceFirstOrder` on a grid of ``shape``.
 
     ``objects`` is how the objects are read, ``run`` how the run goes.
@@ -130,15 +131,16 @@ class _Options:
         self.run["device"] = "cpu" if device == "cpu" else "cuda" if gpu is None else f"cuda:{gpu}"
         self.run["precision"] = precision(take("dtype", None))
         threads = self.run["threads"] = take("num_threads", None)
-        right = threads is None or (is_whole(threads) and threads > 0)
-        require(right, "num_threads", threads, "a whole number from 1")
+        most = usable_threads() if device == "cpu" else 2**31
+        right = threads is None or (is_whole(threads) and 0 < threads <= most)
+        require(right, "num_threads", threads, f"a whole number from 1 to {most}")
         flags = {name: take(name, False) for name in ("save_only", "quiet", "debug")}
         for name, value in flags.items():
             require(isinstance(value, bool), name, value, "True or False")
         self.save_only, folder = flags["save_only"], take("data_path", None)
         right = isinstance(folder, str | os.PathLike) or (folder is None and not self.save_only)
         require(right, "data_path", folder, "a directory" + ", needed with save_only" * self.save_only)
-        self.data_path = folder
+        self.data_path: Any = folder
         if "progress" not in self.run and not flags["quiet"]:
             self.run["progress"] = terminal_bar()
         if take("binary_path", None) is not None:
@@ -164,7 +166,7 @@ def precision(dtype: Any) -> Literal["single", "double"]:
     return "single" if name in _SINGLE else "double"
 
 
-def _saved(kgrid: Any, medium: Any, source: Any, sensor: Any, how: _Options) -> dict[str, Any]:
+def _saved(kgrid: Any, medium: Any, source: Any, sensor: Any, how: KSpaceOptions) -> dict[str, Any]:
     """Write the input file alone, with the warnings of a run."""
     folder = Path(how.data_path)
     with kwave_names():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.kwave.sources import apodized, read_source
 from wavefabric.acoustics.kwave.values import (
@@ -64,6 +64,8 @@ _U_RECORDED = {
     **dict.fromkeys(("u", "u_non_staggered", "u_max", "u_min", "u_rms"), "u_non_staggered"),
     "u_staggered": "u",
 }
+#: Points of a PML are at most so many, or as many as the grid has along its axis.
+_THICKEST = 1000
 _REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "max": lambda series: series.max(axis=0),
     "min": lambda series: series.min(axis=0),
@@ -184,7 +186,7 @@ def _translate(
 def _smoothed(problem: Problem, options: ObjectOptions) -> Problem:
     """The medium as the options want it: smoothed on the total grid; not staggered."""
     wanted = {"sound_speed": options.smooth_c0, "density": options.smooth_rho0}
-    arrays = {name: getattr(problem, name) for name, smoothed in wanted.items() if smoothed}
+    arrays: dict[str, Any] = {name: getattr(problem, name) for name, smoothed in wanted.items() if smoothed}
     arrays = {name: smooth(a, restore_max=False) for name, a in arrays.items() if isinstance(a, np.ndarray)}
     density, axes = arrays.get("density", problem.density), range(problem.dimensions)
     if not options.use_sg or "density" in arrays:
@@ -232,6 +234,9 @@ def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
     size = options.pml_size
     if size is not None and not isinstance(size, str):
         size = each_axis(size, len(shape), "pml_size")
+        for n, points in zip(size, shape, strict=True):
+            thick = is_whole(n) and n > max(points, _THICKEST)
+            require(not thick, "pml_size", plain(size), f"at most {max(points, _THICKEST)} points")
     alpha = each_axis(options.pml_alpha, len(shape), "pml_alpha")
     pml = (size, alpha, options.pml_inside)
     return Grid(shape, tuple(map(float, spacing)), *pml, axisymmetric=options.axisymmetric)

@@ -17,17 +17,15 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.kwave.drop_in import kspaceFirstOrder, name_once, save_input
+from wavefabric.acoustics.kwave.drop_in import KSpaceOptions, kspaceFirstOrder, name_once, save_input
 from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.acoustics.kwave.objects import from_kwave
 from wavefabric.acoustics.kwave.older_options import (
-    check_options,
-    file_options,
+    ChosenSize,
     is_axisymmetric,
-    note_choices,
-    object_options,
-    python_options,
-    recast,
+    keywords,
+    recorded,
+    require_files,
 )
 from wavefabric.acoustics.kwave.run_input import KWaveFileSettings, run_input
 from wavefabric.acoustics.kwave.values import (
@@ -49,15 +47,6 @@ _NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}
 _BETWEEN = 1e-3
 
 
-class _Older(NamedTuple):
-    """An older function of k-wave-python; ``device`` if it has one alone."""
-
-    name: str
-    dimensions: int
-    device: str | None = None
-    axisymmetric: bool = False
-
-
 class _Inputs(NamedTuple):
     """The arguments of an older function, in its order."""
 
@@ -65,47 +54,71 @@ class _Inputs(NamedTuple):
     source: Any
     sensor: Any
     medium: Any
-    simulation_options: Any
-    execution_options: Any
+    simulation: Any
+    execution: Any
 
 
-def _run(older: _Older, inputs: _Inputs) -> dict[str, Any]:
-    kgrid, source, sensor, medium, simulation, execution = inputs
-    for key, mark in (("simulation_options", "pml_inside"), ("execution_options", "is_python_backend")):
-        options = getattr(inputs, key)
-        require(hasattr(options, mark), key, options, f"{key} of k-wave-python")
-    shape = grid_shape(kgrid)
-    wanted = f"{older.dimensions} numbers with {older.name}"
-    require(len(shape) == older.dimensions, "kgrid.N", list(shape), wanted)
-    check_options(simulation, execution)
-    axisymmetric = is_axisymmetric(simulation, older.axisymmetric, len(shape))
-    timed = _timed(kgrid, medium, source)
-    if older.dimensions == 1 or (execution.is_python_backend and not axisymmetric):
-        options = python_options(simulation, execution, shape)
-        results = kspaceFirstOrder(timed, medium, source, sensor, **options)
-        note_choices(kgrid, timed, simulation, ())
-        return recast(results, simulation)
-    options = object_options(simulation, shape, axisymmetric)
-    results = _run_as_program(inputs._replace(kgrid=timed), options, older.device)
-    note_choices(kgrid, timed, simulation, options["pml_size"])
-    return recast(results, simulation)
+def _function(
+    name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
+) -> Callable[..., dict[str, Any]]:
+    """The older function of a name; ``device`` if it has one alone."""
+
+    def run(
+        kgrid: Any, source: Any, sensor: Any, medium: Any, simulation_options: Any, execution_options: Any
+    ) -> dict[str, Any]:
+        shape, simulation, execution = grid_shape(kgrid), simulation_options, execution_options
+        require(len(shape) == dimensions, "kgrid.N", list(shape), f"{dimensions} numbers with {name}")
+        kind = is_axisymmetric(simulation, axisymmetric, dimensions)
+        timed = _timed(kgrid, medium, source)
+        options = keywords(simulation, execution, shape, kind, device)
+        if dimensions == 1 or (execution.is_python_backend and not kind):
+            results = kspaceFirstOrder(timed, medium, source, sensor, **options)
+        else:
+            inputs = _Inputs(timed, source, sensor, medium, simulation, execution)
+            results = _run_as_program(inputs, KSpaceOptions(shape, **options), kind)
+        if timed is not kgrid:  # k-wave-python puts there what was left to it, and scripts read it
+            kgrid.Nt, kgrid.dt = timed.Nt, timed.dt
+        for axis, size in zip("xyz", options["pml_size"], strict=False):
+            if isinstance(getattr(simulation, f"pml_{axis}_size", None), ChosenSize | None):
+                setattr(simulation, f"pml_{axis}_size", ChosenSize(size))
+        return results
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"""k-wave-python's ``{name}``: {dimensions}-D; the same arguments and results.
+
+    The run is in single precision, except with ``backend="python"`` and in 1-D: then results are those of
+    `kspaceFirstOrder`. Options without effect are named once. The objects stay as they are; only time and PML
+    sizes that were left open are put where k-wave-python puts them, in ``kgrid`` and ``SimulationOptions``.
+
+    Returns
+    -------
+    dict
+        All datasets of k-Wave's output file, axes reversed: ``p`` (Nt, points), points in the order of
+        Fortran; ``p_final`` (Ny, Nx) or (Nz, Ny, Nx). Of cuboids an array of arrays, (Nt, z, y, x) each.
+
+    Raises
+    ------
+    InputError
+        If an object or option is wrong, or has no counterpart here.
+    """
+    return run
 
 
-def _run_as_program(inputs: _Inputs, options: dict[str, Any], device: str | None) -> dict[str, Any]:
+def _run_as_program(inputs: _Inputs, options: KSpaceOptions, axisymmetric: bool) -> dict[str, Any]:
     """Write k-Wave's input file, run it as k-Wave's program, and return what the output file holds."""
     kgrid, source, sensor, medium, simulation, execution = inputs
-    begun, axisymmetric = time.perf_counter(), options["axisymmetric"]
-    settings = KWaveFileSettings(force=True, names=_NAMES, **file_options(sensor, execution, device))
+    begun, read = time.perf_counter(), {**options.objects, "signal_order": "F", "axisymmetric": axisymmetric}
+    run: dict[str, Any] = {**options.run, "precision": "single", "record": recorded(sensor)}
+    require_files(simulation, "simulation_options", "input_filename", "output_filename")
+    kept = simulation.save_to_disk_exit or not execution.delete_data
     if axisymmetric and plain(getattr(medium, "alpha_power", None)) not in (None, 2):
         name_once("medium.alpha_power", "absorption on an axisymmetric grid is that of the power 2")
     with kwave_names():
-        listening = _at_grid_points(sensor, kgrid, simulation, axisymmetric)
-        if options.get("smooth_p0", True):
+        if read.get("smooth_p0", True):
             source = _with_smooth_p0(source, grid_shape(kgrid), axisymmetric)
-        options = {**options, "smooth_p0": False}
-        problem, recording = from_kwave(kgrid, medium, source, listening, **options)
-        settings = replace(settings, start=recording.start + 1)
-        kept = simulation.save_to_disk_exit or not execution.delete_data
+        read["smooth_p0"] = False
+        listening = _at_grid_points(sensor, kgrid, simulation, axisymmetric)
+        problem, recording = from_kwave(kgrid, medium, source, listening, **read)
         switches = {name: getattr(problem, name) for name in ("dispersion", "k_space", "staggered")}
         # A file that is kept must say all; one that is not lacks what k-Wave's format has no place for.
         written = problem if kept else replace(problem, **dict.fromkeys(switches, True))
@@ -114,10 +127,10 @@ def _run_as_program(inputs: _Inputs, options: dict[str, Any], device: str | None
             warn_of(problem, PROBLEM_NAMES)
             return {}
         try:
-            read = read_input(path)
-            read = replace(read, problem=replace(read.problem, **switches))
-            output = Path(simulation.output_filename)
-            run_input(read, output, settings, _NAMES, begun)
+            contents, output = read_input(path), Path(simulation.output_filename)
+            contents = replace(contents, problem=replace(contents.problem, **switches))
+            settings = KWaveFileSettings(force=True, names=_NAMES, start=recording.start + 1, **run)
+            run_input(contents, output, settings, _NAMES, begun)
             results = _read_output(output, crop=not simulation.pml_inside)
             if execution.delete_data:
                 output.unlink(missing_ok=True)
@@ -132,11 +145,10 @@ def _timed(kgrid: Any, medium: Any, source: Any) -> Any:
 
     As in k-wave-python, for an initial pressure alone; signals need a time step that is known.
     """
-    signals = (
-        getattr(source, name, None) is not None for name in ("p", "ux", "uy", "uz", "stored_input_signal")
-    )
+    signals = ("p", "ux", "uy", "uz", "stored_input_signal")
+    driven = any(getattr(source, name, None) is not None for name in signals)
     unset = isinstance(getattr(kgrid, "dt", None), str) or isinstance(getattr(kgrid, "Nt", None), str)
-    if not unset or any(signals) or not hasattr(kgrid, "makeTime"):
+    if not unset or driven or not hasattr(kgrid, "makeTime"):
         return kgrid
     timed = copy.copy(kgrid)
     timed.makeTime(real_array(getattr(medium, "sound_speed", None), "medium.sound_speed"))
@@ -149,19 +161,18 @@ def _with_smooth_p0(source: Any, shape: tuple[int, ...], axisymmetric: bool) -> 
     p0 = grid_values(getattr(source, "p0", None), grid, "source.p0", alone=False)
     if p0 is None:
         return source
-    smooth = Source(p0=p0).on(grid, 1.0, 1.0)["initial_pressure"]
     source = copy.copy(source)
-    source.p0 = grid.from_memory(smooth)
+    source.p0 = grid.from_memory(Source(p0=p0).on(grid, 1.0, 1.0)["initial_pressure"])
     return source
 
 
 def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool) -> Any:
-    """A copy of the sensor that records as `from_kwave` reads it, with Cartesian points put on the grid.
+    """A copy of the sensor with Cartesian points put on the grid; what it records is left out.
 
     k-Wave's programs take the nearest points of the grid, each once, in the order of Fortran.
     """
-    if sensor is None:
-        return None
+    if not hasattr(sensor, "record"):
+        return sensor
     sensor = copy.copy(sensor)
     sensor.record = None  # the output file has other names for what is recorded
     shape, mask = grid_shape(kgrid), getattr(sensor, "mask", None)
@@ -171,18 +182,20 @@ def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool
     spacing = real_array(kgrid.spacing, "kgrid.spacing").ravel()
     grid = Grid(shape, spacing.tolist(), pml_size=0, axisymmetric=axisymmetric)
     steps = positions / spacing[:, None] + np.array(grid.origin)[:, None]
-    inside = ((np.round(steps).T >= 0) & (shape > np.round(steps).T)).all(axis=1)
+    nearest = np.round(steps)
+    inside = ((nearest.T >= 0) & (np.array(shape) > nearest.T)).all(axis=1)
     if not inside.all():
-        first = positions[:, np.argmin(inside)].tolist()
-        ends = [(float(x[0]), float(x[-1])) for x in grid.coordinates]
+        first, ends = (
+            positions[:, np.argmin(inside)].tolist(),
+            [x[[0, -1]].tolist() for x in grid.coordinates],
+        )
         raise InputError(f"sensor.mask: the point {first} m; allowed: {ends} m along each axis")
     interpolation = {getattr(simulation, name, "linear") for name in ("cart_interp", "cartesian_interp")}
-    if "nearest" not in interpolation and np.abs(steps - np.round(steps)).max() > _BETWEEN:
-        nearest = "as by k-Wave's programs the nearest grid points record; kspaceFirstOrder interpolates"
-        name_once("cartesian_interp='linear'", nearest)
-    points = np.zeros(shape, bool)
-    points[tuple(np.round(steps).astype(int))] = True
-    sensor.mask = points
+    if "nearest" not in interpolation and np.abs(steps - nearest).max() > _BETWEEN:
+        why = "as by k-Wave's programs the nearest grid points record; kspaceFirstOrder interpolates"
+        name_once("cartesian_interp='linear'", why)
+    sensor.mask = np.zeros(shape, bool)
+    sensor.mask[tuple(nearest.astype(int))] = True
     return sensor
 
 
@@ -210,42 +223,6 @@ def _read_output(path: Path, crop: bool) -> dict[str, Any]:
                 axes = "zyx"[-array.ndim :]
                 data[name] = array[tuple(slice(lower[axis], upper[axis]) for axis in axes)]
     return data
-
-
-def _function(
-    name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
-) -> Callable[..., dict[str, Any]]:
-    older = _Older(name, dimensions, device, axisymmetric)
-
-    def run(
-        kgrid: Any,
-        source: Any,
-        sensor: Any,
-        medium: Any,
-        simulation_options: Any,
-        execution_options: Any,
-    ) -> dict[str, Any]:
-        return _run(older, _Inputs(kgrid, source, sensor, medium, simulation_options, execution_options))
-
-    run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"""k-wave-python's ``{name}``: {dimensions}-D; the same arguments and results.
-
-    The run is in single precision, except with ``backend="python"`` and in 1-D: then results are those of
-    `kspaceFirstOrder`. Options without effect are named once. The objects stay as they are; only time and PML
-    sizes that were left open are put where k-wave-python puts them, in ``kgrid`` and ``SimulationOptions``.
-
-    Returns
-    -------
-    dict
-        All datasets of k-Wave's output file, axes reversed: ``p`` (Nt, points), points in the order of
-        Fortran; ``p_final`` (Ny, Nx) or (Nz, Ny, Nx). Of cuboids an array of arrays, (Nt, z, y, x) each.
-
-    Raises
-    ------
-    InputError
-        If an object or option is wrong, or has no counterpart here.
-    """
-    return run
 
 
 kspaceFirstOrder1D = _function("kspaceFirstOrder1D", 1)

@@ -1,30 +1,34 @@
 """``SimulationOptions`` and ``SimulationExecutionOptions`` of k-wave-python's older functions as keywords."""
 
+import math
+import os
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.grid import auto_pml_size
 from wavefabric.acoustics.kwave.drop_in import name_once
-from wavefabric.acoustics.kwave.values import each_axis, plain
+from wavefabric.acoustics.kwave.values import ObjectOptions, each_axis, plain
 from wavefabric.acoustics.sensor import record_names, recorded_quantities
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
 from wavefabric.system.progress_bar import terminal_bar
 
-#: Options of which only these values can be computed; the first is k-wave-python's default.
+#: Options that have only these values here; the first stands for an option that is missing.
 _ONLY = {
     "use_fd": (None,),
     "use_finite_difference": (False,),
     "data_cast": ("off", "single", "double"),
     "cart_interp": ("linear", "nearest"),
     "cartesian_interp": ("linear", "nearest"),
+    **dict.fromkeys(("pml_inside", "pml_auto", "save_to_disk_exit", "delete_data"), (False, True)),
+    **dict.fromkeys(("show_sim_log", "is_gpu_simulation"), (False, True, None)),
+    "verbose_level": (0, 1, 2),
 }
 #: Options that have no effect: values that are not worth a word, and why.
 _WITHOUT_EFFECT = {
     "stream_to_disk": ((False,), "what is recorded goes to the output file during the run"),
     "create_log": ((False,), "no log is written"),
+    "data_recast": ((False,), "results have the precision of the run"),
     "multi_axial_PML_ratio": ((0.1,), "elastic media alone have it"),
     "hdf_compression_level": ((0,), "input files are not compressed"),
     "thread_binding": ((), "threads are not bound to cores"),
@@ -35,36 +39,16 @@ _WITHOUT_EFFECT = {
     "kwave_function_name": (("kspaceFirstOrder3D",), "the function called counts"),
     "auto_chunking": ((True,), "input files are read at once"),
 }
-_FLAGS = ("pml_inside", "smooth_p0", "smooth_c0", "smooth_rho0", "scale_source_terms", "use_sg", "use_kspace")
-_MOST_SEARCHED = 1000
-_PML_ALPHA = 2.0
-#: k-wave-python makes them of these, which it records as well.
-_INTENSITY, _MADE_OF = {"I", "I_avg"}, {"p", "u_non_staggered"}
+_MOST_SEARCHED, _PML_ALPHA = 1000, 2.0
 
 
 class ChosenSize(int):
     """A PML size that a run has chosen and noted in the options, where scripts read it; not an option."""
 
 
-def check_options(simulation: Any, execution: Any) -> None:
-    """Refuse options that cannot be computed, and name those without effect once."""
-    for name, allowed in _ONLY.items():
-        value = plain(getattr(simulation, name, allowed[0]))
-        right = value is None or isinstance(value, str | bool)
-        words = ", ".join(map(repr, allowed))
-        require(right and value in allowed, f"simulation_options.{name}", value, words)
-    for name in (*_FLAGS, "pml_auto", "data_recast", "save_to_disk_exit"):
-        value = getattr(simulation, name, False)
-        require(isinstance(value, bool), f"simulation_options.{name}", value, "True or False")
-    for options in (simulation, execution):
-        for name, (usual, why) in _WITHOUT_EFFECT.items():
-            value = plain(getattr(options, name, None))
-            if value is not None and value not in usual:
-                name_once(name.lstrip("_"), why)
-
-
 def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
     """Whether the grid is axisymmetric: by the function, or by the options' simulation type."""
+    require(hasattr(simulation, "pml_inside"), "simulation_options", simulation, "a SimulationOptions")
     kind = getattr(simulation, "simulation_type", None)
     kind = getattr(kind, "name", "FLUID" if kind is None else kind)
     allowed = ("FLUID", "AXISYMMETRIC") if dimensions == 2 else ("FLUID",)
@@ -76,60 +60,76 @@ def is_axisymmetric(simulation: Any, function: bool, dimensions: int) -> bool:
     return axisymmetric
 
 
-def object_options(simulation: Any, shape: tuple[int, ...], axisymmetric: bool) -> dict[str, Any]:
-    """Keywords of `from_kwave`; sources have their rows in the order of Fortran."""
-    flags = {name: getattr(simulation, name) for name in _FLAGS if hasattr(simulation, name)}
-    sizes = _pml_sizes(simulation, shape, 10 if len(shape) == 3 else 20, axisymmetric)
-    pml = {"pml_size": sizes, "pml_alpha": _pml_alphas(simulation, len(shape))}
-    return {**flags, **pml, "signal_order": "F", "axisymmetric": axisymmetric}
-
-
-def python_options(simulation: Any, execution: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Keywords of `kspaceFirstOrder`, for ``backend="python"``."""
-    right = not getattr(simulation, "save_to_disk_exit", False)
+def keywords(
+    simulation: Any, execution: Any, shape: tuple[int, ...], axisymmetric: bool, device: str | None
+) -> dict[str, Any]:
+    """Keywords of `kspaceFirstOrder`; refuse options that cannot be computed, name those without effect."""
+    mark = "is_python_backend"
+    require(hasattr(execution, mark), "execution_options", execution, "a SimulationExecutionOptions")
+    for key, options in (("simulation_options", simulation), ("execution_options", execution)):
+        for name, allowed in _ONLY.items():
+            value = plain(getattr(options, name, allowed[0]))
+            right = isinstance(value, str | int | None) and value in allowed
+            require(right, f"{key}.{name}", value, ", ".join(map(repr, allowed)))
+        for name, (usual, why) in _WITHOUT_EFFECT.items():
+            value = plain(getattr(options, name, None))
+            if value is not None and value not in usual:
+                name_once(name.lstrip("_"), why)
+    alone = execution.is_python_backend or len(shape) == 1
+    right = not (alone and not axisymmetric and simulation.save_to_disk_exit)
     require(right, "simulation_options.save_to_disk_exit", True, "False with backend='python' and in 1-D")
-    options = {name: getattr(simulation, name) for name in _FLAGS if hasattr(simulation, name)}
-    options["pml_size"] = _pml_sizes(simulation, shape, 20, False)
-    options["pml_alpha"] = _pml_alphas(simulation, len(shape))
-    single = getattr(simulation, "data_cast", "off") == "single"
-    return options | {
-        "dtype": "single" if single else None,
-        "device": "gpu" if execution.is_gpu_simulation else "cpu",
+    on_gpu = execution.is_gpu_simulation if device is None else device == "gpu"
+    usual_size = 10 if len(shape) == 3 and not alone else 20
+    read = ObjectOptions.__dataclass_fields__
+    told = {
+        **{name: getattr(simulation, name) for name in read if hasattr(simulation, name)},
+        "pml_size": _pml_sizes(simulation, shape, usual_size, axisymmetric),
+        "pml_alpha": _pml_alphas(simulation, len(shape)),
+        "dtype": "single" if getattr(simulation, "data_cast", "off") == "single" else None,
+        "device": "gpu" if on_gpu else "cpu",
         "device_num": execution.device_num,
-        "num_threads": execution.num_threads if execution.num_threads_explicit else None,
+        "num_threads": execution.num_threads if execution.num_threads_explicit and not on_gpu else None,
         "checkpoint": _checkpoints(execution),
-        "quiet": not execution.show_sim_log,
+        "quiet": True,
     }
+    return told | ({"progress": terminal_bar()} if execution.show_sim_log or execution.verbose_level else {})
 
 
-def _pml_sizes(simulation: Any, shape: tuple[int, ...], default: int, axisymmetric: bool) -> tuple[Any, ...]:
+def recorded(sensor: Any) -> list[str]:
+    """Names of what the output file holds; with intensities also what k-wave-python makes them of."""
+    names = plain(getattr(sensor, "record", None))
+    quantities = recorded_quantities("p" if names is None else names, "sensor.record")
+    record = {name for name, quantity in record_names().items() if quantity in quantities}
+    return sorted(record | ({"p", "u_non_staggered"} if record & {"I", "I_avg"} else set()))
+
+
+def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric: bool) -> tuple[Any, ...]:
     """Points of the PML along each axis: chosen, ``pml_size``, or each axis its own."""
     key, size = "simulation_options.pml_size", plain(getattr(simulation, "pml_size", None))
     each = [getattr(simulation, f"pml_{axis}_size", None) for axis in "xyz"[: len(shape)]]
     each = [None if isinstance(one, ChosenSize) else plain(one) for one in each]
-    unset = size is None and each == [None] * len(shape)
     # k-wave-python chooses for axisymmetric grids; as it does, as if the radius had a PML at both ends.
-    if getattr(simulation, "pml_auto", False) or (axisymmetric and unset):
+    if getattr(simulation, "pml_auto", False) or (axisymmetric and size is None and not any(each)):
         low, high = _search_range(simulation)
         return tuple(auto_pml_size(n, range(low, high + 1)) for n in shape)
     if size is None:
-        return tuple(default if one is None else one for one in each)
+        return tuple(usual if one is None else one for one in each)
     sizes = each_axis(size, len(shape), key)
     right = not isinstance(size, list | tuple) or len(size) in (1, len(shape))
     require(right, key, size, f"one number, or one an axis ({len(shape)})")
     for axis, one, other in zip("xyz", each, sizes, strict=False):
         allowed = f"None, or {other} as pml_size says"
-        require(one is None or one == other, f"simulation_options.pml_{axis}_size", one, allowed)
+        require(one in (None, other), f"simulation_options.pml_{axis}_size", one, allowed)
     return sizes
 
 
 def _search_range(simulation: Any) -> tuple[int, int]:
-    given = plain(getattr(simulation, "pml_search_range", [10, 40]))
-    right = isinstance(given, list | tuple) and len(given) == 2 and all(map(is_whole, given))
-    right = right and 0 <= given[0] <= given[1] <= _MOST_SEARCHED
+    ends = plain(getattr(simulation, "pml_search_range", [10, 40]))
+    right = isinstance(ends, list | tuple) and len(ends) == 2 and all(map(is_whole, ends))
+    right = right and 0 <= ends[0] <= ends[1] <= _MOST_SEARCHED
     allowed = f"two whole numbers, the lower first, from 0 to {_MOST_SEARCHED}"
-    require(right, "simulation_options.pml_search_range", given, allowed)
-    return given[0], given[1]
+    require(right, "simulation_options.pml_search_range", ends, allowed)
+    return ends[0], ends[1]
 
 
 def _pml_alphas(simulation: Any, dimensions: int) -> tuple[Any, ...]:
@@ -153,43 +153,17 @@ def _checkpoints(execution: Any) -> Checkpoints | None:
             if value is not None:
                 name_once(name, "there is no checkpoint_file")
         return None
+    require_files(execution, "execution_options", "checkpoint_file")
+    right = seconds is None or (isinstance(seconds, int | float) and 0 <= seconds < math.inf)
+    require(right, "execution_options.checkpoint_interval", seconds, "seconds, from 0")
+    right = steps is None or (is_whole(steps) and steps > 0)
+    require(right, "execution_options.checkpoint_timesteps", steps, "a whole number from 1")
     interval = Checkpoints.interval if seconds is None else float(seconds)
     return Checkpoints(Path(execution.checkpoint_file), interval, steps)
 
 
-def file_options(sensor: Any, execution: Any, device: str | None) -> dict[str, Any]:
-    """Keywords of `run_kwave_file` for a sensor and execution options."""
-    on_gpu = execution.is_gpu_simulation if device is None else device == "gpu"
-    number = execution.device_num
-    options: dict[str, Any] = {
-        "device": "cpu" if not on_gpu else "cuda" if number is None else f"cuda:{number}",
-        "precision": "single",
-        "checkpoint": _checkpoints(execution),
-    }
-    if execution.num_threads_explicit and not on_gpu:
-        options["threads"] = execution.num_threads
-    if execution.show_sim_log or execution.verbose_level:
-        options["progress"] = terminal_bar()
-    record = plain(getattr(sensor, "record", None))
-    recorded = set(recorded_quantities("p" if record is None else record, "sensor.record"))
-    names = {name for name, quantity in record_names().items() if quantity in recorded}
-    options["record"] = sorted(names | (_MADE_OF if names & _INTENSITY else set()))
-    return options
-
-
-def note_choices(kgrid: Any, timed: Any, simulation: Any, sizes: tuple[int, ...]) -> None:
-    """Put what was left to k-wave-python where it puts it, and scripts read it: time and PML."""
-    if timed is not kgrid:
-        kgrid.Nt, kgrid.dt = timed.Nt, timed.dt
-    for axis, size in zip("xyz", sizes, strict=False):
-        name = f"pml_{axis}_size"
-        if isinstance(getattr(simulation, name, None), ChosenSize | None):
-            setattr(simulation, name, ChosenSize(size))
-
-
-def recast(results: dict[str, Any], simulation: Any) -> dict[str, Any]:
-    """Results in double precision, if ``data_recast`` asks for it."""
-    if not getattr(simulation, "data_recast", False):
-        return results
-    floats = {name: array for name, array in results.items() if np.asarray(array).dtype.kind == "f"}
-    return {**results, **{name: np.asarray(array, float) for name, array in floats.items()}}
+def require_files(options: Any, key: str, *names: str) -> None:
+    """Refuse options that are no names of files."""
+    for name in names:
+        value = getattr(options, name)
+        require(isinstance(value, str | os.PathLike) and value, f"{key}.{name}", value, "the name of a file")
