@@ -93,8 +93,8 @@ def test_wrong_options_are_refused(options, line):
 
 MANY = 5000
 HOSTILE = [
-    object(), len, {}, {1: 2}, set(), b"x", 1 + 2j, [[1, 2], [3]], [None, 1], np.zeros(0), np.ones((3, 3, 3)),
-    np.full(SHAPE, "a"), np.array([1, None], object), np.datetime64("2020"), "nothing", -1, 1.5, 1e30, 10**400,
+    object(), len, {}, {1: 2}, set(), b"x", 1 + 2j, [[1, 2], [3]], [None, 1], np.zeros(0),
+    np.full(SHAPE, "a"), np.ones((3, 3, 3)), np.datetime64("2020"), "nothing", -1, 1.5, 1e30, -(10**400),
     float("nan"), [1, 2, 3], [2**40, 2**40], MANY, [5000, 3],
 ]  # fmt: skip
 KEYWORDS = [
@@ -115,7 +115,7 @@ KEYWORDS += ["num_threads", "device_num", "force", "check_stability", "comm", "d
 @pytest.mark.parametrize("key", [*KEYWORDS, "kgrid.N", "kgrid.spacing", "kgrid.dt", "kgrid.Nt"])
 def test_hostile_values_are_refused_in_one_line(key):
     _, _, name = key.partition(".")
-    refused = 0
+    refused, lines = 0, []
     for value in HOSTILE:
         if key == "kgrid.Nt" and value is MANY:
             continue
@@ -126,8 +126,10 @@ def test_hostile_values_are_refused_in_one_line(key):
         try:
             run(kgrid, *others, **options)
         except InputError as error:
-            refused += 1
-            assert re.match(r"[\w.]+: .*; allowed: |the time step ", str(error)), str(error)
+            line = str(error)
+            refused += bool(re.fullmatch(r"([\w.]+: .*; allowed: |the time step ).*", line))
+            lines.append(line)
+    assert refused == len(lines)
     assert refused >= len(HOSTILE) - 6  # a few are numbers that can be run with
 
 
@@ -142,7 +144,7 @@ LINES = [
         "auto",
         '"auto"; allowed: a number; call kgrid.makeTime(medium.sound_speed) or kgrid.setTime(',
     ),
-    ("medium.BonA", float("nan"), "has values that are not finite"),
+    ("medium.BonA", float("nan"), "nan; allowed: a finite number"),
     ("medium.sound_speed_ref", -1.0, "-1.0; allowed: one number above 0"),
     ("sensor.record_start_index", 13, "13; allowed: 1 to 12, the steps of the run"),
     ("sensor.mask", [[5], [3], [70], [8]], "a cuboid from [5, 3] to [70, 8]; allowed: whole numbers"),
