@@ -35,30 +35,27 @@ from wavefabric.acoustics.source import Source, smooth
 from wavefabric.errors import InputError, show
 from wavefabric.system.machine import host_memory
 
-#: Attributes that are refused where they are set, and what Wavefabric has in their place.
 _ELASTIC = "Wavefabric simulates fluids, not elastic media"
-_CORRECTED = "the modes 'additive' are corrected at all frequencies"
-_NOT_READ = {
-    "medium": {
-        **dict.fromkeys(("alpha_filter", "alpha_sign"), "Wavefabric has no filter or sign of absorption"),
-        **dict.fromkeys(("alpha_coeff_compression", "alpha_coeff_shear"), _ELASTIC),
-        **dict.fromkeys(("sound_speed_compression", "sound_speed_shear"), _ELASTIC),
-        **dict.fromkeys(("sound_speed_ref_compression", "sound_speed_ref_shear"), _ELASTIC),
-    },
-    "source": {
-        **dict.fromkeys(("p_frequency_ref", "u_frequency_ref"), _CORRECTED),
-        **dict.fromkeys(("s_mask", "s_mode", "sxx", "syy", "szz", "sxy", "sxz", "syz"), _ELASTIC),
-    },
-    "sensor": {
-        **dict.fromkeys(
-            ("directivity", "directivity_angle", "directivity_size"),
-            "wavefabric.acoustics.Sensor.elements listens with the mean over the surface of a transducer",
-        ),
-        "frequency_response": "wavefabric.acoustics.frequency_response(signals, dt, centre, bandwidth) "
-        "filters what was recorded",
-        "time_reversal_boundary_data": "wavefabric.acoustics.time_reversal makes the image",
-    },
-}
+#: Attributes that are refused where they are set, and what Wavefabric has in their place.
+_NOT_READ = (
+    ("medium", "alpha_filter alpha_sign", "Wavefabric has no filter or sign of absorption"),
+    ("medium", "alpha_coeff_compression alpha_coeff_shear", _ELASTIC),
+    ("medium", "sound_speed_compression sound_speed_shear", _ELASTIC),
+    ("medium", "sound_speed_ref_compression sound_speed_ref_shear", _ELASTIC),
+    ("source", "p_frequency_ref u_frequency_ref", "the modes 'additive' are corrected at all frequencies"),
+    ("source", "s_mask s_mode sxx syy szz sxy sxz syz", _ELASTIC),
+    (
+        "sensor",
+        "directivity directivity_angle directivity_size",
+        "wavefabric.acoustics.Sensor.elements listens with the mean over the surface of a transducer",
+    ),
+    (
+        "sensor",
+        "frequency_response",
+        "wavefabric.acoustics.frequency_response(signals, dt, centre, bandwidth) filters what was recorded",
+    ),
+    ("sensor", "time_reversal_boundary_data", "wavefabric.acoustics.time_reversal makes the image"),
+)
 #: k-wave-python 0.6 takes "u" at the pressure's points, and its statistics from that.
 _U_RECORDED = {
     **dict.fromkeys(("u", "u_non_staggered", "u_max", "u_min", "u_rms"), "u_non_staggered"),
@@ -170,7 +167,7 @@ def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    _refuse_what_is_not_read(medium, source, sensor)
+    _refuse_what_is_not_read(medium=medium, source=source, sensor=sensor)
     grid, (dt, steps) = _grid(kgrid, options), _time(kgrid)
     try:
         translated, driven = _medium(medium, grid, options), read_source(source, grid, options)
@@ -195,11 +192,11 @@ def _smoothed(problem: Problem, options: ObjectOptions) -> Problem:
     return replace(problem, **arrays, k_space=options.use_kspace, staggered=options.use_sg)
 
 
-def _refuse_what_is_not_read(medium: Any, source: Any, sensor: Any) -> None:
-    for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
-        for attribute, instead in _NOT_READ[name].items():
-            if _attribute(described, attribute) is not None:
-                raise InputError(f"{name}.{attribute}: is set; allowed: None ({instead})")
+def _refuse_what_is_not_read(**objects: Any) -> None:
+    for part, names, instead in _NOT_READ:
+        for name in names.split():
+            if _attribute(objects[part], name) is not None:
+                raise InputError(f"{part}.{name}: is set; allowed: None ({instead})")
 
 
 def _attribute(described: Any, name: str) -> Any:
