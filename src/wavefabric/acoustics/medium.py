@@ -41,7 +41,8 @@ class Medium:
         stable where density is uniform and nothing is absorbed.
     density_staggered : sequence of float or array_like, or None
         ρ₀ half a spacing further along each axis, where the velocities are. Default: means of two neighbours,
-        as in k-Wave. `shaped_medium` and its like find values that boundaries between grid points need.
+        as in k-Wave; the first point is the last one's neighbour along a periodic axis (`Grid.periodic`).
+        `shaped_medium` and its like find values that boundaries between grid points need.
 
     Raises
     ------
@@ -118,7 +119,7 @@ class Medium:
         density = in_memory("density")
         key, staggered = "medium.density_staggered", self.density_staggered
         if staggered is None:
-            staggered = tuple(stagger(density, axis) for axis in range(grid.dimensions))
+            staggered = tuple(stagger(density, axis, wrap) for axis, wrap in enumerate(grid.periodic))
         else:
             require(len(staggered) == grid.dimensions, key, len(staggered), f"one an axis, {grid.dimensions}")
             staggered = tuple(to_memory(_number_or_array(each, "kg/m^3", key), key) for each in staggered)
@@ -136,10 +137,11 @@ class Medium:
         return parameters
 
 
-def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
+def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float | np.ndarray:
     """A field (Nz, Ny, Nx) half a spacing further along x (0), y (1) or z (2): the mean of two neighbours.
 
-    The last point, which has no neighbour, keeps its value.
+    The neighbour of the last point is the first one with ``wrap``, for a periodic axis. Otherwise the last
+    point keeps its value, as in k-Wave.
     """
     if not isinstance(field, np.ndarray):
         return field
@@ -147,6 +149,8 @@ def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
     along, source = np.moveaxis(moved, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
     along[:-1] += source[1:]
     along[:-1] *= 0.5
+    if wrap:
+        along[-1] = 0.5 * (source[-1] + source[0])
     return moved
 
 

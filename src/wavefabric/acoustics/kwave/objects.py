@@ -10,7 +10,7 @@ import numpy as np
 
 from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.medium import Medium, stagger
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import components, is_field, vector_of
 from wavefabric.acoustics.result import Results
@@ -161,8 +161,11 @@ def _translate(
     dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
     problem, recording = to_problem(grid, *translated, records, dt, steps)
     problem = replace(problem, k_space=options.use_kspace, staggered=options.use_sg)
+    axes, rho = range(grid.dimensions), problem.density
     if not options.use_sg:
-        problem = replace(problem, density_staggered=(problem.density,) * problem.dimensions)
+        problem = replace(problem, density_staggered=tuple(rho for _ in axes))
+    elif any(grid.periodic):  # k-Wave's means do not wrap around
+        problem = replace(problem, density_staggered=tuple(stagger(rho, axis) for axis in axes))
     return grid, problem, recording, adapt
 
 
