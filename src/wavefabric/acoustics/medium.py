@@ -11,7 +11,8 @@ from wavefabric.acoustics.arguments import as_array, real, require
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
-_POWERS = "from 0 to below 3, 1 only with dispersion=False"
+#: Powers of absorption, in words.
+POWERS = "from 0 to below 3, 1 only with dispersion=False"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Medium:
             return 2.0
         if y is None or not 0 <= y < 3 or (y == 1 and self.dispersion):
             actual = "is missing" if y is None else show(y)
-            raise InputError(f"medium.alpha_power: {actual}; allowed: {_POWERS}")
+            raise InputError(f"medium.alpha_power: {actual}; allowed: {POWERS}")
         return y
 
     @cached_property

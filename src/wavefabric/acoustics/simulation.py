@@ -197,15 +197,16 @@ def check_run(
     names: Mapping[str, str] | None = None,
     where: str = "",
     stable: str = ", or check_stability=False",
-    shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it",
+    advice: str = "; Material.at_frequency finds numbers that have both there, dispersion=False (k-Wave: "
+    "alpha_mode='no_dispersion') leaves out the shift of the speed",
 ) -> None:
     """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
 
     ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
-    ``stable`` and ``shift`` say what else there is to do about the step, and about a shifted phase speed.
+    ``stable`` and ``advice`` say what else there is to do about the step, and about absorption off its law.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)
     if settings.ranks.rank == 0:
-        for line in problem_warnings(problem, names, shift):
+        for line in problem_warnings(problem, names, advice):
             warnings.warn(line, stacklevel=4)

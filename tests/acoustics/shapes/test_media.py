@@ -2,6 +2,7 @@
 
 import math
 
+import closed_forms
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -167,6 +168,37 @@ def test_a_material_at_a_frequency_has_its_speed_and_attenuation(frequency, spee
     k = omega / (made.sound_speed * np.sqrt(1 - 2j * omega * alpha0 * made.sound_speed))
     assert omega / k.real == pytest.approx(speed, rel=1e-9)
     assert k.imag * 20 / math.log(10) == pytest.approx(loss, rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e5, 5e6), st.floats(343, 3500), st.floats(0, 0.4), st.floats(0.1, 2.9), st.booleans())
+def test_a_material_of_any_power_law_has_its_speed_and_attenuation(
+    frequency, speed, ratio, power, dispersion
+):
+    loss = ratio * 2 * np.pi * frequency / speed * 20 / math.log(10)
+    if dispersion and 0.5 < power < 1.2:
+        power -= 0.5 if power < 1 else -0.2  # near the pole nothing may have them
+    made = Material.at_frequency(frequency, speed, 1000, loss, power, dispersion)
+    tangent = math.tan(math.pi * power / 2) if dispersion else 0.0
+    alpha = closed_forms.attenuation(frequency, made.alpha_coeff, power)  # Np/m
+    omega, c = 2 * np.pi * frequency, made.sound_speed
+    # In q = k c₀/ω; see `stability.power_law`.
+    q = c / omega * complex(omega / speed, loss * math.log(10) / 20)
+    strength = 2 * alpha * c / omega
+    residual = q**2 - 1j * strength * q**power - strength * tangent * q ** (power + 1) - 1
+    assert abs(residual) < 1e-8 * (1 + strength * abs(tangent))
+
+
+def test_a_material_that_no_medium_can_have_is_refused():
+    with pytest.raises(
+        InputError, match=r"alpha_power: 0\.99; allowed: further from 1, less attenuation, or"
+    ):
+        Material.at_frequency(1e6, 1540, 1000, 3000, 0.99)
+    for power in (1, 3, -0.5, math.nan):
+        with pytest.raises(InputError, match=r"alpha_power: .*allowed: from 0 to below 3, 1 only"):
+            Material.at_frequency(1e6, 1540, 1000, 30, power)
+    with pytest.raises(InputError, match="attenuation"):
+        Material.at_frequency(1e6, 1540, 1000, math.nan, 1.5)
 
 
 def test_bad_input_names_what_is_wrong():

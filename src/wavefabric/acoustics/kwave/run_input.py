@@ -109,7 +109,7 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, inputs, how))
     otherwise = how.names.get("check_stability=False", "check_stability=False")
     names = {**dataset_names(inputs.path), "alpha_power": f"{inputs.path}: alpha_power"}
-    check_run(inputs.problem, how, names, f"{inputs.path}: ", otherwise and f", or {otherwise}", shift="")
+    check_run(inputs.problem, how, names, f"{inputs.path}: ", otherwise and f", or {otherwise}", advice="")
     how.started(inputs)
     return run(inputs.problem, recording, sink, how, time.perf_counter() - begun)
 
