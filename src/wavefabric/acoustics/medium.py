@@ -1,6 +1,7 @@
 """The medium: sound speed, density, absorption and nonlinearity of every grid point."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -11,8 +12,9 @@ from wavefabric.acoustics.arguments import as_array, real, require
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
-#: Powers of absorption, in words.
-POWERS = "from 0 to below 3, 1 only with dispersion=False"
+#: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.
+LARGEST_JUMP = 50
+_POWERS = "from 0 to below 3, 1 only with dispersion=False"
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Medium:
             return 2.0
         if y is None or not 0 <= y < 3 or (y == 1 and self.dispersion):
             actual = "is missing" if y is None else show(y)
-            raise InputError(f"medium.alpha_power: {actual}; allowed: {POWERS}")
+            raise InputError(f"medium.alpha_power: {actual}; allowed: {_POWERS}")
         return y
 
     @cached_property
@@ -153,6 +155,29 @@ def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float |
     if wrap:
         along[-1] = 0.5 * (source[-1] + source[0])
     return moved
+
+
+def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) -> str | None:
+    """What is lost where densities of neighbours differ more than `LARGEST_JUMP`-fold; None if none do.
+
+    ``between`` has the density between neighbours of arrays in memory order, along x, y(, z). Where that is
+    well below the arithmetic mean, impedance changes smoothly enough.
+    """
+    rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
+    for axis in [axis for axis, n in enumerate(rho.shape) if n > 1 and LARGEST_JUMP * rho.min() < rho.max()]:
+        one, other = (np.moveaxis(rho, axis, 0)[part] for part in (slice(1, None), slice(-1)))
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if between:
+            side = np.moveaxis(np.broadcast_to(between[2 - axis], rho.shape), axis, 0)[:-1]
+            low = np.where(2.1 * side < high, high, low)
+        at = np.unravel_index(int((high / low).argmax()), low.shape)
+        z1, z2 = (np.moveaxis(rho * sound_speed, axis, 0)[i, *at[1:]] for i in (at[0], at[0] + 1))
+        worst = max(worst, (float((high / low)[at]), float(abs(z1 - z2) / (z1 + z2))))
+    jump, reflection = worst
+    text = f"changes {jump:.3g}-fold between neighbouring points, more than {LARGEST_JUMP}-fold, where up to "
+    return (
+        f"{text}15 % of the pressure reflection coefficient {reflection:.4g} is lost" if reflection else None
+    )
 
 
 def _number_or_array(value: Any, unit: str, key: str) -> float | np.ndarray:

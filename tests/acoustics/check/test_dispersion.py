@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, to_problem
-from wavefabric.acoustics.check.warnings import PowerLawError, largest_error
+from wavefabric.acoustics.check.warnings import power_law_line
 from wavefabric.acoustics.stability.power_law import PowerLaw
 from wavefabric.acoustics.stability.stable_time_step import stability
 from wavefabric.errors import InputError
@@ -26,8 +26,12 @@ def plane(signal=TONE, **kind):
     return Source(p_mask=mask, p=1e3 * signal, **kind)
 
 
-def speaking(medium, source, grid=STRIP):
-    return largest_error(to_problem(grid, medium, source, Sensor(record="p_final"), DT, STEPS)[0])
+def line_of(medium, source, grid=STRIP):
+    return power_law_line(to_problem(grid, medium, source, Sensor(record="p_final"), DT, STEPS)[0])
+
+
+def law_of(medium, grid=STRIP):
+    return PowerLaw.strongest(grid.silent_problem(medium, DT))
 
 
 @pytest.mark.parametrize(
@@ -50,10 +54,9 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
     late = -np.angle(second / first) % (2 * np.pi) / (2 * np.pi * 1e6)
     distance = 30 * 1e-4
     late += round((distance / wanted - late) * 1e6) / 1e6
-    error = speaking(medium, plane())
-    assert error.phase_speed == pytest.approx(wanted, abs=5)
-    assert error.frequency == pytest.approx(1e6, rel=0.01)
-    assert distance / late == pytest.approx(error.phase_speed, rel=0.005)
+    speed = law_of(medium).wave(1e6)[0]
+    assert speed == pytest.approx(wanted, abs=5)
+    assert distance / late == pytest.approx(speed, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_it_is_how_fast_a_tone_travels(power, coefficient, wanted):
         (1.5, 30.0, {}, 23.9),
         (2.5, 3.0, {}, 3.132),
         (1.05, 20.0, {"dispersion": False}, 20.0),
-        (2.0, 60.0, {"absorption": "stokes"}, 56.05),
+        (2.0, 30.0, {"absorption": "stokes"}, 29.49),
     ],
 )
 def test_it_is_how_a_pulse_decays(power, coefficient, kind, attenuation):
@@ -81,9 +84,7 @@ def test_it_is_how_a_pulse_decays(power, coefficient, kind, attenuation):
             grid, medium, source, Sensor(points), dt=DT, steps=2600, precision="double", device="cpu"
         )
     first, second = np.abs(result["p"] @ np.exp(-2j * np.pi * 1e6 * result.time))
-    law = PowerLaw.strongest(grid.silent_problem(medium, DT))
-    error = PowerLawError.at(1e6, law)
-    assert error.attenuation == pytest.approx(attenuation, rel=1e-3)
+    assert law_of(medium, grid).wave(1e6)[1] == pytest.approx(attenuation, rel=1e-3)
     assert 20 * np.log10(first / second) / 0.6 == pytest.approx(attenuation, rel=0.01)
 
 
@@ -91,14 +92,14 @@ def test_a_small_error_is_that_of_causality():
     """1/c = 1/c₀ + α₀ tan(πy/2) ω^(y−1), the first order of it (`closed_forms.phase_speed`)."""
     law = PowerLaw(1540.0, 0.1, 1.3, math.tan(math.pi * 0.65))
     for frequency in (0.5e6, 3e6):
-        error = PowerLawError.at(frequency, law)
-        assert error.phase_speed - 1540 == pytest.approx(
+        speed, attenuation = law.wave(frequency)
+        assert speed - 1540 == pytest.approx(
             closed_forms.phase_speed(frequency, 1540.0, 0.1, 1.3) - 1540, rel=0.01
         )
-        assert error.attenuation * 100 == pytest.approx(
+        assert attenuation * 100 == pytest.approx(
             20 / math.log(10) * closed_forms.attenuation(frequency, 0.1, 1.3), rel=0.01
         )
-    assert PowerLawError.at(1e6, PowerLaw(1540.0, 1e9, 0.5, 1.0)).phase_speed == 0
+    assert PowerLaw(1540.0, 1e9, 0.5, 1.0).wave(1e6) == (0, math.inf)
 
 
 @pytest.mark.parametrize("dispersion", [True, False])
@@ -107,7 +108,8 @@ def test_the_wavenumber_is_a_root_of_the_equation(power, dispersion):
     tangent = math.tan(math.pi * power / 2) if dispersion else 0.0
     c, omega = 1540.0, 2e6 * np.pi
     law = PowerLaw(c, 3.0, power, tangent)
-    k = law.wavenumber(1e6)
+    speed, attenuation = law.wave(1e6)
+    k = omega / speed + 1j * attenuation * 100 * math.log(10) / 20
     alpha = closed_forms.attenuation(1e6, 3.0, power) / omega**power  # Np/m (rad/s)^-y
     loss, shift = 2 * alpha * c ** (power - 1), 2 * alpha * c**power * tangent
     right = c**2 * k**2 * (1 - 1j * omega * loss * k ** (power - 2) - shift * k ** (power - 1))
@@ -148,26 +150,29 @@ def test_harmless_media_are_not_warned_of():
         Medium(1540.0, 1000.0, 8.0, absorption="stokes"),
         Medium(1540.0, 1000.0),
     ):
-        assert speaking(medium, plane()) is None
+        assert line_of(medium, plane()) is None
     # The attenuation alone is off.
-    assert speaking(Medium(1540.0, 1000.0, 4.5, 2.5), plane()).size < 1.6
+    assert "1521 instead of 1540 m/s, attenuated by 4.76 instead of 4.46 dB" in line_of(
+        Medium(1540.0, 1000.0, 4.5, 2.5), plane()
+    )
     lossy = Medium(1540.0, 1000.0, 8.0, 1.05)
-    assert speaking(lossy, plane(np.zeros(STEPS))) is None
+    assert line_of(lossy, plane(np.zeros(STEPS))) is None
 
 
 def test_every_kind_of_source_has_a_frequency():
     lossy = Medium(1540.0, 1000.0, 8.0, 1.05)
     mask = np.zeros(STRIP.shape, bool)
     mask[40] = True
-    assert speaking(lossy, Source(u_mask=mask, ux=TONE)).frequency == pytest.approx(1e6, rel=0.01)
+    assert "sound of 1 MHz" in line_of(lossy, Source(u_mask=mask, ux=TONE))
     x = np.meshgrid(*STRIP.coordinates, indexing="ij")[0]
     k = 2 * math.pi / 16e-4
-    wave = speaking(lossy, Source(p0=np.cos(k * x), smooth=False))
-    assert wave.frequency == pytest.approx(1540 * k / (2 * math.pi), rel=0.02)
+    assert f"sound of {1540 * k / 2e6 / math.pi:.2g} MHz" in line_of(
+        lossy, Source(p0=np.cos(k * x), smooth=False)
+    )
     # The largest: the more a medium absorbs, the more it is off.
     uneven = Medium(np.where(x > 0, 1600.0, 1500.0), 1000.0, np.where(x > 0, 8.0, 0.1), 1.05)
-    error = speaking(uneven, plane())
-    assert (error.law.sound_speed, error.law.alpha_coeff) == (1600.0, 8.0)
+    assert "instead of 1600 m/s" in line_of(uneven, plane())
+    assert (law_of(uneven).sound_speed, law_of(uneven).alpha_coeff) == (1600.0, 8.0)
 
 
 def test_power_one_attenuates_as_its_law():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
+from wavefabric.acoustics.medium import density_jump
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
@@ -25,20 +25,25 @@ if TYPE_CHECKING:
 FRACTION = 0.01
 #: Samples, zeros included, of a block; and of all points that are looked at (about a second).
 _BLOCK, _MOST = 1 << 22, 1 << 25
-#: Shares of the sound speed and of the attenuation by which those of a wave may differ without a warning.
-SPEED_SHARE, ATTENUATION_SHARE = 0.02, 0.05
 #: Signals of a source that are looked at for its frequency.
 _SIGNALS = 64
 
 
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
-    """A line for each source with frequencies that the grid lacks, and one for absorption off its law.
+    """A line for each source with frequencies that the grid lacks, for absorption off its law, and for a gas.
 
     ``names`` say what lines call each number, where that is not as in `PYTHON_NAMES`; ``advice`` follows the
     line about absorption.
     """
-    names, error = {**PYTHON_NAMES, **(names or {})}, largest_error(problem)
-    return band_warnings(problem, names) + ([f"{names['alpha_power']}: {error}{advice}"] if error else [])
+    names = {**PYTHON_NAMES, **(names or {})}
+    lines = band_warnings(problem, names)
+    if line := power_law_line(problem):
+        lines.append(f"{names['alpha_power']}: {line}{advice}")
+    if jump := density_jump(problem.density, problem.sound_speed, problem.density_staggered):
+        lines.append(
+            f"{names['density']}: {jump}; layered_medium(..., kernel='geometric') and its like keep it"
+        )
+    return lines
 
 
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
@@ -135,60 +140,22 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
     return energy, frequency
 
 
-@dataclass(frozen=True)
-class PowerLawError:
-    """What a wave of one frequency, Hz, meets in place of the medium's sound speed and absorption law."""
+def power_law_line(problem: Problem) -> str | None:
+    """What a medium's absorption makes of the frequency of a source where that is most off the law; or None.
 
-    frequency: float
-    phase_speed: float  # m/s; 0 where no wave travels
-    attenuation: float  # dB/cm
-    law: PowerLaw
-
-    @classmethod
-    def at(cls, frequency: float, law: PowerLaw) -> Self:
-        """What the equation makes of a law at a frequency."""
-        k = law.wavenumber(frequency)
-        return cls(frequency, 2 * math.pi * frequency / k.real, k.imag * 20 / math.log(10) / 100, law)
-
-    def __str__(self) -> str:
-        law = self.law
-        return (
-            f"{law.power:g} with {law.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of "
-            f"{self.frequency / 1e6:.2g} MHz travel at {self.phase_speed:.0f} instead of "
-            f"{law.sound_speed:.0f} m/s, attenuated by {self.attenuation:.3g} instead of "
-            f"{law.attenuation(self.frequency):.3g} dB/cm"
-        )
-
-    @property
-    def size(self) -> float:
-        """The larger of both errors, as parts of what is worth a warning."""
-        speed = abs(self.phase_speed / self.law.sound_speed - 1) / SPEED_SHARE
-        return max(
-            speed, abs(self.attenuation / self.law.attenuation(self.frequency) - 1) / ATTENUATION_SHARE
-        )
-
-
-def largest_error(problem: Problem) -> PowerLawError | None:
-    """The largest error of speed or attenuation at the frequencies of a problem's sources, if worth saying.
-
-    Notes
-    -----
-    The equation has the law's attenuation to first order alone, and the sound speed of a medium whose
-    absorption goes with f^y is that at frequency 0 for y > 1, and at an infinite one for y < 1. The frequency
-    of a source is the mean of its power spectrum; that of an initial pressure belongs to its root mean square
-    wavenumber.
+    The sound speed of a medium whose absorption goes with f^y is that at frequency 0 for y > 1, and at an
+    infinite one for y < 1. The frequency of a source is the mean of its power spectrum; that of an initial
+    pressure belongs to its root mean square wavenumber.
     """
     if problem.absorption == "none" or not np.any(problem.alpha_coeff):
         return None
     law = PowerLaw.strongest(problem)
     c = law.sound_speed
     # It goes one way with k: nothing to look for if it is small at both ends.
-    ends = (PowerLawError.at(c * k / (2 * math.pi), law) for k in wavenumber_range(problem))
-    if all(end.size < 0.5 for end in ends):
+    if all(law.error(c * k / (2 * math.pi)) < 0.5 for k in wavenumber_range(problem)):
         return None
-    errors = (PowerLawError.at(f, law) for f in _frequencies(problem, c))
-    largest = max(errors, key=lambda error: error.size, default=None)
-    return largest if largest is not None and largest.size >= 1 else None
+    frequency = max(_frequencies(problem, c), key=law.error, default=0.0)
+    return law.line(frequency) if frequency and law.error(frequency) >= 1 else None
 
 
 def _frequencies(problem: Problem, c: float) -> list[float]:

@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 
 from wavefabric.acoustics.arguments import in_unit, positive, real, require
-from wavefabric.acoustics.medium import POWERS
 from wavefabric.acoustics.solver.formulas import neper_coefficient
 
 #: dB of one Np.
@@ -37,36 +36,28 @@ class Material:
 
     @classmethod
     def at_frequency(
-        cls,
-        frequency: Any,
-        sound_speed: Any,
-        density: Any,
-        attenuation: float,
-        alpha_power: float = 2.0,
-        dispersion: bool = True,
+        cls, frequency: Any, sound_speed: Any, density: Any, attenuation: float, alpha_power: float = 2.0
     ) -> Self:
         """The material with power-law absorption in which a wave has this speed and attenuation.
 
-        ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m; ``alpha_power`` y, 2 for Stokes
-        absorption, and ``dispersion`` as of `Medium`. k = ω/c + iα = |k| exp(iθ) gives c₀ = c x cos θ by
+        ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m, ``alpha_power`` y, 2 for Stokes.
+        With k = ω/c + iα = |k| exp(iθ) in the equation of `stability.power_law`, c₀ = c x cos θ follows from
 
-            t sin((y−1)θ) x³ + cos((2−y)θ) x² − t sin((y+1)θ) x − cos(yθ) = 0,   t = tan(πy/2),
-
-        without dispersion t = 0, and α₀ (Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10, for complex k).
+            t sin((y−1)θ) x³ + cos((2−y)θ) x² − t sin((y+1)θ) x − cos(yθ) = 0,   t = tan(πy/2).
         """
         omega = 2 * math.pi * positive(frequency, "Hz", "frequency")
         c, y = positive(sound_speed, "m/s", "sound_speed"), real(alpha_power, "alpha_power")
-        require(0 <= y < 3 and not (y == 1 and dispersion), "alpha_power", y, POWERS)
+        require(0 <= y < 3 and y != 1, "alpha_power", y, "from 0 to below 3, other than 1")
         ratio = real(attenuation, "attenuation") / _DB_PER_NEPER * c / omega
         require(0 <= ratio < 0.5, "attenuation", attenuation, "dB/m, from 0 to half a neper a radian")
         angle = math.atan(ratio)
         speed = c * math.cos(angle)  # ω/|k|
-        t = math.tan(math.pi * y / 2) if dispersion and y != 2 else 0.0
+        t = math.tan(math.pi * y / 2) if y != 2 else 0.0
         cubic, square = t * math.sin((y - 1) * angle), math.cos((2 - y) * angle)
         # In 1/x, whose leading coefficient is never small.
         roots = np.roots([math.cos(y * angle), t * math.sin((y + 1) * angle), -square, -cubic])
         slow = [w for w in roots[np.isreal(roots)].real.tolist() if w > 0 and square * w + cubic > 0]
-        require(slow, "alpha_power", y, "further from 1, less attenuation, or dispersion=False")
+        require(slow, "alpha_power", y, "further from 1, or less attenuation")
         x = 1 / min(slow, key=lambda w: abs(w - 1))
         c0 = x * speed
         alpha = math.sin(2 * angle) / (2 * x**2 * (square + cubic * x) * speed * (omega * x) ** (y - 1))

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -39,7 +39,8 @@ def layered_medium(
     axis : int
         0 for x, 1 for y, 2 for z.
     kernel : str
-        ``"lanczos"``, or ``"box"`` for contrasts such as air's, which is less accurate.
+        ``"lanczos"``; ``"box"`` for contrasts such as steel's in water, which is less accurate;
+        ``"geometric"`` for gases, whose surface takes four cells.
 
     Other Parameters
     ----------------
@@ -179,7 +180,7 @@ def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
-    check_choice(kernel, ("lanczos", "box"), "kernel")
+    check_choice(kernel, get_args(Kernel), "kernel")
     means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
     staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
     for name, values in (*means.items(), *(("density", each) for each in staggered)):

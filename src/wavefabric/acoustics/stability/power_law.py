@@ -1,30 +1,25 @@
-"""Waves in a medium of power-law absorption: their attenuation and phase speed, and powers without any.
+"""Power-law absorption as the equation has it: phase speed and attenuation, and powers that it cannot hold.
 
 In a uniform medium a wave exp(ikx − iωt) has
 
     ω² = c₀² k² (1 − iωT k^(y−2) − T c₀ tan(πy/2) k^(y−1)),   T = 2 α₀ c₀^(y−1)
 
-(Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10; without the tangent where dispersion is left out). Only
-to first order in α₀ is its k = ω/c₀ + α₀ ω^y (i + tan(πy/2)). At y = 1 the tangent has a pole.
+(Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10), hence the attenuation α₀ ω^y to first order in α₀
+alone. At y = 1 the tangent has a pole.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from wavefabric.acoustics.problem import Problem
-from wavefabric.acoustics.solver.formulas import (
-    disperses,
-    eta_factor,
-    neper_coefficient,
-    wavenumber_range,
-)
+from wavefabric.acoustics.solver.formulas import disperses, eta_factor, neper_coefficient, wavenumber_range
 
-#: Parts in which absorption is raised from none to find the root that belongs to it.
-_PARTS = 64
-#: The part of c₀² by which dispersion may raise that of the longest waves: near the pole it is more.
-_POLE = 0.5
+#: Shares of the sound speed and of the law's attenuation by which those of a wave may differ unsaid.
+_SPEED_SHARE, _ATTENUATION_SHARE = 0.02, 0.05
+#: c² of the longest waves of a grid over c₀² from which on the pole is to blame.
+_STIFF = 1.5
 
 
 @dataclass(frozen=True)
@@ -39,49 +34,57 @@ class PowerLaw:
     @classmethod
     def strongest(cls, problem: Problem) -> "PowerLaw":
         """The law where α₀ c₀ is largest, hence the attenuation per wavelength at any frequency."""
-        c, alpha = np.asarray(problem.sound_speed), np.asarray(problem.alpha_coeff)
-        product = np.asarray(alpha * c)
-        at = np.unravel_index(int(np.argmax(product)), product.shape)
-        c, alpha = (float(np.broadcast_to(field, product.shape)[at]) for field in (c, alpha))
+        c, alpha = np.broadcast_arrays(problem.sound_speed, problem.alpha_coeff)
+        at = np.unravel_index(int(np.argmax(c * alpha)), c.shape)
         y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
-        return cls(c, alpha, y, -eta_factor(problem))
+        return cls(float(c[at]), float(alpha[at]), y, -eta_factor(problem))
 
-    def attenuation(self, frequency: float) -> float:
-        """α₀ f^y, dB/cm, as the law says."""
-        return self.alpha_coeff * (frequency / 1e6) ** self.power
-
-    def wavenumber(self, frequency: float) -> complex:
-        """k, rad/m: the root that ω/c₀ becomes as absorption rises from none; infinite if no wave travels."""
+    def wave(self, frequency: float) -> tuple[float, float]:
+        """Phase speed, m/s, and attenuation, dB/cm, of a wave; 0 and infinity if none travels."""
         omega, y = 2 * math.pi * frequency, self.power
-        k = omega / self.sound_speed
-        # In q = k c₀/ω: q² − i s q^y − s tan q^(y+1) = 1.
+        # In q = k c₀/ω: q² − i s q^y − s tan(πy/2) q^(y+1) = 1, whose root is followed from s = 0 on.
         strength = 2 * neper_coefficient(y) * self.alpha_coeff * self.sound_speed * omega ** (y - 1)
         q = 1 + 0j
-        for s in strength * np.arange(1, _PARTS + 1) / _PARTS:
-            for _ in range(8):
+        for s in strength * np.arange(1, 65) / 64:
+            for _ in range(8):  # Newton's
                 loss, shift = 1j * s * q**y, s * self.tangent * q ** (y + 1)
                 q -= (q * q - loss - shift - 1) / (2 * q - (y * loss + (y + 1) * shift) / q)
-        return k * q if q.real > 0 and q.imag >= 0 else complex(math.inf, math.inf)
+        if not (q.real > 0 and q.imag >= 0):
+            return 0.0, math.inf
+        return self.sound_speed / q.real, q.imag * omega / self.sound_speed * 20 / math.log(10) / 100
 
-    def stiffness(self, k: float) -> float:
-        """1 − T c₀ tan(πy/2) k^(y−1): (phase speed / c₀)² of a wave of this wavenumber that is not damped."""
-        alpha = neper_coefficient(self.power) * self.alpha_coeff
-        return 1 - 2 * alpha * self.sound_speed**self.power * self.tangent * k ** (self.power - 1)
+    def line(self, frequency: float) -> str:
+        """The law, and what a wave meets in its place."""
+        speed, attenuation = self.wave(frequency)
+        return (
+            f"{self.power:g} with {self.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of {frequency / 1e6:.2g} "
+            f"MHz travel at {speed:.0f} instead of {self.sound_speed:.0f} m/s, attenuated by "
+            f"{attenuation:.3g} instead of {self.alpha_coeff * (frequency / 1e6) ** self.power:.3g} dB/cm"
+        )
+
+    def error(self, frequency: float) -> float:
+        """By how much a wave is off, as parts of what is worth a warning."""
+        speed, attenuation = self.wave(frequency)
+        ratio = attenuation / (self.alpha_coeff * (frequency / 1e6) ** self.power)
+        return max(abs(speed / self.sound_speed - 1) / _SPEED_SHARE, abs(ratio - 1) / _ATTENUATION_SHARE)
+
+    def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
+        """Whether another power would leave c² above 0, and near c₀² at the smallest of the wavenumbers."""
+        twice, c, t = (
+            2 * neper_coefficient(power) * self.alpha_coeff,
+            self.sound_speed,
+            math.tan(math.pi * power / 2),
+        )
+        ratios = [1 - twice * t * c**power * k ** (power - 1) for k in wavenumbers]
+        return min(ratios) >= 0 and ratios[0] <= _STIFF
 
 
 def pole_of_dispersion(problem: Problem) -> str | None:
     """A line for a problem whose dispersion is too strong, with the nearest powers allowed; else None."""
-    if not disperses(problem) or not np.any(problem.alpha_coeff):
-        return None
     law, ends = PowerLaw.strongest(problem), wavenumber_range(problem)
-
-    def near(y: float) -> bool:
-        stiffness = [replace(law, power=y, tangent=math.tan(math.pi * y / 2)).stiffness(k) for k in ends]
-        return min(stiffness) < 0 or stiffness[0] > 1 + _POLE
-
-    if not near(law.power):
+    if not disperses(problem) or law.holds(law.power, ends):
         return None
-    powers = [y / 100 for y in range(1, 300) if y != 100 and not near(y / 100)]
+    powers = [y / 100 for y in range(1, 300) if y != 100 and law.holds(y / 100, ends)]
     allowed = [f"at most {y:g}" for y in [y for y in powers if y < law.power][-1:]]
     allowed += [f"at least {y:g}" for y in [y for y in powers if y > law.power][:1]]
     return (
