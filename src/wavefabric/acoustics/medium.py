@@ -13,7 +13,7 @@ from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
 #: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.
-LARGEST_JUMP = 50
+LARGEST_JUMP = 20
 _POWERS = "from 0 to below 3, 1 only with dispersion=False"
 
 
@@ -54,8 +54,8 @@ class Medium:
 
     Notes
     -----
-    The dispersion of a power law goes with tan(πy/2), so y = 1 has none in this form, and near it the phase
-    speed is far from `sound_speed`. `simulate` warns where it is off by 2 % or more at a source's frequency.
+    The dispersion of a power law goes with tan(πy/2), so y = 1 has none in this form, and near it speed and
+    attenuation are far from what is given. `simulate` warns where they are at a source's frequency.
     """
 
     sound_speed: Any

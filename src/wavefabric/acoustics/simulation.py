@@ -149,6 +149,7 @@ def prepare(
         sensor = Sensor(record=how.record)
     if dt is None:
         silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))
+        check(silent)
         dt, stable = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
         how = replace(how, check_stability=how.check_stability and not stable)
     if steps is None:

@@ -195,6 +195,9 @@ def test_a_material_that_no_medium_can_have_is_refused():
             Material.at_frequency(1e6, 1540, 1000, 30, power)
     with pytest.raises(InputError, match="attenuation"):
         Material.at_frequency(1e6, 1540, 1000, math.nan, 1.5)
+    for frequency in (1e300, 1e-300):
+        with pytest.raises(InputError, match=r"frequency: .*allowed: 1 mHz to 100 THz"):
+            Material.at_frequency(frequency, 1540, 1000, 0, 2.5)
 
 
 def test_bad_input_names_what_is_wrong():

@@ -46,6 +46,7 @@ class Material:
             t sin((y−1)θ) x³ + cos((2−y)θ) x² − t sin((y+1)θ) x − cos(yθ) = 0,   t = tan(πy/2).
         """
         omega = 2 * math.pi * positive(frequency, "Hz", "frequency")
+        require(1e-3 < omega < 1e15, "frequency", frequency, "1 mHz to 100 THz")
         c, y = positive(sound_speed, "m/s", "sound_speed"), real(alpha_power, "alpha_power")
         require(0 <= y < 3 and y != 1, "alpha_power", y, "from 0 to below 3, other than 1")
         ratio = real(attenuation, "attenuation") / _DB_PER_NEPER * c / omega

@@ -17,7 +17,9 @@ from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import disperses, eta_factor, neper_coefficient, wavenumber_range
 
 #: Shares of the sound speed and of the law's attenuation by which those of a wave may differ unsaid.
-_SPEED_SHARE, _ATTENUATION_SHARE = 0.02, 0.05
+_SPEED_LIMIT, _ATTENUATION_LIMIT = 0.02, 0.05
+#: dB/cm of 1 Np/m.
+_DB_PER_CM = 20 / math.log(10) / 100
 #: c² of the longest waves of a grid over c₀² from which on the pole is to blame.
 _STIFF = 1.5
 
@@ -39,11 +41,15 @@ class PowerLaw:
         y = 2.0 if problem.absorption == "stokes" else problem.alpha_power
         return cls(float(c[at]), float(alpha[at]), y, -eta_factor(problem))
 
+    def attenuation(self, frequency: float) -> float:
+        """α₀ f^y, dB/cm."""
+        return self.alpha_coeff * (frequency / 1e6) ** self.power
+
     def wave(self, frequency: float) -> tuple[float, float]:
         """Phase speed, m/s, and attenuation, dB/cm, of a wave; 0 and infinity if none travels."""
-        omega, y = 2 * math.pi * frequency, self.power
+        k, y = 2 * math.pi * frequency / self.sound_speed, self.power
         # In q = k c₀/ω: q² − i s q^y − s tan(πy/2) q^(y+1) = 1, whose root is followed from s = 0 on.
-        strength = 2 * neper_coefficient(y) * self.alpha_coeff * self.sound_speed * omega ** (y - 1)
+        strength = 2 * self.attenuation(frequency) / _DB_PER_CM / k
         q = 1 + 0j
         for s in strength * np.arange(1, 65) / 64:
             for _ in range(8):  # Newton's
@@ -51,7 +57,7 @@ class PowerLaw:
                 q -= (q * q - loss - shift - 1) / (2 * q - (y * loss + (y + 1) * shift) / q)
         if not (q.real > 0 and q.imag >= 0):
             return 0.0, math.inf
-        return self.sound_speed / q.real, q.imag * omega / self.sound_speed * 20 / math.log(10) / 100
+        return self.sound_speed / q.real, q.imag * k * _DB_PER_CM
 
     def line(self, frequency: float) -> str:
         """The law, and what a wave meets in its place."""
@@ -59,23 +65,19 @@ class PowerLaw:
         return (
             f"{self.power:g} with {self.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of {frequency / 1e6:.2g} "
             f"MHz travel at {speed:.0f} instead of {self.sound_speed:.0f} m/s, attenuated by "
-            f"{attenuation:.3g} instead of {self.alpha_coeff * (frequency / 1e6) ** self.power:.3g} dB/cm"
+            f"{attenuation:.3g} instead of {self.attenuation(frequency):.3g} dB/cm"
         )
 
     def error(self, frequency: float) -> float:
         """By how much a wave is off, as parts of what is worth a warning."""
         speed, attenuation = self.wave(frequency)
-        ratio = attenuation / (self.alpha_coeff * (frequency / 1e6) ** self.power)
-        return max(abs(speed / self.sound_speed - 1) / _SPEED_SHARE, abs(ratio - 1) / _ATTENUATION_SHARE)
+        ratio = attenuation / self.attenuation(frequency)
+        return max(abs(speed / self.sound_speed - 1) / _SPEED_LIMIT, abs(ratio - 1) / _ATTENUATION_LIMIT)
 
     def holds(self, power: float, wavenumbers: tuple[float, float]) -> bool:
         """Whether another power would leave c² above 0, and near c₀² at the smallest of the wavenumbers."""
-        twice, c, t = (
-            2 * neper_coefficient(power) * self.alpha_coeff,
-            self.sound_speed,
-            math.tan(math.pi * power / 2),
-        )
-        ratios = [1 - twice * t * c**power * k ** (power - 1) for k in wavenumbers]
+        twice, t = 2 * neper_coefficient(power) * self.alpha_coeff, math.tan(math.pi * power / 2)
+        ratios = [1 - twice * t * self.sound_speed**power * k ** (power - 1) for k in wavenumbers]
         return min(ratios) >= 0 and ratios[0] <= _STIFF
 
 
@@ -87,8 +89,8 @@ def pole_of_dispersion(problem: Problem) -> str | None:
     powers = [y / 100 for y in range(1, 300) if y != 100 and law.holds(y / 100, ends)]
     allowed = [f"at most {y:g}" for y in [y for y in powers if y < law.power][-1:]]
     allowed += [f"at least {y:g}" for y in [y for y in powers if y > law.power][:1]]
+    allowed += ["dispersion=False (k-Wave: alpha_mode='no_dispersion')"]
     return (
-        f"alpha_power: {law.power:g} with {law.alpha_coeff:.4g} dB/(MHz^y cm) makes waves grow, since its "
-        f"dispersion goes with tan(πy/2) = {law.tangent:.4g}; allowed: "
-        f"{', '.join(allowed)}, dispersion=False (k-Wave: alpha_mode='no_dispersion')"
+        f"alpha_power: {law.power:.12g} with {law.alpha_coeff:.4g} dB/(MHz^y cm) makes waves grow, since its "
+        f"dispersion goes with tan(πy/2) = {law.tangent:.4g}; allowed: {', '.join(allowed)}"
     )
