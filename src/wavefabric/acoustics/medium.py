@@ -176,7 +176,9 @@ def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) ->
     jump, reflection = worst
     text = f"changes {jump:.3g}-fold between neighbouring points, more than {LARGEST_JUMP}-fold, where up to "
     return (
-        f"{text}15 % of the pressure reflection coefficient {reflection:.4g} is lost" if reflection else None
+        f"{text}15 % (by a box 60 %) of the reflection coefficient {reflection:.4g} is lost"
+        if reflection
+        else None
     )
 
 
