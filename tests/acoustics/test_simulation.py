@@ -1,5 +1,6 @@
 """`simulate` from end to end: closed forms, shapes, files, what is refused."""
 
+import math
 import os
 import subprocess
 import sys
@@ -308,3 +309,13 @@ def test_example(tmp_path):
     )
     assert "Report(" in done.stdout
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what is beyond single precision
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e-30, 1e300])
+def test_a_density_that_makes_no_sense_is_refused_before_a_time_step_is_sought(value):
+    medium = Medium(1500.0, np.where(np.arange(40) > 20, value, 1000.0))
+    with pytest.raises(InputError, match=r"^(medium(\.density)?|dt): "):
+        simulate(
+            Grid((40,), 1e-4, pml_size=4), medium, Source(p0=np.ones(40)), record="p_final", device="cpu"
+        )

@@ -27,7 +27,8 @@ class Grid:
     spacing : float, str or sequence of them
         Distance of neighbouring points, m (or text: ``"0.1 mm"``): one for all axes, or one an axis.
     pml_size : int, sequence of int, "auto" or None
-        Points of the PML on each side; 0 for none. Default: 20 in 1-D and 2-D, 10 in 3-D, as in k-Wave.
+        Points of the PML on each side; with 0 the axis is periodic. Default: 20 in 1-D and 2-D, 10 in 3-D, as
+        in k-Wave.
         ``"auto"`` (only with ``pml_inside=False``) takes for each axis the size from 10 to 20 whose total
         grid has the smallest largest prime factor, so that its transforms are fast.
     pml_alpha : float or sequence of float
@@ -117,6 +118,11 @@ class Grid:
     def origin(self) -> tuple[int, ...]:
         """The point at the origin of the coordinates, along each axis."""
         return tuple(0 if self.axisymmetric and i == 1 else n // 2 for i, n in enumerate(self.shape))
+
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Whether waves that leave the grid along an axis enter on its other side: no PML, and no radius."""
+        return tuple(not size and not (self.axisymmetric and i == 1) for i, size in enumerate(self.pml_size))
 
     @property
     def _sides(self) -> tuple[int, int, int]:

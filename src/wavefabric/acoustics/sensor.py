@@ -164,19 +164,27 @@ def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     metres = as_array(positions, key)
     if metres.ndim != 2 or metres.shape[0] != dims or metres.shape[1] == 0 or metres.dtype.kind not in "fiu":
         raise InputError(f"{key}: has the shape {metres.shape}; allowed: ({dims}, points), m")
-    n = np.array(grid.shape)[:, None]
-    steps = metres / np.array(grid.spacing)[:, None] + np.array(grid.origin)[:, None]
-    outside = ~((steps >= -_SLACK) & (steps <= n - 1 + _SLACK)).all(axis=0)
+    n, spacing, origin = (np.array(each)[:, None] for each in (grid.shape, grid.spacing, grid.origin))
+    # A periodic axis has one cell more, from the last point to the first.
+    cells = n - 1 + np.array(grid.periodic)[:, None]
+    steps = metres / spacing + origin
+    outside = ~((steps >= -_SLACK) & (steps <= cells + _SLACK)).all(axis=0)
     if outside.any():
         first = tuple(float(x) for x in metres[:, np.argmax(outside)])
-        ends = [(float(x[0]), float(x[-1])) for x in grid.coordinates]
+        ends = list(
+            zip(
+                (-origin * spacing).ravel().tolist(),
+                ((cells - origin) * spacing).ravel().tolist(),
+                strict=True,
+            )
+        )
         raise InputError(f"{key}: {first} m is outside the grid; allowed: {ends} m along each axis")
-    steps = np.clip(steps, 0, n - 1)
+    steps = np.clip(steps, 0, cells)
     # A point on the last plane belongs to the cell before it.
-    low = np.minimum(np.floor(steps).astype(np.int64), n - 2)
+    low = np.minimum(np.floor(steps).astype(np.int64), cells - 1)
     upper = steps - low
     # (corners, dimensions, 1): whether a corner of a cell is its upper end along each axis, x fastest.
     ends = np.array(list(product((0, 1), repeat=dims)))[:, ::-1, None]
-    corners = _in_total((low + ends).swapaxes(0, 1), grid)
+    corners = _in_total((low + ends).swapaxes(0, 1) % n[:, :, None], grid)
     weights = np.where(ends, upper, 1 - upper).prod(axis=1)
     return Interpolation(np.ascontiguousarray(corners.T), np.ascontiguousarray(weights.T))

@@ -27,8 +27,8 @@ from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 
-#: What there is to do about a shifted phase speed.
-_SHIFT = "; dispersion=False leaves that out, or give a sound speed that makes up for it"
+#: What there is to do about absorption that is off its law.
+_ADVICE = "; Material.at_frequency finds numbers that have both there, dispersion=False leaves out the shift of the speed"
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
@@ -151,6 +151,7 @@ def prepare(
         sensor = Sensor(record=how.record)
     if dt is None:
         silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))
+        check(silent)
         dt, stable = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
         how = replace(how, check_stability=how.check_stability and not stable)
     if steps is None:
@@ -200,22 +201,22 @@ def check_run(
     names: Mapping[str, str] | None = None,
     where: str = "",
     stable: str = ", or check_stability=False",
-    shift: str = _SHIFT,
+    advice: str = _ADVICE,
 ) -> None:
     """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
 
     ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
-    ``stable`` and ``shift`` say what else there is to do about the step, and about a shifted phase speed.
+    ``stable`` and ``advice`` say what else there is to do about the step, and about absorption off its law.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)
     if settings.ranks.rank == 0:
-        warn_of(problem, names, shift)
+        warn_of(problem, names, advice)
 
 
-def warn_of(problem: Problem, names: Mapping[str, str] | None = None, shift: str = _SHIFT) -> None:
+def warn_of(problem: Problem, names: Mapping[str, str] | None = None, advice: str = _ADVICE) -> None:
     """Warn of sources that grid or absorption distort; arguments as in `check_run`."""
     switch = "dispersion=False"
-    shift = shift.replace(switch, (names or {}).get(switch, switch))
-    for line in problem_warnings(problem, names, shift):
+    advice = advice.replace(switch, (names or {}).get(switch, switch))
+    for line in problem_warnings(problem, names, advice):
         warnings.warn(line, stacklevel=5)

@@ -313,7 +313,7 @@ class Linearization(AbstractContextManager):
             field = medium[name]
             if name == "density" and self._medium.density_staggered is None:
                 for axis, along in enumerate(staggered):
-                    field = field + transposed_stagger(along, axis)
+                    field = field + transposed_stagger(along, axis, self._grid.periodic[axis])
             if name == "sound_speed":
                 field = self._with_scales(field, signals, products)
             return self._like(field, getattr(self._medium, name))
@@ -362,10 +362,10 @@ class Linearization(AbstractContextManager):
         return total
 
 
-def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
+def transposed_stagger(field: np.ndarray, axis: int, wrap: bool = False) -> np.ndarray:
     """The transpose of `medium.stagger`."""
     out = field / 2
     along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
     along[1:] += half[:-1]
-    along[-1] += half[-1]
+    along[0 if wrap else -1] += half[-1]
     return out

@@ -173,20 +173,21 @@ def _translate(
         translated, driven = _medium(medium, grid, options), read_source(source, grid, options)
         records, adapt = _record(sensor, grid)
         _check_memory(grid, translated, driven)
-        problem = _smoothed(grid.silent_problem(translated, dt, steps), options)
+        problem = _smoothed(grid.silent_problem(translated, dt, steps), grid, options)
         problem = replace(problem, **driven.on(grid, problem.sound_speed, dt))
         return grid, apodized(problem, source), records.on(grid), adapt
     except MemoryError:
         raise InputError(f"kgrid.N: {show(kgrid.N)}; allowed: as many points as the memory holds") from None
 
 
-def _smoothed(problem: Problem, options: ObjectOptions) -> Problem:
-    """The medium as the options want it: smoothed on the total grid; not staggered."""
+def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
+    """The medium as the options want it: smoothed on the total grid; not staggered, or by k-Wave's means."""
     wanted = {"sound_speed": options.smooth_c0, "density": options.smooth_rho0}
     arrays: dict[str, Any] = {name: getattr(problem, name) for name, smoothed in wanted.items() if smoothed}
     arrays = {name: smooth(a, restore_max=False) for name, a in arrays.items() if isinstance(a, np.ndarray)}
     density, axes = arrays.get("density", problem.density), range(problem.dimensions)
-    if not options.use_sg or "density" in arrays:
+    # k-Wave's means do not wrap around where the grid is periodic.
+    if not options.use_sg or "density" in arrays or any(grid.periodic):
         staggered = (stagger(density, axis) if options.use_sg else density for axis in axes)
         arrays["density_staggered"] = tuple(staggered)
     return replace(problem, **arrays, k_space=options.use_kspace, staggered=options.use_sg)

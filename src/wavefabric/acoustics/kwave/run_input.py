@@ -117,7 +117,7 @@ def run_input(
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, inputs, how))
     otherwise = names.get("check_stability=False", "check_stability=False")
     where = names.get("where", f"{inputs.path}: ")
-    check_run(inputs.problem, how, names, where, otherwise and f", or {otherwise}", shift="")
+    check_run(inputs.problem, how, names, where, otherwise and f", or {otherwise}", advice="")
     how.started(inputs)
     return run(inputs.problem, recording, sink, how, time.perf_counter() - begun)
 

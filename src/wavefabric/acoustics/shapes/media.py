@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -39,7 +39,8 @@ def layered_medium(
     axis : int
         0 for x, 1 for y, 2 for z.
     kernel : str
-        ``"lanczos"``, or ``"box"`` for contrasts such as air's, which is less accurate.
+        ``"lanczos"``; ``"box"`` for contrasts such as steel's in water, which is less accurate;
+        ``"geometric"`` for gases, whose surface takes four cells.
 
     Other Parameters
     ----------------
@@ -125,7 +126,7 @@ def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lan
     def sample(cells: tuple[slice, ...]) -> dict[str, np.ndarray]:
         at = []
         for axis, part in enumerate(cells):
-            index = np.arange(part.start, part.stop) - REACH * factor
+            index = _fine_cells(grid, axis, part, factor)
             if mirrored[axis]:  # the axis goes through the middle of the first cells
                 index = np.where(index < factor // 2, factor - 1 - index, index)
             at.append(np.clip(index, 0, shape[axis] - 1))
@@ -158,12 +159,18 @@ def _of_materials(
     def sample(parts: tuple[slice, ...]) -> dict[str, np.ndarray]:
         metres = []
         for axis, (part, factor) in enumerate(zip(parts, factors, strict=True)):
-            steps = (np.arange(part.start, part.stop) + 0.5) / factor - 0.5 - REACH if factor else np.zeros(1)
+            steps = (_fine_cells(grid, axis, part, factor) + 0.5) / factor - 0.5 if factor else np.zeros(1)
             metres.append((steps - grid.origin[axis]) * grid.spacing[axis])
         chosen = number(*_open_mesh(metres))
         return {name: table[chosen] for name, table in tables.items()}
 
     return _medium(grid, sample, factors, kernel, {"alpha_power": 2.0} | medium)
+
+
+def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
+    """Numbers of the fine cells of a block along an axis, 0 where the grid begins; around a periodic one."""
+    cells = np.arange(part.start, part.stop) - REACH * factor
+    return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 
 
 def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
@@ -173,7 +180,7 @@ def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
-    check_choice(kernel, ("lanczos", "box"), "kernel")
+    check_choice(kernel, get_args(Kernel), "kernel")
     means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
     staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
     for name, values in (*means.items(), *(("density", each) for each in staggered)):

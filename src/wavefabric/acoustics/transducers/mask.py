@@ -179,7 +179,7 @@ def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> Trans
         _check_inside(steps, grid, surface.points, shape)
         # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
         total = surface.extent * grid.spacing[0] / math.prod(grid.spacing)
-        index, weight = spread(steps, total / len(steps), tuple(shape), tolerance)
+        index, weight = spread(steps, total / len(steps), tuple(shape), tolerance, grid.periodic)
         if grid.axisymmetric:
             kept = index >= before[1] * shape[0]
             index, weight = index[kept] - int(before[1]) * shape[0], weight[kept]
@@ -256,13 +256,18 @@ def star(dimensions: int, tolerance: float) -> np.ndarray:
 
 
 def spread(
-    positions: np.ndarray, weight: float, shape: tuple[int, ...], tolerance: float
+    positions: np.ndarray,
+    weight: float,
+    shape: tuple[int, ...],
+    tolerance: float,
+    periodic: tuple[bool, ...] = (False,) * 3,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sum of equal band-limited delta functions on a grid of this shape, (Nx, Ny) or (Nx, Ny, Nz).
 
     ``positions`` (points, dimensions) are in grid steps from grid point 0, each within the grid. Tails are
-    cut at ``tolerance`` of the peak; 0 keeps them whole. What would stick out of the grid is cut too, rather
-    than wrapped around it. Returns flat grid indices (int64, x fastest, ascending) and a weight for each.
+    cut at ``tolerance`` of the peak; 0 keeps them whole. What would stick out of the grid is cut too, but
+    along a ``periodic`` axis it is wrapped around. Returns flat grid indices (int64, x fastest, ascending)
+    and a weight for each.
     """
     if tolerance == 0:
         return _spread_whole(positions, weight, shape)
@@ -292,9 +297,11 @@ def spread(
             total[lowest : lowest + len(sums)] += sums
     used = np.flatnonzero(total)
     points = np.stack(np.unravel_index(used, tuple(size), order="F"), axis=1) + low
+    points = np.where(periodic[: len(shape)], points % shape, points)
     inside = np.all((points >= 0) & (points < shape), axis=1)
     index = np.asarray(np.ravel_multi_index(tuple(points[inside].T), shape, order="F"))
-    return index, total[used][inside] * weight
+    index, back = np.unique(index, return_inverse=True)
+    return index, np.bincount(back, total[used][inside]) * weight
 
 
 def _tail(d: np.ndarray, points: int, reach: int) -> np.ndarray:
