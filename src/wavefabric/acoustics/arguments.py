@@ -1,7 +1,7 @@
 """Arguments that users give: arrays, numbers and quantities with a unit, each with an error that names it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -53,10 +53,25 @@ def per_axis(value: Any, n: int) -> tuple[Any, ...]:
     return tuple(value) if many else (value,) * n
 
 
-def check_reals(values: np.ndarray, key: str) -> None:
-    """Refuse an array of another type than real numbers."""
-    if values.dtype.kind not in "fiu":
-        raise InputError(f"{key}: is of type {values.dtype}; allowed: real numbers")
+def real_array(values: Any, key: str) -> np.ndarray:
+    """As `as_array`; refuses an array of another type than real numbers."""
+    array = as_array(values, key)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
+    return array
+
+
+def check_kinds(**arguments: tuple[Any, type]) -> None:
+    """Refuse an argument, by its name, that is no object of its class."""
+    for key, (value, kind) in arguments.items():
+        if not isinstance(value, kind):
+            refuse_kind(key, value, f"a {kind.__name__}")
+
+
+def refuse_kind(key: str, value: Any, allowed: str) -> NoReturn:
+    """Refuse a value of another type, in a line that an array does not fill."""
+    actual = f"an array of the shape {value.shape}" if isinstance(value, np.ndarray) else show(value)
+    raise InputError(f"{key}: {actual} given; allowed: {allowed}")
 
 
 def check_choice(value: Any, allowed: Sequence[str], key: str) -> None:

@@ -240,7 +240,8 @@ class Grid:
     def _shaped(self, values: Any, key: str) -> np.ndarray:
         array = as_array(values, key)
         if array.shape != self.shape:
-            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
+            turned = "; its axes are in the other order" if array.shape == self.shape[::-1] else ""
+            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's{turned}")
         return array
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, require
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, refuse_kind, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
@@ -152,7 +152,7 @@ def _in_total(at: np.ndarray, grid: Grid) -> Any:
 def _elements(transducer: Any, grid: Grid) -> Elements:
     key = "sensor.elements"
     if not hasattr(transducer, "receiving"):
-        raise InputError(f"{key}: {transducer!r}; allowed: a transducer, such as bowl(...)")
+        refuse_kind(key, transducer, "a transducer, such as bowl(...)")
     if transducer.shape != grid.shape:
         raise InputError(f"{key}: on a grid of the shape {transducer.shape}; allowed: {grid.shape}")
     weights = transducer.receiving

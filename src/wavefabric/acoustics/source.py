@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import as_array, check_choice, check_reals, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -17,6 +17,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
+from wavefabric.acoustics.series import check_series
 from wavefabric.errors import InputError
 
 _MODES = get_args(SourceMode)[::-1]
@@ -67,8 +68,7 @@ class ContinuousWave:
         assign, key = object.__setattr__, "continuous_wave"
         assign(self, "frequency", positive(self.frequency, "Hz", f"{key}.frequency"))
         for name in ("amplitude", "phase"):
-            values = as_array(getattr(self, name), f"{key}.{name}")
-            check_reals(values, f"{key}.{name}")
+            values = real_array(getattr(self, name), f"{key}.{name}")
             allowed = "a number, or one for each point"
             require(values.ndim < 2 and np.isfinite(values).all(), f"{key}.{name}", values.shape, allowed)
             assign(self, name, values.astype(float))
@@ -273,12 +273,7 @@ def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
         )
         weights = np.broadcast_to(values.weights, (points, values.weights.shape[1]))
         return replace(values, weights=weights * scale[:, None])
-    signal = as_array(values, key)
-    if signal.ndim == 1:
-        signal = signal[np.newaxis]
-    if signal.ndim != 2 or signal.shape[0] not in (1, points) or signal.shape[1] == 0:
-        raise InputError(f"{key}: has the shape {np.shape(values)}; allowed: (steps,) or ({points}, steps)")
-    check_reals(signal, key)
+    signal = check_series(values, points, key, shared=True)
     if signal.dtype.kind != "f":
         signal = signal.astype(np.float64)
     signal = signal.astype(np.result_type(signal.dtype, np.float32), copy=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, positive, real, require
+from wavefabric.acoustics.arguments import positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.heating.dose import dose_rate
 from wavefabric.acoustics.heating.pennes import FIELDS, PennesStep
@@ -153,8 +153,7 @@ def _default_step(grid: Grid, medium: ThermalMedium) -> float:
 
 
 def _field(value: Any, grid: Grid, key: str) -> Any:
-    values = as_array(value, key)
-    check_reals(values, key)
+    values = real_array(value, key)
     right = values.shape in ((), grid.shape)
     require(right, key, values.shape, f"a number, or the grid's shape, {grid.shape}")
     require(np.isfinite(values).all(), key, "has values that are not finite", "finite numbers")

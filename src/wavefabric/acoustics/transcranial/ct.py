@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, in_unit, per_axis, positive, require
+from wavefabric.acoustics.arguments import as_array, in_unit, per_axis, positive, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, direction, point
 from wavefabric.errors import InputError, MissingExtra
@@ -30,7 +30,7 @@ class CT:
     affine: np.ndarray
 
     def __post_init__(self) -> None:
-        check_reals(self.values, "ct.values")
+        real_array(self.values, "ct.values")
         shape = self.values.shape
         require(len(shape) == 3 and min(shape), "ct.values.shape", shape, "three axes with points")
         right = self.affine.shape == (4, 4) and 1e-12 < abs(np.linalg.det(self.affine)) < math.inf
