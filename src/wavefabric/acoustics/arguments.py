@@ -1,12 +1,16 @@
 """Arguments that users give: arrays, numbers and quantities with a unit, each with an error that names it."""
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def require(right: Any, key: str, value: Any, allowed: str) -> None:
@@ -47,6 +51,13 @@ def positive(value: Any, unit: str, key: str) -> float:
     return number
 
 
+def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
+    """The pairs that a sequence holds, one or more; refuses anything else."""
+    items = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
+    require(all(len(item) == 2 for item in items), key, values, allowed)
+    return items
+
+
 def per_axis(value: Any, n: int) -> tuple[Any, ...]:
     """A value for each of ``n`` axes, or as many as were given."""
     many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
@@ -61,17 +72,34 @@ def real_array(values: Any, key: str) -> np.ndarray:
     return array
 
 
-def check_kinds(**arguments: tuple[Any, type]) -> None:
-    """Refuse an argument, by its name, that is no object of its class."""
-    for key, (value, kind) in arguments.items():
-        if not isinstance(value, kind):
-            refuse_kind(key, value, f"a {kind.__name__}")
+def check_types(**arguments: tuple[Any, ...]) -> None:
+    """Refuse an argument, by its name, that is no object of the classes after it."""
+    for key, (value, *classes) in arguments.items():
+        names = " or ".join(each.__name__.replace("NoneType", "None") for each in classes)
+        require(isinstance(value, tuple(classes)), key, value, f"a {names}")
 
 
-def refuse_kind(key: str, value: Any, allowed: str) -> NoReturn:
-    """Refuse a value of another type, in a line that an array does not fill."""
-    actual = f"an array of the shape {value.shape}" if isinstance(value, np.ndarray) else show(value)
-    raise InputError(f"{key}: {actual} given; allowed: {allowed}")
+def typed(function: Function) -> Function:
+    """Make a function refuse arguments of another class than that of this package that annotates them."""
+    signature = inspect.signature(function)
+    classes = {name: get_args(p.annotation) or (p.annotation,) for name, p in signature.parameters.items()}
+    modules = {name: getattr(each[0], "__module__", "") for name, each in classes.items()}
+
+    @functools.wraps(function)
+    def checked(*positional: Any, **keywords: Any) -> Any:
+        values = signature.bind(*positional, **keywords).arguments
+        names = (name for name in values if modules[name].startswith("wavefabric"))
+        check_types(**{name: (values[name], *classes[name]) for name in names})
+        return function(*positional, **keywords)
+
+    return checked  # type: ignore[return-value]
+
+
+def listed(values: Any, key: str, allowed: str) -> list[Any]:
+    """What a sequence that is not empty holds; refuses anything else."""
+    items = list(values) if np.iterable(values) and not isinstance(values, str) else []
+    require(items, key, values, allowed)
+    return items
 
 
 def check_choice(value: Any, allowed: Sequence[str], key: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import check_choice, positive, real, real_array, require
+from wavefabric.acoustics.arguments import check_choice, check_types, positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -151,6 +151,7 @@ class Source:
         ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
         parameters: dict[str, Any] = {}
+        require(isinstance(self.smooth, bool), "source.smooth", self.smooth, "True or False")
         if self.p0 is not None:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
             parameters["initial_pressure"] = self._smoothed(p0, grid) if self.smooth else p0
@@ -163,6 +164,7 @@ class Source:
         if self.u_mask is not None:
             parameters["velocity_source"] = self._velocity(grid, sound_speed, dt)
         if self.transducer is not None:
+            check_types(**{"source.transducer": (self.transducer, Transducer)})
             parameters["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
         if not parameters:
             raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
@@ -295,7 +297,8 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     w(R √Σ(m_i/h_i)²), zero beyond R, where w(r) = 0.42 + 0.5 cos(πr/R) + 0.08 cos(2πr/R) at whole r and is
     linear between them: k-Wave rotates a table (Treeby & Cox 2010, doi:10.1117/1.3360308, smooth.m).
     """
-    field = np.asarray(field)
+    field = real_array(field, "field")
+    require(field.ndim and field.size, "field", field.shape, "an array with points")
     if field.dtype.kind != "f":
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import per_axis, positive, real_array, require
+from wavefabric.acoustics.arguments import per_axis, positive, real_array, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.errors import InputError
 
@@ -74,6 +74,7 @@ class ThermalMedium:
         return self.blood_density * self.blood_specific_heat * self.perfusion_rate
 
 
+@typed
 def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
     """Heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), the plane-wave approximation.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_kinds, is_whole, positive, require
+from wavefabric.acoustics.arguments import check_types, is_whole, positive, require
 from wavefabric.acoustics.check.warnings import max_frequency
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -139,7 +139,7 @@ def time_reversal(
     amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
     its absorption.
     """
-    check_kinds(grid=(grid, Grid), medium=(medium, Medium))
+    check_types(grid=(grid, Grid), medium=(medium, Medium))
     how = ReversalSettings(**options).with_ranks(grid.total_shape)
     return _Reversal(grid, medium, mask, signals, positive(dt, "s", "dt"), how).run()
 

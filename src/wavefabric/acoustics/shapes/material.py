@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
-from wavefabric.acoustics.arguments import in_unit, positive, require
+from wavefabric.acoustics.arguments import in_unit, positive, real, require
 
 #: dB/(MHz² cm) of one Np/(rad²/s² m) of a quadratic law.
 _DB_PER_NEPER = 20 / math.log(10)
@@ -40,7 +40,7 @@ class Material:
         """
         omega = 2 * math.pi * positive(frequency, "Hz", "frequency")
         c = positive(sound_speed, "m/s", "sound_speed")
-        alpha = attenuation / _DB_PER_NEPER
+        alpha = real(attenuation, "attenuation") / _DB_PER_NEPER
         ratio = alpha * c / omega
         require(0 <= ratio < 0.5, "attenuation", attenuation, "dB/m, from 0 to half a neper a radian")
         slow = 2 * ratio / (1 - ratio**2)  # ωτ

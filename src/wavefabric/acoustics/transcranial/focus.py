@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real, real_array, require
+from wavefabric.acoustics.arguments import real, real_array, require, typed
 from wavefabric.acoustics.exposure import mean_intensity, mechanical_index
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -46,6 +46,7 @@ class Focus:
         return [f"{name:<20}{text}" for name, text in figures.items() if not text.startswith("nan")]
 
 
+@typed
 def focus_of(
     amplitude: Any,
     grid: Grid,

@@ -55,6 +55,7 @@ def media_from_hounsfield(
     check_choice(relation, tuple(RELATIONS), "relation")
     check_choice(air, ("water", "air"), "air")
     power, megahertz = real(alpha_power, "alpha_power"), positive(frequency, "Hz", "frequency") * 1e-6
+    require(0 <= power < 3, "medium.alpha_power", alpha_power, "from 0 to below 3")
     it = RELATIONS[relation]
     outside = it.air if air == "air" else it.water
     speed, density, alpha = arrays = [np.empty(values.shape, np.float32, order="F") for _ in range(3)]

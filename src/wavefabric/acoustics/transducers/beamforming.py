@@ -12,7 +12,7 @@ import numpy as np
 import scipy.fft
 import scipy.signal
 
-from wavefabric.acoustics.arguments import positive, real, real_array, require
+from wavefabric.acoustics.arguments import as_array, positive, real, real_array, require
 from wavefabric.acoustics.series import check_series, densified, energy_above, warn_if_coarse
 from wavefabric.errors import InputError
 
@@ -108,7 +108,9 @@ def delay_and_sum(
 
 def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
     """Envelope in dB below its largest value, not lower than ``-dynamic_range``; float64, same shape."""
-    levels = np.abs(np.asarray(envelope))
+    levels = as_array(envelope, "envelope")
+    require(levels.dtype.kind in "fiuc", "envelope", levels.dtype, "numbers")
+    levels = np.abs(levels)
     top = float(levels.max(initial=0.0))
     limit = positive(dynamic_range, "", "dynamic_range")
     if top == 0:
@@ -122,6 +124,7 @@ def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuati
     ``attenuation`` in dB/m at the pulse's frequency: after t the path is c t.
     """
     heard = real_array(signals, "signals")
+    require(heard.ndim, "signals", signals, "(…, steps)")
     path = np.arange(heard.shape[-1]) * positive(dt, "s", "dt") * positive(sound_speed, "m/s", "sound_speed")
     require(real(attenuation, "attenuation") >= 0, "attenuation", attenuation, "dB/m, from 0")
     return heard * 10 ** (attenuation * path / 20)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, in_unit, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, in_unit, positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
 from wavefabric.acoustics.series import check_series
@@ -115,7 +115,7 @@ class TransducerMask:
         ``signal`` (steps,) should begin and end at rest; ``delays``, as `delays` gives, and ``dt`` in s.
         Shifted in Fourier space: exact for signals below the Nyquist frequency.
         """
-        signal, delays = np.asarray(signal, float), np.asarray(delays, float)
+        signal, delays = real_array(signal, "signal"), real_array(delays, "delays")
         if signal.ndim != 1 or not signal.size:
             raise InputError(f"signal: has the shape {signal.shape}; allowed: (steps,)")
         if delays.shape != (self.elements,) or not np.all((delays >= 0) & np.isfinite(delays)):
