@@ -88,7 +88,7 @@ def test_functions_with_checked_types_take_what_they_took():
     assert (function.__name__, function.__doc__) == ("function", "Doc.")
     with pytest.raises(TypeError, match="missing a required argument"):
         function()
-    with pytest.raises(InputError, match=r'^medium: "x"; allowed: a Medium or None'):
+    with pytest.raises(InputError, match=r"^medium: 'x' given; allowed: a Medium or None"):
         function(GRID, medium="x")
 
 
@@ -114,9 +114,9 @@ def call(name, **change):
         (call("annular_array", diameters="ab"), "diameters: .*; allowed: one pair or more"),
         (call("annular_array", diameters=[(1e-3,)]), "diameters: .*; allowed: one pair or more"),
         (call("layered_medium", layers=None), "layers: null; allowed: one or more pairs"),
-        (call("layered_medium", layers=[(1500.0, None)]), "material: 1500.0; allowed: a Material"),
+        (call("layered_medium", layers=[(1500.0, None)]), "material: 1500.0 given; allowed: a Material"),
         (lambda: acoustics.shaped_medium(GRID, WATER, (MASK, WATER)), "shapes: .*; allowed: a function"),
-        (lambda: acoustics.shaped_medium(GRID, None), "background: null; allowed: a Material"),
+        (lambda: acoustics.shaped_medium(GRID, None), "background: None given; allowed: a Material"),
         (lambda: acoustics.join(DISC, MASK), "parts: .*; allowed: a TransducerMask"),
         (lambda: acoustics.simulate(GRID, MEDIUM, Source(transducer=MASK), steps=1), r"source\.transducer: "),
         (lambda: acoustics.synthetic_head("1 um"), "spacing: .*; allowed: .*points"),
@@ -126,7 +126,7 @@ def call(name, **change):
         (lambda: acoustics.time_gain(1.0, 1e-7, 1500, 1.0), "signals: 1.0; allowed"),
         (lambda: acoustics.mean_intensity(None, 1000, 1500), "amplitude: is of type object"),
         (lambda: acoustics.mechanical_index("1 MPa", 1e6), "pressure: is of type"),
-        (lambda: GRID.time_step(None), "medium: null; allowed: a Medium"),
+        (lambda: GRID.time_step(None), "medium: None given; allowed: a Medium"),
         (lambda: GRID.time_step(MEDIUM, [0.3]), "cfl: "),
         (lambda: GRID.steps("water", 1e-7), "medium: .*; allowed: a Medium"),
         (lambda: Grid((9, 9), 1e-3, pml_inside="no"), r"grid\.pml_inside: .*; allowed: True or False"),

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 from wavefabric.units import quantity, show
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,7 +53,7 @@ def positive(value: Any, unit: str, key: str) -> float:
 
 def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
     """The pairs that a sequence holds, one or more; refuses anything else."""
-    items = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
+    items: list[Any] = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
     require(all(len(item) == 2 for item in items), key, values, allowed)
     return items
 
@@ -75,8 +75,9 @@ def real_array(values: Any, key: str) -> np.ndarray:
 def check_types(**arguments: tuple[Any, ...]) -> None:
     """Refuse an argument, by its name, that is no object of the classes after it."""
     for key, (value, *classes) in arguments.items():
-        names = " or ".join(each.__name__.replace("NoneType", "None") for each in classes)
-        require(isinstance(value, tuple(classes)), key, value, f"a {names}")
+        if not isinstance(value, tuple(classes)):
+            names = " or ".join(each.__name__.replace("NoneType", "None") for each in classes)
+            raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
 
 
 def typed(function: Function) -> Function:

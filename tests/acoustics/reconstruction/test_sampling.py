@@ -195,8 +195,8 @@ SERIES = np.ones((int(RING.sum()), 50))
         ({"mask": "ring"}, "mask: "),
         ({"iterations": 10**30}, "iterations: 1.*; allowed: a whole number from 1 to 1000"),
         ({"iterations": 1001}, "iterations: 1001; allowed: a whole number from 1 to 1000"),
-        ({"grid": RING}, r"grid: an array of the shape \(56, 56\) given; allowed: a Grid"),
-        ({"medium": None}, "medium: null given; allowed: a Medium"),
+        ({"grid": RING}, r"grid: array.* given; allowed: a Grid"),
+        ({"medium": None}, "medium: None given; allowed: a Medium"),
         ({"signals": "p"}, "signals: is of type"),
     ],
 )
