@@ -124,8 +124,6 @@ def call(name, **change):
         (lambda: acoustics.smooth(None), "field: is of type object"),
         (lambda: acoustics.log_compress("x"), "envelope: "),
         (lambda: acoustics.time_gain(1.0, 1e-7, 1500, 1.0), "signals: 1.0; allowed"),
-        (lambda: acoustics.mean_intensity(None, 1000, 1500), "amplitude: is of type object"),
-        (lambda: acoustics.mechanical_index("1 MPa", 1e6), "pressure: is of type"),
         (lambda: GRID.time_step(None), "medium: None given; allowed: a Medium"),
         (lambda: GRID.time_step(MEDIUM, [0.3]), "cfl: "),
         (lambda: GRID.steps("water", 1e-7), "medium: .*; allowed: a Medium"),

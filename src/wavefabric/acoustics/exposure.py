@@ -3,15 +3,13 @@
 import math
 from typing import Any
 
-from wavefabric.acoustics.arguments import in_unit, positive, real_array, require
+from wavefabric.acoustics.arguments import in_unit, positive, require
 
 
 def mean_intensity(amplitude: Any, density: Any, sound_speed: Any) -> Any:
     """Time-averaged intensity of a plane wave of this pressure amplitude, p²/(2ρc), W/m²; numbers or arrays
     in Pa, kg/m³, m/s. It is reported by convention where waves cross, too."""
-    named = {"amplitude": amplitude, "density": density, "sound_speed": sound_speed}
-    p, rho, c = (real_array(value, key) for key, value in named.items())
-    return p * p / (2 * rho * c)
+    return amplitude * amplitude / (2 * density * sound_speed)
 
 
 def mechanical_index(pressure: Any, frequency: float | str, *, depth: float | str = 0.0) -> Any:
@@ -21,9 +19,4 @@ def mechanical_index(pressure: Any, frequency: float | str, *, depth: float | st
     """
     megahertz, metres = positive(frequency, "Hz", "frequency") * 1e-6, in_unit(depth, "m", "depth")
     require(metres >= 0, "depth", depth, "from 0, m")
-    return (
-        real_array(pressure, "pressure")
-        * 1e-6
-        * 10 ** (-0.3 * megahertz * metres * 1e2 / 20)
-        / math.sqrt(megahertz)
-    )
+    return pressure * 1e-6 * 10 ** (-0.3 * megahertz * metres * 1e2 / 20) / math.sqrt(megahertz)

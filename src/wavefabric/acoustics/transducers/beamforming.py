@@ -79,13 +79,16 @@ def delay_and_sum(
     require(np.isfinite(heard).all(), "signals", "have values that are not finite", "finite numbers")
     require(at.shape[-1:] == where.shape[1:], "points", at.shape, f"(…, {where.shape[1]})")
     step, c = positive(dt, "s", "dt"), positive(sound_speed, "m/s", "sound_speed")
-    weights = np.ones(elements) if apodization is None else real_array(apodization, "apodization")
+    weights = np.ones(elements) if apodization is None else as_array(apodization, "apodization")
+    require(weights.dtype.kind in "fiub", "apodization", weights.dtype, "real numbers")
     require(weights.shape == (elements,), "apodization", weights.shape, f"({elements},)")
     if f_number is not None:
         f_number = positive(f_number, "", "f_number")
     outward = real_array(sent, "sent")
-    require(outward.shape in ((), at.shape[:-1]), "sent", outward.shape, f"() or {at.shape[:-1]}")
-    outward = np.broadcast_to(outward, at.shape[:-1]).ravel()
+    try:
+        outward = np.broadcast_to(outward, at.shape[:-1]).ravel()
+    except ValueError:
+        raise InputError(f"sent: has the shape {outward.shape}; allowed: () or {at.shape[:-1]}") from None
     warn_if_coarse(heard, step, "signals")
     denser = next(n for n in (1, 2, 4, 8) if energy_above(heard, n / 8) < _RARE)
     analytic: Any = scipy.signal.hilbert(densified(heard, denser), axis=1)
