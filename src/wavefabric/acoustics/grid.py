@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
@@ -70,6 +70,8 @@ class Grid:
         require(len(spacings) == dims, "grid.spacing", self.spacing, allowed)
         assign(self, "spacing", tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings))
         require(isinstance(self.axisymmetric, bool), "grid.axisymmetric", self.axisymmetric, "True or False")
+        inside = self.pml_inside
+        require(isinstance(inside, bool | np.bool_), "grid.pml_inside", inside, "True or False")
         if self.axisymmetric and dims != 2:
             raise InputError(f"grid.axisymmetric: True with {dims} dimensions; allowed: 2, axis and radius")
         assign(self, "pml_size", self._pml_sizes())
@@ -158,11 +160,13 @@ class Grid:
 
         return stable_step(self.silent_problem(medium, self.cfl_step(medium, cfl)))[0]
 
+    @typed
     def cfl_step(self, medium: Medium, cfl: float) -> float:
         """Time step, s, of a CFL number, whether that is stable or not."""
-        require(not isinstance(cfl, str) and 0 < cfl < math.inf, "cfl", cfl, "a number above 0")
+        require(0 < real(cfl, "cfl") < math.inf, "cfl", cfl, "a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
+    @typed
     def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
         """This grid and a medium as the numbers that the solver takes, without sources."""
         return Problem(
@@ -176,6 +180,7 @@ class Grid:
             **medium.on(self),
         )
 
+    @typed
     def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
         """Steps of ``dt`` from t = 0 to ``t_end``, s, both included.
 
@@ -246,7 +251,8 @@ class Grid:
     def _shaped(self, values: Any, key: str) -> np.ndarray:
         array = as_array(values, key)
         if array.shape != self.shape:
-            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
+            turned = "; its axes are in the other order" if array.shape == self.shape[::-1] else ""
+            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's{turned}")
         return array
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, real, require
+from wavefabric.acoustics.arguments import as_array, check_choice, listed, real, require
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
@@ -73,8 +73,7 @@ class Medium:
             raise InputError(
                 "medium.density: is missing; allowed: kg/m³, one number or one for each grid point"
             )
-        known = self.absorption in ("power_law", "stokes")
-        require(known, "medium.absorption", self.absorption, "'power_law' or 'stokes'")
+        check_choice(self.absorption, ("power_law", "stokes"), "medium.absorption")
         units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
         assign = object.__setattr__
         for name, unit in units.items():
@@ -124,6 +123,7 @@ class Medium:
         if staggered is None:
             staggered = tuple(stagger(density, axis, wrap) for axis, wrap in enumerate(grid.periodic))
         else:
+            staggered = listed(staggered, key, f"one an axis, {grid.dimensions}")
             require(len(staggered) == grid.dimensions, key, len(staggered), f"one an axis, {grid.dimensions}")
             staggered = tuple(to_memory(_number_or_array(each, "kg/m^3", key), key) for each in staggered)
         parameters: dict[str, Any] = {

@@ -80,7 +80,7 @@ class Sensor:
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
         """Quantities, tones and their frequencies, Hz."""
         key, names = "sensor.frequencies", _names(self.record)
-        tones = tuple(name for name in TONES if name in names)
+        tones = tuple(name for name in TONES if any(isinstance(n, str) and n == name for n in names))
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
         quantities = recorded_quantities(others, "sensor.record") if others or not tones else ()
         frequencies = tuple(positive(f, "Hz", key) for f in per_axis(self.frequencies, 1))
@@ -148,8 +148,7 @@ def _in_total(at: np.ndarray, grid: Grid) -> Any:
 
 def _elements(transducer: Any, grid: Grid) -> Elements:
     key = "sensor.elements"
-    if not hasattr(transducer, "receiving"):
-        raise InputError(f"{key}: {transducer!r}; allowed: a transducer, such as bowl(...)")
+    require(hasattr(transducer, "receiving"), key, transducer, "a transducer, such as bowl(...)")
     if transducer.shape != grid.shape:
         raise InputError(f"{key}: on a grid of the shape {transducer.shape}; allowed: {grid.shape}")
     weights = transducer.receiving

@@ -1,24 +1,20 @@
 """What is warned of: signals above what the grid carries, and sound that absorbs or travels off its law."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import real, typed
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
-from wavefabric.acoustics.medium import density_jump
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium, density_jump
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
 from wavefabric.errors import InputError
 from wavefabric.units import show
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.grid import Grid
-    from wavefabric.acoustics.medium import Medium
 
 #: A share of a signal's energy above the limit that is said. Tone bursts that begin and end abruptly have
 #: some 0.1 % of theirs far above their frequency.
@@ -46,6 +42,7 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
     return lines
 
 
+@typed
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
     """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
 
@@ -54,7 +51,7 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
     InputError
         If there are not more than 0 points to a wavelength.
     """
-    if not points_per_wavelength > 0:
+    if not real(points_per_wavelength, "points_per_wavelength") > 0:
         raise InputError(f"points_per_wavelength: {show(points_per_wavelength)}; allowed: above 0")
     return medium.speeds[0] / (points_per_wavelength * max(grid.spacing))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import check_choice, require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
@@ -23,7 +23,7 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import prepare, solve
+from wavefabric.acoustics.simulation import check_inputs, prepare, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
 from wavefabric.acoustics.source import ContinuousWave, Source, at_points
@@ -156,7 +156,8 @@ def linearize(
 
 
 def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
-    how = how.with_ranks(getattr(grid, "total_shape", None))
+    check_inputs(grid, medium, source, sensor)
+    how = how.with_ranks(grid.total_shape)
     names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
     check_parameters(names, grid, medium, source)
     problem, recording, how = prepare(grid, medium, source, sensor, how)
@@ -167,10 +168,10 @@ def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: So
 def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any, key="wrt") -> None:
     """Refuse by what cannot be differentiated; ``key`` is the argument that names it."""
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
-    if getattr(grid, "axisymmetric", False):
+    if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
     for name in names:
-        require(name in PARAMETERS, key, name, ", ".join(PARAMETERS))
+        check_choice(name, PARAMETERS, key)
         owner, held = ("source", source) if name in ("p0", *SOURCES) else ("medium", medium)
         value = getattr(held, name, None)
         if value is None:

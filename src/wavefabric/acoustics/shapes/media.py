@@ -6,7 +6,16 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, in_unit, is_whole, positive, require
+from wavefabric.acoustics.arguments import (
+    check_choice,
+    check_types,
+    in_unit,
+    is_whole,
+    pairs,
+    positive,
+    require,
+    typed,
+)
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
@@ -18,6 +27,7 @@ LAYER_CELLS, SHAPE_CELLS = 1000, 8
 _PARAMETERS = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
 
+@typed
 def layered_medium(
     grid: Grid,
     layers: Sequence[tuple[Material, Any]],
@@ -58,7 +68,7 @@ def layered_medium(
     >>> layered_medium(grid, [(water, "30 mm"), (bone, "6.5 mm"), (water, None)], start="-40 mm")
     """
     require(is_whole(axis) and 0 <= axis < grid.dimensions, "axis", axis, f"0 to {grid.dimensions - 1}")
-    require(len(layers) > 0, "layers", layers, "one or more pairs of material and thickness")
+    layers = pairs(layers, "layers", "one or more pairs of material and thickness")
     first = grid.coordinates[axis][0] if start is None else in_unit(start, "m", "start")
     thick = [positive(thickness, "m", "layers") for _, thickness in layers[:-1]]
     ends = [first + length for length in itertools.accumulate(thick)]
@@ -70,6 +80,7 @@ def layered_medium(
     return _of_materials(grid, materials, number, LAYER_CELLS, kernel, medium)
 
 
+@typed
 def shaped_medium(
     grid: Grid,
     background: Material,
@@ -99,6 +110,9 @@ def shaped_medium(
     """
     require(is_whole(cells) and 1 <= cells <= 1000, "cells", cells, "a whole number from 1 to 1000")
 
+    for inside, _ in pairs(shapes, "shapes", "pairs of inside(x, y, z) and a Material") if shapes else ():
+        require(callable(inside), "shapes", inside, "a function of coordinates")
+
     def number(*coordinates: np.ndarray) -> np.ndarray:
         chosen: Any = np.zeros((1,) * grid.dimensions, np.int64)
         for i, (inside, _) in enumerate(shapes):
@@ -109,13 +123,14 @@ def shaped_medium(
     return _of_materials(grid, materials, number, cells, kernel, medium)
 
 
+@typed
 def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lanczos") -> Medium:
     """A medium whose arrays have ``factor`` cells along each spacing, averaged into the cells of a grid.
 
     Arrays of ``fine`` have ``factor`` times the grid's shape; cells ``i factor`` to ``(i + 1) factor - 1``
     along an axis surround grid point i. `InputError`: other shapes.
     """
-    require(is_whole(factor) and factor >= 1, "factor", factor, "a whole number from 1")
+    require(is_whole(factor) and 1 <= factor <= 1000, "factor", factor, "a whole number from 1 to 1000")
     shape = tuple(n * factor for n in grid.shape)
     present = {name: np.asarray(value) for name in _PARAMETERS if (value := getattr(fine, name)) is not None}
     for name, value in present.items():
@@ -149,6 +164,8 @@ def _of_materials(
     medium: dict[str, Any],
 ) -> Medium:
     """The medium of materials by their numbers at coordinates, of size 1 along an axis without change."""
+    for each in materials:
+        check_types(material=(each, Material))
     tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
     tables = {name: table for name, table in tables.items() if name in _PARAMETERS[:2] or table.any()}
     if "alpha_coeff" in tables:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, in_unit, positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
+from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError
 
@@ -78,21 +79,13 @@ class TransducerMask:
         if isinstance(signal, ContinuousWave):
             wave = _SpreadWave(**vars(signal), weights=self.weights)
             return Source(p_mask=self.mask, p=wave, p_mode=mode)
-        signal = np.asarray(signal)
-        fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
-        if not fits or not signal.size:
-            raise InputError(
-                f"signal: has the shape {signal.shape}; allowed: (steps,) or ({self.elements}, steps)"
-            )
-        check_reals(signal, "signal")
+        signal = check_series(signal, self.elements, "signal", shared=True)
         check_choice(mode, ("additive", "additive_no_correction"), "mode")
         check_choice(precision, ("single", "double"), "precision")
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
         driven = signal.astype(dtype)
-        if signal.ndim == 1:
-            driven = np.outer(self.weights.sum(axis=1).astype(dtype), driven)
-        else:
-            driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
+        weights = self.weights.sum(axis=1)[:, None] if len(signal) == 1 else self.weights
+        driven = (weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def element_signals(self, points: Any) -> np.ndarray:
@@ -100,11 +93,7 @@ class TransducerMask:
 
         ``points`` (points, steps) are `simulate_and_gradient`'s by ``"p"`` of `source`.
         """
-        derivative = np.asarray(points)
-        if derivative.ndim != 2 or len(derivative) != self.index.size:
-            allowed = f"({self.index.size}, steps)"
-            raise InputError(f"points: has the shape {derivative.shape}; allowed: {allowed}")
-        return self.weights.T @ derivative
+        return self.weights.T @ check_series(points, self.index.size, "points")
 
     @property
     def receiving(self) -> csr_array:
@@ -126,7 +115,7 @@ class TransducerMask:
         ``signal`` (steps,) should begin and end at rest; ``delays``, as `delays` gives, and ``dt`` in s.
         Shifted in Fourier space: exact for signals below the Nyquist frequency.
         """
-        signal, delays = np.asarray(signal, float), np.asarray(delays, float)
+        signal, delays = real_array(signal, "signal"), real_array(delays, "delays")
         if signal.ndim != 1 or not signal.size:
             raise InputError(f"signal: has the shape {signal.shape}; allowed: (steps,)")
         if delays.shape != (self.elements,) or not np.all((delays >= 0) & np.isfinite(delays)):
