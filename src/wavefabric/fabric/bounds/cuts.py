@@ -143,8 +143,7 @@ def _ring_reaches(fabric: Fabric, cut: Cut) -> bool:
         use = resource_use(fabric, ranks, (ranks + 1) % n)
     except InputError:
         return False
-    load = np.bincount(use.resource, minlength=use.capacity.size) / use.capacity
-    slowest = max(float(load.max()), 1 / (fabric.flow_bandwidth or np.inf))
+    slowest = max(float(use.seconds(np.ones(n)).max()), 1 / (fabric.flow_bandwidth or np.inf))
     return slowest * (n - 1) <= len(cut.gpus) / cut.capacity * (1 + 1e-12)
 
 
