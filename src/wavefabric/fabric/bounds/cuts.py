@@ -15,6 +15,9 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Most sinks that are searched, one after the other, for the exact bottleneck.
 MOST_SINKS = 256
+#: Most GPUs and switches of which all cuts are searched; and of which one cut for each wire is, with so many
+#: pairs of wires at most.
+MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 27
 
 
 @dataclass(frozen=True)
@@ -59,39 +62,37 @@ def _port_limit(fabric: Fabric) -> float:
 
 
 @lru_cache(maxsize=8)
-def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Cuts of every number of GPUs, as (gpus, B/s out, B/s into).
+def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
+    """Cuts that let the least out of, or into, as many GPUs, as (gpus, B/s out, B/s into).
 
-    The first k in order of rank, or of column and rank of any grid; with switches by a maximum flow.
+    Of all cuts up to `MOST_SEARCHED` GPUs and switches. Of larger fabrics, for each wire the cut between the
+    nodes that are closer to its beginning than to its end (a link of c B/s is 1/c long) and the others: the
+    halves of meshes and tori, sockets, nodes, racks. None of this depends on how GPUs are numbered.
     """
-    n, ranks, cuts = fabric.ranks, np.arange(fabric.ranks), []
-    if fabric.switches:
-        networks = [_FlowNetwork(fabric, reverse) for reverse in (False, True)]
-        for k in sorted({n * i // 16 for i in range(1, 16)} - {0}):
-            both = [float(net.capacity(net.cut(range(k), range(k, n)))) for net in networks]
-            cuts.append((frozenset(range(k)), *both))
-        return cuts
-    w, k = wires(fabric), np.arange(1, n)
-    for columns in [d for d in range(1, n) if n % d == 0]:
-        order = np.lexsort((ranks // columns, ranks % columns))
-        position = np.argsort(order)[np.stack((w.source, w.target))]
-        out, into = _crossing(position, w.bandwidth, n), _crossing(position[::-1], w.bandwidth, n)
-        # Those at which any collective has most to move for the capacity.
-        with np.errstate(divide="ignore"):
-            demands = np.stack((k, n - k, k * (n - k), np.ones(n - 1)))
-            tight = [np.argmax(demands / capacity, axis=1) for capacity in (out, into)]
-        cuts += [(frozenset(order[: i + 1].tolist()), out[i], into[i]) for i in np.unique(tight).tolist()]
-    return cuts
+    w, n = wires(fabric), fabric.ranks
+    nodes, capacities = n + len(fabric.switches), []
+    if nodes <= MOST_SEARCHED:
+        sides = (2 * np.arange(2 ** (nodes - 1))[:, None] + 1) >> np.arange(nodes) & 1 > 0
+    elif nodes <= MOST_NODES and w.source.size**2 <= MOST_CROSSINGS:
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import dijkstra
 
-
-def _crossing(ends: np.ndarray, bandwidth: np.ndarray, n: int) -> np.ndarray:
-    """Bandwidth from the first k + 1 positions to the others; `ends` of wires: shape (n − 1,)."""
-    forth = ends[0] < ends[1]
-    begin, end = (np.bincount(x[forth], bandwidth[forth], n) for x in ends)
-    crossing = np.cumsum(begin - end)[: n - 1]
-    # Sums in floating point: a little more is on the safe side of a bound.
-    rounding = n * np.finfo(float).eps * np.cumsum(begin + end)[: n - 1]
-    return np.maximum(crossing * (1 + 1e-12), crossing + rounding)
+        far = dijkstra(csr_matrix((1 / w.bandwidth, (w.source, w.target)), shape=(nodes, nodes))).T
+        sides = far[w.source] < far[w.target] * (1 - 1e-9)
+    else:
+        return []
+    sides = sides[(sides[:, :n].any(axis=1)) & ~sides[:, :n].all(axis=1)]
+    for ends in ((w.source, w.target), (w.target, w.source)):
+        begins, stays = (sides[:, end] for end in ends)
+        capacities.append((begins & ~stays) @ w.bandwidth)
+    size, cuts = sides[:, :n].sum(axis=1), {}
+    for capacity in capacities:
+        order = np.lexsort((capacity, size))
+        for i in order[np.flatnonzero(np.diff(size[order], prepend=0))].tolist():
+            gpus = frozenset(np.flatnonzero(sides[i, :n]).tolist())
+            # Sums in floating point: a little more is on the safe side of a bound.
+            cuts[i] = gpus, *(float(each[i]) * (1 + 1e-12) for each in capacities)
+    return list(cuts.values())
 
 
 @lru_cache(maxsize=64)
