@@ -41,6 +41,8 @@ from wavefabric.units import time_words
 #: others have a share for every rank as it is.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
 Network = synthesis.OpticalNetwork | synthesis.Links
+#: Relative difference from a bound below which a time is the bound.
+_EQUAL = 1e-9
 #: Seconds to make and check the plan of a circuit, with space for a busy machine.
 _PLAN = 1e-4
 #: Chunks of all ranks together, beyond which a question takes too long to be put.
@@ -116,10 +118,8 @@ def _least_time(
         raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     schedule, method, text, price = best
     gap = (price["ratio"] or 1.0) - 1
-    most = f"at most {100 * gap:.3g} % above the least time of any schedule"
-    least = f"optimal: no schedule takes less time ({price['bound']['why']})"
-    lines = [("method", method), ("optimum", most if gap > 1e-9 else least), ("time", text)]
-    facts = {"fabric": fabric.name, "method": method, "optimal": gap <= 1e-9, "gap": gap, "cost": price}
+    lines = [("method", method), _time_gap(price), ("time", text)]
+    facts = {"fabric": fabric.name, "method": method, "optimal": gap <= _EQUAL, "gap": gap, "cost": price}
     return schedule, lines, facts | {"seconds": time.monotonic() - begun}
 
 
@@ -245,7 +245,7 @@ def _about(
         facts["rounds_of_steps"] = answer.rounds_of_steps
     lines = [
         ("lower bound", counted(answer.lower_bound, "round")),
-        ("optimum", _optimum(answer, fabric, pieces)),
+        ("fewest", _fewest_rounds(answer, fabric, pieces)),
     ]
     files, options, result = {}, {}, []
     if isinstance(fabric, PhotonicFabric):
@@ -256,13 +256,21 @@ def _about(
             files[circuits] = circuits_text(plan)
     if whole_elements(answer.schedule):
         text, facts["cost"] = _cost(answer.schedule, fabric, size, **options)
-        lines.append(("time", text))
+        lines += [("time", text), _time_gap(facts["cost"])]
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *result], facts, files
 
 
-def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
-    """What is optimal, or best so far, and why, in words."""
-    best = "optimal" if answer.optimal else "not proved optimal"
+def _time_gap(price: dict[str, Any]) -> tuple[str, str]:
+    """Say how far a time is above the least of any schedule: optimal where it is the bound itself."""
+    gap = (price["ratio"] or 1.0) - 1
+    if gap <= _EQUAL:
+        return "optimum", f"optimal: no schedule takes less time ({price['bound']['why']})"
+    return "gap", f"at most {100 * gap:.2f} % above the least time of any schedule"
+
+
+def _fewest_rounds(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
+    """Say whether the rounds are proved to be the fewest, of what, and by what."""
+    best = "proved" if answer.optimal else "not proved"
     if isinstance(fabric, Fabric) and fabric.switches and direct_links(fabric):
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):
