@@ -146,6 +146,17 @@ def test_optimal_is_said_of_a_time_that_is_the_bound_alone(command, collective, 
     assert ("proved: " in out) == (fabric not in ("switch:4", "nodes:2x2", "dgx-1")), out
 
 
+@pytest.mark.parametrize(("fabric", "more"), [("nodes:4x8", ()), ("nodes", ()), ("nodes:8x8", ("-n", 32))])
+def test_rings_on_nodes_use_all_adapters(command, fabric, more):
+    (row,) = told(command, "cost", "ring", "all-reduce", "--fabric", fabric, "--bytes", "8G", *more)["costs"]
+    assert row["grid"] == [4, 8]
+    assert 2 * 31 / 32 * 8 * 2**30 / row["seconds"] > 390e9
+    plain = told(command, "cost", "ring", "all-reduce", "--fabric", fabric, "--grid", "32x1", *more)["costs"][
+        0
+    ]
+    assert plain["transfer"] == pytest.approx(2 * 31 / 32 * 64 * 2**20 / 50e9)
+
+
 def test_chunks_steps_and_rounds_on_switches(command):
     ask = ("make", "optimal", "all-gather", "--fabric", "dgx-a100", "--steps", 1, "--rounds")
     result = told(command, *ask, 7)

@@ -25,7 +25,7 @@ from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import print_json, status_line
 from wavefabric.collectives import Schedule, synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.registry import ALGORITHMS, extent, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, extent, rings_of, why_refused
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.collectives.synthesis.forest import forest_schedule, forests
 from wavefabric.collectives.synthesis.search import counted
@@ -137,8 +137,10 @@ def _timed(
         fill = min(round((alone / (latency or 1e-9)) ** 0.5), _MOST_CHUNKS // (4 * n * n))
         for pieces in (algorithm.parts, *[fill] * pipelined):
             own = replace(algorithm, pieces=pieces) if pieces > 1 else algorithm
-            refused = why_refused(name, collective, n, **own.registry(name, n, fabric))
-            if not refused and extent(name, collective, n, own.parts)[1] <= _MOST_CHUNKS:
+            chosen = own.registry(name, n, fabric)
+            parts = own.parts * rings_of(name, chosen["grid"])
+            refused = why_refused(name, collective, n, **chosen)
+            if not refused and extent(name, collective, n, parts)[1] <= _MOST_CHUNKS:
                 words = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
                 yield build_by_name(name, collective, own, fabric), words
     with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
