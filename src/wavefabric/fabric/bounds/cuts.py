@@ -1,7 +1,7 @@
 """Cuts through a fabric: what can leave a set of GPUs at once, and the tightest of them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -120,13 +120,13 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
         around, key=lambda cut: cut[0] / cut[1] if cut[1] else np.inf, default=(0, np.inf, everybody)
     )
     start = Cut(best, float(rate))
-    if not rate or (roots is None and _ring_reaches(fabric, start)) or not 0 < len(waiting) <= MOST_SINKS:
+    if not rate or not 0 < len(waiting) <= MOST_SINKS or _all_pairs_reach(fabric, part / rate, len(fed)):
         return start
     network = _FlowNetwork(fabric, reverse)
     tightest, ratio = start, Fraction(part) / Fraction(rate)
     for sink in waiting:
         while True:
-            side = network.cut(fed, (sink,), ratio)
+            side = network.cut(fed, sink, ratio)
             capacity, inside = network.capacity(side), int(np.count_nonzero(side[list(fed)]))
             if not inside or (capacity and Fraction(inside) / capacity <= ratio):
                 break
@@ -137,15 +137,18 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
     return tightest
 
 
-def _ring_reaches(fabric: Fabric, cut: Cut) -> bool:
-    """Whether a ring in order of rank takes no longer than a cut says, so that none is tighter."""
-    n, ranks = fabric.ranks, np.arange(fabric.ranks)
+def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
+    """Whether all pairs of GPUs that send at once show that no cut has a greater ratio (`bottleneck`).
+
+    If each pair sends one byte in t seconds, |S| (n − |S|)/t B/s can leave any S.
+    """
+    n = fabric.ranks
     try:
-        use = resource_use(fabric, ranks, (ranks + 1) % n)
+        use = resource_use(fabric, *np.nonzero(~np.eye(n, dtype=bool)))
     except InputError:
         return False
-    slowest = max(float(use.seconds(np.ones(n)).max()), 1 / (fabric.flow_bandwidth or np.inf))
-    return slowest * (n - 1) <= len(cut.gpus) / cut.capacity * (1 + 1e-12)
+    slowest = max(float(use.seconds(np.ones(n * n - n)).max()), 1 / (fabric.flow_bandwidth or np.inf))
+    return slowest / (n - 1 if fed == 1 else 1) <= ratio * (1 + 1e-12)
 
 
 class _FlowNetwork:
@@ -180,27 +183,22 @@ class _FlowNetwork:
         self._csr = csr_matrix((numbers, positions), shape=(nodes + 2, nodes + 2))
         self._position = np.asarray(self._csr.data, np.int64) - 1
 
-    def cut(self, fed: Iterable[int], sinks: Iterable[int], ratio: Fraction | None = None) -> np.ndarray:
-        """Nodes on the source's side of a least cut between GPUs: shape (nodes,), bool.
+    def cut(self, fed: Sequence[int], sink: int, ratio: Fraction) -> np.ndarray:
+        """Nodes on the source's side of a least cut from GPUs to another: shape (nodes,), bool.
 
-        The super-source feeds each of `fed` with one and a link of capacity c B/s carries `ratio` c; without
-        a ratio neither has a limit but c.
+        The super-source feeds each of `fed` with one, and a link of capacity c B/s carries `ratio` c.
         """
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
         # Half of 32 bits: what flows against a link is added to its capacity.
-        fed, most = list(fed), 2**30 - 1
-        if ratio is None:
-            total = sum(u for u in self.units if u > 0)
-            one, output = (Fraction(1), most) if total < most else (Fraction(2**29, total), most)
-        else:
-            one, output = Fraction((ratio * self.unit).numerator), (ratio * self.unit).denominator
-            if output * len(fed) >= most:
-                output = 2**29 // len(fed)
-                one = ratio * self.unit * output
+        most, exact = 2**30 - 1, ratio * self.unit
+        one, output = Fraction(exact.numerator), exact.denominator
+        if output * len(fed) >= most:
+            output = 2**29 // len(fed)
+            one = exact * output
         up, down = one.numerator, one.denominator
         supply, drain = np.zeros((2, (self._position.size - len(self.units)) // 2), np.int64)
-        supply[fed], drain[list(sinks)] = output, most
+        supply[list(fed)], drain[sink] = output, most
         carried = [most if u < 0 else min(-(-u * up // down), most) for u in self.units]
         network = self._csr.copy()
         network.data = np.concatenate((carried, supply, drain))[self._position].astype(np.int32)
