@@ -142,7 +142,7 @@ def test_optimal_is_said_of_a_time_that_is_the_bound_alone(command, collective, 
     code, out, _ = command("collective", *words)
     assert code == 0
     assert ("optim" in out) == (ratio <= 1 + 1e-9), out
-    assert ("gap " in out and f"at most {100 * (ratio - 1):.2f} % above" in out) == (ratio > 1 + 1e-9), out
+    assert (" times the bound of " in out) == (ratio > 1 + 1e-9), out
     assert ("proved: " in out) == (fabric not in ("switch:4", "nodes:2x2", "dgx-1")), out
 
 

@@ -118,7 +118,8 @@ def _least_time(
         raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     schedule, method, text, price = best
     gap = (price["ratio"] or 1.0) - 1
-    lines = [("method", method), _time_gap(price), ("time", text)]
+    most = ("gap", f"at most {100 * gap:.2f} % above the least time of any schedule")
+    lines = [("method", method), *[most] * (gap > _EQUAL), ("time", text)]
     facts = {"fabric": fabric.name, "method": method, "optimal": gap <= _EQUAL, "gap": gap, "cost": price}
     return schedule, lines, facts | {"seconds": time.monotonic() - begun}
 
@@ -166,8 +167,10 @@ def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> t
     price = cost(schedule, fabric, size / whole_elements(schedule), **options)
     ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
-    if ratio is not None:
+    if ratio is not None and ratio > 1 + _EQUAL:
         text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
+    else:
+        text += f"; optimal: no schedule takes less time ({price.bound.why})"
     return text, {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
 
 
@@ -258,16 +261,8 @@ def _about(
             files[circuits] = circuits_text(plan)
     if whole_elements(answer.schedule):
         text, facts["cost"] = _cost(answer.schedule, fabric, size, **options)
-        lines += [("time", text), _time_gap(facts["cost"])]
+        lines.append(("time", text))
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *result], facts, files
-
-
-def _time_gap(price: dict[str, Any]) -> tuple[str, str]:
-    """Say how far a time is above the least of any schedule: optimal where it is the bound itself."""
-    gap = (price["ratio"] or 1.0) - 1
-    if gap <= _EQUAL:
-        return "optimum", f"optimal: no schedule takes less time ({price['bound']['why']})"
-    return "gap", f"at most {100 * gap:.2f} % above the least time of any schedule"
 
 
 def _fewest_rounds(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:

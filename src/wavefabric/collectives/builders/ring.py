@@ -1,11 +1,11 @@
 """Ring algorithms: all-gather, reduce-scatter, all-reduce, broadcast, reduce; in one direction or in both."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from wavefabric.collectives.arguments import element_counts
-from wavefabric.collectives.builders.transfers import assemble, transfers
+from wavefabric.collectives.builders.transfers import Numbers, assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
@@ -33,12 +33,7 @@ def ring_all_reduce(ranks: int, elements: int) -> Schedule:
 
 
 def ring(
-    collective: str,
-    ranks: int,
-    elements: int | np.ndarray,
-    pieces: int = 1,
-    root: int = 0,
-    grid: tuple[int, ...] = (),
+    collective: str, ranks: int, elements: Numbers, pieces: int = 1, root: int = 0, grid: Sequence[int] = ()
 ) -> Schedule:
     """All-gather, reduce-scatter, all-reduce, broadcast or reduce in which all send to the next rank only.
 
@@ -79,12 +74,10 @@ def rail_rings(nodes: int, gpus: int) -> np.ndarray:
     the next node with the same number: every adapter sends one ring and receives one, on its own rail. (An
     odd number of nodes of two ranks has no such rings: the last node meets the first across rails.)
     """
-    begins = [node % 2 for node in range(nodes)]  # local rank of the first ring
-    if nodes % 2:
-        begins[-1] = 2 % gpus
+    ends = [node % 2 for node in range(nodes)]  # of the first ring: other ones in neighbours
+    ends[-1] = ends[-1] if nodes % 2 == 0 else 2 % gpus
     passed = []
-    for node, begin in enumerate(begins):
-        end = begins[(node + 1) % nodes]
+    for node, (begin, end) in enumerate(zip(ends, np.roll(ends, -1).tolist(), strict=True)):
         end = end if end != begin else (begin - 1) % gpus
         local = [begin, *(rank for rank in range(gpus) if rank not in (begin, end)), end][:gpus]
         passed.append(node * gpus + (np.array(local) + np.arange(gpus)[:, None]) % gpus)

@@ -1,10 +1,12 @@
 """Which GPUs of a fabric are in one node: those that are joined without a network."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from wavefabric.fabric.electrical.fabric import Fabric
+from wavefabric.fabric.electrical.static_routes import wires
 
 
 def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
@@ -16,13 +18,12 @@ def node_grid(fabric: Fabric, gpus: Sequence[int]) -> tuple[int, int] | None:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    number = {name: i for i, name in enumerate((*fabric.gpus, *fabric.switches))}
-    ends = [(number[k.source], number[k.target]) for k in fabric.links if k.kind != "network"]
-    source, target = np.array(ends, np.int64).reshape(-1, 2).T
-    graph = csr_array((np.ones(len(ends)), (source, target)), shape=(len(number), len(number)))
+    w = wires(replace(fabric, links=tuple(link for link in fabric.links if link.kind != "network")))
+    size = fabric.ranks + len(fabric.switches)
+    graph = csr_array((w.bandwidth, (w.source, w.target)), shape=(size, size))
     node = connected_components(graph)[1][list(gpus)]
-    each = int(np.count_nonzero(node == node[0]))
-    if not 1 < each < node.size or node.size % each:
+    each = int((node == node[0]).sum())
+    if node.size % each or not 1 < each < node.size:
         return None
     rows = node.reshape(-1, each)
     alike = (rows == rows[:, :1]).all() and np.unique(rows[:, 0]).size == len(rows)
