@@ -97,3 +97,34 @@ def test_presets_have_one_route_for_each_pair(name):
     fabric = load(name)
     src, dst = np.nonzero(~np.eye(fabric.ranks, dtype=bool))
     assert set(static_routes(fabric).wires_of(src, dst).fraction) == {1.0}
+
+
+def _fabric(pairs, gpus, **options):
+    """Links (from, to, B/s) both ways."""
+    links = tuple(Link(*pair, rate) for a, b, rate in pairs for pair in ((a, b), (b, a)))
+    names = tuple(f"GPU{g}" for g in range(gpus))
+    switches = tuple(dict.fromkeys(end for a, b, _ in pairs for end in (a, b) if end not in names))
+    return Fabric("odd", names, switches, links, 0.0, **options)
+
+
+ODD = {
+    # Rates of planes, GB/s of two GPUs to each other: all planes together, whatever their number and rates.
+    "600 planes": ([(f"GPU{g}", f"s{i}", 1.0) for g in (0, 1) for i in range(600)], 600.0),
+    "1 B/s beside 1e17": ([(f"GPU{g}", f"s{i}", (1.0, 1e17)[i]) for g in (0, 1) for i in (0, 1)], 1e17),
+    "a dead end": ([("GPU0", "a", 2.0), ("GPU1", "a", 2.0), ("GPU0", "b", 5.0)], 2.0),
+    "a detour that is wider": ([("GPU0", "GPU1", 1.0), ("GPU0", "a", 9.0), ("GPU1", "a", 9.0)], 1.0),
+    "one wide and one narrow way on": (
+        [("GPU0", "a", 4.0), ("GPU0", "b", 4.0), ("a", "GPU1", 4.0), ("b", "GPU1", 1.0)],
+        5.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_planes_carry_what_their_routes_carry(name):
+    pairs, rate = ODD[name]
+    fabric, schedule = _fabric(pairs, 2), build("ring", "broadcast", 2, 1)
+    for model in ("alpha-beta", "flow"):
+        done = cost(schedule, fabric, 7 * rate, model)
+        assert done.seconds == pytest.approx(7)
+        assert done.seconds >= done.bound.seconds * (1 - 1e-9)

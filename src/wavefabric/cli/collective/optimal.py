@@ -138,9 +138,9 @@ def _timed(
         fill = min(round((alone / (latency or 1e-9)) ** 0.5), _MOST_CHUNKS // (4 * n * n))
         for pieces in (algorithm.parts, *[fill] * pipelined):
             own = replace(algorithm, pieces=pieces) if pieces > 1 else algorithm
-            chosen = own.registry(name, n, fabric)
-            parts = own.parts * rings_of(name, chosen["grid"])
-            refused = why_refused(name, collective, n, **chosen)
+            arguments = own.registry(name, n, fabric)
+            parts = own.parts * rings_of(name, arguments["grid"])
+            refused = why_refused(name, collective, n, **arguments)
             if not refused and extent(name, collective, n, parts)[1] <= _MOST_CHUNKS:
                 words = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
                 yield build_by_name(name, collective, own, fabric), words

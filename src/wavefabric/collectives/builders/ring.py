@@ -49,21 +49,22 @@ def ring(
     if collective in ("broadcast", "reduce"):
         # Along the chain of ranks that starts or ends at the root, piece j makes hop h in round h + j.
         hop, chunk = np.divmod(np.arange((ranks - 1) * chunks), chunks)
-        own, piece = np.divmod(chunk, pieces)
-        at = np.argmax(order == root, axis=1)[own] + hop + (collective == "reduce")
-        src, dst = (order[own, position % ranks] for position in (at, at + 1))
+        channel, piece = np.divmod(chunk, pieces)
+        at = np.argmax(order == root, axis=1)[channel] + hop + (collective == "reduce")
+        src, dst = (order[channel, position % ranks] for position in (at, at + 1))
         part = transfers(hop + piece, src, dst, chunk, reduce=collective == "reduce")
         return assemble(name, conditions, [part])
     parts = []
-    step, own, at = np.unravel_index(np.arange((ranks - 1) * order.size), (max(ranks - 1, 1), rings, ranks))
-    rank, to, first = order[own, at], order[own, (at + 1) % ranks], 0
+    shape = max(ranks - 1, 1), rings, ranks
+    step, channel, at = np.unravel_index(np.arange((ranks - 1) * order.size), shape)
+    rank, to, first = order[channel, at], order[channel, (at + 1) % ranks], 0
     if collective != "all-gather":
-        share_of = order[own, (at - 1 - step) % ranks]
-        parts.append(transfers(step, rank, to, share_of * chunks + own * pieces, count=pieces, reduce=True))
+        chunk = order[channel, (at - 1 - step) % ranks] * chunks + channel * pieces
+        parts.append(transfers(step, rank, to, chunk, count=pieces, reduce=True))
         first = ranks - 1
     if collective != "reduce-scatter":
-        share_of = order[own, (at - step) % ranks]
-        parts.append(transfers(first + step, rank, to, share_of * chunks + own * pieces, count=pieces))
+        chunk = order[channel, (at - step) % ranks] * chunks + channel * pieces
+        parts.append(transfers(first + step, rank, to, chunk, count=pieces))
     return assemble(name, conditions, parts)
 
 

@@ -200,10 +200,11 @@ def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozense
         if not collective.startswith(("all-gather", "reduce-")):
             at_root = collective in ("broadcast", "reduce", "all-reduce")
             roots = tuple(r for r in range(fabric.ranks) if (r == root) == at_root)
-        # All of an all-reduce's array has to leave every set, and to enter it: those with any one GPU.
-        for into in (False, True)[collective in _INTO : 1 + (collective not in _OUT_OF)]:
-            cut = bottleneck(fabric, into, roots)
-            yield cut.gpus, cut.capacity, into
+        for into, names in ((False, _OUT_OF), (True, _INTO)):
+            # All of an all-reduce's array has to leave every set with one GPU, and to enter it.
+            if collective in (*names, "all-reduce"):
+                cut = bottleneck(fabric, into, roots)
+                yield cut.gpus, cut.capacity, into
     for gpus, out, into in tightest_by_size(fabric):
         yield gpus, out, False
         yield gpus, into, True

@@ -17,7 +17,7 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 MOST_SINKS = 256
 #: Most GPUs and switches of which all cuts are searched; and of which one cut for each wire is, with so many
 #: pairs of wires at most.
-MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 27
+MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 26
 
 
 @dataclass(frozen=True)

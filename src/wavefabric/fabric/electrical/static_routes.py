@@ -81,9 +81,9 @@ class StaticRoutes:
                 slowest = np.zeros(key.size)
                 np.maximum.at(slowest, joined, late)
                 late = slowest
-            there = at == goal[pair]
-            latency[pair[there]] = late[there]
-            pair, at, fraction, late = pair[~there], at[~there], fraction[~there], late[~there]
+            arrived, onward = at == goal[pair], at != goal[pair]
+            latency[pair[arrived]] = late[arrived]
+            pair, at, fraction, late = pair[onward], at[onward], fraction[onward], late[onward]
         pair, wire, fraction = map(np.concatenate, zip(*uses, strict=True))
         order = np.argsort(pair, kind="stable")
         return RouteWires(pair[order], wire[order], fraction[order], latency)
