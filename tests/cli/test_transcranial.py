@@ -46,7 +46,10 @@ def test_bad_input_is_one_line(command, tmp_path):
         ((), "--position: is missing; allowed: X,Y,Z in mm"),
         (("--position", "1,2"), "--position: 1,2 given; allowed: X,Y,Z in mm"),
         (("--position", "0,0,0", "--target", "0,0,0"), 'target: "at the transducer"'),
-        ((*WORDS, "--correction", "no"), "--correction: no given; allowed: time_reversal, none"),
+        (
+            (*WORDS, "--correction", "no"),
+            "--correction: no given (did you mean none?); allowed: time_reversal, none",
+        ),
         ((*WORDS, "--elements", "0"), "elements: 0; allowed: from 1"),
         ((*WORDS[2:], "-o", "x.h5"), "spacing: null"),
     ):

@@ -47,7 +47,7 @@ def full(arguments):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids="-".join)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_what_is_accepted_is_right(operation, data):
     ranks = st.integers(1, 12) | st.sampled_from([16, 27, 32])
@@ -59,7 +59,7 @@ def test_what_is_accepted_is_right(operation, data):
     assert schedule.rounds == np.unique(schedule.transfers["round"]).size
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arguments=builds().map(full).filter(lambda a: not why_refused(*a[0][:3], **a[1])))
 def test_a_schedule_is_of_its_kind(arguments):
     (algorithm, collective, _, _), options = arguments
@@ -69,7 +69,7 @@ def test_a_schedule_is_of_its_kind(arguments):
     assert schedule.name.startswith(f"{algorithm} {collective}")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(arguments=builds(ranks=st.integers(2, 7)), data=st.data())
 def test_nothing_can_be_left_out_or_changed(arguments, data):
     schedule = build(*arguments[0], **arguments[1])
@@ -88,7 +88,7 @@ def test_nothing_can_be_left_out_or_changed(arguments, data):
         assert not accepted(wrong)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(arguments=builds(st.sampled_from(_COPIES), st.integers(2, 7)), data=st.data())
 def test_a_copy_to_somebody_else_is_found(arguments, data):
     schedule = build(*arguments[0], **arguments[1])
@@ -102,7 +102,7 @@ def test_a_copy_to_somebody_else_is_found(arguments, data):
     assert not accepted(wrong)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arguments=builds(ranks=st.integers(1, 6), pieces=2), data=st.data())
 def test_any_change_is_judged_as_by_the_definition(arguments, data):
     schedule = build(*arguments[0], **arguments[1])
@@ -117,7 +117,7 @@ def test_any_change_is_judged_as_by_the_definition(arguments, data):
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o[1] == "all-reduce"], ids="-".join)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_all_ranks_end_an_all_reduce_with_the_same_bits(operation, data):
     arguments, options = data.draw(builds(st.just(operation), pieces=2))
@@ -138,7 +138,7 @@ def test_direct_sums_are_in_rank_order(collective, ranks):
         assert np.array_equal(numbers.chunk(at), numbers.wanted(at))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(arguments=builds(ranks=st.integers(1, 8), pieces=2))
 def test_schedules_are_the_same_after_writing_and_reading(arguments):
     schedule = build(*arguments[0], **arguments[1])
@@ -151,10 +151,12 @@ def test_schedules_are_the_same_after_writing_and_reading(arguments):
 
 
 REFUSED = {
-    "algorithm: 'rings' given; allowed: " + ", ".join(ALGORITHMS): ("rings", "all-reduce", 4, {}),
-    "collective: 'gather' given; allowed: all-gather, reduce-scatter, all-reduce, broadcast, reduce (ring)": (
-        "ring", "gather", 4, {}
+    f'algorithm: "rings" given (did you mean ring?); allowed: {", ".join(ALGORITHMS)}': (
+        *("rings", "all-reduce", 4),
+        {},
     ),
+    'collective: "gather" given (did you mean all-gather?); allowed: all-gather, reduce-scatter, all-reduce, '
+    "broadcast, reduce (ring)": ("ring", "gather", 4, {}),
     "ranks: 0; allowed: whole numbers from 1 to 4096": ("ring", "reduce", 0, {}),
     "ranks: 5000; allowed: whole numbers from 1 to 4096": ("recursive", "all-reduce", 5000, {"radix": 5000}),
     "ranks: 4096 given, ring all-gather has up to 16777216 chunks and moves 67108864; "
@@ -199,7 +201,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arguments=builds(ranks=st.integers(1, 20), pieces=3))
 def test_extents_are_upper_bounds(arguments):
     (algorithm, collective, ranks, elements), options = arguments

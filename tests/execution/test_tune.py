@@ -42,7 +42,7 @@ def traffic(schedule):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(collective=st.sampled_from(COLLECTIVES), ranks=st.integers(2, 13), run=st.booleans())
 def test_every_algorithm_is_there_once(collective, ranks, run):
     result = dict(candidates(collective, ranks, run))

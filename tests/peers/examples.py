@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 
 import wavefabric.kwave as ours
-from wavefabric.acoustics.kwave import drop_in
+from wavefabric.acoustics.kwave import older
 
 _IMPORT = re.compile(r"^from kwave\.kspaceFirstOrder\w* import ", re.M)
 NAMES = tuple(name for name in ours.__all__)
@@ -66,7 +66,7 @@ def run_example(path: Path, steps: int | None = None, precision: str = "double")
     here = sys.path[:]
     sys.path.insert(0, str(path.parent))
     try:
-        on_cpu = mock.patch.object(drop_in, "_file_options", _on_cpu(drop_in._file_options))
+        on_cpu = mock.patch.object(older, "keywords", _on_cpu(older.keywords))
         with mock.patch.multiple(ours, **spies), on_cpu, contextlib.chdir(root), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with mock.patch("matplotlib.pyplot.show"):

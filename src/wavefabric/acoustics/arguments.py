@@ -49,7 +49,7 @@ def positive(value: Any, unit: str, key: str) -> float:
 
 def per_axis(value: Any, n: int) -> tuple[Any, ...]:
     """A value for each of ``n`` axes, or as many as were given."""
-    many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+    many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
     return tuple(value) if many else (value,) * n
 
 

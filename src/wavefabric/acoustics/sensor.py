@@ -1,6 +1,5 @@
 """Sensors: at which points and what is recorded."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positiv
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.units import show
 
 #: A point this far outside the grid, in spacings, is taken to be on its edge.
@@ -123,9 +122,7 @@ def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
     require(names, key, [], allowed)
     for name in names:
         if not isinstance(name, str) or name not in known:
-            near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
-            meant = f"did you mean {show(near[0])}? " if near else ""
-            raise InputError(f"{key}: {show(name)}; {meant}allowed: {allowed}")
+            raise InputError(f"{key}: {not_one_of(name, known)}")
     return tuple(quantity for name, quantity in known.items() if name in names)
 
 

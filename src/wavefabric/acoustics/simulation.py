@@ -27,6 +27,8 @@ from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 
+#: What there is to do about a shifted phase speed.
+_SHIFT = "; dispersion=False leaves that out, or give a sound speed that makes up for it"
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
@@ -163,20 +165,21 @@ def solve(
     options: ResultSettings,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
     observer: Observer | None = None,
+    **naming: Any,
 ) -> Results:
     """Check, run, and return and write results: the last part of `simulate`.
 
     ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` looks
-    on.
+    on. ``naming`` are ``names`` and ``first_index`` of `check`, where lines go by other words.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
-    check(problem)
-    check_recording(problem, recording)
+    check(problem, **naming)
+    check_recording(problem, recording, **naming)
     writer = None
     if output is not None:
         writer = on_first_rank(comm, lambda: ResultWriter(output, options.force))
-    check_run(problem, options)
+    check_run(problem, options, naming.get("names"))
     for line in broken_periods(problem, recording) if comm.rank == 0 else ():
         warnings.warn(line, stacklevel=3)
     with locked_by_first_rank(comm, output, "output"):
@@ -197,7 +200,7 @@ def check_run(
     names: Mapping[str, str] | None = None,
     where: str = "",
     stable: str = ", or check_stability=False",
-    shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it",
+    shift: str = _SHIFT,
 ) -> None:
     """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
 
@@ -207,5 +210,12 @@ def check_run(
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)
     if settings.ranks.rank == 0:
-        for line in problem_warnings(problem, names, shift):
-            warnings.warn(line, stacklevel=4)
+        warn_of(problem, names, shift)
+
+
+def warn_of(problem: Problem, names: Mapping[str, str] | None = None, shift: str = _SHIFT) -> None:
+    """Warn of sources that grid or absorption distort; arguments as in `check_run`."""
+    switch = "dispersion=False"
+    shift = shift.replace(switch, (names or {}).get(switch, switch))
+    for line in problem_warnings(problem, names, shift):
+        warnings.warn(line, stacklevel=5)

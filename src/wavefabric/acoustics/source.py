@@ -163,7 +163,7 @@ class Source:
         if self.u_mask is not None:
             parameters["velocity_source"] = self._velocity(grid, sound_speed, dt)
         if self.transducer is not None:
-            parameters["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
+            parameters["transducer"] = self._transducer(self.transducer, grid, sound_speed, dt)
         if not parameters:
             raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
         return parameters
@@ -171,8 +171,11 @@ class Source:
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
         """What multiplies the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
 
-        It goes with the power `scale_power` of c.
+        It goes with the power `scale_power` of c. One signal of a "transducer" serves all points, at the mean
+        sound speed, as in k-Wave.
         """
+        if name == "transducer":
+            return np.array([2 * float(np.mean(c)) * dt / grid.spacing[0]])
         if name == "p":
             additive = 2 * dt / (grid.dimensions * c * grid.spacing[0])
             return 1 / (grid.dimensions * c**2) if self.p_mode == "dirichlet" else additive
@@ -229,34 +232,27 @@ class Source:
             signals.append(None if u is None else _scaled(u, scale, index.size, f"source.u{axis}"))
         return VelocitySource(index, tuple(signals), self.u_mode)
 
-
-def _transducer(
-    transducer: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
-) -> TransducerSource:
-    key = "source.transducer"
-    index = grid.points(transducer.mask, f"{key}.mask")
-    signal = np.asarray(transducer.signal)
-    if signal.ndim != 1 or signal.size == 0 or signal.dtype.kind not in "fiu":
-        raise InputError(f"{key}.signal: has the shape {signal.shape}; allowed: real numbers, (samples,)")
-    delay = np.zeros(index.size, np.int64) if transducer.delay is None else np.asarray(transducer.delay)
-    if delay.shape == grid.shape:
-        delay = delay.T[np.asarray(transducer.mask).T != 0]
-    if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
-        raise InputError(
-            f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
-        )
-    steps = signal.size - int(delay.max())
-    if steps < 1:
-        allowed = f"below {signal.size}, the signal's samples"
-        raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
-    # One signal serves all points, hence the mean sound speed, as in k-Wave.
-    scale = transducer_scale(grid, at_points(sound_speed, index), dt)
-    return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
-
-
-def transducer_scale(grid: Grid, c: np.ndarray, dt: float) -> float:
-    """What multiplies the signal of a `Transducer` at points where the sound speed is ``c``."""
-    return 2 * float(np.mean(c)) * dt / grid.spacing[0]
+    def _transducer(
+        self, transducer: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
+    ) -> TransducerSource:
+        key = "source.transducer"
+        index = grid.points(transducer.mask, f"{key}.mask")
+        signal = np.asarray(transducer.signal)
+        if signal.ndim != 1 or signal.size == 0 or signal.dtype.kind not in "fiu":
+            raise InputError(f"{key}.signal: has the shape {signal.shape}; allowed: real numbers, (samples,)")
+        delay = np.zeros(index.size, np.int64) if transducer.delay is None else np.asarray(transducer.delay)
+        if delay.shape == grid.shape:
+            delay = delay.T[np.asarray(transducer.mask).T != 0]
+        if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
+            raise InputError(
+                f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
+            )
+        steps = signal.size - int(delay.max())
+        if steps < 1:
+            allowed = f"below {signal.size}, the signal's samples"
+            raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
+        scale = self.scale("transducer", grid, at_points(sound_speed, index), dt)
+        return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
 
 
 def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:

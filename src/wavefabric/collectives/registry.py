@@ -11,7 +11,7 @@ from wavefabric.collectives.builders import bruck, direct, messages, recursive, 
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,10 @@ def _checked(
 ) -> dict[str, object]:
     """The options of the algorithm, defaults filled in."""
     if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm: {algorithm!r} given; allowed: {', '.join(ALGORITHMS)}")
+        raise InputError(f"algorithm: {not_one_of(algorithm, ALGORITHMS)}")
     known = ALGORITHMS[algorithm]
     if collective not in known.collectives:
-        allowed = f"{', '.join(known.collectives)} ({algorithm})"
-        raise InputError(f"collective: {collective!r} given; allowed: {allowed}")
+        raise InputError(f"collective: {not_one_of(collective, known.collectives)} ({algorithm})")
     whole("ranks", ranks, 1, MOST_RANKS)
     for option, value, default in (("pieces", pieces, 1), ("radix", radix, None), ("grid", grid, None)):
         if value != default and option not in known.options:

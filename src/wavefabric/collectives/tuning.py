@@ -9,7 +9,7 @@ from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of, show
 from wavefabric.files.input import naming, read_text
 from wavefabric.files.output import json_rows, write_text
 
@@ -179,7 +179,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     any other that takes them. `InputError` for another collective operation, or where none does.
     """
     if collective not in _PREFERRED:
-        raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
+        raise InputError(f"collective: {not_one_of(collective, _PREFERRED)}")
     preferred = _PREFERRED[collective][nbytes > SMALL]
     plain = {name: each for name, each in ALGORITHMS.items() if not each.switched}
     others = [name for name, each in plain.items() if collective in each.collectives]

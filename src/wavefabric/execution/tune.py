@@ -11,7 +11,7 @@ from wavefabric.collectives.arguments import MOST_RANKS, whole
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
@@ -104,7 +104,7 @@ def tune(
     collectives = tuple(dict.fromkeys(collectives))
     for collective in collectives:
         if collective not in COLLECTIVES:
-            raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
+            raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
         if not pool.choices(collective, count):
             raise InputError(next(iter(pool.left_out(collective, count).values())))
     ends = PREDICTED_SIZES if ranks is None else SIZES["cuda" if ranks.on_gpu else "cpu"]

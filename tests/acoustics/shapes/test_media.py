@@ -87,7 +87,7 @@ def test_a_layer_sampled_at_grid_points_is_far_worse():
 @pytest.mark.parametrize("kernel", ["lanczos", "box"])
 @pytest.mark.parametrize("offset", [0.0, 0.5])
 @given(n=st.integers(1, 6), factor=st.integers(1, 9))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_weights_keep_what_is_linear(kernel, offset, n, factor):
     by = weights(n, factor, offset, kernel)
     fine = (np.arange(by.shape[1]) + 0.5) / factor - 0.5 - REACH
@@ -157,7 +157,7 @@ def test_absorption_and_nonlinearity_are_means_that_stay_positive():
     np.testing.assert_allclose(part.nonlinearity[[14, 15, 16]], [5, half, 8], rtol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e5, 2e6), st.floats(1200, 3500), st.floats(0, 600))
 def test_a_material_at_a_frequency_has_its_speed_and_attenuation(frequency, speed, loss):
     made = Material.at_frequency(frequency, speed, 1000, loss)

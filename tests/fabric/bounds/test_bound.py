@@ -68,7 +68,7 @@ def subsets(ranks):
     return [frozenset(c) for k in range(1, ranks) for c in combinations(range(ranks), k)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(fabrics(), st.booleans())
 def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     ratios = {s: len(s) / flow_out(fabric, s, reverse) for s in subsets(fabric.ranks)}
@@ -81,7 +81,7 @@ def test_the_bottleneck_is_that_of_all_cuts(fabric, reverse):
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(fabrics(), st.integers(0, 1))
 def test_rooted_operations_are_bound_by_the_tightest_cut(fabric, root):
     n, size = fabric.ranks, 12.0
@@ -112,7 +112,7 @@ def test_capacities_near_the_most_that_is_counted():
     assert bound("scatter", fabric, 12.0, root=0).transfer == pytest.approx(wanted) == pytest.approx(3.2)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(fabrics(), st.booleans())
 def test_no_cut_lets_less_through_than_said(fabric, large):
     with pytest.MonkeyPatch.context() as patch:
@@ -125,7 +125,7 @@ def test_no_cut_lets_less_through_than_said(fabric, large):
     cuts.tightest_by_size.cache_clear()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(fabrics())
 def test_of_small_fabrics_the_tightest_cut_of_all_bounds_an_all_reduce_and_an_all_to_all(fabric):
     free = replace(fabric, copy_bandwidth=None, flow_bandwidth=None)  # what ports let through is bound apart
@@ -143,7 +143,7 @@ def renumbered(fabric, order, rng):
     return replace(fabric, gpus=gpus, switches=tuple(switches), links=tuple(links))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(fabrics(), st.booleans(), st.randoms(use_true_random=False))
 def test_a_bound_does_not_depend_on_how_gpus_are_numbered(fabric, large, random):
     rng = np.random.default_rng(random.getrandbits(32))
@@ -168,7 +168,7 @@ def test_bounds_of_presets_do_not_depend_on_how_gpus_are_numbered(name):
             assert bound(collective, other, 2e9).transfer == pytest.approx(one.transfer, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(fabrics(), st.sampled_from(sorted(ALGORITHMS)), st.data())
 def test_no_schedule_that_is_costed_beats_the_bound(fabric, name, data):
     collective = data.draw(st.sampled_from(ALGORITHMS[name].collectives))
@@ -295,7 +295,7 @@ def test_a_part_of_a_fabric():
 def test_bad_arguments():
     fabric = load("switch:4")
     for message, call in {
-        "collective: 'sum' given; allowed: all-gather": lambda: bound("sum", fabric, 1.0),
+        'collective: "sum" given; allowed: all-gather': lambda: bound("sum", fabric, 1.0),
         "ranks: 5 given; allowed: 1 to the 4 GPUs of switch:4": lambda: bound("reduce", fabric, 1.0, ranks=5),
         "root: 4 given; allowed: 0 to 3": lambda: bound("reduce", fabric, 1.0, root=4),
     }.items():

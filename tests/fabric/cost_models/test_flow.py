@@ -166,7 +166,7 @@ def test_the_textbook_example_of_fair_shares():
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_fair_shares_are_those_of_linear_programs(data):
     links = data.draw(st.integers(1, 4))
@@ -190,7 +190,7 @@ def message_lists(draw):
     return messages(*rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(message_lists(), st.sampled_from([None, 1, 2]), st.booleans())
 def test_no_link_carries_more_than_it_can(schedule, engines, limited):
     fabric = replace(STAR, copy_bandwidth=1.5e9, flow_bandwidth=0.7e9) if limited else STAR
@@ -212,7 +212,7 @@ def test_no_link_carries_more_than_it_can(schedule, engines, limited):
     assert (own >= size[remote] / min(out, into, fabric.flow_bandwidth or np.inf) * (1 - 1e-9)).all()
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35)
 @given(arbitrary())
 def test_transfers_wait_for_what_they_need_and_for_nothing_else(schedule):
     first, then = dependencies(schedule)
@@ -239,7 +239,7 @@ def test_transfers_wait_for_what_they_need_and_for_nothing_else(schedule):
     assert (order[first] < order[then]).all()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(2, 9), st.sampled_from(["ring", "switch", "torus:3x3", "dgx-2"]), st.booleans())
 def test_more_bytes_take_longer(ranks, kind, reduces):
     fabric = load(kind if kind[-1].isdigit() else f"{kind}:{ranks}")

@@ -58,7 +58,7 @@ def _parallel(fabric, src, dst):
     return leave if src in far else None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(fabrics())
 def test_bytes_take_all_shortest_routes_over_switches_in_proportion_to_their_rates(fabric):
     for src, dst in permutations(range(fabric.ranks), 2):
@@ -133,7 +133,7 @@ def test_many_layers_of_many_switches_are_routed_at_once():
     assert set(uses(fabric, 0, 1).values()) == {1 / 8, 1 / 64}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(fabrics())
 def test_hops_count_through_anything(fabric):
     g = nx.DiGraph((link.source, link.target) for link in fabric.links)

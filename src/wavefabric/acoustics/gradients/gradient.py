@@ -26,7 +26,7 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import prepare, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
-from wavefabric.acoustics.source import ContinuousWave, Source, at_points, transducer_scale
+from wavefabric.acoustics.source import ContinuousWave, Source, at_points
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -57,7 +57,7 @@ class Gradient(dict[str, Any]):
     steps_again : int
         Time steps of the forward run that were taken again.
     seconds : float
-        Wall time of the adjoint steps and of those taken again.
+        Wall time of the adjoint steps and of those taken again, without compilation.
     """
 
     def __init__(self, derivatives: Mapping[str, Any], value: float, results: Results, run: AdjointRun):
@@ -303,7 +303,7 @@ class Linearization(AbstractContextManager):
             if name == "p0":
                 return self._source.p0_gradient(medium["initial_pressure"], self._grid)
             if name == "transducer":
-                scale = transducer_scale(self._grid, self._speed_at(name), self._problem.dt)
+                scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
                 return self._transducer_sums(signals[name]) * scale
             if name in SOURCES:
                 return self._signal(name, signals[name])

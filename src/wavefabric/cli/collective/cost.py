@@ -16,7 +16,7 @@ from wavefabric.cli.common.options import OutputOptions, changed, check_choice, 
 from wavefabric.cli.common.parse import FACTOR_HELP, parse_sizes
 from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric import AnyFabric, Fabric, PhotonicFabric
 from wavefabric.fabric.cost_models.cost import check_sizes, cost
 from wavefabric.fabric.draw.pictures import draw_costs
@@ -125,7 +125,7 @@ def _compared(
     for word in _expanded([word.strip() for word in text.split(",")], words[0], options, fabric, left_out):
         name, colon, number = word.partition(":")
         if name not in ALGORITHMS:
-            raise InputError(f"--algorithms: {name or text} given; allowed: all, {', '.join(ALGORITHMS)}")
+            raise InputError(f"--algorithms: {not_one_of(name or text, ALGORITHMS, 'all')}")
         if word in chosen:
             raise InputError(f"--algorithms: {word} given twice; allowed: each once")
         chosen[word] = name, _numbered(_usable(name, options), name, word, number if colon else None)
