@@ -23,7 +23,7 @@ from wavefabric.collectives import (
     why_refused,
 )
 from wavefabric.collectives.conditions import ROOTED
-from wavefabric.collectives.registry import extent
+from wavefabric.collectives.registry import extent, rings_of
 from wavefabric.errors import InputError
 
 #: Of what only copies; a chunk is written once there.
@@ -42,7 +42,8 @@ def full(arguments):
     """The same with at least one element in every chunk, and two ranks."""
     (algorithm, collective, ranks, _), options = arguments
     ranks = max(ranks, 2)
-    return (algorithm, collective, ranks, 2 * ranks * options.get("pieces", 1)), options
+    chunks = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
+    return (algorithm, collective, ranks, 2 * ranks * chunks), options
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids="-".join)
@@ -183,6 +184,17 @@ REFUSED = {
     "grid: 2x2x2 given; allowed: nodes and GPUs of each, such as 4x8 (hierarchical)": (
         "hierarchical", "all-reduce", 8, {"grid": (2, 2, 2)}
     ),
+    "grid: 8 given; allowed: nodes and GPUs of each, such as 4x8 (ring)": (
+        "ring", "all-reduce", 8, {"grid": (8,)}
+    ),
+    "grid: 2x3 given; allowed: a product of 8, the ranks": ("ring", "all-reduce", 8, {"grid": (2, 3)}),
+    "ranks: 1024 given, ring all-gather of 8 rings has up to 8388608 chunks and moves 33554432; "
+    "allowed: fewer ranks, 2097152 chunks, 8388608 moves": (
+        "ring", "all-gather", 1024, {"grid": (128, 8)}
+    ),
+    "pieces: 9 given; allowed: whole numbers from 1 to 4 (256 ranks, ring)": (
+        "ring", "all-gather", 256, {"grid": (32, 8), "pieces": 9}
+    ),
     "ranks: 10 given; allowed: products of numbers up to the radix, 4 (recursive-exchange)": (
         "recursive-exchange", "all-reduce", 10, {"radix": 4}
     ),
@@ -195,7 +207,8 @@ def test_extents_are_upper_bounds(arguments):
     (algorithm, collective, ranks, elements), options = arguments
     schedule = build(algorithm, collective, ranks, elements + 100, **options)
     radix = options.get("radix") or 2
-    chunks, moves = extent(algorithm, collective, ranks, options.get("pieces", 1), radix)
+    pieces = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
+    chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
     assert sum(sizes.size for sizes in schedule.sizes) <= chunks
     assert schedule.transfers["count"].sum() <= moves
 
