@@ -80,7 +80,7 @@ def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
 def quoted(value: Any, most: int = 60) -> str:
     """A Python value as one short line; a whole number of too many digits in words."""
     try:
-        return cut(visible(repr(value)), most)
+        return cut(visible(" ".join(repr(value).splitlines())), most)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits"
 

@@ -6,6 +6,7 @@ NumPy solver in double precision. The examples lie in k-wave-python's repository
 
 import contextlib
 import copy
+import importlib.util
 import re
 import sys
 import warnings
@@ -38,6 +39,12 @@ class Comparison:
     @property
     def largest(self) -> float:
         return max((value for call in self.differences for value in call.values()), default=np.inf)
+
+
+def installed() -> bool:
+    """Whether k-wave-python is there; the folder tests/acoustics/kwave has its name too, and no source."""
+    spec = importlib.util.find_spec("kwave")
+    return spec is not None and spec.origin is not None
 
 
 def prepare_peer() -> None:

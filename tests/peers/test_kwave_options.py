@@ -6,24 +6,22 @@ tables of this file, and a test fails.
 
 import copy
 import dataclasses
-import importlib.util
 import inspect
 import pickle
 
 import numpy as np
 import pytest
 
+from examples import installed, prepare_peer
 from wavefabric.acoustics.kwave import drop_in
 from wavefabric.errors import InputError
 from wavefabric.kwave import kspaceFirstOrder, kspaceFirstOrder2D, kspaceFirstOrder3D
 
 pytestmark = [
-    pytest.mark.skipif(not importlib.util.find_spec("kwave"), reason="k-wave-python is not installed"),
+    pytest.mark.skipif(not installed(), reason="k-wave-python is not installed"),
     pytest.mark.filterwarnings("default"),
 ]
-if importlib.util.find_spec("kwave"):
-    from examples import prepare_peer
-
+if installed():
     prepare_peer()
     from kwave.kgrid import kWaveGrid
     from kwave.kmedium import kWaveMedium
