@@ -74,10 +74,7 @@ def main(folder=".", iterations=35):
     heard = acoustics.simulate(*inputs, dt=DT / 2, steps=2 * STEPS - 1)["p"][:, ::2]
     heard = heard + NOISE * abs(heard).max() * np.random.default_rng(1).standard_normal(heard.shape)
     grid, medium, array, p0 = scene(128, 0.1e-3)
-    weights = array.receiving.toarray()  # (elements, points): points that an element covers impose its signal
-    covers = weights.max(axis=0) > 0.5 * weights.max()
-    mask = np.isin(np.arange(p0.size).reshape(grid.shape, order="F"), array.index[covers])
-    inputs, images = (grid, medium, mask, heard[weights.argmax(axis=0)[covers]], DT), {"initial pressure": p0}
+    inputs, images = (grid, medium, Sensor.elements(array), heard, DT), {"initial pressure": p0}
     warnings.filterwarnings("ignore", "source.p: ")  # white noise goes beyond the grid's frequencies
     for name, number in (("time reversal, one pass", 1), ("time reversal, ten iterations", 10)):
         images[name] = acoustics.time_reversal(*inputs, iterations=number, non_negative=True).image

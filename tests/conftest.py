@@ -7,6 +7,7 @@ leaves these to `test_ranks.py`, which starts mpiexec once for each number.
 import gc
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 # The user's own list of fonts may name some that are gone.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(__file__).parents[1] / ".pytest_cache" / "matplotlib"))
 _TIMEOUT = 60.0
+
+if find_spec("hypothesis"):
+    from hypothesis import HealthCheck, settings
+
+    # No test depends on how busy the machine is.
+    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy machine")
 
 # In the background of a script SIGINT is ignored, and what tests start would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

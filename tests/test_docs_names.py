@@ -10,6 +10,7 @@ import pytest
 import wavefabric
 
 ROOT = Path(__file__).parents[1]
+LINKED = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 PACKAGES = {module.name for module in pkgutil.iter_modules(wavefabric.__path__) if module.ispkg}
 
@@ -73,3 +74,29 @@ def test_the_glossary_says_where_things_are():
     names = re.findall(rf"`((?:{'|'.join(PACKAGES)}|errors)(?:\.\w+)+)`", page)
     assert len(names) > 50
     assert [name for name in names if result(f"wavefabric.{name}") is None] == []
+
+
+def without_code(page):
+    return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.S)
+
+
+def anchors(page, hyphens):
+    """Anchors of the headings: GitHub keeps a hyphen for each space, MkDocs joins ``hyphens`` into one."""
+    result = set()
+    for heading in re.findall(r"^#+ (.*)$", without_code(page), re.M):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        words = "".join(c for c in heading if c in " -_" or c.isalnum())
+        result.add(re.sub(hyphens, "-", words))
+    return result
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_pages_and_to_headings_on_github_and_in_mkdocs(page):
+    for path, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", without_code(page)):
+        if "://" in path or path.startswith("mailto:"):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        if anchor and target.suffix == ".md":
+            for hyphens in (" ", "[ -]+"):
+                assert anchor in anchors(target, hyphens), f"{path}#{anchor}"

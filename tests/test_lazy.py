@@ -7,7 +7,7 @@ import pytest
 
 import wavefabric.optics as optics
 
-PACKAGES = ("acoustics", "exchange", "fabric", "optics", "training")
+PACKAGES = ("acoustics", "exchange", "fabric", "optics", "planner", "report", "training")
 #: `from package import name` for each name, in a fresh process: some modules are named as what they define.
 ALL = """
 import importlib, sys
@@ -16,6 +16,9 @@ names = [(p.__name__, name) for p in packages for name in set(dir(p)) - set(vars
 for package, name in names:
     found = {}
     exec(f"from {package} import {name}", found)
+    starred = {}
+    exec(f"from {package} import *", starred)
+    assert starred[name] is found[name]
     assert type(found[name]).__name__ != "module", name
     print(package, name)
 """

@@ -97,7 +97,7 @@ def crossings(schedule, fabric, order, kind: str) -> int:
     routes, kinds = static_routes(ranked), {(link.source, link.target): link.kind for link in ranked.links}
     src, dst = schedule.transfers["src"], schedule.transfers["dst"]
     away = src != dst
-    pair, wire = routes.wires_of(src[away], dst[away])
+    pair, wire, *_ = routes.wires_of(src[away], dst[away])
     nodes, ends = (*ranked.gpus, *ranked.switches), (routes.wires.source[wire], routes.wires.target[wire])
     crossing = [kinds[nodes[a], nodes[b]] == kind for a, b in zip(*ends, strict=True)]
     return len(set(pair[crossing].tolist()))

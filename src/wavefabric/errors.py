@@ -2,16 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: Characters of a value that an error line shows, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
+_NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")
 
 
 class InputError(ValueError):
     """Bad input. The message names the key or argument, what was given and what is allowed."""
+
+    def __init__(self, message: object = ""):
+        # Numbers of NumPy read as plain ones, -1.0, not np.float64(-1.0); arrays stand in the one line.
+        super().__init__(re.sub(r"\s*\n\s*", " ", _NUMPY_SCALAR.sub(r"\1", str(message))))
 
 
 class FieldLost(InputError):
@@ -48,10 +53,34 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def meant(word: Any, names: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """Return " (did you mean NAME?)" for the name that is most like ``word``, or "" where none is like it.
+
+    ``shown`` has names as the user writes them, where they differ.
+    """
+    import difflib  # late: only errors need it
+
+    def parts(text: str) -> set[str]:
+        return {part for part in re.split(r"[^a-z0-9.]+", text) if re.search(r"\d", part)}
+
+    low = {name.lower(): name for name in names}
+    text = str(word)[:MOST_SHOWN].lower()
+    close = difflib.get_close_matches(text, low, n=1)
+    close = close or [name for name in low if name.startswith(text[:60]) and len(text) > 1]
+    close = close or [name for name in low if parts(name) & parts(text)]
+    return f" (did you mean {(shown or {}).get(low[close[0]], low[close[0]])}?)" if close else ""
+
+
+def not_one_of(value: Any, names: Iterable[str], first: str = "") -> str:
+    """Return "VALUE given (did you mean NAME?); allowed: …", ``first`` before all names."""
+    names = list(names)
+    return f"{show(value)} given{meant(value, names)}; allowed: {', '.join([first] * bool(first) + names)}"
+
+
 def quoted(value: Any, most: int = 60) -> str:
     """A Python value as one short line; a whole number of too many digits in words."""
     try:
-        return cut(visible(repr(value)), most)
+        return cut(visible(" ".join(repr(value).splitlines())), most)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits"
 
@@ -59,10 +88,16 @@ def quoted(value: Any, most: int = 60) -> str:
 def show(value: Any) -> str:
     """What the user gave, as one short line for an error."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        plain = lambda v: v.item() if getattr(v, "shape", None) == () else str(v)  # noqa: E731
+        text = json.dumps(value, ensure_ascii=False, default=plain)
     except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits
         return "a number with too many digits" if isinstance(value, int) else "a value too large to show"
     return visible(text if len(text) <= 60 else text[:57] + "...")
+
+
+def one_value(values: Any) -> str:
+    """What is wrong with a list where one value is allowed."""
+    return f"one value is allowed, a list of {len(values)} was given"
 
 
 def one_line(message: str, values: Iterable[str] = ()) -> str:

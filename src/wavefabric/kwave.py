@@ -6,9 +6,9 @@ in place of ``from kwave.kspaceFirstOrder import kspaceFirstOrder``, or of an ol
 sources, sensors, transducers and options stay k-wave-python's.
 """
 
-from wavefabric.acoustics.kwave.drop_in import (
+from wavefabric.acoustics.kwave.drop_in import kspaceFirstOrder
+from wavefabric.acoustics.kwave.older import (
     kspace_first_order_2d_gpu,
-    kspaceFirstOrder,
     kspaceFirstOrder1D,
     kspaceFirstOrder2D,
     kspaceFirstOrder2DC,

@@ -11,6 +11,7 @@ def lazy(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a package, from its modules to the public names that they define."""
     modules = {name: module for module, names in exports.items() for name in names}
+    vars(sys.modules[package])["__all__"] = sorted(modules)  # from package import *
 
     def get(name: str) -> Any:
         if name not in modules:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of, quoted
 from wavefabric.units import EXAMPLES, quantity, show
 
 #: Units of β1 … β4.
@@ -42,16 +42,45 @@ def positive(value: Any, unit: str, key: str) -> float:
     return value
 
 
+def within(value: Any, unit: str, key: str, least: float, most: float) -> float:
+    """One number in ``unit`` from ``least`` to ``most``, from a number or text."""
+    value = number(value, unit, key)
+    if not least <= value <= most:
+        space = " " * bool(unit)
+        raise InputError(f"{key}: {value:g}{space}{unit} given; allowed: {least:g} to {most:g}{space}{unit}")
+    return value
+
+
+def instance(key: str, value: Any, *kinds: type) -> None:
+    """Refuse an object that is of none of these classes."""
+    if not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise InputError(f"{key}: {quoted(value)} given; allowed: {names}")
+
+
+def field_array(value: Any) -> Any:
+    """A field of numbers as an array of NumPy, or of the device that it is on; else InputError."""
+    try:
+        field = value if hasattr(value, "dtype") else np.asarray(value)
+    except ValueError:  # rows of unlike lengths
+        field = np.array(None)
+    if field.dtype.kind not in "biufc":
+        raise InputError(f"field: {quoted(value)} given; allowed: an array of numbers")
+    return field
+
+
 def choice(key: str, value: str, allowed: Collection[str]) -> None:
     """Refuse a value that is not one of those allowed."""
-    if value not in allowed:
-        raise InputError(f"{key}: {show(value)} given; allowed: {', '.join(allowed)}")
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{key}: {not_one_of(value, allowed)}")
 
 
-def whole(key: str, value: Any, least: int) -> None:
-    """Refuse a value that is no whole number of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise InputError(f"{key}: {value!r} given; allowed: a whole number of at least {least}")
+def whole(key: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuse a value that is no whole number of at least ``least``, or above ``most``."""
+    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not integer or value < least or (most is not None and value > most):
+        upper = "" if most is None else f" and at most {most}"
+        raise InputError(f"{key}: {quoted(value)} given; allowed: a whole number of at least {least}{upper}")
 
 
 def dispersion_coefficients(value: Any) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ import math
 import re
 from functools import lru_cache
 
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, one_value, show
 
 #: Speed of light in vacuum, m/s (exact, SI).
 SPEED_OF_LIGHT = 299_792_458.0
@@ -100,6 +100,8 @@ def quantity(value: str | float | int, unit: str, key: str = "value") -> float:
     dB per length converts to ``"1/m"`` (of the power), dBm to ``"W"``. `InputError`, which begins with
     ``key``, if it is no quantity, not finite, or has another dimension than ``unit``.
     """
+    if isinstance(value, (list, tuple)):
+        raise InputError(f"{key}: {one_value(value)}")
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InputError(f"{key}: {show(value)} is not a quantity; {_allowed(unit)}")
     try:

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from wavefabric.errors import FieldLost, InputError, LateRank
 from wavefabric.exchange import solo
 from wavefabric.exchange.transports.base import Transport
 from wavefabric.lifecycle.checkpoint.when import Checkpoints
+from wavefabric.system.compiling import compiling
 from wavefabric.system.progress import Progress as NoProgress
 
 SHAPE = (14, 12, 9)
@@ -84,7 +86,7 @@ def test_report(device):
     assert report.device == device.name
     assert report.transforms_per_step == pytest.approx(10, abs=1)
     assert report.peak_bytes > 1e6
-    assert set(report.seconds) == {"loading", "preprocessing", "simulation", "postprocessing"}
+    assert set(report.seconds) == {"loading", "preprocessing", "compilation", "simulation", "postprocessing"}
     assert report.seconds["loading"] == 2.5
     assert 0 < report.seconds["simulation"] < 60
     assert progress.total == 12
@@ -275,3 +277,26 @@ def test_automatic_precision(device, monkeypatch):
         sink = MemorySink()
         run(problem(SHAPE), Recording(("p_final",)), sink, RunSettings(device=device, precision="auto"))
         assert sink.arrays["p_final"].dtype == (wanted if device.name == "cpu" else np.float32)
+
+
+def test_compilation_is_a_phase_of_its_own(monkeypatch):
+    """A kernel that takes a thousand seconds to compile, at the third step, makes no step slower."""
+    late, clock = [0.0], time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late[0])
+
+    class Compiles:
+        def nbytes(self, *_):
+            return 0
+
+        def begin(self, *_):
+            pass
+
+        def after(self, taken):
+            if taken == 3:
+                with compiling():
+                    late[0] += 1000.0
+
+    settings = RunSettings(device=get_device("cpu", 1))
+    report = run(problem(SHAPE), Recording(("p_final",)), MemorySink(), settings, observer=Compiles())
+    assert report.seconds["compilation"] > 1000.0
+    assert sum(seconds for phase, seconds in report.seconds.items() if phase != "compilation") < 900.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.acoustics import Grid, Sensor
@@ -57,7 +57,6 @@ def test_flat_boxes():
     np.testing.assert_array_equal(where.last, [[4, 3, 0]])
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([(8, 6), (7, 6, 5)]),
     st.lists(st.tuples(*[st.floats(0, 1)] * 3), min_size=1, max_size=5),
@@ -115,14 +114,14 @@ def test_bad_sensors_are_refused(sensor, text):
 @pytest.mark.parametrize(
     ("inputs", "text"),
     [
-        ({"record": "q"}, 'sensor.record: "q"; allowed: p, '),
+        ({"record": "q"}, 'sensor.record: "q" given; allowed: p, '),
         (
             {"record": ("p_final", "p_maxall")},
-            r'sensor.record: "p_maxall"; did you mean "p_max_all"\? allowed: p, ',
+            r'sensor.record: "p_maxall" given .did you mean p_max_all\?.; allowed: p, ',
         ),
-        ({"record": 5}, "sensor.record: 5; allowed: p, "),
-        ({"record": ["p", 5]}, "sensor.record: 5; allowed: p, "),
-        ({"record": None}, "sensor.record: null; allowed: p, "),
+        ({"record": 5}, "sensor.record: 5 given; allowed: p, "),
+        ({"record": ["p", 5]}, "sensor.record: 5 given; allowed: p, "),
+        ({"record": None}, "sensor.record: null given; allowed: p, "),
         ({"record": ()}, r"sensor.record: \[\]; allowed: p, "),
         ({"start": -1}, "sensor.start: -1"),
     ],

@@ -1,5 +1,6 @@
 """`simulate` from end to end: closed forms, shapes, files, what is refused."""
 
+import math
 import os
 import subprocess
 import sys
@@ -278,7 +279,7 @@ def test_without_a_sensor_the_whole_domain_is_recorded():
         ({"dt": DT, "steps": 5, "t_end": 1e-6}, "one of them"),
         ({"dt": "1 m", "steps": 5}, "dt"),
         ({"dt": DT, "t_end": "-1 us"}, "t_end"),
-        ({"dt": DT, "steps": 5, "output": "/nonexistent/x.h5"}, "nonexistent"),
+        ({"dt": DT, "steps": 5, "output": "/dev/null/x.h5"}, "/dev/null"),
         ({"dt": DT, "steps": 3, "sensor": Sensor(np.ones((16, 12)), start=3)}, "sensor.start"),
         ({"dt": DT, "steps": 3, "medium": Medium(1500.0, -1.0)}, "medium.density"),
         ({"dt": DT, "steps": 3, "medium": Medium(1500.0, 1000.0, -1.0, 1.5)}, "medium.alpha_coeff"),
@@ -308,3 +309,13 @@ def test_example(tmp_path):
     )
     assert "Report(" in done.stdout
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what is beyond single precision
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e-30, 1e300])
+def test_a_density_that_makes_no_sense_is_refused_before_a_time_step_is_sought(value):
+    medium = Medium(1500.0, np.where(np.arange(40) > 20, value, 1000.0))
+    with pytest.raises(InputError, match=r"^(medium(\.density)?|dt): "):
+        simulate(
+            Grid((40,), 1e-4, pml_size=4), medium, Source(p0=np.ones(40)), record="p_final", device="cpu"
+        )

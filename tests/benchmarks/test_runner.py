@@ -97,7 +97,7 @@ def test_a_budget_leaves_out_what_would_not_end_in_it(make_runner, writes):
     assert [outcome.word for outcome in outcomes] == ["not begun", "done", "left out"]
     assert outcomes[0].why == "500 s expected, 30 s of the budget left"
     # What it took is known from then on.
-    assert work.expected(parts[1]) < 1
+    assert work.expected(parts[1]) == runner.read_record(work.folder, "short-1")["seconds"]
 
 
 def alive(process_id):
@@ -106,7 +106,7 @@ def alive(process_id):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -4,7 +4,7 @@ import pytest
 import typer.main
 
 from wavefabric.cli import app, main
-from wavefabric.device import compiling
+from wavefabric.system.compiling import CLOCK
 
 GOOD = """\
 title = "test"
@@ -54,7 +54,7 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(typer.main, "get_command", lambda app: COMMANDS)
     # Whether kernels have to be compiled depends on which tests ran before.
-    monkeypatch.setattr(compiling, "before_first", lambda say: None)
+    monkeypatch.setattr(CLOCK, "announce", lambda: None)
 
     def call(*words):
         with pytest.raises(SystemExit) as left:

@@ -42,7 +42,7 @@ BAD_FILES = [
      ["signal.launch_power", "2 modes given, the fibre has 3"]),
     ("powers and lists", '"-1 dBm"', '["0 dBm", ["1 dBm"], "2 dBm"]', ["launch_power", "allowed: one"]),
     ("no powers", '"-1 dBm"', "[]", ["signal.launch_power", "allowed: one power"]),
-    ("lists too deep", '"-1 dBm"', '[[["0 dBm"]]]', ["signal.launch_power", "no unit"]),
+    ("lists too deep", '"-1 dBm"', '[[["0 dBm"]]]', ["signal.launch_power", "allowed: one power"]),
     ("bad power in a list", '"-1 dBm"', '["0 dBm", "-1 mW", "0 dBm"]', ["signal.launch_power", "-1 mW"]),
     ("power for OSNR", '"20 dB"', '"20 dBm"', ["receiver.osnr", "dB"]),
     ("loss without length", '"0.23 dB/km"', '"0.23 dB"', ["fibre.attenuation", "dB/km"]),

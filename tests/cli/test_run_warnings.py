@@ -5,6 +5,9 @@ import math
 
 import pytest
 
+from wavefabric.optics.link.build import build_fibre, build_transmitter
+from wavefabric.optics.link.checks import warnings_before
+from wavefabric.optics.run_file.load import RunFile
 from wavefabric.results import read_result
 
 
@@ -54,6 +57,30 @@ def test_steps_that_grow_above_resonance_are_said_after_the_run(command, run_tex
     code, _, err = command("run", "a.toml")
     assert code == 0
     assert "warning: solver: the last step of 80 km is above the resonance limit" in err
+
+
+@pytest.mark.parametrize("step", ['step = "80 km"', 'max_phase = "0.1 rad"', 'step = "auto"'])
+def test_without_kerr_effect_no_four_wave_mixing_is_warned_of(command, run_text, tmp_path, step):
+    text = settle(run_text, groups="1").replace('step = "1 km"', step)
+    (tmp_path / "a.toml").write_text(text.replace("[fibre]", '[fibre]\nn2 = "0 m^2/W"'))
+    code, out, err = command("run", "a.toml")
+    assert (code, err) == (0, "")
+    assert "resonance" not in out
+    assert read_result(tmp_path / "a.h5").attrs("solver")["resonance_step_m"] == math.inf
+
+
+@pytest.mark.parametrize("gamma", ["1.3 1/W/km", "0 1/W/km"])
+def test_raman_scattering_left_out_is_said_with_and_without_kerr_effect(gamma):
+    fibre = {"preset": "single-mode", "gamma": gamma}
+    signal = {"symbol_rate": "32 GBaud", "symbols": 64, "samples_per_symbol": 256, "launch_power": "10 dBm"}
+    signal |= {"first_frequency": "191.4 THz", "last_frequency": "195.4 THz", "spacing": "500 GHz"}
+    tables = {"fibre": fibre, "link": {"length": "80 km"}, "signal": signal, "solver": {"step": "1 m"}}
+    run = RunFile.model_validate(tables)
+    fibre = build_fibre(run)
+    warnings = warnings_before(run, fibre, build_transmitter(run, fibre.modes), None)
+    (text,) = (line for line in warnings if line.startswith("fibre.raman: left out"))
+    # Nine channels, 4 THz, 90 mW: half of 0.028 /(W km THz) · 4 THz · P · Leff in dB, within a tenth or so.
+    assert 0.4 < float(text.split("by ")[1].split(" dB")[0]) < 0.6
 
 
 @pytest.mark.slow

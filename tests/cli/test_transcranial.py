@@ -4,6 +4,7 @@ import json
 
 import h5py
 import numpy as np
+import pytest
 
 from wavefabric.acoustics import synthetic_head
 
@@ -46,7 +47,10 @@ def test_bad_input_is_one_line(command, tmp_path):
         ((), "--position: is missing; allowed: X,Y,Z in mm"),
         (("--position", "1,2"), "--position: 1,2 given; allowed: X,Y,Z in mm"),
         (("--position", "0,0,0", "--target", "0,0,0"), 'target: "at the transducer"'),
-        ((*WORDS, "--correction", "no"), "--correction: no given; allowed: time_reversal, none"),
+        (
+            (*WORDS, "--correction", "no"),
+            "--correction: no given (did you mean none?); allowed: time_reversal, none",
+        ),
         ((*WORDS, "--elements", "0"), "elements: 0; allowed: from 1"),
         ((*WORDS[2:], "-o", "x.h5"), "spacing: null"),
     ):
@@ -54,3 +58,39 @@ def test_bad_input_is_one_line(command, tmp_path):
         assert code == 2
         assert line in err
     assert [path.name for path in tmp_path.iterdir()] == ["head.npy"]
+
+
+def test_a_ct_says_where_and_what_it_is(command, tmp_path):
+    """An orientation of arrays turns left and right; what is no CT of a head is a warning or one line."""
+    nibabel = pytest.importorskip("nibabel")
+    head = synthetic_head("1.5 mm", semi_axes=(0.03, 0.034, 0.032), thickness=(3e-3, 1.5e-3, 2e-3, 1.5e-3))
+    header = nibabel.Nifti1Header()
+    header.set_data_dtype(np.int16)
+    header.set_data_shape(head.values.shape)
+    header.set_xyzt_units("mm")
+    header["pixdim"][1:4], header["vox_offset"], header["magic"] = 1.5, 352, b"n+1"
+    content = header.binaryblock + bytes(4) + head.values.astype(np.int16).tobytes(order="F")
+    (tmp_path / "head.nii").write_bytes(content)
+    code, said, err = command("transcranial", "head.nii", *WORDS[2:])
+    assert (code, said) == (2, "")
+    assert "head.nii says no orientation" in err
+    assert len(err.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["head.nii"]
+    code, said, err = command("transcranial", "head.nii", *WORDS[2:], "--orientation", "RAS", "--no-plot")
+    assert (code, err) == (0, "")
+    assert "bone and water are not compared" in said
+
+
+@pytest.mark.filterwarnings("always")
+def test_arrays_of_other_units(command, tmp_path):
+    save_head(tmp_path)
+    values = np.load(tmp_path / "head.npy")
+    np.save(tmp_path / "kilo.npy", values / 1000)
+    code, _, err = command("transcranial", "kilo.npy", *WORDS)
+    assert code == 2
+    assert "ct.values" in err
+    assert "1000 HU" in err
+    np.save(tmp_path / "soft.npy", np.minimum(values, 200))
+    code, _, err = command("transcranial", "soft.npy", *WORDS, "--no-plot")
+    assert code == 0
+    assert "warning: ct: no bone: the highest value is 200 HU" in err

@@ -82,7 +82,8 @@ class Machine:
         op = block.code[block.at]
         keys = list(op.ends) or [(op.rank, "sem", n) for n in op.numbers]
         waits = any(sources is None for sources, _ in block.pending)
-        if (op.name == "nop" and block.pending) or (waits and op.name.endswith(("signal", "release"))):
+        meets = op.name == "nop" or (op.name == "rppkt" and op.ends)  # a port's packets wait for all threads
+        if (meets and block.pending) or (waits and op.name.endswith(("signal", "release"))):
             return False
         if op.name in ("signal", "sem_release"):
             self._flush(block)

@@ -55,6 +55,7 @@ SCHEDULES = st.one_of(*BUILDERS.values())
 OPERATIONS = [(a.name, c) for a in ALGORITHMS.values() for c in a.collectives]
 _EXTENT = st.integers(1, 3)
 _GRIDS = {
+    "ring": st.none() | st.tuples(st.integers(1, 4), st.integers(1, 4)),
     "hierarchical": st.tuples(st.integers(1, 5), st.integers(1, 4)),
     "squares": st.sampled_from([(2, 2), (2, 4), (4, 2), (4, 4)]),
     "torus": st.lists(_EXTENT, min_size=1, max_size=3),
@@ -70,7 +71,7 @@ def builds(draw, operations=None, ranks=None, pieces=4):
     known = ALGORITHMS[algorithm].options
     if "grid" in known:
         options["grid"] = draw(_GRIDS[algorithm])
-        n = prod(options["grid"])
+        n = n if options["grid"] is None else prod(options["grid"])
     if "pieces" in known:
         options["pieces"] = draw(st.integers(1, pieces))
     if "root" in known and collective in ("broadcast", "reduce", "gather", "scatter"):

@@ -27,7 +27,7 @@ def test_the_first_of_equal_values_comes_first():
     assert least_first(np.zeros((3, 0))).tolist() == [0, 1, 2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1))
 def test_a_descent_ends_where_no_change_helps(ranks, seed):
     rng = np.random.default_rng(seed)

@@ -76,7 +76,7 @@ def by_element(shape, held, first):
     return result
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(**ARGUMENTS)
 def test_layouts_are_as_defined(collective, ranks, elements, pieces, data):
     root = data.draw(st.integers(0, ranks - 1)) if collective in ROOTED else 0
@@ -91,7 +91,7 @@ def test_layouts_are_as_defined(collective, ranks, elements, pieces, data):
     assert by_element(shape, shape.post, first) == after
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(**ARGUMENTS)
 def test_pieces_of_a_share_are_as_even_as_possible(collective, ranks, elements, pieces, data):
     for sizes in layout(collective, ranks, elements, pieces).sizes:
@@ -106,7 +106,7 @@ def promised(shape):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(**ARGUMENTS)
 def test_kinds_are_found(collective, ranks, elements, pieces, data):
     ranks, root = ranks + 1, 0
@@ -135,7 +135,7 @@ def test_kinds_are_found(collective, ranks, elements, pieces, data):
     assert kind(replace(schedule, post=post)) != result
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(**ARGUMENTS)
 def test_empty_chunks_do_not_hide_the_kind(collective, ranks, elements, pieces, data):
     """Another name of it is right too: of one chunk an all-gather is a broadcast."""
@@ -152,7 +152,7 @@ def test_messages_are_of_no_kind():
 
 
 REFUSED = {
-    "collective: 'sum' given; allowed: " + ", ".join(COLLECTIVES): ("sum", 2, 1),
+    'collective: "sum" given; allowed: ' + ", ".join(COLLECTIVES): ("sum", 2, 1),
     "ranks: 0; allowed: whole numbers from 1": ("gather", 0, 1),
     "elements: -1; allowed: whole numbers from 0": ("gather", 2, -1),
     "pieces: 0; allowed: whole numbers from 1": ("gather", 2, 1, 0),
@@ -167,7 +167,7 @@ def test_bad_arguments_are_refused(text):
     assert str(error.value) == text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(**ARGUMENTS, compact=st.booleans())
 def test_data_may_begin_in_one_buffer_and_end_in_another(collective, ranks, elements, pieces, data, compact):
     ranks, shape = ranks + 1, layout(collective, ranks + 1, 7 * (ranks + 1) * pieces, pieces)

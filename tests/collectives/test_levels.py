@@ -26,7 +26,7 @@ def plain_levels(schedule):
     return level
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(schedule=SCHEDULES, join=st.booleans())
 def test_levels_are_the_smallest(schedule, join):
     schedule = joined(schedule) if join else schedule
@@ -34,7 +34,7 @@ def test_levels_are_the_smallest(schedule, join):
     assert (levels(schedule) <= schedule.transfers["round"]).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(schedule=arbitrary(), seed=st.integers(0, 2**32 - 1))
 def test_levels_of_any_transfers(schedule, seed):
     depth = levels(schedule)
@@ -47,7 +47,7 @@ def test_levels_of_any_transfers(schedule, seed):
         assert np.array_equal(shuffled.chunk(at), in_order.chunk(at))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(schedule=SCHEDULES, merge=st.integers(2, 50))
 def test_position_orders_conflicts_within_a_round(schedule, merge):
     transfers = schedule.transfers.copy()
@@ -56,7 +56,7 @@ def test_position_orders_conflicts_within_a_round(schedule, merge):
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_any_order_within_a_level_gives_the_same_bits(builder, data, seed):
     schedule = data.draw(BUILDERS[builder])

@@ -23,7 +23,7 @@ from wavefabric.collectives import (
     why_refused,
 )
 from wavefabric.collectives.conditions import ROOTED
-from wavefabric.collectives.registry import extent
+from wavefabric.collectives.registry import extent, rings_of
 from wavefabric.errors import InputError
 
 #: Of what only copies; a chunk is written once there.
@@ -42,11 +42,12 @@ def full(arguments):
     """The same with at least one element in every chunk, and two ranks."""
     (algorithm, collective, ranks, _), options = arguments
     ranks = max(ranks, 2)
-    return (algorithm, collective, ranks, 2 * ranks * options.get("pieces", 1)), options
+    chunks = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
+    return (algorithm, collective, ranks, 2 * ranks * chunks), options
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids="-".join)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_what_is_accepted_is_right(operation, data):
     ranks = st.integers(1, 12) | st.sampled_from([16, 27, 32])
@@ -58,7 +59,7 @@ def test_what_is_accepted_is_right(operation, data):
     assert schedule.rounds == np.unique(schedule.transfers["round"]).size
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arguments=builds().map(full).filter(lambda a: not why_refused(*a[0][:3], **a[1])))
 def test_a_schedule_is_of_its_kind(arguments):
     (algorithm, collective, _, _), options = arguments
@@ -68,7 +69,7 @@ def test_a_schedule_is_of_its_kind(arguments):
     assert schedule.name.startswith(f"{algorithm} {collective}")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(arguments=builds(ranks=st.integers(2, 7)), data=st.data())
 def test_nothing_can_be_left_out_or_changed(arguments, data):
     schedule = build(*arguments[0], **arguments[1])
@@ -87,7 +88,7 @@ def test_nothing_can_be_left_out_or_changed(arguments, data):
         assert not accepted(wrong)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(arguments=builds(st.sampled_from(_COPIES), st.integers(2, 7)), data=st.data())
 def test_a_copy_to_somebody_else_is_found(arguments, data):
     schedule = build(*arguments[0], **arguments[1])
@@ -101,7 +102,7 @@ def test_a_copy_to_somebody_else_is_found(arguments, data):
     assert not accepted(wrong)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arguments=builds(ranks=st.integers(1, 6), pieces=2), data=st.data())
 def test_any_change_is_judged_as_by_the_definition(arguments, data):
     schedule = build(*arguments[0], **arguments[1])
@@ -116,7 +117,7 @@ def test_any_change_is_judged_as_by_the_definition(arguments, data):
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o[1] == "all-reduce"], ids="-".join)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_all_ranks_end_an_all_reduce_with_the_same_bits(operation, data):
     arguments, options = data.draw(builds(st.just(operation), pieces=2))
@@ -137,7 +138,7 @@ def test_direct_sums_are_in_rank_order(collective, ranks):
         assert np.array_equal(numbers.chunk(at), numbers.wanted(at))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(arguments=builds(ranks=st.integers(1, 8), pieces=2))
 def test_schedules_are_the_same_after_writing_and_reading(arguments):
     schedule = build(*arguments[0], **arguments[1])
@@ -150,10 +151,12 @@ def test_schedules_are_the_same_after_writing_and_reading(arguments):
 
 
 REFUSED = {
-    "algorithm: 'rings' given; allowed: " + ", ".join(ALGORITHMS): ("rings", "all-reduce", 4, {}),
-    "collective: 'gather' given; allowed: all-gather, reduce-scatter, all-reduce, broadcast, reduce (ring)": (
-        "ring", "gather", 4, {}
+    f'algorithm: "rings" given (did you mean ring?); allowed: {", ".join(ALGORITHMS)}': (
+        *("rings", "all-reduce", 4),
+        {},
     ),
+    'collective: "gather" given (did you mean all-gather?); allowed: all-gather, reduce-scatter, all-reduce, '
+    "broadcast, reduce (ring)": ("ring", "gather", 4, {}),
     "ranks: 0; allowed: whole numbers from 1 to 4096": ("ring", "reduce", 0, {}),
     "ranks: 5000; allowed: whole numbers from 1 to 4096": ("recursive", "all-reduce", 5000, {"radix": 5000}),
     "ranks: 4096 given, ring all-gather has up to 16777216 chunks and moves 67108864; "
@@ -181,19 +184,31 @@ REFUSED = {
     "grid: 2x2x2 given; allowed: nodes and GPUs of each, such as 4x8 (hierarchical)": (
         "hierarchical", "all-reduce", 8, {"grid": (2, 2, 2)}
     ),
+    "grid: 8 given; allowed: nodes and GPUs of each, such as 4x8 (ring)": (
+        "ring", "all-reduce", 8, {"grid": (8,)}
+    ),
+    "grid: 2x3 given; allowed: a product of 8, the ranks": ("ring", "all-reduce", 8, {"grid": (2, 3)}),
+    "ranks: 1024 given, ring all-gather of 8 rings has up to 8388608 chunks and moves 33554432; "
+    "allowed: fewer ranks, 2097152 chunks, 8388608 moves": (
+        "ring", "all-gather", 1024, {"grid": (128, 8)}
+    ),
+    "pieces: 9 given; allowed: whole numbers from 1 to 4 (256 ranks, ring)": (
+        "ring", "all-gather", 256, {"grid": (32, 8), "pieces": 9}
+    ),
     "ranks: 10 given; allowed: products of numbers up to the radix, 4 (recursive-exchange)": (
         "recursive-exchange", "all-reduce", 10, {"radix": 4}
     ),
 }  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arguments=builds(ranks=st.integers(1, 20), pieces=3))
 def test_extents_are_upper_bounds(arguments):
     (algorithm, collective, ranks, elements), options = arguments
     schedule = build(algorithm, collective, ranks, elements + 100, **options)
     radix = options.get("radix") or 2
-    chunks, moves = extent(algorithm, collective, ranks, options.get("pieces", 1), radix)
+    pieces = options.get("pieces", 1) * rings_of(algorithm, options.get("grid"))
+    chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
     assert sum(sizes.size for sizes in schedule.sizes) <= chunks
     assert schedule.transfers["count"].sum() <= moves
 

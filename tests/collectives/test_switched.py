@@ -51,7 +51,7 @@ def operations(draw):
     return schedule_of(rows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(schedule=operations())
 def test_rounds_are_judged_as_by_the_definition(schedule):
     promised = replace(schedule, post={})
@@ -65,7 +65,7 @@ def test_rounds_are_judged_as_by_the_definition(schedule):
         assert (levels(promised) <= promised.transfers["round"]).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(schedule=operations())
 def test_files_keep_them(schedule):
     again = from_json(to_json(schedule))

@@ -64,13 +64,13 @@ def of(*algorithms, collective="all-reduce", transport=None):
     return TunedCollective(collective, tuple(sizes), transport)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(tuning=tunings())
 def test_round_trip(tuning):
     assert tuning_from_json(tuning_to_json(tuning)) == tuning
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tuning=tunings(), nbytes=st.integers(0, 1 << 41))
 def test_the_nearest_size_counts(tuning, nbytes):
     table = tuning.tables[0]
@@ -116,7 +116,7 @@ def test_times_that_decide():
 # --- without a file -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     collective=st.sampled_from(COLLECTIVES),
     ranks=st.integers(1, 40) | st.integers(1, MOST_RANKS) | st.sampled_from([2**k for k in range(13)]),
@@ -253,7 +253,7 @@ def _broken(path, value):
         (
             ("tables", 0, "sizes", 0, "choice", "algorithm"),
             "rings",
-            "tables[0].sizes[0].choice: algorithm: 'rings' given; allowed: ring, ",
+            'tables[0].sizes[0].choice: algorithm: "rings" given (did you mean ring?); allowed: ring, ',
         ),
         (
             ("tables", 0, "sizes", 1, "choice", "radix"),
@@ -278,7 +278,7 @@ def _broken(path, value):
         (
             ("tables", 0, "sizes", 0, "candidates"),
             [{"algorithm": "ring"}, {"algorithm": "bruck"}],
-            "tables[0].sizes[0].candidates[0]: collective: 'all-reduce' given; allowed: all-gather",
+            'tables[0].sizes[0].candidates[0]: collective: "all-reduce" given; allowed: all-gather',
         ),
         (
             ("tables", 0, "sizes", 0, "candidates", 0, "measured_us"),

@@ -38,7 +38,7 @@ def changed(schedule, number, **fields):
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_builders_make_is_right(builder, data):
     schedule = data.draw(BUILDERS[builder])
@@ -47,7 +47,7 @@ def test_what_builders_make_is_right(builder, data):
     verify(joined(schedule))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schedule=SCHEDULES.filter(lambda s: s.transfers.size), data=st.data())
 def test_no_transfer_can_be_left_out(schedule, data):
     number = data.draw(st.integers(0, schedule.transfers.size - 1))
@@ -55,7 +55,7 @@ def test_no_transfer_can_be_left_out(schedule, data):
         verify(replace(schedule, transfers=np.delete(schedule.transfers, number)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schedule=SCHEDULES.filter(lambda s: s.transfers.size), data=st.data())
 def test_a_flipped_reduce_is_found(schedule, data):
     number = data.draw(st.integers(0, schedule.transfers.size - 1))
@@ -63,7 +63,7 @@ def test_a_flipped_reduce_is_found(schedule, data):
         verify(changed(schedule, number, reduce=not schedule.transfers["reduce"][number]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schedule=SCHEDULES.filter(lambda s: s.transfers.size and s.ranks > 1), data=st.data())
 def test_a_changed_destination_is_found(schedule, data):
     """Of copies: somebody goes without. A sum along another tree may be right."""
@@ -75,7 +75,7 @@ def test_a_changed_destination_is_found(schedule, data):
         verify(changed(schedule, number, dst=dst))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(ranks=st.integers(3, 9), elements=st.integers(9, 30), data=st.data())
 def test_a_ring_in_another_order_is_found(ranks, elements, data):
     """A chain of sums cannot be changed in source, chunk or round."""
@@ -94,7 +94,7 @@ def test_a_ring_in_another_order_is_found(ranks, elements, data):
         verify(replace(schedule, transfers=later[np.argsort(later["round"], kind="stable")]))
 
 
-@settings(max_examples=140, deadline=None)
+@settings(max_examples=140)
 @given(schedule=SCHEDULES.filter(lambda s: s.transfers.size), join=st.booleans(), data=st.data())
 def test_any_change_is_judged_as_by_the_definition(schedule, join, data):
     if join:
@@ -115,7 +115,7 @@ def test_any_change_is_judged_as_by_the_definition(schedule, join, data):
     assert accepted(schedule) == plain_verdict(schedule)
 
 
-@settings(max_examples=110, deadline=None)
+@settings(max_examples=110)
 @given(schedule=arbitrary())
 def test_any_transfers_are_judged_as_by_the_definition(schedule):
     assert accepted(schedule) == plain_verdict(schedule)

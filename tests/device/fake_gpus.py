@@ -31,7 +31,7 @@ from wavefabric.exchange.communicator import Communicator
 from wavefabric.exchange.pack_cuda import ROUTE
 
 _OURS = ("p2p", "multicast", "shared_pool", "p2p_plan", "waiting", "nccl", "mpi_staged")
-_TIMEOUT = 20.0
+_TIMEOUT = 120.0
 
 
 class _Event:

@@ -67,7 +67,7 @@ def _shared_by_ranks(size):
 
 def some_examples(count):
     """Hypothesis with so many examples of any duration."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=_LASTING)
+    return settings(max_examples=count, suppress_health_check=_LASTING)
 
 
 def together_on_one_gpu(size, work):

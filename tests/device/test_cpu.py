@@ -133,7 +133,7 @@ def test_threads_are_used():
         device = CpuDevice(2)
     except InputError:
         pytest.skip("this machine has one core")
-    meet = threading.Barrier(2, timeout=10)
+    meet = threading.Barrier(2, timeout=120)
     device.map_rows(2, lambda part: meet.wait() and None)
 
 

@@ -19,9 +19,7 @@ from wavefabric.exchange import collective_calls, solo
 DTYPES = (*collective_calls.DTYPES, bfloat16())
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
 #: All ranks draw the same examples, whatever the clock says.
-SAME = settings(
-    derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck), max_examples=60
-)
+SAME = settings(derandomize=True, database=None, suppress_health_check=list(HealthCheck), max_examples=60)
 
 
 def call(comm, collective, array, out=None, root=0, **options):
@@ -334,8 +332,8 @@ def test_schedules_that_do_not_fit_are_refused(fresh):
     assert "must hold" in refused(replace(ring, transfers=ring.transfers[:-1]))
     assert refused(ring, radix=2) == "radix: 2 given; allowed: none, but with the name of an algorithm"
     assert refused("auto", pieces=3).startswith("pieces: 3 given; allowed: none")
-    assert refused("torus").startswith("collective: 'all-reduce' given; allowed: halo")
-    assert refused("nothing").startswith("algorithm: 'nothing' given; allowed: ring,")
+    assert refused("torus").startswith('collective: "all-reduce" given; allowed: halo')
+    assert refused("nothing").startswith('algorithm: "nothing" given; allowed: ring,')
     assert refused(7) == "algorithm: 7 given; allowed: auto, a name, a Schedule"
     assert refused("ring", pieces=0).startswith("pieces: 0; allowed: whole numbers from 1")
     assert refused("recursive", radix=1).startswith("radix: 1; allowed: whole numbers from 2")

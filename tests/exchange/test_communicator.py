@@ -133,5 +133,5 @@ def test_one_rank_needs_no_mpi(cpu):
 
 
 def test_unknown_transport_is_refused(cpu):
-    with pytest.raises(InputError, match=r"transport: 'udp' given; allowed: auto, mpi, mpi-cuda, nccl, p2p"):
+    with pytest.raises(InputError, match=r'transport: "udp" given; allowed: auto, mpi, mpi-cuda, nccl, p2p'):
         world("udp", device=cpu)

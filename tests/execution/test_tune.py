@@ -46,7 +46,7 @@ def traffic(schedule):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(collective=st.sampled_from(COLLECTIVES), ranks=st.integers(2, 13), run=st.booleans())
 def test_every_algorithm_is_there_once(collective, ranks, run):
     result = dict(candidates(collective, ranks, run))
@@ -207,7 +207,7 @@ class _Nobody:
         ({"fabric": load("ring:4"), "count": 5}, "ranks: 5; allowed: whole numbers from 2 to 4"),
         ({"fabric": load("ring:4"), "count": 1}, "ranks: 1; allowed: whole numbers from 2"),
         ({"fabric": Fabric("lone", ("GPU0",), (), (), 0.0)}, "fabric: lone has 1 GPU; allowed: 2 or more"),
-        ({"fabric": load("ring:4"), "model": "guess"}, "model: 'guess' given"),
+        ({"fabric": load("ring:4"), "model": "guess"}, 'model: "guess" given'),
         ({"fabric": load("ring:4"), "within": float("nan")}, "within: nan given; allowed: from 1"),
         (
             {"fabric": load("ring:4"), "collectives": ["halo"]},

@@ -88,7 +88,7 @@ def test_measured_tables_and_notes():
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(sizes=st.sets(st.integers(1, 1 << 40), min_size=1, max_size=6).map(sorted), data=st.data())
 def test_the_strip_shows_what_is_chosen(sizes, data):
     rows = tuple(TunedSize(size, (TimedChoice(Choice("ring", None, k + 1)),)) for k, size in enumerate(sizes))

@@ -10,12 +10,13 @@ from wavefabric.fabric.candidates import candidates_on, grids_of, runnable
 from wavefabric.fabric.cost_models.cost import model_for
 
 
-def pods(kind="wire"):
-    """Two boxes of three GPUs, each on a switch, with a slower network between; no name says so."""
+def pods():
+    """Two boxes of three GPUs, each on a switch, with a slower network between."""
     gpus = tuple(f"card {n}" for n in range(6))
     ends = [(gpu, f"box {n // 3}", 100e9) for n, gpu in enumerate(gpus)]
     ends += [(f"box {n}", "spine", 20e9) for n in range(2)]
-    links = tuple(Link(a, b, rate, 0.0, kind) for x, y, rate in ends for a, b in ((x, y), (y, x)))
+    kind = {100e9: "nvlink", 20e9: "network"}
+    links = tuple(Link(a, b, rate, 0.0, kind[rate]) for x, y, rate in ends for a, b in ((x, y), (y, x)))
     return Fabric("pods", gpus, ("box 0", "box 1", "spine"), links, 1e-6)
 
 

@@ -92,7 +92,7 @@ def machines():
 
 
 @given(machines(), st.sampled_from(["ring", "direct", "pairwise"]), st.sampled_from(["alpha-beta", "flow"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_never_worse_than_as_they_are(position, algorithm, model):
     schedule = build(algorithm, "all-gather", position.ranks, position.ranks)
     with pytest.MonkeyPatch.context() as few:
@@ -105,7 +105,7 @@ def test_never_worse_than_as_they_are(position, algorithm, model):
 
 
 @given(st.permutations(range(12)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_data_go_the_same_ways_whatever_the_order(order):
     machine = load("torus:3x4")
     other = reordered(machine, order)

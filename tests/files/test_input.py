@@ -16,7 +16,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(VALUES, st.booleans())
 def test_what_was_written_is_read(value, ascii_only):
     assert parse_json(json.dumps(value, ensure_ascii=ascii_only), "thing") == value

@@ -6,6 +6,7 @@ NumPy solver in double precision. The examples lie in k-wave-python's repository
 
 import contextlib
 import copy
+import importlib.util
 import re
 import sys
 import warnings
@@ -16,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 import wavefabric.kwave as ours
-from wavefabric.acoustics.kwave import drop_in
+from wavefabric.acoustics.kwave import older
 
 _IMPORT = re.compile(r"^from kwave\.kspaceFirstOrder\w* import ", re.M)
 NAMES = tuple(name for name in ours.__all__)
@@ -38,6 +39,12 @@ class Comparison:
     @property
     def largest(self) -> float:
         return max((value for call in self.differences for value in call.values()), default=np.inf)
+
+
+def installed() -> bool:
+    """Whether k-wave-python is there; the folder tests/acoustics/kwave has its name too, and no source."""
+    spec = importlib.util.find_spec("kwave")
+    return spec is not None and spec.origin is not None
 
 
 def prepare_peer() -> None:
@@ -66,7 +73,7 @@ def run_example(path: Path, steps: int | None = None, precision: str = "double")
     here = sys.path[:]
     sys.path.insert(0, str(path.parent))
     try:
-        on_cpu = mock.patch.object(drop_in, "_file_options", _on_cpu(drop_in._file_options))
+        on_cpu = mock.patch.object(older, "keywords", _on_cpu(older.keywords))
         with mock.patch.multiple(ours, **spies), on_cpu, contextlib.chdir(root), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with mock.patch("matplotlib.pyplot.show"):

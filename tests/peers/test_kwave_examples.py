@@ -4,15 +4,16 @@ Runs where k-wave-python is installed and the folder ``examples`` of its reposit
 (``make test-peers``). Large simulations are compared over their first time steps; their scripts end there.
 """
 
-import importlib.util
 import os
 from pathlib import Path
 
 import pytest
 
+from examples import installed
+
 FOLDER = os.environ.get("KWAVE_EXAMPLES", "")
 pytestmark = [
-    pytest.mark.skipif(not importlib.util.find_spec("kwave"), reason="k-wave-python is not installed"),
+    pytest.mark.skipif(not installed(), reason="k-wave-python is not installed"),
     pytest.mark.skipif(not FOLDER, reason="KWAVE_EXAMPLES is not set"),
     pytest.mark.slow,
 ]

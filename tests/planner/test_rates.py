@@ -78,7 +78,11 @@ def test_a_device_with_few_times(written):
         ("a.toml", SCALED + "speed = 2\n", "speed: unknown key; allowed: name, source, based_on"),
         ("a.toml", SCALED.replace("4.0", "0"), "times: 0 given; allowed: above 0"),
         ("a.toml", SCALED.replace('"32 GB"', "32"), "memory: 32 given; allowed: text with a unit"),
-        ("a.toml", SCALED.replace("h200", "h20"), 'device: "h20" given; allowed: a JSON or TOML file'),
+        (
+            "a.toml",
+            SCALED.replace("h200", "h20"),
+            'device: "h20" given (did you mean h200?); allowed: a JSON or TOML file',
+        ),
         ("a.toml", SCALED.replace("h200", "a.toml"), 'based_on: "a.toml" given; allowed: a JSON file'),
     ],
 )

@@ -60,7 +60,7 @@ def test_bytes_in_two_dimensions():
     assert step_of(slabs, stages="plain").bytes_sent == 7 * 17 * 48 * 8
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.tuples(*[st.floats(1e8, 1e12)] * 2).map(sorted),
     st.sampled_from(CARRIERS),

@@ -37,7 +37,7 @@ def shapes_and_grids():
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shapes_and_grids())
 def test_transposes_move_every_number_once(case):
     """From each layout to the next and back, played with arrays of their global indices."""

@@ -298,7 +298,7 @@ def test_powers(real, allowed):
         assert abs(values - exact).max() < allowed
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_butterflies(seed):
     rng = np.random.default_rng(seed)

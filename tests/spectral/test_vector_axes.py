@@ -193,7 +193,7 @@ def test_too_few_factors_are_refused():
             AxisTransforms((3, 5, 6), np.float64, right, wrong)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.integers(1, 700), st.integers(1, 3000), st.integers(1, 3000), st.sampled_from([4, 8]))
 def test_batches_and_slabs(ny, nx, nz, itemsize):
     """They divide Ny, and are within the caches unless a single one is larger."""

@@ -131,7 +131,7 @@ def test_roots(kind, sign, n):
     np.testing.assert_allclose(form.run(values, 2 * n), wanted, rtol=4e-16, atol=0)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.integers(1, 5000), st.sampled_from([4, 8, 16]))
 def test_radices(n, most):
     order, rest = radices(n, most), n

@@ -21,7 +21,7 @@ from vector_calls import (
 from wavefabric.spectral.vector_columns import ComplexColumns
 
 #: The same lengths every time; each makes and compiles a function.
-sized = settings(max_examples=16, deadline=None, derandomize=True)
+sized = settings(max_examples=16, derandomize=True)
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 FACTORS = (2, 3, 4, 5, 7, 8, 16, 11, 13)
 LENGTHS = st.lists(st.sampled_from(FACTORS), min_size=1, max_size=3).map(math.prod).filter(lambda n: n < 600)

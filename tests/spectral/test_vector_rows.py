@@ -21,7 +21,7 @@ from vector_calls import (
 from wavefabric.spectral.vector_rows import RealRows
 
 #: The same lengths every time; each makes and compiles a function.
-sized = settings(max_examples=10, deadline=None, derandomize=True)
+sized = settings(max_examples=10, derandomize=True)
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 signs = pytest.mark.parametrize("sign", [-1, 1])
 ODD, EVEN = (

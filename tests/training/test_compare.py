@@ -50,7 +50,7 @@ def test_fabrics_are_as_large_as_needed(text, gpus, name):
     ("text", "gpus"), [("switch:4", 5), ("hypercube", 6), ("dgx-1", 16), ("nonsense", 2)]
 )
 def test_fabrics_that_are_too_small_are_refused(text, gpus):
-    with pytest.raises(InputError, match="given; allowed"):
+    with pytest.raises(InputError, match="given"):
         fabric_for(text, gpus)
 
 

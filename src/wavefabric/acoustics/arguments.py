@@ -1,12 +1,16 @@
 """Arguments that users give: arrays, numbers and quantities with a unit, each with an error that names it."""
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 from wavefabric.units import quantity, show
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def require(right: Any, key: str, value: Any, allowed: str) -> None:
@@ -47,16 +51,56 @@ def positive(value: Any, unit: str, key: str) -> float:
     return number
 
 
+def pairs(values: Any, key: str, allowed: str) -> list[tuple[Any, Any]]:
+    """The pairs that a sequence holds, one or more; refuses anything else."""
+    items: list[Any] = [tuple(item) if np.iterable(item) else () for item in listed(values, key, allowed)]
+    require(all(len(item) == 2 for item in items), key, values, allowed)
+    return items
+
+
 def per_axis(value: Any, n: int) -> tuple[Any, ...]:
     """A value for each of ``n`` axes, or as many as were given."""
-    many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+    many = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
     return tuple(value) if many else (value,) * n
 
 
-def check_reals(values: np.ndarray, key: str) -> None:
-    """Refuse an array of another type than real numbers."""
-    if values.dtype.kind not in "fiu":
-        raise InputError(f"{key}: is of type {values.dtype}; allowed: real numbers")
+def real_array(values: Any, key: str) -> np.ndarray:
+    """As `as_array`; refuses an array of another type than real numbers."""
+    array = as_array(values, key)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
+    return array
+
+
+def check_types(**arguments: tuple[Any, ...]) -> None:
+    """Refuse an argument, by its name, that is no object of the classes after it."""
+    for key, (value, *classes) in arguments.items():
+        if not isinstance(value, tuple(classes)):
+            names = " or ".join(each.__name__.replace("NoneType", "None") for each in classes)
+            raise InputError(f"{key}: {quoted(value)} given; allowed: a {names}")
+
+
+def typed(function: Function) -> Function:
+    """Make a function refuse arguments of another class than that of this package that annotates them."""
+    signature = inspect.signature(function)
+    classes = {name: get_args(p.annotation) or (p.annotation,) for name, p in signature.parameters.items()}
+    modules = {name: getattr(each[0], "__module__", "") for name, each in classes.items()}
+
+    @functools.wraps(function)
+    def checked(*positional: Any, **keywords: Any) -> Any:
+        values = signature.bind(*positional, **keywords).arguments
+        names = (name for name in values if modules[name].startswith("wavefabric"))
+        check_types(**{name: (values[name], *classes[name]) for name in names})
+        return function(*positional, **keywords)
+
+    return checked  # type: ignore[return-value]
+
+
+def listed(values: Any, key: str, allowed: str) -> list[Any]:
+    """What a sequence that is not empty holds; refuses anything else."""
+    items = list(values) if np.iterable(values) and not isinstance(values, str) else []
+    require(items, key, values, allowed)
+    return items
 
 
 def check_choice(value: Any, allowed: Sequence[str], key: str) -> None:

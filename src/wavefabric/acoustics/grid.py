@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require
+from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
@@ -27,7 +27,8 @@ class Grid:
     spacing : float, str or sequence of them
         Distance of neighbouring points, m (or text: ``"0.1 mm"``): one for all axes, or one an axis.
     pml_size : int, sequence of int, "auto" or None
-        Points of the PML on each side; 0 for none. Default: 20 in 1-D and 2-D, 10 in 3-D, as in k-Wave.
+        Points of the PML on each side; with 0 the axis is periodic. Default: 20 in 1-D and 2-D, 10 in 3-D, as
+        in k-Wave.
         ``"auto"`` (only with ``pml_inside=False``) takes for each axis the size from 10 to 20 whose total
         grid has the smallest largest prime factor, so that its transforms are fast.
     pml_alpha : float or sequence of float
@@ -69,6 +70,8 @@ class Grid:
         require(len(spacings) == dims, "grid.spacing", self.spacing, allowed)
         assign(self, "spacing", tuple(positive(spacing, "m", "grid.spacing") for spacing in spacings))
         require(isinstance(self.axisymmetric, bool), "grid.axisymmetric", self.axisymmetric, "True or False")
+        inside = self.pml_inside
+        require(isinstance(inside, bool | np.bool_), "grid.pml_inside", inside, "True or False")
         if self.axisymmetric and dims != 2:
             raise InputError(f"grid.axisymmetric: True with {dims} dimensions; allowed: 2, axis and radius")
         assign(self, "pml_size", self._pml_sizes())
@@ -119,6 +122,11 @@ class Grid:
         return tuple(0 if self.axisymmetric and i == 1 else n // 2 for i, n in enumerate(self.shape))
 
     @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Whether waves that leave the grid along an axis enter on its other side: no PML, and no radius."""
+        return tuple(not size and not (self.axisymmetric and i == 1) for i, size in enumerate(self.pml_size))
+
+    @property
     def _sides(self) -> tuple[int, int, int]:
         """Ends of each axis that have a PML."""
         return (2, 1, 2) if self.axisymmetric else (2, 2, 2)
@@ -152,11 +160,13 @@ class Grid:
 
         return stable_step(self.silent_problem(medium, self.cfl_step(medium, cfl)))[0]
 
+    @typed
     def cfl_step(self, medium: Medium, cfl: float) -> float:
         """Time step, s, of a CFL number, whether that is stable or not."""
-        require(not isinstance(cfl, str) and 0 < cfl < math.inf, "cfl", cfl, "a number above 0")
+        require(0 < real(cfl, "cfl") < math.inf, "cfl", cfl, "a number above 0")
         return cfl * min(self.spacing) / medium.speeds[1]
 
+    @typed
     def silent_problem(self, medium: Medium, dt: float, steps: int = 1) -> Problem:
         """This grid and a medium as the numbers that the solver takes, without sources."""
         return Problem(
@@ -170,6 +180,7 @@ class Grid:
             **medium.on(self),
         )
 
+    @typed
     def steps(self, medium: Medium, dt: float | str, t_end: float | str | None = None) -> int:
         """Steps of ``dt`` from t = 0 to ``t_end``, s, both included.
 
@@ -240,7 +251,8 @@ class Grid:
     def _shaped(self, values: Any, key: str) -> np.ndarray:
         array = as_array(values, key)
         if array.shape != self.shape:
-            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's")
+            turned = "; its axes are in the other order" if array.shape == self.shape[::-1] else ""
+            raise InputError(f"{key}: has the shape {array.shape}; allowed: {self.shape}, the grid's{turned}")
         return array
 
 

@@ -1,16 +1,19 @@
 """The medium: sound speed, density, absorption and nonlinearity of every grid point."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, real, require
+from wavefabric.acoustics.arguments import as_array, check_choice, listed, real, require
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
+#: Ratio of neighbouring densities above which spectral derivatives ring so much that sound is lost.
+LARGEST_JUMP = 20
 _POWERS = "from 0 to below 3, 1 only with dispersion=False"
 
 
@@ -41,7 +44,8 @@ class Medium:
         stable where density is uniform and nothing is absorbed.
     density_staggered : sequence of float or array_like, or None
         ρ₀ half a spacing further along each axis, where the velocities are. Default: means of two neighbours,
-        as in k-Wave. `shaped_medium` and its like find values that boundaries between grid points need.
+        as in k-Wave; the first point is the last one's neighbour along a periodic axis (`Grid.periodic`).
+        `shaped_medium` and its like find values that boundaries between grid points need.
 
     Raises
     ------
@@ -50,8 +54,8 @@ class Medium:
 
     Notes
     -----
-    The dispersion of a power law goes with tan(πy/2), so y = 1 has none in this form, and near it the phase
-    speed is far from `sound_speed`. `simulate` warns where it is off by 2 % or more at a source's frequency.
+    The dispersion of a power law goes with tan(πy/2), so y = 1 has none in this form, and near it speed and
+    attenuation are far from what is given. `simulate` warns where they are at a source's frequency.
     """
 
     sound_speed: Any
@@ -69,8 +73,7 @@ class Medium:
             raise InputError(
                 "medium.density: is missing; allowed: kg/m³, one number or one for each grid point"
             )
-        known = self.absorption in ("power_law", "stokes")
-        require(known, "medium.absorption", self.absorption, "'power_law' or 'stokes'")
+        check_choice(self.absorption, ("power_law", "stokes"), "medium.absorption")
         units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
         assign = object.__setattr__
         for name, unit in units.items():
@@ -118,8 +121,9 @@ class Medium:
         density = in_memory("density")
         key, staggered = "medium.density_staggered", self.density_staggered
         if staggered is None:
-            staggered = tuple(stagger(density, axis) for axis in range(grid.dimensions))
+            staggered = tuple(stagger(density, axis, wrap) for axis, wrap in enumerate(grid.periodic))
         else:
+            staggered = listed(staggered, key, f"one an axis, {grid.dimensions}")
             require(len(staggered) == grid.dimensions, key, len(staggered), f"one an axis, {grid.dimensions}")
             staggered = tuple(to_memory(_number_or_array(each, "kg/m^3", key), key) for each in staggered)
         parameters: dict[str, Any] = {
@@ -136,10 +140,11 @@ class Medium:
         return parameters
 
 
-def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
+def stagger(field: float | np.ndarray, axis: int, wrap: bool = False) -> float | np.ndarray:
     """A field (Nz, Ny, Nx) half a spacing further along x (0), y (1) or z (2): the mean of two neighbours.
 
-    The last point, which has no neighbour, keeps its value.
+    The neighbour of the last point is the first one with ``wrap``, for a periodic axis. Otherwise the last
+    point keeps its value, as in k-Wave.
     """
     if not isinstance(field, np.ndarray):
         return field
@@ -147,7 +152,34 @@ def stagger(field: float | np.ndarray, axis: int) -> float | np.ndarray:
     along, source = np.moveaxis(moved, 2 - axis, 0), np.moveaxis(field, 2 - axis, 0)
     along[:-1] += source[1:]
     along[:-1] *= 0.5
+    if wrap:
+        along[-1] = 0.5 * (source[-1] + source[0])
     return moved
+
+
+def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) -> str | None:
+    """What is lost where densities of neighbours differ more than `LARGEST_JUMP`-fold; None if none do.
+
+    ``between`` has the density between neighbours of arrays in memory order, along x, y(, z). Where that is
+    well below the arithmetic mean, impedance changes smoothly enough.
+    """
+    rho, worst = np.asarray(density), (float(LARGEST_JUMP), 0.0)
+    for axis in [axis for axis, n in enumerate(rho.shape) if n > 1 and LARGEST_JUMP * rho.min() < rho.max()]:
+        one, other = (np.moveaxis(rho, axis, 0)[part] for part in (slice(1, None), slice(-1)))
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        if between:
+            side = np.moveaxis(np.broadcast_to(between[2 - axis], rho.shape), axis, 0)[:-1]
+            low = np.where(2.1 * side < high, high, low)
+        at = np.unravel_index(int((high / low).argmax()), low.shape)
+        z1, z2 = (np.moveaxis(rho * sound_speed, axis, 0)[i, *at[1:]] for i in (at[0], at[0] + 1))
+        worst = max(worst, (float((high / low)[at]), float(abs(z1 - z2) / (z1 + z2))))
+    jump, reflection = worst
+    text = f"changes {jump:.3g}-fold between neighbouring points, more than {LARGEST_JUMP}-fold, where up to "
+    return (
+        f"{text}15 % (by a box 60 %) of the reflection coefficient {reflection:.4g} is lost"
+        if reflection
+        else None
+    )
 
 
 def _number_or_array(value: Any, unit: str, key: str) -> float | np.ndarray:

@@ -27,6 +27,7 @@ from wavefabric.errors import FieldLost
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
+from wavefabric.system.compiling import CLOCK, working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress
@@ -97,7 +98,7 @@ def run(
     KeyboardInterrupt
         After Ctrl-C or SIGTERM, once a checkpoint was saved, if there is one to be.
     """
-    begun = time.perf_counter()
+    begun = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)
     return _Run(problem, recording, options, observer).run(sink, begun, loading_seconds)
 
@@ -108,7 +109,7 @@ class _Run:
     def __init__(
         self, problem: Problem, recording: Recording, options: RunSettings, observer: Observer | None
     ):
-        self._observer = observer
+        self._observer, self._compiled_before = observer, CLOCK.seconds()
         comm, checkpoints, dtype = options.ranks, options.checkpoints, options.dtype(problem)
         if comm.step_recorder is not None:
             comm.step_recorder.check_steps(problem.steps)
@@ -147,7 +148,7 @@ class _Run:
             state = self._checkpoint.find() if self._checkpoint is not None else None
             self._allocate(sink)
             self._resume_or_begin(state)
-            self._seconds = {"loading": loading, "preprocessing": time.perf_counter() - begun}
+            self._seconds = {"loading": loading, "preprocessing": working_time() - begun}
             self._run_and_finish()
         return self._report
 
@@ -205,7 +206,7 @@ class _Run:
         """Take the steps and finish the output; what is unfinished is kept for a checkpoint alone."""
         checkpoint, report, recorder = self._checkpoint, self._report, self._recorder
         keep = complete = False
-        self._began_steps = time.perf_counter()
+        self._began_steps = working_time()
         interrupt = DeferredInterrupt()
         try:
             with interrupt:
@@ -219,13 +220,13 @@ class _Run:
                 self._device.synchronize()
                 self._comm.check()
                 self._whole = False  # finishing changes what was recorded
-                ended = time.perf_counter()
+                ended = working_time()
                 self._seconds["simulation"] = ended - self._began_steps
                 if self._settled is not None:
                     done, then = self._settled
                     report.step_seconds = (ended - then) / (self._done - done)
                 arrays = recorder.finish()
-                self._seconds["postprocessing"] = time.perf_counter() - ended
+                self._seconds["postprocessing"] = working_time() - ended
                 self._close_report()
                 recorder.delivery.finish(arrays, report)
                 complete = True
@@ -265,7 +266,7 @@ class _Run:
             self._done, self._whole = number + 1, True
             if self._done == self._first + _SETTLING and steps >= self._done + _SETTLING:
                 self._device.synchronize()
-                self._settled = self._done, time.perf_counter()
+                self._settled = self._done, working_time()
             if self._observer is not None:
                 self._observer.after(self._done)
             last = self._done == steps
@@ -348,9 +349,10 @@ class _Run:
 
     def _all_seconds(self) -> dict[str, float]:
         """Seconds by phase, with those of the legs before a checkpoint."""
-        taking = {"simulation": time.perf_counter() - self._began_steps, "postprocessing": 0.0}
+        taking = {"simulation": working_time() - self._began_steps, "postprocessing": 0.0}
+        taking["compilation"] = CLOCK.seconds() - self._compiled_before
         so_far = taking | self._seconds
-        names = ("loading", "preprocessing", "simulation", "postprocessing")
+        names = ("loading", "preprocessing", "compilation", "simulation", "postprocessing")
         return {name: so_far[name] + self._earlier.get(name, 0.0) for name in names}
 
     def _close_report(self) -> None:

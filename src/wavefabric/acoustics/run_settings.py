@@ -128,7 +128,7 @@ def _communicator(device: Any, threads: int | None, shape: tuple[int, int, int] 
         return _world(device, threads)
     if threads is None and shape is not None:
         threads = default_threads(shape)
-    return world(device=get_device(device, threads) if isinstance(device, str) else device)
+    return world(device=get_device(device, threads))
 
 
 @lru_cache

@@ -1,6 +1,5 @@
 """Sensors: at which points and what is recorded."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positiv
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.units import show
 
 #: A point this far outside the grid, in spacings, is taken to be on its edge.
@@ -81,7 +80,7 @@ class Sensor:
     def _recorded(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]:
         """Quantities, tones and their frequencies, Hz."""
         key, names = "sensor.frequencies", _names(self.record)
-        tones = tuple(name for name in TONES if name in names)
+        tones = tuple(name for name in TONES if any(isinstance(n, str) and n == name for n in names))
         others = tuple(name for name in names if not isinstance(name, str) or name not in TONES)
         quantities = recorded_quantities(others, "sensor.record") if others or not tones else ()
         frequencies = tuple(positive(f, "Hz", key) for f in per_axis(self.frequencies, 1))
@@ -123,9 +122,7 @@ def recorded_quantities(record: Any, key: str) -> tuple[str, ...]:
     require(names, key, [], allowed)
     for name in names:
         if not isinstance(name, str) or name not in known:
-            near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
-            meant = f"did you mean {show(near[0])}? " if near else ""
-            raise InputError(f"{key}: {show(name)}; {meant}allowed: {allowed}")
+            raise InputError(f"{key}: {not_one_of(name, known)}")
     return tuple(quantity for name, quantity in known.items() if name in names)
 
 
@@ -151,8 +148,7 @@ def _in_total(at: np.ndarray, grid: Grid) -> Any:
 
 def _elements(transducer: Any, grid: Grid) -> Elements:
     key = "sensor.elements"
-    if not hasattr(transducer, "receiving"):
-        raise InputError(f"{key}: {transducer!r}; allowed: a transducer, such as bowl(...)")
+    require(hasattr(transducer, "receiving"), key, transducer, "a transducer, such as bowl(...)")
     if transducer.shape != grid.shape:
         raise InputError(f"{key}: on a grid of the shape {transducer.shape}; allowed: {grid.shape}")
     weights = transducer.receiving
@@ -167,19 +163,27 @@ def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     metres = as_array(positions, key)
     if metres.ndim != 2 or metres.shape[0] != dims or metres.shape[1] == 0 or metres.dtype.kind not in "fiu":
         raise InputError(f"{key}: has the shape {metres.shape}; allowed: ({dims}, points), m")
-    n = np.array(grid.shape)[:, None]
-    steps = metres / np.array(grid.spacing)[:, None] + np.array(grid.origin)[:, None]
-    outside = ~((steps >= -_SLACK) & (steps <= n - 1 + _SLACK)).all(axis=0)
+    n, spacing, origin = (np.array(each)[:, None] for each in (grid.shape, grid.spacing, grid.origin))
+    # A periodic axis has one cell more, from the last point to the first.
+    cells = n - 1 + np.array(grid.periodic)[:, None]
+    steps = metres / spacing + origin
+    outside = ~((steps >= -_SLACK) & (steps <= cells + _SLACK)).all(axis=0)
     if outside.any():
         first = tuple(float(x) for x in metres[:, np.argmax(outside)])
-        ends = [(float(x[0]), float(x[-1])) for x in grid.coordinates]
+        ends = list(
+            zip(
+                (-origin * spacing).ravel().tolist(),
+                ((cells - origin) * spacing).ravel().tolist(),
+                strict=True,
+            )
+        )
         raise InputError(f"{key}: {first} m is outside the grid; allowed: {ends} m along each axis")
-    steps = np.clip(steps, 0, n - 1)
+    steps = np.clip(steps, 0, cells)
     # A point on the last plane belongs to the cell before it.
-    low = np.minimum(np.floor(steps).astype(np.int64), n - 2)
+    low = np.minimum(np.floor(steps).astype(np.int64), cells - 1)
     upper = steps - low
     # (corners, dimensions, 1): whether a corner of a cell is its upper end along each axis, x fastest.
     ends = np.array(list(product((0, 1), repeat=dims)))[:, ::-1, None]
-    corners = _in_total((low + ends).swapaxes(0, 1), grid)
+    corners = _in_total((low + ends).swapaxes(0, 1) % n[:, :, None], grid)
     weights = np.where(ends, upper, 1 - upper).prod(axis=1)
     return Interpolation(np.ascontiguousarray(corners.T), np.ascontiguousarray(weights.T))

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, positive, require
-from wavefabric.acoustics.check.rules import check, check_recording
+from wavefabric.acoustics.arguments import check_types, is_whole, positive, require
+from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -21,12 +21,16 @@ from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import Observer, run
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.source import Source
+from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import refuse_unstable, stable_step
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.results.file import ResultWriter
 
+#: What there is to do about absorption that is off its law.
+_ADVICE = (
+    "; Material.at_frequency finds numbers that have both there, dispersion=False leaves the speed alone"
+)
 #: What is recorded where no sensor is given.
 WITHOUT_SENSOR = ("p_max_all", "p_final")
 
@@ -70,16 +74,22 @@ def to_problem(
     wrong.
     """
     dt = positive(dt, "s", "dt")
-    require(is_whole(steps) and steps >= 1, "steps", steps, "a whole number from 1")
+    right = is_whole(steps) and 1 <= steps <= MOST_STEPS
+    require(right, "steps", steps, f"a whole number from 1, up to {MOST_STEPS}")
     sensor = Sensor(record=WITHOUT_SENSOR) if sensor is None else sensor
-    for key, value, kind in (("source", source, "Source"), ("sensor", sensor, "Sensor")):
-        if not hasattr(value, "on"):
-            raise InputError(f"{key}: {value!r} given; allowed: a {kind}, such as {kind}()")
+    check_inputs(grid, medium, source, sensor)
     recording = sensor.on(grid)
     problem = grid.silent_problem(medium, dt, int(steps))
     if isinstance(source, Source):
         source = source.lasting(dt, int(steps))
     return replace(problem, **source.on(grid, problem.sound_speed, dt)), recording
+
+
+def check_inputs(grid: Any, medium: Any, source: Any, sensor: Any) -> None:
+    """Refuse objects of another class; a source may be of any class that has `Source.on`."""
+    check_types(grid=(grid, Grid), medium=(medium, Medium), sensor=(sensor, Sensor, type(None)))
+    if not hasattr(source, "on") or isinstance(source, Medium | Sensor | ContinuousWave):
+        check_types(source=(source, Source))
 
 
 def simulate(
@@ -129,9 +139,10 @@ def simulate(
         If more than 1 % of the energy of a source's signals lies above the highest frequency that the grid
         carries, c_min / (2 max Δ): `wavefabric.acoustics.check.warnings`.
     """
+    check_inputs(grid, medium, source, sensor)
     how = SimulateSettings(**options)
     # First: what goes wrong on one rank alone then ends the others too.
-    how = how.with_ranks(getattr(grid, "total_shape", None))
+    how = how.with_ranks(grid.total_shape)
     problem, recording, how = prepare(grid, medium, source, sensor, how)
     return solve(problem, recording, grid, how)
 
@@ -149,6 +160,7 @@ def prepare(
         sensor = Sensor(record=how.record)
     if dt is None:
         silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))
+        check(silent)
         dt, stable = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
         how = replace(how, check_stability=how.check_stability and not stable)
     if steps is None:
@@ -163,20 +175,21 @@ def solve(
     options: ResultSettings,
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
     observer: Observer | None = None,
+    **naming: Any,
 ) -> Results:
     """Check, run, and return and write results: the last part of `simulate`.
 
     ``adapt`` may rename and rework what was recorded before it is returned and written; ``observer`` looks
-    on.
+    on. ``naming`` are ``names`` and ``first_index`` of `check`, where lines go by other words.
     """
     options = options.with_ranks(problem.shape)
     comm, output, checkpoints = options.ranks, options.output, options.checkpoints
-    check(problem)
-    check_recording(problem, recording)
+    check(problem, **naming)
+    check_recording(problem, recording, **naming)
     writer = None
     if output is not None:
         writer = on_first_rank(comm, lambda: ResultWriter(output, options.force))
-    check_run(problem, options)
+    check_run(problem, options, naming.get("names"))
     for line in broken_periods(problem, recording) if comm.rank == 0 else ():
         warnings.warn(line, stacklevel=3)
     with locked_by_first_rank(comm, output, "output"):
@@ -197,15 +210,22 @@ def check_run(
     names: Mapping[str, str] | None = None,
     where: str = "",
     stable: str = ", or check_stability=False",
-    shift: str = "; dispersion=False leaves that out, or give a sound speed that makes up for it",
+    advice: str = _ADVICE,
 ) -> None:
     """Refuse an unstable time step, and warn of sources that grid or absorption distort; collective.
 
     ``names`` are what lines call each number, if not as in `PYTHON_NAMES`; a refusal begins with ``where``.
-    ``stable`` and ``shift`` say what else there is to do about the step, and about a shifted phase speed.
+    ``stable`` and ``advice`` say what else there is to do about the step, and about absorption off its law.
     """
     if settings.check_stability:
         refuse_unstable(problem, settings, where, stable)
     if settings.ranks.rank == 0:
-        for line in problem_warnings(problem, names, shift):
-            warnings.warn(line, stacklevel=4)
+        warn_of(problem, names, advice)
+
+
+def warn_of(problem: Problem, names: Mapping[str, str] | None = None, advice: str = _ADVICE) -> None:
+    """Warn of sources that grid or absorption distort; arguments as in `check_run`."""
+    switch = "dispersion=False"
+    advice = advice.replace(switch, (names or {}).get(switch, switch))
+    for line in problem_warnings(problem, names, advice):
+        warnings.warn(line, stacklevel=5)

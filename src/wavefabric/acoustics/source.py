@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import as_array, check_choice, check_reals, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, check_types, positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -17,6 +17,7 @@ from wavefabric.acoustics.problem import (
     TransducerSource,
     VelocitySource,
 )
+from wavefabric.acoustics.series import check_series
 from wavefabric.errors import InputError
 
 _MODES = get_args(SourceMode)[::-1]
@@ -67,8 +68,7 @@ class ContinuousWave:
         assign, key = object.__setattr__, "continuous_wave"
         assign(self, "frequency", positive(self.frequency, "Hz", f"{key}.frequency"))
         for name in ("amplitude", "phase"):
-            values = as_array(getattr(self, name), f"{key}.{name}")
-            check_reals(values, f"{key}.{name}")
+            values = real_array(getattr(self, name), f"{key}.{name}")
             allowed = "a number, or one for each point"
             require(values.ndim < 2 and np.isfinite(values).all(), f"{key}.{name}", values.shape, allowed)
             assign(self, name, values.astype(float))
@@ -151,6 +151,7 @@ class Source:
         ``sound_speed`` (a number, or (Nz, Ny, Nx) of the total grid) sets the scale at each point.
         """
         parameters: dict[str, Any] = {}
+        require(isinstance(self.smooth, bool), "source.smooth", self.smooth, "True or False")
         if self.p0 is not None:
             p0 = grid.to_memory(self.p0, "source.p0", outside="zero")
             parameters["initial_pressure"] = self._smoothed(p0, grid) if self.smooth else p0
@@ -163,7 +164,8 @@ class Source:
         if self.u_mask is not None:
             parameters["velocity_source"] = self._velocity(grid, sound_speed, dt)
         if self.transducer is not None:
-            parameters["transducer"] = _transducer(self.transducer, grid, sound_speed, dt)
+            check_types(**{"source.transducer": (self.transducer, Transducer)})
+            parameters["transducer"] = self._transducer(self.transducer, grid, sound_speed, dt)
         if not parameters:
             raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
         return parameters
@@ -171,8 +173,11 @@ class Source:
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
         """What multiplies the signals "p", "ux", … at points of sound speed ``c``, (points,) or (1,).
 
-        It goes with the power `scale_power` of c.
+        It goes with the power `scale_power` of c. One signal of a "transducer" serves all points, at the mean
+        sound speed, as in k-Wave.
         """
+        if name == "transducer":
+            return np.array([2 * float(np.mean(c)) * dt / grid.spacing[0]])
         if name == "p":
             additive = 2 * dt / (grid.dimensions * c * grid.spacing[0])
             return 1 / (grid.dimensions * c**2) if self.p_mode == "dirichlet" else additive
@@ -229,34 +234,27 @@ class Source:
             signals.append(None if u is None else _scaled(u, scale, index.size, f"source.u{axis}"))
         return VelocitySource(index, tuple(signals), self.u_mode)
 
-
-def _transducer(
-    transducer: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
-) -> TransducerSource:
-    key = "source.transducer"
-    index = grid.points(transducer.mask, f"{key}.mask")
-    signal = np.asarray(transducer.signal)
-    if signal.ndim != 1 or signal.size == 0 or signal.dtype.kind not in "fiu":
-        raise InputError(f"{key}.signal: has the shape {signal.shape}; allowed: real numbers, (samples,)")
-    delay = np.zeros(index.size, np.int64) if transducer.delay is None else np.asarray(transducer.delay)
-    if delay.shape == grid.shape:
-        delay = delay.T[np.asarray(transducer.mask).T != 0]
-    if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
-        raise InputError(
-            f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
-        )
-    steps = signal.size - int(delay.max())
-    if steps < 1:
-        allowed = f"below {signal.size}, the signal's samples"
-        raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
-    # One signal serves all points, hence the mean sound speed, as in k-Wave.
-    scale = transducer_scale(grid, at_points(sound_speed, index), dt)
-    return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
-
-
-def transducer_scale(grid: Grid, c: np.ndarray, dt: float) -> float:
-    """What multiplies the signal of a `Transducer` at points where the sound speed is ``c``."""
-    return 2 * float(np.mean(c)) * dt / grid.spacing[0]
+    def _transducer(
+        self, transducer: Transducer, grid: Grid, sound_speed: float | np.ndarray, dt: float
+    ) -> TransducerSource:
+        key = "source.transducer"
+        index = grid.points(transducer.mask, f"{key}.mask")
+        signal = np.asarray(transducer.signal)
+        if signal.ndim != 1 or signal.size == 0 or signal.dtype.kind not in "fiu":
+            raise InputError(f"{key}.signal: has the shape {signal.shape}; allowed: real numbers, (samples,)")
+        delay = np.zeros(index.size, np.int64) if transducer.delay is None else np.asarray(transducer.delay)
+        if delay.shape == grid.shape:
+            delay = delay.T[np.asarray(transducer.mask).T != 0]
+        if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
+            raise InputError(
+                f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
+            )
+        steps = signal.size - int(delay.max())
+        if steps < 1:
+            allowed = f"below {signal.size}, the signal's samples"
+            raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
+        scale = self.scale("transducer", grid, at_points(sound_speed, index), dt)
+        return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
 
 
 def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -273,12 +271,7 @@ def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
         )
         weights = np.broadcast_to(values.weights, (points, values.weights.shape[1]))
         return replace(values, weights=weights * scale[:, None])
-    signal = as_array(values, key)
-    if signal.ndim == 1:
-        signal = signal[np.newaxis]
-    if signal.ndim != 2 or signal.shape[0] not in (1, points) or signal.shape[1] == 0:
-        raise InputError(f"{key}: has the shape {np.shape(values)}; allowed: (steps,) or ({points}, steps)")
-    check_reals(signal, key)
+    signal = check_series(values, points, key, shared=True)
     if signal.dtype.kind != "f":
         signal = signal.astype(np.float64)
     signal = signal.astype(np.result_type(signal.dtype, np.float32), copy=False)
@@ -300,7 +293,8 @@ def smooth(field: np.ndarray, restore_max: bool = True) -> np.ndarray:
     w(R √Σ(m_i/h_i)²), zero beyond R, where w(r) = 0.42 + 0.5 cos(πr/R) + 0.08 cos(2πr/R) at whole r and is
     linear between them: k-Wave rotates a table (Treeby & Cox 2010, doi:10.1117/1.3360308, smooth.m).
     """
-    field = np.asarray(field)
+    field = real_array(field, "field")
+    require(field.ndim and field.size, "field", field.shape, "an array with points")
     if field.dtype.kind != "f":
         field = field.astype(np.float64)
     shape = tuple(n for n in field.shape if n > 1)

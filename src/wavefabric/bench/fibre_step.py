@@ -69,7 +69,7 @@ def run(
     (times in ms, ``fft_share``, ``passes``, ``bytes_allocated``, ``peak_fields``, …), and ``machine``.
     """
     request = FibreStepOptions(**options)
-    device = get_device(device, threads) if isinstance(device, str) else device
+    device = get_device(device, threads)
     progress("copy bandwidth")
     bandwidth = timing.copy_bandwidth(device)
     cases = []

@@ -77,7 +77,7 @@ def run(
     check_words("medium", media, ALL_MEDIA)
     check_words("precision", precisions, PRECISIONS)
     check_range("repeats", repeats, 1)
-    device = get_device(device, threads) if isinstance(device, str) else device
+    device = get_device(device, threads)
     bench, kernels = _Bench(device, repeats, progress), {}
     cases = list(itertools.product(precisions, media))
     for precision, medium in cases if device.name != "cpu" else ():

@@ -53,7 +53,7 @@ def run(
     over forward of the same round, and ``runs``: what a gradient of 10 000 steps costs in forward runs where
     so many fields are free, from these times and the steps that binomial checkpointing takes again.
     """
-    device = get_device(device, threads) if isinstance(device, str) else device
+    device = get_device(device, threads)
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
     check(chosen, media, precision, repeats, 4096)
     dtype = np.dtype(PRECISIONS[precision])

@@ -63,7 +63,7 @@ def run(
     """
     request = UltrasoundStepOptions(**options)
     precision, peer = request.precision, request.peer
-    device = get_device(device, threads) if isinstance(device, str) else device
+    device = get_device(device, threads)
     chosen = tuple(sizes) or SIZES["cpu" if device.name == "cpu" else "cuda"]
     check(chosen, media, precision, request.repeats, 4096)
     check_range("points", request.points, 0)

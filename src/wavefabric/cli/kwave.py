@@ -200,8 +200,8 @@ def _conclude(output: Path, report: Report, verbose: int) -> None:
     if report.resumed_at:
         _print({"Recovered from": f"time step {report.resumed_at}"})
     _print({"Peak memory in use": f"{report.peak_bytes >> 20} MB"})
-    for phase in ("loading", "preprocessing", "simulation", "postprocessing") if verbose > 1 else ():
-        _print({phase.capitalize(): f"{report.seconds.get(phase, 0.0):.2f} s"})
+    if verbose > 1:
+        _print({phase.capitalize(): f"{taken:.2f} s" for phase, taken in report.seconds.items()})
     _print({"Elapsed time": f"{seconds:.2f} s", "Wrote": output})
 
 

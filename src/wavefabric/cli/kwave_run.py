@@ -117,7 +117,8 @@ def summary(output: Path, report: Report) -> dict[str, Any]:
     return facts | {
         "grid": grid if grid[2] > 1 else grid[:2],
         "steps": report.total_steps,
-        "ms_per_step": 1e3 * report.seconds["simulation"] / report.total_steps,
+        "ms_per_step": 1e3 * (report.step_seconds or report.seconds["simulation"] / report.total_steps),
+        "compilation_seconds": report.seconds["compilation"],
         "seconds": sum(report.seconds.values()),
         "peak_pressure_pa": peak,
         "steady_ms_per_step": 1e3 * report.step_seconds or None,
@@ -132,9 +133,11 @@ def show(summary: dict[str, Any]) -> None:
     where = summary["device"]
     if summary["ranks"] > 1:
         where += f", {summary['ranks']} ranks through {summary['transport']}"
+    compiled = summary["compilation_seconds"]
+    compilation = f" ({compiled:.1f} s of it compilation)" if compiled > 0.05 else ""
     print(
         f"{' x '.join(map(str, summary['grid']))} points, {summary['steps']} steps on {where}: "
-        f"{summary['ms_per_step']:.3g} ms a step, {summary['seconds']:.1f} s; "
+        f"{summary['ms_per_step']:.3g} ms per step, {summary['seconds']:.1f} s{compilation}; "
         f"peak pressure {summary['peak_pressure_pa']:.4g} Pa"
     )
     for note in summary["notes"]:

@@ -153,6 +153,8 @@ def cost_line(solver: dict[str, Any]) -> str:
         "{integrator} on {device}: {steps} steps, {ffts} FFTs, {exchanges} exchanges in {seconds:.1f} s; "
         "local error {error}, energy drift {energy_drift:.1e}"
     )
+    if (compilation := solver.get("compilation_seconds", 0.0)) > 0.05:  # older results have none
+        line += f"; {compilation:.1f} s of compilation, this time alone"
     return line.format_map({**solver, "error": error})
 
 

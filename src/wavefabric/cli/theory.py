@@ -33,7 +33,8 @@ def command(
     out = console()
     if run.title:
         out.print(visible(run.title), style="bold")
-    columns = ("group", "modes", "|received", "Q² mean", "Q² min", "NLI", "ASE", "OSNR noise", "steps")
+    parts = "NLI", "ASE", "OSNR noise", "steps", "recovery"
+    columns = ("group", "modes", "|received", "Q² mean", "Q² min", *parts)
     lines = []
     for row in rows:
         for name, received in row["received"].items():
@@ -43,3 +44,4 @@ def command(
     out.print(table(columns, lines))
     out.print("Q² in dB over modes and channels; then the signal over each part of the noise alone, in dB")
     out.print("NLI: nonlinear interference of the fibre; steps: what steps above the resonance limit add")
+    out.print("recovery: what the receiver's carrier phase and equaliser add")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,6 +65,7 @@ class PlanOptions(SimulationOptions):
     output: Path = option("Result file (HDF5).", "--output", "-o", default=Path("transcranial.h5"))
     plot: bool = option("Draw the page of pictures, beside the result.", "--plot/--no-plot", default=True)
     spacing: str | None = option("Distance of voxels, of a CT as .npy.")
+    orientation: str | None = option("Where x, y, z of a CT go that does not say it, such as RAS or LPS.")
     precision: str = option(
         "auto, {wavefabric.acoustics.run_settings:PRECISIONS}.", default="single", also=("auto",)
     )
@@ -104,12 +106,14 @@ def command(
     if must_start(ranks):
         start(ranks, saved, schedule, quiet)
     comm = open_ranks(ranks, schedule, quiet)
-    from wavefabric.acoustics.transcranial.ct import read_ct
+    from wavefabric.acoustics.transcranial.ct import content_warnings, read_ct
     from wavefabric.acoustics.transcranial.page import draw_page
     from wavefabric.acoustics.transcranial.phantom import synthetic_head
-    from wavefabric.acoustics.transcranial.plan import plan_sonication
+    from wavefabric.acoustics.transcranial.plan import UNCHECKED, plan_sonication
 
-    head = synthetic_head("1 mm") if ct == SYNTHETIC else read_ct(ct, options.spacing)
+    head = synthetic_head("1 mm") if ct == SYNTHETIC else read_ct(ct, options.spacing, options.orientation)
+    for line in content_warnings(head.values) if is_rank_zero() else ():
+        warnings.warn(line, stacklevel=1)
     announce_compiling(quiet)
     progress = make_progress(quiet)
     with naming_no_resume(), guarded(progress, saved):
@@ -140,6 +144,7 @@ def command(
         print(f"{shape} points of {planned.grid.spacing[0] * 1e3:.3g} mm")
         for name, (value, unit) in figures.items():
             print(f"{name:<45}{value:.4g} {unit}".rstrip())
+        print(UNCHECKED)
         print(f"wrote {' and '.join(map(str, written))}")
 
 

@@ -93,6 +93,7 @@ def candidates(
     # Another grid of a halo would be another operation.
     axes = [(n, ranks // n) for n in range(2, ranks) if ranks % n == 0] if collective != "halo" else []
     shapes = list(dict.fromkeys([*grids, *axes]))[: 1 if ranks >= MANY else None] or [None]
+    rings = [None, *grids[:1]]
     allowed: list[Choice] = []
     left_out: dict[str, str] = {}
     for name, algorithm in ALGORITHMS.items():
@@ -100,7 +101,7 @@ def candidates(
             continue
         forms = [
             Choice(name, radix, length, grid=shape)
-            for shape in (shapes if "grid" in algorithm.options else [None])
+            for shape in (rings if name == "ring" else shapes if "grid" in algorithm.options else [None])
             for radix in (
                 _radices(name, shape[0] if shape else ranks) if "radix" in algorithm.options else [None]
             )

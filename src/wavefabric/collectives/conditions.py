@@ -8,7 +8,7 @@ import numpy as np
 
 from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_RANKS, whole
 from wavefabric.collectives.schedule import Holdings, Schedule, cached
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 
 #: Where the array lies: a share on each rank, whole on each, or whole on the root.
 _PART, _EACH, _ROOT = range(3)
@@ -54,7 +54,7 @@ def layout(collective: str, ranks: int, elements: int | np.ndarray, pieces: int 
     r p … come from r). What is empty (0 elements) is left out of `pre` and `post`.
     """
     if collective not in COLLECTIVES:
-        raise InputError(f"collective: {collective!r} given; allowed: {', '.join(COLLECTIVES)}")
+        raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
     ranks = whole("ranks", ranks, 1)
     if not isinstance(elements, np.ndarray):
         elements = whole("elements", elements, 0)

@@ -11,7 +11,7 @@ from wavefabric.collectives.builders import bruck, direct, messages, recursive, 
 from wavefabric.collectives.builders.hierarchical import hierarchical
 from wavefabric.collectives.conditions import COLLECTIVES, CUT_BY_RANK, ROOTED
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ _PIPELINED = {
 }
 _PAIRS = ("all-to-all", "reduce-scatter", "all-gather")
 _SUMMARIES = {
-    "ring": "everybody sends to the next rank only; broadcast and reduce are pipelined by pieces",
+    "ring": "everybody sends to the next rank; on nodes (--grid NODESxGPUS) a ring by each GPU's adapter",
     "bidirectional-ring": "a ring used both ways at once: half the rounds",
     "tree": "binary tree, pipelined by pieces",
     "double-tree": "two complementary binary trees, each for half of the array, pipelined by pieces",
@@ -72,7 +72,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         pipelined=_PIPELINED.get(name, ()),
     )
     for name, collectives, options, builder in (
-        ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root"), ring.ring),
+        ("ring", (*_SUMS, "broadcast", "reduce"), ("pieces", "root", "grid"), ring.ring),
         ("bidirectional-ring", _SUMS, ("pieces",), ring.bidirectional_ring),
         ("tree", _TREES, ("pieces", "root"), trees.tree),
         ("double-tree", _TREES, ("pieces", "root"), trees.double_tree),
@@ -129,7 +129,7 @@ def build(
         2 by default. At least 2.
     root : int
     grid : sequence of int, optional
-        Ranks along each axis, the last fastest; by default two axes as alike as possible.
+        Ranks along each axis, the last fastest; by default two axes as alike as possible, and of a ring none.
 
     Raises
     ------
@@ -155,11 +155,10 @@ def _checked(
 ) -> dict[str, object]:
     """The options of the algorithm, defaults filled in."""
     if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm: {algorithm!r} given; allowed: {', '.join(ALGORITHMS)}")
+        raise InputError(f"algorithm: {not_one_of(algorithm, ALGORITHMS)}")
     known = ALGORITHMS[algorithm]
     if collective not in known.collectives:
-        allowed = f"{', '.join(known.collectives)} ({algorithm})"
-        raise InputError(f"collective: {collective!r} given; allowed: {allowed}")
+        raise InputError(f"collective: {not_one_of(collective, known.collectives)} ({algorithm})")
     whole("ranks", ranks, 1, MOST_RANKS)
     for option, value, default in (("pieces", pieces, 1), ("radix", radix, None), ("grid", grid, None)):
         if value != default and option not in known.options:
@@ -173,9 +172,14 @@ def _checked(
         allowed = f"products of numbers up to the radix, {radix} ({algorithm})"
         raise InputError(f"ranks: {ranks} given; allowed: {allowed}")
     shape = _grid(algorithm, ranks, grid) if "grid" in known.options else ()
-    _check_extent(algorithm, collective, ranks, pieces, radix)
+    _check_extent(algorithm, collective, ranks, pieces, radix, rings_of(algorithm, shape))
     options = {"pieces": pieces, "radix": radix, "root": root, "grid": shape}
     return {option: options[option] for option in known.options}
+
+
+def rings_of(algorithm: str, grid: Sequence[int] | None) -> int:
+    """Return how many rings an algorithm has on a grid of nodes, each with an equal part of every chunk."""
+    return grid[1] if algorithm == "ring" and grid else 1
 
 
 def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: int = 2) -> tuple[int, int]:
@@ -205,18 +209,21 @@ def extent(algorithm: str, collective: str, ranks: int, pieces: int = 1, radix: 
     return data + scratch, moves
 
 
-def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int) -> None:
+def _check_extent(algorithm: str, collective: str, ranks: int, pieces: int, radix: int, rings: int) -> None:
     """Refuse what would not fit into memory, or take very long to prove."""
 
     def fits(pieces: int) -> bool:
-        chunks, moves = extent(algorithm, collective, ranks, pieces, radix)
+        chunks, moves = extent(algorithm, collective, ranks, pieces * rings, radix)
         return chunks <= MOST_CHUNKS and moves <= MOST_MOVES
 
     if fits(pieces):
         return
     if not fits(1):
-        chunks, moves = extent(algorithm, collective, ranks, 1, radix)
-        actual = f"{ranks} given, {algorithm} {collective} has up to {chunks} chunks and moves {moves}"
+        chunks, moves = extent(algorithm, collective, ranks, rings, radix)
+        several = f" of {rings} rings" if rings > 1 else ""
+        actual = (
+            f"{ranks} given, {algorithm} {collective}{several} has up to {chunks} chunks and moves {moves}"
+        )
         raise InputError(f"ranks: {actual}; allowed: fewer ranks, {MOST_CHUNKS} chunks, {MOST_MOVES} moves")
     most = bisect(range(1, pieces), False, key=lambda p: not fits(p))
     allowed = f"whole numbers from 1 to {most} ({ranks} ranks, {algorithm})"
@@ -227,7 +234,7 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     if algorithm == "squares" and (ranks < 4 or ranks & (ranks - 1)):
         raise InputError(f"ranks: {ranks} given; allowed: powers of two from 4 (squares)")
     if grid is None:
-        return messages.near_square(ranks)
+        return () if algorithm == "ring" else messages.near_square(ranks)
     try:
         axes = tuple(grid)
     except TypeError:
@@ -238,8 +245,8 @@ def _grid(algorithm: str, ranks: int, grid: Sequence[int] | None) -> tuple[int, 
     actual = f"grid: {'x'.join(map(str, shape))} given"
     if prod(shape) != ranks:
         raise InputError(f"{actual}; allowed: a product of {ranks}, the ranks")
-    if algorithm == "hierarchical" and len(shape) != 2:
-        raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 (hierarchical)")
+    if algorithm in ("hierarchical", "ring") and len(shape) != 2:
+        raise InputError(f"{actual}; allowed: nodes and GPUs of each, such as 4x8 ({algorithm})")
     if algorithm == "squares" and (len(shape) != 2 or any(n < 2 or n & (n - 1) for n in shape)):
         raise InputError(f"{actual}; allowed: two powers of two from 2 (squares)")
     return shape

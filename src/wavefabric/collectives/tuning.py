@@ -9,7 +9,7 @@ from typing import Any
 from wavefabric.collectives.candidates import Choice, candidates, refused
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import why_refused
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of, show
 from wavefabric.files.input import naming, read_text
 from wavefabric.files.output import json_rows, write_text
 
@@ -159,7 +159,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
     any other that takes them. `InputError` for another collective operation, or where none does.
     """
     if collective not in _PREFERRED:
-        raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(_PREFERRED)}")
+        raise InputError(f"collective: {not_one_of(collective, _PREFERRED)}")
     preferred = _PREFERRED[collective][nbytes > SMALL]
     for name in preferred:
         if why_refused(name, collective, ranks) is None:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.fft
 
-from wavefabric.device import compiling, fftw, views
+from wavefabric.device import fftw, views
 from wavefabric.errors import InputError
+from wavefabric.system.compiling import listen
 from wavefabric.system.machine import host_memory, usable_threads
 
 
@@ -189,7 +190,7 @@ class CpuDevice:
 
         # A pool of workers may be smaller than what this machine offers, never larger.
         numba.set_num_threads(min(self.threads, config.NUMBA_NUM_THREADS))  # pyright: ignore
-        compiling.listen()
+        listen()
         return importlib.import_module(module)
 
     def graph(self, work):

@@ -9,6 +9,7 @@ from importlib.resources import files
 import numpy as np
 
 from wavefabric.device.bfloat16 import viewed
+from wavefabric.system.compiling import compiling
 from wavefabric.system.user_cache import redirect
 
 redirect("CUPY_CACHE_DIR", "cupy", "~/.cupy/kernel_cache")  # CuPy gives up where it can write none
@@ -233,7 +234,10 @@ class CudaDevice:
         code = prelude + "\n".join(
             files(part).joinpath(name).read_text(encoding="utf-8") for part, name in parts
         )
-        return cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
+        module = cupy.RawModule(code=code, options=COMPILE_OPTIONS + options, backend="nvrtc")
+        with compiling():
+            module.compile()
+        return module
 
     launch, prepared = staticmethod(launch), staticmethod(prepared)
 

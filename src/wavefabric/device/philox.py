@@ -14,7 +14,7 @@ import math
 import numba
 import numpy as np
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 from wavefabric.system.numba_cache import njit
 
 #: What ``Device.kernels`` takes to load these functions.
@@ -43,7 +43,7 @@ def stream(domain: int, a: int, b: int = 0) -> int:
 def check_seed(seed: int, key: str = "seed") -> int:
     """Return ``seed`` if it is an integer in 0 … 2^63 − 1, else raise InputError naming ``key``."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 63:
-        raise InputError(f"{key}: {seed!r} given, an integer from 0 to 2^63 - 1 allowed")
+        raise InputError(f"{key}: {quoted(seed)} given, an integer from 0 to 2^63 - 1 allowed")
     return int(seed)
 
 

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from wavefabric.device.base import Device
-from wavefabric.errors import InputError, MissingExtra
+from wavefabric.errors import InputError, MissingExtra, quoted
 from wavefabric.system.machine import cpu_model, usable_threads
 
 
@@ -26,13 +26,17 @@ def _cuda() -> tuple[Any, str]:
         return None, f"not usable: {error}".splitlines()[0]
 
 
-def get_device(name: str = "auto", threads: int | None = None) -> Device:
-    """Device by name.
+def get_device(name: str | Device = "auto", threads: int | None = None) -> Device:
+    """Device by name; a device itself is returned.
 
     ``name`` is ``"cpu"``, ``"cuda"``, ``"cuda:K"``, or ``"auto"`` (the first GPU if there is one);
     ``threads`` are those of a CPU, by default all that this process may use. `InputError` if the name is
     unknown or the GPU does not exist; `MissingExtra` if a GPU is asked for and CuPy is not installed.
     """
+    if not isinstance(name, str):
+        if not hasattr(name, "xp"):
+            raise InputError(f"device: {quoted(name)} given; allowed: auto, cpu, cuda, cuda:K, or a device")
+        return name
     if name == "auto":
         name = "cuda" if cuda_count() else "cpu"
     if name == "cpu":

@@ -22,6 +22,7 @@ from numba.extending import intrinsic
 
 from wavefabric.files.output import replacing
 from wavefabric.system import numba_cache
+from wavefabric.system.compiling import compiling
 
 #: Of a vector, whatever the processor: two instructions where its registers are shorter.
 VECTOR_BYTES = 32
@@ -276,9 +277,11 @@ def kept(what: str, compiled: Callable[[str], Function]) -> Function:
     name = "transform_" + hashlib.sha256(repr((what, _processor())).encode()).hexdigest()[:32]
     with _LOCK:
         if name not in _KEPT:
-            code = _read(name)
-            _KEPT[name] = compiled(name) if code is None else Function(code, name)
-            if code is None:
+            if (code := _read(name)) is not None:
+                _KEPT[name] = Function(code, name)
+            else:
+                with compiling():
+                    _KEPT[name] = compiled(name)
                 _write(name, _KEPT[name].code)
         return _KEPT[name]
 

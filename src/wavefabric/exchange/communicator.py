@@ -13,7 +13,7 @@ from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.tuning import Tuning
 from wavefabric.device import Device, get_device
 from wavefabric.device.bfloat16 import named
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.exchange.collective_calls import CollectiveCalls, checked_tuning
 from wavefabric.exchange.control import (
     Control,
@@ -30,6 +30,7 @@ from wavefabric.exchange.step_recorder import StepRecorder
 from wavefabric.exchange.transports import TRANSPORTS, open_transport
 from wavefabric.exchange.transports.base import Exchange, RankGroup, SymmetricArray, Transport
 from wavefabric.results.provenance import NUMERICAL, versions
+from wavefabric.system.compiling import CLOCK
 
 
 class Communicator(CollectiveCalls):
@@ -185,13 +186,14 @@ def world(
     and for a tuning of another number of ranks; `MissingExtra` if mpi4py is needed and missing.
     """
     if transport not in TRANSPORTS:
-        raise InputError(f"transport: {transport!r} given; allowed: {', '.join(TRANSPORTS)}")
+        raise InputError(f"transport: {not_one_of(transport, TRANSPORTS)}")
     if max(environment.ranks(), environment.expected_ranks() or 1) == 1:
         return solo(device, tuning=tuning)
     comm = mpi_world()
     from mpi4py import MPI
 
     control = MPIControl(comm)
+    CLOCK.announces &= control.rank == 0
     abort_on_uncaught_error(control)
     shared = {"wavefabric": wavefabric.__version__, **versions(NUMERICAL), "tuning": str(tuning)}
     check_agreement(control, shared)

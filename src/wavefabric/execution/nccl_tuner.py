@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wavefabric.collectives.registry import build
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of, show
 from wavefabric.execution import report
 from wavefabric.execution.run_schedule import sizes_between
 from wavefabric.execution.timed_schedule import SizedSchedule, check_and_time, check_memory, values_of
@@ -187,7 +187,7 @@ def tune_nccl(
     check_options(repeats, sizes, step := width * ranks.size)
     collectives = list(dict.fromkeys(collectives))
     for name in set(collectives).difference(OPERATIONS):
-        raise InputError(f"collective: {show(name)} given; allowed: {', '.join(OPERATIONS)}")
+        raise InputError(f"collective: {not_one_of(name, OPERATIONS)}")
     for name in filter(os.environ.get, _CHOSEN_BY_USER):
         raise InputError(f"{name}: {show(os.environ[name])} given; allowed: not set while NCCL is measured")
     sizes = sorted(set(sizes)) or sizes_between(256 * step, 1 << 30)

@@ -12,7 +12,7 @@ from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.plans.plan import PROTOCOLS, protocols_for
 from wavefabric.collectives.tuning import TunedCollective, TunedSize, Tuning
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.execution import tune_candidates as pool
 from wavefabric.execution.report import size_words, transport_name
@@ -106,7 +106,7 @@ def tune(
     collectives = tuple(dict.fromkeys(collectives))
     for collective in collectives:
         if collective not in COLLECTIVES:
-            raise InputError(f"collective: {show(collective)} given; allowed: {', '.join(COLLECTIVES)}")
+            raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
     if fabric is not None:
         # Between ranks copies, NCCL and MPI are predicted; kernels of p2p are timed all the same.
         model = model_for(fabric, count, model, kernels=ranks is None)

@@ -73,7 +73,7 @@ def choices(collective: str, ranks: int, fabric: AnyFabric | None = None, on_gpu
 
 def elements_of(ranks: int) -> int:
     """Elements of an array that all candidates cut evenly."""
-    return 2 * ranks * max(PIECES)
+    return 2 * ranks * ranks * max(PIECES)
 
 
 def build_choice(choice: Choice, collective: str, ranks: int, elements: int) -> Schedule:

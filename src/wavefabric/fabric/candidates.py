@@ -5,12 +5,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar
 
-import numpy as np
-
 from wavefabric.collectives.candidates import Candidates, Choice, candidates
 from wavefabric.errors import InputError
 from wavefabric.fabric.cost_models.cost import AnyFabric
-from wavefabric.fabric.electrical.static_routes import wires
+from wavefabric.fabric.electrical.nodes import node_grid
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Pieces that are tried on a photonic fabric: every round of a pipeline has to set up its circuits.
@@ -53,32 +51,16 @@ def runnable(compared: Candidates, run: Callable[[Choice], _T]) -> tuple[dict[Ch
 
 
 def grids_of(fabric: AnyFabric, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Grids that GPUs form in the order given: the fabric's own, and (nodes, GPUs of each).
-
-    GPUs of a node are joined by links that are faster than those between nodes.
-    """
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    own, count = own_grid(fabric), len(gpus)
-    grids = [own] if own and list(gpus) == list(range(fabric.ranks)) else []
-    if isinstance(fabric, PhotonicFabric):
-        return grids
-    w, size = wires(fabric), fabric.ranks + len(fabric.switches)
-    for rate in np.unique(w.bandwidth)[1:]:
-        fast = w.bandwidth >= rate
-        joined = csr_matrix((np.ones(fast.sum()), (w.source[fast], w.target[fast])), (size, size))
-        node = connected_components(joined)[1][list(gpus)]
-        each = int(np.count_nonzero(node == node[0]))
-        if 1 < each < count and count % each == 0 and (np.repeat(node[::each], each) == node).all():
-            grids.append((count // each, each))
-    return grids
+    """Return grids that GPUs form in the order given: (nodes, GPUs of each), or the fabric's own."""
+    nodes = None if isinstance(fabric, PhotonicFabric) else node_grid(fabric, gpus)
+    grid = nodes or (own_grid(fabric) if list(gpus) == list(range(fabric.ranks)) else ())
+    return [grid] if grid else []
 
 
 def own_grid(fabric: AnyFabric) -> tuple[int, ...]:
-    """Rows and columns of a fabric that is one grid: tiles, mesh, torus, nodes; else ()."""
+    """Rows and columns of a fabric that is one grid: tiles, mesh, torus; else ()."""
     if isinstance(fabric, PhotonicFabric):
         return fabric.rows, fabric.columns
-    family = re.fullmatch(r"(?:mesh|torus|nodes):(\d+(?:x\d+)*)", fabric.name)
+    family = re.fullmatch(r"(?:mesh|torus):(\d+(?:x\d+)*)", fabric.name)
     grid = tuple(map(int, family[1].split("x"))) if family else ()
     return grid if prod(grid) == fabric.ranks else ()

@@ -70,11 +70,10 @@ def depends_on_pair(fabric: Fabric | PhotonicFabric) -> bool:
     routes = static_routes(fabric)
     if (routes.table[src, dst] < 0).any():
         return True
-    pair, wire = routes.wires_of(src, dst)
-    hops = np.bincount(pair)
-    narrowest = np.minimum.reduceat(routes.wires.bandwidth[wire], np.cumsum(hops) - hops)
-    latency = np.bincount(pair, routes.wires.latency[wire])
-    return any(np.ptp(each) > 1e-9 * each.max() for each in (hops, narrowest, latency))
+    pair, wire, fraction, latency = routes.wires_of(src, dst)
+    uses = np.bincount(pair)
+    narrowest = np.minimum.reduceat(routes.wires.bandwidth[wire] / fraction, np.cumsum(uses) - uses)
+    return any(np.ptp(each) > 1e-9 * each.max() for each in (uses, narrowest, latency))
 
 
 def best_order(
@@ -147,14 +146,17 @@ class _OrderTimes:
         hops[there] = np.bincount(use.pair, minlength=int(there.sum()))
         self._table = np.full((n * n, int(hops.max())), idle)
         self._table[np.arange(hops.max()) < hops[:, None]] = use.resource
+        self._fraction = np.zeros(self._table.shape)
+        self._fraction[self._table < idle] = use.fraction
         self._latency = np.full(n * n, _NO_ROUTE)
         self._latency[there] = use.latency
         self._capacity = np.append(use.capacity, math.inf)
         self._row = np.repeat(np.arange(len(kinds)), count)[:, None] * self._capacity.size
-        self._weights = np.repeat(np.concatenate(sizes), self._table.shape[1])
-        self.affordable = max(_WORK // (_OVERHEAD + self._weights.size + len(kinds) * (idle + 1)), 1)
+        self._sizes = np.concatenate(sizes)[:, None]
+        work = self._sizes.size * self._table.shape[1]
+        self.affordable = max(_WORK // (_OVERHEAD + work + len(kinds) * (idle + 1)), 1)
         # How close any two GPUs are: for a first order.
-        slowest = np.where(there, (1 / self._capacity[self._table]).max(axis=1), math.inf)
+        slowest = np.where(there, (self._fraction / self._capacity[self._table]).max(axis=1), math.inf)
         with np.errstate(invalid="ignore"):
             self.distance = (slowest * (1 + 1e-3 * hops)).reshape(n, n)
 
@@ -162,7 +164,8 @@ class _OrderTimes:
         """s, and the sum of squares of the times in which resources are used."""
         pair = order[self._src] * self.gpus + order[self._dst]
         cells = self._row + self._table[pair]
-        load = np.bincount(cells.ravel(), self._weights, self._times.size * self._capacity.size)
+        carried = self._sizes * self._fraction[pair]
+        load = np.bincount(cells.ravel(), carried.ravel(), self._times.size * self._capacity.size)
         load = load.reshape(-1, self._capacity.size) / self._capacity
         # Pairs without a way add up, so that a search sees which order has fewer of them.
         latency = self._latency[pair]

@@ -1,11 +1,10 @@
 """What is wrong with the tables of a file: from Pydantic's errors to one line."""
 
-import difflib
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from wavefabric.errors import InputError, cut, show, visible
+from wavefabric.errors import InputError, cut, meant, one_value, show, visible
 
 _Table = TypeVar("_Table", bound=BaseModel)
 
@@ -56,6 +55,8 @@ def one_line(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     elif isinstance(ctx.get("error"), InputError):  # it names the key of the table itself
         key, _, message = message.partition(": ")
         name += f".{key}"
+    elif isinstance(inputs, list) and kind not in ("value_error", "too_short", "too_long", "model_type"):
+        message = one_value(inputs)
     elif kind != "value_error":
         words = {key: str(value).replace("'", '"') for key, value in ctx.items()}
         message = f"{show(inputs)} given; allowed: {_ALLOWED.get(kind, first['msg']).format(**words)}"
@@ -81,7 +82,5 @@ def submodel(annotation: Any) -> type[BaseModel] | None:
 def _unknown(key: str, value: Any, holder: type[BaseModel]) -> str:
     fields = {field.alias or name: field for name, field in holder.model_fields.items()}
     keys = {name: f"[{name}]" if submodel(field.annotation) else name for name, field in fields.items()}
-    close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-    hint = f" (did you mean {keys[close[0]]}?)" if close else ""
     what = "table" if isinstance(value, dict) else "key"
-    return f"unknown {what}{hint}; allowed: {', '.join(keys.values())}"
+    return f"unknown {what}{meant(key, keys, keys)}; allowed: {', '.join(keys.values())}"

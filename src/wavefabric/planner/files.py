@@ -21,6 +21,7 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS
 from wavefabric.optics.propagation.propagate import PropagationOptions, memory_needed
 from wavefabric.optics.propagation.rank_modes import RankModes, split_modes
+from wavefabric.optics.propagation.step_size import step_count
 from wavefabric.planner.exchange_times import ExchangeTimes
 from wavefabric.planner.fibre import FibreStep
 from wavefabric.planner.overlap_error import overlap_error
@@ -310,13 +311,13 @@ def file_problem(path: Path, cpu: bool) -> tuple[str, int]:
 
 
 def _fibre_run(path: Path) -> FibreRun:
-    from wavefabric.optics.link.build import build_fibre, build_transmitter
-    from wavefabric.optics.link.path import LinkPath
+    from wavefabric.optics.link.build import build_fibre, build_transmitter, propagation_options
+    from wavefabric.optics.link.path import LinkPath, section_count
     from wavefabric.optics.run_file.load import load
 
     settings = load(path)
     fibre = build_fibre(settings, lambda _: None)
-    grid, solver, link = build_transmitter(settings, fibre.modes).grid, settings.solver, settings.link
-    propagation = PropagationOptions(**solver.model_dump(exclude={"device", "threads", "step_penalty"}))
-    steps = round(link.spans * link.length / solver.step) if solver.step else 0
-    return FibreRun(fibre, grid.samples, propagation, steps, LinkPath.boundaries(settings, fibre))
+    grid, step, link = build_transmitter(settings, fibre.modes).grid, settings.solver.step, settings.link
+    steps = link.spans * step_count(link.length, step, section_count(settings)) if step else 0
+    propagation, cuts = propagation_options(settings), LinkPath.boundaries(settings, fibre)
+    return FibreRun(fibre, grid.samples, propagation, steps, cuts)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of, show
 from wavefabric.fabric.io.tables import Seconds, converted
 from wavefabric.files.faults import checked
 from wavefabric.files.input import naming, parse_json, parse_toml, read_text
@@ -271,9 +271,7 @@ def load_rates(text: str | Path) -> SolverRates:
     else:
         path = Path(text)
         if path.suffix not in (".json", ".toml"):
-            raise InputError(
-                f"device: {show(name)} given; allowed: a JSON or TOML file, {', '.join(DEVICE_NAMES)}"
-            )
+            raise InputError(f"device: {not_one_of(name, DEVICE_NAMES, 'a JSON or TOML file')}")
     content = read_text(path, "device")
     with naming(path):
         if path.suffix == ".toml":

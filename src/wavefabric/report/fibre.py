@@ -20,7 +20,8 @@ from wavefabric.units import counted, time_words
 _HEADS = {"q_squared_mean_db": "Q²", "q_squared_min_db": "least", "penalty_db": "penalty", "gmi_mean": "GMI"}
 _BACK = "back_to_back"
 
-#: Steps from which compilation is a small part of a propagation; Q² (dB) that codes of 20 % overhead need.
+#: Steps from which the first one, which plans its transforms, is a small part of a propagation; Q² (dB) that
+#: codes of 20 % overhead need.
 _STEADY, _LIMIT = 200, 5.7
 
 
@@ -32,10 +33,11 @@ def fibre_content(result: Result) -> Content:
     q = {name: np.atleast_2d(result[f"received/{name}/q_squared_db"]) for name in names}
     content.warnings = [str(line) for line in result.get("solver/warnings", [])]
     content.verdict, content.state = _verdict(rows, names[-1], q[names[-1]], content.warnings)
-    keys = "total_seconds", "seconds", "receiver_seconds", "memory_bytes"
-    total, seconds, receiver, nbytes = (float(solver.get(key, 0.0)) for key in keys)
-    total, steps = max(total, seconds + receiver), int(solver.get("steps", 0))
-    content.parts = {"propagation": seconds, "receiver": receiver, "the rest": total - seconds - receiver}
+    keys = "total_seconds", "seconds", "receiver_seconds", "compilation_seconds", "memory_bytes"
+    total, seconds, receiver, compilation, nbytes = (float(solver.get(key, 0.0)) for key in keys)
+    parts = {"compilation": compilation, "propagation": seconds, "receiver": receiver}
+    total, steps = max(total, sum(parts.values())), int(solver.get("steps", 0))
+    content.parts = {**parts, "the rest": total - sum(parts.values())}
     where = where_words(attrs, int(solver.get("ranks", 1)), solver.get("transport"))
     compared = {"step": steps >= _STEADY, "bytes": str(attrs.get("device", "cpu")) != "cpu"}
     alike = {key: value for key, value in plan.items() if compared.get(key)}

@@ -20,6 +20,7 @@ from typing import IO, Any, ClassVar
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
+from wavefabric.system.compiling import compiling
 from wavefabric.system.user_cache import cache_directory
 
 #: All files of the package with code that Numba compiles, or that emit the vector code it calls, give the
@@ -116,12 +117,13 @@ class _KernelCache(FunctionCache):
         with contextlib.suppress(OSError):
             self._impl.locator.ensure_cache_path()
             self._lock = open(f"{self._cache_file._index_path}.lock", "wb")  # noqa: SIM115
-            for _ in range(round(_TIMEOUT / _POLL)):
-                try:
-                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except BlockingIOError:
-                    time.sleep(_POLL)
+            with compiling():
+                for _ in range(round(_TIMEOUT / _POLL)):
+                    try:
+                        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        return
+                    except BlockingIOError:
+                        time.sleep(_POLL)
 
     def _release(self) -> None:
         if self._lock is not None:

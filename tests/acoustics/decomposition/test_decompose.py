@@ -53,7 +53,7 @@ def test_even_sizes(n, blocks):
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(n=st.integers(2, 1500), blocks=st.integers(2, 9), overlap=st.integers(1, 20))
 def test_widened_sizes_tile_the_axis(n, blocks, overlap):
     assume(n >= blocks)
@@ -66,7 +66,7 @@ def test_widened_sizes_tile_the_axis(n, blocks, overlap):
         assert max(sizes) + 2 * overlap <= 1.15 * -(-(n + 2 * overlap * blocks) // blocks)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(n=st.integers(20, 90), blocks=st.integers(2, 3), overlap=st.integers(1, 5))
 def test_widened_sizes_are_the_best(n, blocks, overlap):
     """Against all ways to cut: the shortest longest block among those of smooth sizes."""
@@ -110,7 +110,7 @@ def local_cases(draw):
     return shape, grid, overlap
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(local_cases())
 def test_halo_messages_fill_the_overlaps(case):
     """Every overlap point, once, from the rank that owns it; and nothing that is owned."""
@@ -199,7 +199,7 @@ def test_of_one_rank():
 # --- Global ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     by=st.integers(1, 4), bz=st.integers(1, 4), more=st.tuples(*[st.integers(0, 9)] * 3), flat=st.booleans()
 )

@@ -151,7 +151,7 @@ def test_twiddles_in_single_precision_have_no_mean_error(radices):
     assert abs(errors[at:].sum()) < 1e-7
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(1, 5000), st.integers(1, 1024))
 def test_space_of_a_row(points, threads):
     """The half spectrum of a row, from one word of 16 bytes to the next in complex numbers of 8."""
@@ -197,7 +197,6 @@ def exact_sinc(squares):
     return np.where(x > 0, np.sin(x) / np.where(x > 0, x, 1), 1)
 
 
-@settings(deadline=None)
 @given(st.floats(0, math.pi**2), st.sampled_from(REALS))
 @example(math.pi**2, np.float64)
 @example(math.pi**2, np.float32)

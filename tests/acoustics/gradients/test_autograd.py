@@ -139,3 +139,61 @@ def test_without(name, function, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=rf"simulate_{name} needs .*wavefabric\[{name}\]"):
         function(*arguments(), {"p0": CASE.values["p0"]}, **RUN)
+
+
+# --- What is refused -----------------------------------------------------------------------------------
+
+P0 = np.full(N, 1e5)
+REFUSED = [
+    (None, "parameters: None given; allowed: a Mapping"),
+    ("p0", "parameters: 'p0' given; allowed: a Mapping"),
+    (["p0"], "parameters: .*; allowed: a Mapping"),
+    (P0, "parameters: .*; allowed: a Mapping"),
+    ({}, "parameters: .*; allowed: one or more of p0"),
+    ({"p0": None}, r"parameters\.p0: is of type object"),
+    ({"p0": "loud"}, r"parameters\.p0: is of type"),
+    ({"p0": [[1.0], [2.0, 3.0]]}, r"parameters\.p0: lists of different lengths"),
+    ({"p0": P0 + 1j}, r"parameters\.p0: .*complex128.*; allowed: real numbers"),
+    ({"p0": P0.astype(object)}, r"parameters\.p0: .*object.*; allowed: real numbers"),
+    ({"p0": {"a": P0}}, r"parameters\.p0: is of type object"),
+    ({"p0": P0[:3]}, r"parameters\.p0\.shape: \[3\]; allowed"),
+    ({"ux": P0}, 'parameters: "ux", but source.ux is not set'),
+    ({"loudness": P0}, 'parameters: "loudness"; allowed: p0, p, ux'),
+    ({3: P0}, "parameters: 3; allowed: p0, p, ux"),
+    ({None: P0}, "parameters: null; allowed: p0, p, ux"),
+    ({"p0": P0 * np.nan}, r"source\.p0: has values that are not finite"),
+    ({"sound_speed": np.full(N, -1500.0)}, r"medium\.sound_speed: "),
+    ({"sound_speed": np.full(N, np.inf)}, r"medium\.sound_speed: "),
+]
+
+
+def refused(parameters, run=simulate_jax, **change):
+    medium, source = Medium(np.full(N, 1500.0), density=1000.0), Source(p0=P0, smooth=False)
+    inputs = {"grid": Grid((N,), 1e-4, pml_size=2), "medium": medium, "source": source}
+    inputs |= {"sensor": Sensor(np.arange(N) == 6)}
+    return run(**inputs | change, parameters=parameters, **RUN | {"steps": 3})
+
+
+@pytest.mark.parametrize(("parameters", "message"), REFUSED)
+def test_jax_refuses_as_everything_does(jax, parameters, message):
+    """Also where the run meets it, and on the way to a gradient."""
+    with pytest.raises(InputError, match=f"^{message}"):
+        refused(parameters)
+    p0 = parameters.get("p0") if isinstance(parameters, dict) else None
+    if isinstance(p0, np.ndarray) and p0.dtype == float:
+        with pytest.raises(InputError, match=f"^{message}"):
+            jax.grad(lambda p0: refused({"p0": p0})["p"].sum())(p0)
+
+
+@pytest.mark.parametrize(("parameters", "message"), [*REFUSED[:4], *REFUSED[5:11]])
+def test_parameters_are_checked_before_any_framework_sees_them(parameters, message):
+    """What both take: a mapping of real arrays."""
+    with pytest.raises(InputError, match=f"^{message}"):
+        autograd._real_parameters(parameters)
+
+
+@pytest.mark.parametrize("key", ["grid", "medium", "source", "sensor"])
+def test_jax_refuses_objects_of_another_type(jax, key):
+    for value in (np.ones(3), "x", 3):
+        with pytest.raises(InputError, match=f"^{key}: "):
+            refused({"p0": P0}, **{key: value})

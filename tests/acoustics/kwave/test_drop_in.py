@@ -1,18 +1,16 @@
-"""k-wave-python's functions by their names: defaults, shapes, orders, options, and the older ones."""
+"""k-wave-python's function by its name: defaults, shapes, orders, options."""
 
-import sys
+import re
 import warnings
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
-import h5py
 import numpy as np
 import pytest
 from kwave_cases import answers, cases, objects
 
 from wavefabric import kwave
-from wavefabric.acoustics import from_kwave
 from wavefabric.acoustics.kwave import drop_in
-from wavefabric.acoustics.kwave.input import read_input, write_input
+from wavefabric.acoustics.kwave.input import read_input
 from wavefabric.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")
@@ -69,7 +67,7 @@ def test_all_dimensions_and_the_automatic_layer(shape):
     results = run(*inputs, pml_size="auto", use_sg=False, use_kspace=False, smooth_p0=False)
     assert results["p_final"].shape == shape
     # Sizes from 10 to 40: 40 + 2·12 = 64, 24 + 2·20 = 64, …
-    sizes = drop_in._Options(pml_size="auto").objects(inputs[0])["pml_size"]
+    sizes = drop_in.KSpaceOptions(shape, pml_size="auto").objects["pml_size"]
     assert all(n + 2 * m in (64, 48, 54, 36) for n, m in zip(shape, sizes, strict=True))
 
 
@@ -81,9 +79,9 @@ def test_all_dimensions_and_the_automatic_layer(shape):
         ({"backend": "matlab"}, 'backend: "matlab"; allowed: python, cpp'),
         ({"dtype": "float16"}, 'dtype: "float16"; allowed: float64 or float32'),
         ({"plot_sim": True}, "plot_sim: is unknown; allowed: "),
-        ({"pml_size": 2.5}, "grid.pml_size: "),
-        ({"save_only": True}, "data_path: is missing with save_only=True; allowed: a directory"),
-        ({"num_threads": 0}, "threads: 0; allowed: a whole number from 1"),
+        ({"pml_size": 2.5}, "pml_size: [2.5, 2.5]; allowed: a whole number from 0"),
+        ({"save_only": True}, "data_path: null; allowed: a directory, needed with save_only"),
+        ({"num_threads": 0}, "num_threads: 0; allowed: a whole number from 1 to "),
         ({"use_sg": 1}, "use_sg: 1; allowed: True or False"),
     ],
 )
@@ -91,6 +89,87 @@ def test_wrong_options_are_refused(options, line):
     with pytest.raises(InputError) as error:
         run(**options)
     assert str(error.value).startswith(line)
+
+
+MANY = 5000
+HOSTILE = [
+    object(), len, {}, {1: 2}, set(), b"x", 1 + 2j, [[1, 2], [3]], [None, 1], np.zeros(0),
+    np.full(SHAPE, "a"), np.ones((3, 3, 3)), np.datetime64("2020"), "nothing", -1, 1.5, 1e30, -(10**400),
+    float("nan"), [1, 2, 3], [2**40, 2**40], MANY, [5000, 3],
+]  # fmt: skip
+KEYWORDS = [
+    "pml_size",
+    "pml_alpha",
+    "pml_inside",
+    "use_sg",
+    "backend",
+    "device",
+    "dtype",
+    "save_only",
+    "quiet",
+]
+KEYWORDS += ["num_threads", "device_num", "force", "check_stability", "comm", "decomposition", "smooth_c0"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", [*KEYWORDS, "kgrid.N", "kgrid.spacing", "kgrid.dt", "kgrid.Nt"])
+def test_hostile_values_are_refused_in_one_line(key):
+    _, _, name = key.partition(".")
+    refused, lines = 0, []
+    for value in HOSTILE:
+        if key == "kgrid.Nt" and value is MANY:
+            continue
+        kgrid, *others = things()
+        options = {"pml_size": 4} if name else {"pml_size": 4, key: value}
+        if name:
+            setattr(kgrid, name, value)
+        try:
+            run(kgrid, *others, **options)
+        except InputError as error:
+            line = str(error)
+            refused += bool(re.fullmatch(r"([\w.]+: .*; allowed: |the time step ).*", line))
+            lines.append(line)
+    assert refused == len(lines)
+    assert refused >= len(HOSTILE) - 6  # a few are numbers that can be run with
+
+
+#: Attribute, value, and how the line begins after the attribute.
+LINES = [
+    ("kgrid.N", [24, -20], "[24, -20]; allowed: 1 to 3 whole numbers from 2"),
+    ("kgrid.N", "many", '"many"; allowed: real numbers'),
+    ("kgrid.spacing", [1e-4, -1e-4], "-0.0001; allowed: above 0"),
+    ("kgrid.dt", -1e-8, "-1e-08; allowed: above 0"),
+    (
+        "kgrid.dt",
+        "auto",
+        '"auto"; allowed: a number; call kgrid.makeTime(medium.sound_speed) or kgrid.setTime(',
+    ),
+    ("medium.BonA", float("nan"), "nan; allowed: a finite number"),
+    ("medium.sound_speed_ref", -1.0, "-1.0; allowed: one number above 0"),
+    ("sensor.record_start_index", 13, "13; allowed: 1 to 12, the steps of the run"),
+    ("sensor.mask", [[5], [3], [70], [8]], "a cuboid from [5, 3] to [70, 8]; allowed: whole numbers"),
+    ("sensor.mask", [[9], [3], [5], [8]], "a cuboid from [9, 3] to [5, 8]; allowed: whole numbers"),
+    ("sensor.mask", [[0], [3], [5], [8]], "a cuboid from [0, 3] to [5, 8]; allowed: whole numbers"),
+    ("sensor.mask", [[1.5], [3], [5], [8]], "a cuboid from [1.5, 3.0] to [5.0, 8.0]; allowed: whole"),
+    ("sensor.mask", [[1.0], [0.0]], "(1.0, 0.0) m is outside the grid; allowed: "),
+    (
+        "sensor.frequency_response",
+        [1e6, 60],
+        "is set; allowed: None (wavefabric.acoustics.frequency_response(",
+    ),
+    ("sensor.directivity", 1, "is set; allowed: None (wavefabric.acoustics.Sensor.elements "),
+    ("sensor.time_reversal_boundary_data", 1, "is set; allowed: None (wavefabric.acoustics.time_reversal "),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "line"), LINES)
+def test_lines_name_what_the_user_has_set(key, value, line):
+    inputs = dict(zip(("kgrid", "medium", "source", "sensor"), things(), strict=True))
+    part, name = key.split(".")
+    setattr(inputs[part], name, value)
+    with pytest.raises(InputError) as error:
+        run(*inputs.values(), pml_size=4)
+    assert str(error.value).startswith(f"{key}: {line}")
 
 
 def test_what_has_no_effect_is_said_once(monkeypatch):
@@ -108,122 +187,3 @@ def test_save_only_writes_the_input_file(tmp_path):
     problem = read_input(files["input_file"]).problem
     assert problem.shape == (32, 28, 1)
     assert not (tmp_path / "kwave_output.h5").exists()
-
-
-@pytest.fixture
-def older(tmp_path, monkeypatch):
-    """k-wave-python's older functions, which write a file of a problem, and options for them."""
-
-    def writes(name):
-        def write(*, kgrid, source, sensor, medium, simulation_options, execution_options):
-            assert simulation_options.save_to_disk_exit
-            layer = {"pml_size": 4, "pml_inside": simulation_options.pml_inside, "signal_order": "F"}
-            problem, recording = from_kwave(kgrid, medium, source, sensor, **layer)
-            write_input(simulation_options.input_filename, problem, recording.where, force=True)
-            simulation_options.pml_x_size = 4  # as k-wave-python notes what it has chosen
-
-        module = ModuleType(f"kwave.{name}")
-        setattr(module, name, write)
-        monkeypatch.setitem(sys.modules, f"kwave.{name}", module)
-
-    for name in ("kspaceFirstOrder2D", "kspaceFirstOrder3D"):
-        writes(name)
-    monkeypatch.setitem(sys.modules, "kwave", ModuleType("kwave"))
-    simulation = SimpleNamespace(
-        save_to_disk=False,
-        save_to_disk_exit=False,
-        pml_inside=False,
-        pml_size=None,
-        pml_alpha=2.0,
-        use_sg=True,
-        use_kspace=True,
-        smooth_p0=True,
-        input_filename=str(tmp_path / "in.h5"),
-        output_filename=str(tmp_path / "out.h5"),
-    )
-    execution = SimpleNamespace(
-        is_python_backend=False,
-        is_gpu_simulation=False,
-        device_num=None,
-        num_threads_explicit=True,
-        num_threads=1,
-        show_sim_log=False,
-        verbose_level=0,
-        checkpoint_file=None,
-        checkpoint_interval=None,
-        checkpoint_timesteps=None,
-        delete_data=True,
-        thread_binding=None,
-        system_call=None,
-    )
-    return simulation, execution
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"), [("kspaceFirstOrder2D", SHAPE), ("kspaceFirstOrder3DC", (16, 18, 20))]
-)
-def test_older_functions_return_what_k_waves_program_writes(older, name, shape, tmp_path):
-    kgrid, medium, source, sensor = things(shape)
-    sensor.mask = np.random.default_rng(1).random(shape) < 0.1
-    sensor.record = ["p", "p_final", "u_max_all", "p_max"]
-    results = getattr(kwave, name)(kgrid, source, sensor, medium, *older)
-    points = int(sensor.mask.sum())
-    assert results["p"].shape == (12, points)
-    assert results["p"].dtype == np.float32
-    assert results["p_final"].shape == results["uy_max_all"].shape == shape[::-1]
-    assert int(results["Nx"]) == shape[0] + 8
-    simulation, _ = older
-    assert (simulation.pml_x_size, simulation.save_to_disk, simulation.save_to_disk_exit) == (4, False, False)
-    today = run(kgrid, medium, source, sensor, pml_size=4)
-    np.testing.assert_allclose(results["p_final"].T, today["p_final"], atol=2e-6)
-    # Theirs run through the mask in the order of Fortran.
-    rows = np.zeros(shape, int)
-    rows[sensor.mask] = np.arange(points)
-    np.testing.assert_allclose(results["p"].T, today["p"][rows.T[sensor.mask.T]], atol=2e-6)
-    assert not list(tmp_path.glob("*.h5"))
-
-
-def test_older_functions_write_alone_and_keep_files(older, tmp_path):
-    simulation, execution = older
-    execution.delete_data = False
-    kgrid, medium, source, sensor = things()
-    sensor.record_start_index = 5
-    results = kwave.kspaceFirstOrder2DC(kgrid, source, sensor, medium, simulation, execution)
-    assert results["p"].shape == (8,)  # axes of one point are left out
-    with h5py.File(tmp_path / "out.h5") as file:
-        assert file["p"].shape == (1, 8, 1)
-    (tmp_path / "out.h5").unlink()
-    simulation.save_to_disk_exit = True
-    assert kwave.kspaceFirstOrder2DC(kgrid, source, sensor, medium, simulation, execution) == {}
-    assert not (tmp_path / "out.h5").exists()
-
-
-def test_older_functions_with_the_python_backend(older):
-    simulation, execution = older
-    execution.is_python_backend = True
-    kgrid, medium, source, sensor = things((60, 50))
-    results = kwave.kspaceFirstOrder2D(kgrid, source, sensor, medium, simulation, execution)
-    assert results["p_final"].shape == (20, 10)
-    kgrid, medium, source, sensor = things((64,))
-    results = kwave.kspaceFirstOrder1D(kgrid, source, sensor, medium, simulation, execution)
-    assert results["p_final"].shape == (24,)
-
-
-def test_older_functions_choose_their_device(older):
-    _, execution = older
-    sensor = things()[3]
-    for gpu, device, wanted in [
-        (False, None, "cpu"),
-        (True, None, "cuda"),
-        (True, "cpu", "cpu"),
-        (False, "gpu", "cuda"),
-    ]:
-        execution.is_gpu_simulation = gpu
-        assert drop_in._file_options(sensor, execution, device)["device"] == wanted
-    execution.device_num = 1
-    execution.checkpoint_file, execution.checkpoint_timesteps = "saved.h5", 7
-    sensor.record = ["I_avg", "p_max"]
-    options = drop_in._file_options(sensor, execution, "gpu")
-    assert options["device"] == "cuda:1"
-    assert options["checkpoint"].every == 7
-    assert options["record"] == ["p", "p_max", "u_non_staggered"]

@@ -241,6 +241,13 @@ class Elastic(SimpleNamespace):
         raise NotImplementedError
 
 
+def test_densities_between_points_follow_kwave_without_a_pml():
+    """The last point keeps its value, as `_stagger` of k-wave-python's solver has it."""
+    rho = 1000 + 100 * np.random.default_rng(0).random(SHAPE)
+    for axis, along in enumerate(problem_of(medium=medium(density=rho), pml_size=0)[0].density_staggered):
+        np.testing.assert_array_equal(np.take(along.T, -1, axis), np.take(rho, -1, axis))
+
+
 def test_properties_that_raise_are_not_set():
     assert problem_of(medium=Elastic(sound_speed=1500.0, density=1000.0))[0].sound_speed == 1500.0
 

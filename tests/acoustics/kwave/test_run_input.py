@@ -90,7 +90,7 @@ def test_it_goes_on_where_it_was(tmp_path, ends):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"record": "p_mx"}, r'record: "p_mx"; did you mean "p_max"\? allowed: '),
+        ({"record": "p_mx"}, r'record: "p_mx" given .did you mean p_max\?.; allowed: '),
         ({"record": ()}, r"record: "),
         ({"start": 0}, r"start: 0; allowed: 1 to 200, the steps of the run"),
         ({"start": 9, "steps": 8}, r"start: 9; allowed: 1 to 8"),

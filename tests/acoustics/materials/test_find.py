@@ -126,7 +126,7 @@ def test_a_problem_is_looked_through_once():
     assert len(find._RESULTS) < before
 
 
-@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.settings(max_examples=40)
 @given(
     mixed=st.sets(st.sampled_from("crba"), min_size=1),
     materials=st.integers(1, 6),

@@ -36,7 +36,7 @@ def media(draw):
     return [made[kind]() for kind in kinds]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     arrays=media(),
     dtype=st.sampled_from([np.float32, np.float64]),

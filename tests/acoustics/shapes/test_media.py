@@ -2,6 +2,7 @@
 
 import math
 
+import closed_forms
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,7 +88,7 @@ def test_a_layer_sampled_at_grid_points_is_far_worse():
 @pytest.mark.parametrize("kernel", ["lanczos", "box"])
 @pytest.mark.parametrize("offset", [0.0, 0.5])
 @given(n=st.integers(1, 6), factor=st.integers(1, 9))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_weights_keep_what_is_linear(kernel, offset, n, factor):
     by = weights(n, factor, offset, kernel)
     fine = (np.arange(by.shape[1]) + 0.5) / factor - 0.5 - REACH
@@ -157,7 +158,7 @@ def test_absorption_and_nonlinearity_are_means_that_stay_positive():
     np.testing.assert_allclose(part.nonlinearity[[14, 15, 16]], [5, half, 8], rtol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e5, 2e6), st.floats(1200, 3500), st.floats(0, 600))
 def test_a_material_at_a_frequency_has_its_speed_and_attenuation(frequency, speed, loss):
     made = Material.at_frequency(frequency, speed, 1000, loss)
@@ -169,12 +170,48 @@ def test_a_material_at_a_frequency_has_its_speed_and_attenuation(frequency, spee
     assert k.imag * 20 / math.log(10) == pytest.approx(loss, rel=1e-9, abs=1e-9)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e5, 5e6), st.floats(343, 3500), st.floats(0, 0.4), st.floats(0.1, 2.9))
+def test_a_material_of_any_power_law_has_its_speed_and_attenuation(frequency, speed, ratio, power):
+    loss = ratio * 2 * np.pi * frequency / speed * 20 / math.log(10)
+    if 0.5 < power < 1.2:
+        power -= 0.5 if power < 1 else -0.2  # near the pole nothing may have them
+    made = Material.at_frequency(frequency, speed, 1000, loss, power)
+    tangent = math.tan(math.pi * power / 2)
+    alpha = closed_forms.attenuation(frequency, made.alpha_coeff, power)  # Np/m
+    omega, c = 2 * np.pi * frequency, made.sound_speed
+    # In q = k c₀/ω; see `stability.power_law`.
+    q = c / omega * complex(omega / speed, loss * math.log(10) / 20)
+    strength = 2 * alpha * c / omega
+    residual = q**2 - 1j * strength * q**power - strength * tangent * q ** (power + 1) - 1
+    assert abs(residual) < 1e-8 * (1 + strength * abs(tangent))
+
+
+def test_a_material_that_no_medium_can_have_is_refused():
+    with pytest.raises(InputError, match=r"alpha_power: 0\.99; allowed: further from 1, or less attenuation"):
+        Material.at_frequency(1e6, 1540, 1000, 3000, 0.99)
+    for power in (1, 3, -0.5, math.nan):
+        with pytest.raises(InputError, match=r"alpha_power: .*allowed: from 0 to below 3, other than 1"):
+            Material.at_frequency(1e6, 1540, 1000, 30, power)
+    with pytest.raises(InputError, match="attenuation"):
+        Material.at_frequency(1e6, 1540, 1000, math.nan, 1.5)
+    for frequency in (1e300, 1e-300):
+        with pytest.raises(InputError, match=r"frequency: .*allowed: 1 mHz to 100 THz"):
+            Material.at_frequency(frequency, 1540, 1000, 0, 2.5)
+
+
 def test_bad_input_names_what_is_wrong():
     grid = Grid((30,), 1e-3, pml_size=4)
     air = Material(343, 1.2)
+    for kernel in ("lanczos", "box"):
+        with pytest.raises(InputError, match=r"kernel: .* 833-fold .* 0\.9995 is lost; allowed: 'geometric'"):
+            layered_medium(grid, [(WATER, "10 mm"), (air, None)], kernel=kernel)
+    steel = Material(5900, 7850)
     with pytest.raises(InputError, match=r"kernel: lanczos .*allowed: 'box'"):
-        layered_medium(grid, [(WATER, "10 mm"), (air, None)])
-    assert layered_medium(grid, [(WATER, "10.2 mm"), (air, None)], kernel="box").density.min() > 0
+        layered_medium(grid, [(WATER, "10 mm"), (steel, None)])
+    assert layered_medium(grid, [(WATER, "10.2 mm"), (steel, None)], kernel="box").density.min() > 0
+    with pytest.raises(InputError, match=r"kernel: .*allowed: lanczos, box, geometric"):
+        layered_medium(grid, [(WATER, "10 mm"), (air, None)], kernel="smooth")
     with pytest.raises(InputError, match=r"layers: -0.001; allowed: above 0"):
         layered_medium(grid, [(WATER, -1e-3), (BONE, None)])
     with pytest.raises(InputError, match=r"axis: 1; allowed: 0 to 0"):

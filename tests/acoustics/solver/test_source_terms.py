@@ -27,7 +27,7 @@ def sources(device, dtype=np.float64, shape=SHAPE, **more):
 # --- One waveform for all points ---------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.integers(1, 150),
     columns=st.integers(2, 6),
@@ -46,7 +46,7 @@ def test_rank_one_is_found(steps, columns, seed, dtype):
     assert error <= 2 * np.finfo(dtype).eps * abs(inputs).max()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(step=st.integers(0, 149), column=st.integers(0, 4), dtype=st.sampled_from([np.float32, np.float64]))
 def test_one_sample_off_is_not_rank_one(step, column, dtype):
     inputs = (np.linspace(1, 2, 150)[:, None] * np.linspace(1, 3, 5)).astype(dtype)

@@ -55,6 +55,7 @@ def test_jumps_of_density_are_refused_and_stopped(name):
         simulate(GRID, medium, BALL, EVERYWHERE, dt=dt, steps=900, device="cpu", check_stability=False)
 
 
+@pytest.mark.filterwarnings("ignore:medium.density")
 def test_water_and_air_at_a_short_step_is_left_alone():
     medium = layered(343.0, 1.2)
     peak = simulate(GRID, medium, BALL, EVERYWHERE, cfl=0.03, steps=200, device="cpu")["p_max_all"]

@@ -190,3 +190,159 @@ def test_damaged_nifti(tmp_path):
     (tmp_path / "a.nii.gz").write_bytes(b"\x1f\x8b nothing")
     with pytest.raises(InputError, match=r"a\.nii\.gz cannot be read"):
         read_ct(tmp_path / "a.nii.gz")
+
+
+# --- Where and what ----------------------------------------------------------------------------------
+
+
+def head_values():
+    """Air, soft tissue, and bone at one side alone, that of small x."""
+    values = np.full((12, 10, 8), -1000, np.int16)
+    values[2:10, 2:8, 2:6] = 40
+    values[2:4, 2:8, 2:6] = 1500
+    return values
+
+
+def save_nifti(path, values, affine=None, codes=(0, 0), units="mm", pixdim=None, qform=None):
+    """A file whose header says just this, which nibabel would mend."""
+    nibabel = pytest.importorskip("nibabel")
+    affine = np.diag([2.0, 3.0, 4.0, 1.0]) if affine is None else affine
+    header = nibabel.Nifti1Header()
+    header.set_data_dtype(values.dtype)
+    header.set_data_shape(values.shape)
+    header.set_xyzt_units(units)
+    header.set_qform(affine if qform is None else qform, codes[1])
+    header["srow_x"], header["srow_y"], header["srow_z"] = affine[:3]
+    header["sform_code"], header["qform_code"] = codes
+    header["vox_offset"], header["magic"] = 352, b"n+1"
+    if pixdim is not None:
+        header["pixdim"][1:4] = pixdim
+    path.write_bytes(header.binaryblock + bytes(4) + values.tobytes(order="F"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("orientation", "axis", "bone"),
+    [
+        ("RAS", 0, -7),
+        ("LAS", 0, 7),
+        ("las", 0, 7),
+        ("LPS", 0, 7),
+        ("RPI", 0, -7),
+        ("PRS", 1, 7),
+        ("SAR", 2, -7),
+    ],
+)
+def test_a_stated_orientation_says_where_bone_is(tmp_path, orientation, axis, bone):
+    """The middle of bone is 2.5 voxels of 2 mm from the start of x, the world's origin 12 // 2."""
+    ct = read_ct(save_nifti(tmp_path / "ct.nii", head_values()), orientation=orientation)
+    index = np.argwhere(ct.values > 1000).mean(axis=0)
+    assert (ct.affine @ [*index, 1])[axis] == pytest.approx(bone)
+    np.testing.assert_allclose(ct.spacing, (2e-3, 3e-3, 4e-3))
+
+
+def test_an_orientation_for_arrays(tmp_path):
+    np.save(tmp_path / "ct.npy", head_values())
+    one, other = (read_ct(tmp_path / "ct.npy", 1e-3, o) for o in (None, "LPS"))
+    np.testing.assert_array_equal(other.affine, np.diag([-1, -1, 1, 1]) @ one.affine)
+    np.testing.assert_array_equal(CT.of(head_values(), 1e-3).affine, one.affine)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (
+            {},
+            {},
+            r"ct: .*says no orientation \(sform_code and qform_code are 0\): left and right.*such as RAS",
+        ),
+        ({}, {"orientation": "RAR"}, "orientation: .*RAR.*; allowed: three letters, R or L, A or P, S or I"),
+        ({}, {"orientation": 3}, "orientation: 3; allowed: three letters"),
+        ({"codes": (1, 0)}, {"orientation": "RAS"}, r"orientation: .*RAS.*; allowed: none: .* says its own"),
+        ({"pixdim": (0, 0, 0)}, {"orientation": "RAS"}, r"says no voxel size; allowed: pixdim and units"),
+        ({"pixdim": (1, 1, 1), "units": "unknown"}, {"orientation": "RAS"}, "says no voxel size"),
+        ({"pixdim": (np.nan, 1, 1)}, {"orientation": "RAS"}, "says no voxel size"),
+        (
+            {"codes": (1, 1), "units": "meter"},
+            {},
+            r"ct\.spacing: .2\.0, 3\.0, 4\.0.; allowed: 2e-05 to 0\.02 m",
+        ),
+        ({"codes": (1, 1), "units": "micron"}, {}, r"ct\.spacing: .2e-06, "),
+        ({"codes": (1, 0), "qform": np.eye(4), "affine": np.diag([2.0, 3.0, 0.0, 1.0])}, {}, r"ct\.affine"),
+        ({"codes": (1, 0), "qform": np.eye(4), "affine": np.full((4, 4), np.nan)}, {}, r"ct\.affine"),
+        (
+            {
+                "codes": (1, 0),
+                "affine": np.array([[2, 1.9, 0, 0], [0, 0.5, 0, 0], [0, 0, 4, 0], [0, 0, 0, 1]]),
+            },
+            {},
+            r"ct\.affine: .*sheared.*; allowed: axes at 30°",
+        ),
+        ({"codes": (1, 1), "values": head_values() / 1000}, {}, r"from -1 to 1\.5.*may be in 1000 HU"),
+        (
+            {"codes": (1, 1), "values": head_values() + 1024},
+            {},
+            r"from 24 to 2524.*may be MRI, or HU \+ 1024",
+        ),
+        ({"codes": (1, 1), "values": np.where(head_values() < 0, np.nan, 40.0)}, {}, r"not finite somewhere"),
+        ({"codes": (1, 1), "values": np.zeros((3, 3, 3, 2))}, {}, r"ct\.values\.shape: \[3, 3, 3, 2\]"),
+    ],
+)
+def test_files_that_do_not_say_where_or_what_they_are(tmp_path, change, options, message):
+    change = {"values": head_values().astype(np.float32), **change}
+    change["values"] = np.asarray(change["values"], np.float32)
+    path = save_nifti(tmp_path / "ct.nii", **change)
+    with pytest.raises(InputError, match=message):
+        read_ct(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"qform": np.diag([-2.0, 3.0, 4.0, 1.0]), "codes": (1, 1)}, "qform and sform differ by up to 44 mm"),
+        ({"pixdim": (1, 3, 4), "codes": (1, 0)}, r"voxels of 1 x 3 x 4 mm by pixdim, of 2 x 3 x 4 mm"),
+        ({"affine": np.eye(4), "codes": (1, 1), "units": "unknown"}, "units are unknown.*mm are taken"),
+    ],
+)
+def test_contradictions_are_warned_of(tmp_path, change, message):
+    path = save_nifti(tmp_path / "ct.nii", head_values(), **change)
+    with pytest.warns(UserWarning, match=message):
+        read_ct(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        (head_values(), []),
+        (np.minimum(head_values(), 200), ["no bone: the highest value is 200 HU"]),
+        (np.maximum(head_values(), 0), ["no air: the lowest value is 0 HU"]),
+        (np.arange(0, 255).reshape(3, 5, 17), ["no air", "no bone: the highest value is 254 HU"]),
+        (np.minimum(head_values(), 1000), ["clipped: many values are 1000 HU"]),
+    ],
+)
+def test_what_a_head_lacks_is_said(values, lines):
+    said = module.content_warnings(values)
+    assert len(said) == len(lines)
+    assert all(line in text for line, text in zip(lines, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("values", "spacing", "message"),
+    [
+        (head_values() / 1000, 1e-3, "may be in 1000 HU"),
+        (np.where(head_values() < 0, np.inf, 40.0), 1e-3, "not finite"),
+        (head_values() + 1024, 1e-3, r"HU \+ 1024"),
+        (head_values(), "1 m", r"ct\.spacing"),
+        (head_values() > 0, 1e-3, r"ct\.values: is of type bool"),
+    ],
+)
+def test_arrays_that_are_no_hounsfield_units(tmp_path, values, spacing, message):
+    np.save(tmp_path / "ct.npy", values)
+    with pytest.raises(InputError, match=message):
+        read_ct(tmp_path / "ct.npy", spacing)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"ct.nii", ["ct.nii"]])
+def test_a_path_is_a_path(path):
+    with pytest.raises(InputError, match=r"ct: .*; allowed: \.nii"):
+        read_ct(path)

@@ -89,7 +89,7 @@ def test_cut_deltas_tend_to_whole_ones():
 @given(
     st.lists(st.tuples(*[st.floats(0, 11)] * 3), min_size=1, max_size=4), st.sampled_from([0.0, 0.05, 0.2])
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_spread_is_a_sum_over_points_and_stays_in_the_grid(positions, tolerance):
     shape = (12, 12, 12)
     together = np.zeros(12**3)

@@ -257,3 +257,71 @@ def test_a_gaussian_response_halves_at_half_its_width():
         assert got == pytest.approx(factor, rel=5e-3)
     gain = time_gain(np.ones((1, 100)), 1e-6, 1500, 50.0)
     assert 20 * np.log10(gain[0, -1]) == pytest.approx(50 * 99e-6 * 1500)
+
+
+def scatterer(dt, elements=24, frequency=3e6):
+    """Signals of one scatterer by their formula, their array, and the echo on a line through it, exactly."""
+    centres = np.stack([np.zeros(elements), (np.arange(elements) - elements / 2) * 0.3e-3], axis=1)
+    where, c = np.array([12e-3, 1e-3]), 1540.0
+    points = where + np.stack([np.linspace(-0.8e-3, 0.8e-3, 33), np.zeros(33)], axis=1)
+
+    def pulse(t):
+        return np.exp(-((t / 0.8e-6) ** 2)) * np.exp(2j * np.pi * frequency * t)
+
+    delay = (where[0] + np.linalg.norm(where - centres, axis=1)) / c
+    signals = pulse(np.arange(round(30e-6 / dt)) * dt - delay[:, None]).real
+    path = points[:, :1] + np.linalg.norm(points[:, None] - centres, axis=2)
+    return signals, centres, points, c, pulse(path / c - delay).mean(axis=1)
+
+
+@pytest.mark.parametrize("samples", [33, 6, 4, 3])
+def test_few_samples_to_a_period_give_the_same_image(samples):
+    dt = 1 / (3e6 * samples)
+    signals, centres, points, c, expected = scatterer(dt)
+    image = delay_and_sum(signals, centres, points, dt=dt, sound_speed=c, sent=points[:, 0] / c)
+    assert np.linalg.norm(image - expected) < 1e-3 * np.linalg.norm(expected)
+
+
+def test_signals_that_alias_are_warned_of():
+    dt = 1 / (3e6 * 2.1)
+    signals, centres, points, c, _ = scatterer(dt)
+    with pytest.warns(UserWarning, match=r"signals: .* % of their energy .* near 3\.15 MHz.*aliased"):
+        delay_and_sum(signals, centres, points, dt=dt, sound_speed=c, sent=points[:, 0] / c)
+    with pytest.warns(UserWarning, match=r"centre: 3\.5 MHz, but samples every .* nothing above 3\.15 MHz"):
+        frequency_response(signals, dt, "3.5 MHz", "1 MHz")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"signals": np.ones((90, 24))}, r"signals: .*other order: give signals\.T"),
+        ({"signals": np.ones(90)}, r"signals: has the shape \(90,\); allowed: \(24, steps\)"),
+        ({"signals": np.full((24, 90), np.nan)}, "signals: .*not finite"),
+        ({"signals": "s"}, "signals: is of type"),
+        ({"centres": None}, "centres: is of type"),
+        ({"points": [["x", "y"]]}, "points: is of type"),
+        ({"sent": "late"}, "sent: is of type"),
+        ({"sent": np.zeros(7)}, r"sent: has the shape \(7,\); allowed: \(\) or"),
+        ({"apodization": "hann"}, "apodization: .*; allowed: real numbers"),
+        ({"dt": 0}, "dt: "),
+        ({"f_number": "wide"}, "f_number: "),
+    ],
+)
+def test_what_beamforming_refuses(words, message):
+    _, centres, points, c, _ = scatterer(1e-7)
+    inputs = {"signals": np.ones((24, 90)), "centres": centres, "points": points}
+    inputs |= {"dt": 1e-7, "sound_speed": c}
+    with pytest.raises(InputError, match=message):
+        delay_and_sum(**inputs | words)
+
+
+def test_signals_in_the_other_order_are_said():
+    grid = Grid((32, 32), 1e-4, pml_size=4)
+    array = join(*(disc(grid, (0, y), 2e-4, (1, y)) for y in (-5e-4, 0, 5e-4)))
+    with pytest.raises(InputError, match=r"signal: .*its axes are in the other order"):
+        array.source(np.ones((50, 3)))
+    with pytest.raises(InputError, match=r"points: .*the axes of points go into one"):
+        array.element_signals(np.ones((2, 3, 4)))
+    source = Source(p_mask=array.mask, p=np.ones((7, int(array.mask.sum()))))
+    with pytest.raises(InputError, match=r"source\.p: .*other order: give source\.p\.T"):
+        simulate(grid, Medium(1500.0, 1000.0), source, steps=2)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wavefabric.device import compiling
+from wavefabric.cli.common import progress
+from wavefabric.device import cpu
+from wavefabric.system.compiling import CompilationClock
 
 KWAVE = Path(__file__).parents[2] / "data" / "kwave" / "dirichlet_2d.h5"
 RUN = ("run", "run.toml", "--device", "cpu", "--threads", 1)
@@ -31,7 +33,9 @@ def test_one_line_before_kernels_are_compiled(command, run_text, tmp_path, monke
     )
     shutil.copy(KWAVE, tmp_path / "case.h5")
     # As if something had to be compiled as soon as Numba was there.
-    monkeypatch.setattr(compiling, "before_first", lambda say: say and say())
+    clock = CompilationClock()
+    monkeypatch.setattr(cpu, "listen", clock.announce)
+    monkeypatch.setattr(progress, "CLOCK", clock)
     code, _, err = command(*words)
     assert code == 0, err
     told = [line for line in err.splitlines() if "compiling kernels" in line]

@@ -136,7 +136,9 @@ def test_missing_nvlinks_are_named(command, tmp_path):
     """A file as for virtual machines, with PCI devices alone."""
     machine = re.sub(r"<gpu .*?</gpu>", "", NCCL, flags=re.S)
     (tmp_path / "vm.xml").write_text(machine)
-    note = "NVLinks: the file names none, so GPUs are joined by PCIe alone; if they have NVLinks"
+    note = (
+        "NVLinks: the file names none between GPUs, so these are joined by PCIe alone; if they have NVLinks"
+    )
     for words in (["--import-nccl", "vm.xml"], ["vm.xml"]):
         code, out, err = command("fabric", "show", *words)
         assert (code, err) == (0, "")

@@ -13,7 +13,7 @@ from wavefabric.errors import InputError
 RANK = st.integers(0, 5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     messages=st.lists(st.tuples(RANK, RANK, st.integers(0, 3)), max_size=40),
     lasers=st.integers(1, 4),

@@ -34,7 +34,7 @@ def same(a, b):
         assert np.array_equal(x, y)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(schedule=SCHEDULES, join=st.booleans())
 def test_round_trip(schedule, join):
     schedule = joined(schedule) if join else schedule
@@ -287,7 +287,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), value=ANYTHING)
 def test_whatever_is_put_anywhere_is_read_or_named(data, value):
     content = json.loads(to_json(SUM_OF_TWO))

@@ -16,7 +16,7 @@ from wavefabric.collectives.plans.order import Wait
 from wavefabric.collectives.plans.plan import compile_plan
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     schedule=st.one_of(CASES, verified()),
     variant=st.sampled_from(VARIANTS),
@@ -41,7 +41,7 @@ def test_everything_of_the_registry(ranks):
             assert wrong_of_calls(compile_plan(schedule, *variant), choose, seed=number) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), variant=st.sampled_from(VARIANTS), seed=st.integers(0, 2**32 - 1))
 def test_interleavings_chosen_one_by_one(data, variant, seed):
     """Few steps, so that every choice is hypothesis' own."""

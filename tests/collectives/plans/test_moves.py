@@ -42,7 +42,7 @@ def any_order(made, rng):
     return [made[number] for key in keys for number in ranks[key]]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     schedule=st.one_of(CASES, verified()),
     packets=st.booleans(),
@@ -62,7 +62,7 @@ def test_moves_give_what_the_schedule_gives(schedule, packets, seed, most):
             assert wrong(schedule, carried_out(schedule, order, staging, inputs), inputs) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(schedule=CASES, packets=st.booleans())
 def test_sources_are_the_ranks_own_and_each_staging_buffer_comes_and_is_read_once(schedule, packets):
     made, staging = moves(schedule, packets)

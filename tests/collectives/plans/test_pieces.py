@@ -50,7 +50,7 @@ def cut(schedule):
     return rows, addresses
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(schedule=st.one_of(CASES, arbitrary()), join=st.booleans())
 def test_pieces_are_the_longest_that_always_move_together(schedule, join):
     schedule = joined(schedule) if join else schedule

@@ -16,7 +16,7 @@ from wavefabric.collectives.plans.plan import MOST_RANKS, compile_plan
 from wavefabric.errors import InputError
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(schedule=CASES, variant=st.sampled_from(VARIANTS))
 def test_a_plan_holds_all_moves_and_counts_its_signals(schedule, variant):
     protocol, slots = variant

@@ -79,7 +79,7 @@ def mixed(draw):
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(schedule=mixed(), seed=st.integers(0, 99))
 def test_any_mixture_gives_the_sums_of_the_schedule(schedule, seed):
     plan = compile_plan(schedule)

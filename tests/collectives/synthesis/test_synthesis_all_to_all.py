@@ -72,7 +72,7 @@ def test_wide_links():
     check_links(result, wide)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=4), st.integers(1, 2))
 def test_tori_are_open_shops(sizes, pieces):
     assume(prod(sizes) <= 24)
@@ -111,7 +111,7 @@ def any_links(draw, ranks):
     return Links(ranks, more | ring, groups)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.integers(2, 6), st.integers(0, 5))
 def test_farthest_first_on_any_links(data, ranks, seed):
     links = data.draw(any_links(ranks))
@@ -121,7 +121,7 @@ def test_farthest_first_on_any_links(data, ranks, seed):
     assert max(b[0] for b in link_bounds(demand, links, float("inf"))) <= 1 + max(m[0] for m in moves)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_bounds_against_trying_everything(data):
     links = data.draw(any_links(3))

@@ -165,7 +165,7 @@ def small(draw):
     return network, collective, draw(st.integers(1, 2)) if collective in one and ranks < 4 else 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(small())
 def test_against_trying_everything(case):
     network, collective, pieces = case

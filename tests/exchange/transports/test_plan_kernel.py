@@ -53,7 +53,7 @@ def test_eight_ranks(name, collective, protocol):
     assert wrong_on_noise(plan, "f4", blocks=2, shifts=(0, 1, 2)) == []
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(
     schedule=st.one_of(CASES.filter(lambda s: s.ranks <= 8), verified()),
     variant=st.sampled_from(VARIANTS),

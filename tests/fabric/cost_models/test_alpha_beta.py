@@ -128,7 +128,7 @@ def plainly(schedule, fabric, element_bytes):
     return total
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases(), st.sampled_from([1.0, 1e3, 12345.6]))
 def test_it_is_the_plain_sum(case, element_bytes):
     schedule, fabric = case

@@ -37,7 +37,7 @@ def schedules(draw, most):
     return build(algorithm.name, collective, ranks, elements, **options)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_no_schedule_beats_the_bound(data):
     fabric = load(data.draw(st.sampled_from(FABRICS)))
@@ -83,7 +83,7 @@ def test_models_that_do_not_fit():
             "model: 'photonic' given for electrical ring:2; allowed: auto, alpha-beta, flow, kernel",
         ),
         ("lightpath", "flow", "model: 'flow' given for photonic lightpath; allowed: auto, photonic"),
-        ("switch:2", "guess", "model: 'guess' given; allowed: auto, alpha-beta, flow, kernel, photonic"),
+        ("switch:2", "guess", 'model: "guess" given; allowed: auto, alpha-beta, flow, kernel, photonic'),
     ):
         with pytest.raises(InputError) as error:
             cost(schedule, load(fabric), 1.0, model)

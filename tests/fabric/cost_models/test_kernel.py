@@ -99,7 +99,7 @@ def test_links_are_shared_at_a_level():
     assert shared == pytest.approx(2e-6 + 2 * 4e-6 + 3 * 4e6 / 60e9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(["ring", "recursive", "recursive-exchange", "direct", "tree"]),
     st.sampled_from([1, 2, 3, 4, 8]),

@@ -193,7 +193,7 @@ def test_a_link_budget_slows_circuits_down_and_refuses_dark_ones():
         photonic(schedule, fabric, 1e6, budget=LinkBudget(launch_power=2.0))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.sampled_from([("recursive", "all-reduce"), ("ring", "all-gather"), ("direct", "all-to-all")]),
     st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=4).map(sorted),

@@ -157,7 +157,7 @@ def test_tiles_left_over_are_drawn_empty():
 
 
 @given(st.integers(1, 300), st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_rounds_are_chosen_evenly(count, most):
     result = evenly(count, most)
     assert len(result) == min(count, most)
@@ -204,7 +204,7 @@ def test_grids_are_drawn_as_grids():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(1, 9)), min_size=1, max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_bars_of_a_lane_do_not_overlap(bars):
     sources = np.array([b[0] for b in bars])
     times = np.array([(b[1], b[1] + b[2]) for b in bars], float)

@@ -83,7 +83,7 @@ def photonic_fabrics(draw):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(fabrics() | photonic_fabrics())
 def test_text_makes_an_equal_fabric(fabric):
     text = to_toml(fabric)

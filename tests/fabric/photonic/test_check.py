@@ -268,7 +268,7 @@ CIRCUITS = tuple(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(range(3)), st.data())
 def test_the_check_agrees_with_plain_counting_on_plans_that_were_changed(which, data):
     schedule, circuits = SCHEDULES[which], CIRCUITS[which]

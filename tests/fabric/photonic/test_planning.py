@@ -67,7 +67,7 @@ def lasers_of(circuits, number=0):
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_any_messages_on_any_wafer_get_circuits_that_fit(data):
     rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 4))
@@ -203,7 +203,7 @@ def test_tiles_may_be_left_over():
     assert_sound(circuits, schedule)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 7), st.data())
 def test_colourings_are_proper_with_as_many_colours_as_the_busiest_tile_needs(tiles, data):
     units = data.draw(
@@ -226,7 +226,7 @@ def test_colourings_are_proper_with_as_many_colours_as_the_busiest_tile_needs(ti
             assert made.fits == bool((load <= extra["capacity"]).all())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(2, 6), st.integers(1, 4), st.data())
 def test_groups_are_the_fewest_in_which_no_tile_has_too_many_peers(tiles, limit, data):
     every = [(s, d) for s in range(tiles) for d in range(tiles) if s != d]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from wavefabric.errors import InputError
+from wavefabric.optics.fibre.modes import solve_modes
 from wavefabric.optics.fibre.profile import (
     SILICA,
     ConstantIndex,
@@ -82,6 +83,15 @@ def test_csv_profile(tmp_path):
         (lambda: IndexProfile(1e-6, 0.0, 2), "numerical_aperture"),
         (lambda: IndexProfile(1e-6, 0.2, -2), "exponent"),
         (lambda: IndexProfile(1e-6, 0.2, math.nan), "exponent"),
+        (lambda: IndexProfile(1e-6, 0.2, "2 km"), "exponent"),
+        (lambda: IndexProfile(1e-6, 0.2, [2.0]), "exponent"),
+        (lambda: TableProfile((0, 1e-6), "glass"), "indices"),
+        (lambda: TableProfile((0, 1e-6), 1.45), "indices"),
+        (lambda: solve_modes(IndexProfile("8 pm", 0.2, 2), 1550e-9), "profile: a radius of 4e-12 m given"),
+        (
+            lambda: solve_modes(IndexProfile("8 um", 0.2, 2), 1e300),
+            "wavelength: 1e.300 m given; allowed: 1e-08 to 0.001 m",
+        ),
         (lambda: Trench(-1e-6, 1e-6, 1e-3), "trench gap"),
         (lambda: Trench(1e-6, 0.0, 1e-3), "trench width"),
         (lambda: TableProfile((0, 1e-6), (1.45,)), "indices"),
@@ -107,6 +117,10 @@ def test_errors_are_one_line(call, words):
         ("radius_um,index\n0,1.45,3\n", "row 1 has 3 cells"),
         ("radius_um,index\n0,glass\n", "row 1, index: 'glass'"),
         ("radius_um,index\n0,inf\n", "finite"),
+        (
+            "radius_um,index\n0,1.45\n4e-6,1.45\n4e-6,1.444\n",
+            r"bad.csv: radius_um: the radii reach only 4e-06 um \(the header says micrometres\); allowed",
+        ),
     ],
 )
 def test_bad_csv(tmp_path, text, words):

@@ -1,12 +1,15 @@
 """Powers under stimulated Raman scattering: closed forms, conserved quantities, the equation in full."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fibre_cases import make_fibre
 from scipy.integrate import cumulative_simpson, solve_ivp
 
 from wavefabric.errors import InputError
-from wavefabric.optics.fibre.from_profile import solved_overlaps
+from wavefabric.optics.fibre.fibre import Fibre
+from wavefabric.optics.fibre.from_profile import fibre_from_profile, solved_overlaps
 from wavefabric.optics.fibre.kerr_coupling import kappa_strong_groups, kappa_weak
 from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.presets import coupled_group, graded_index_62_5, single_mode
@@ -223,8 +226,32 @@ def test_loss_over_frequency():
         raman_evolution(fibre, "193 THz", 1e-3, 50e3, loss=loss)
 
 
-def test_no_nonlinearity_and_no_power():
-    assert raman_tilt(single_mode(gamma=0.0), GRID, 1e-3, 80e3) == 0
+def test_raman_gain_does_not_need_the_kerr_effect():
+    """Zirngibl 1998: between two channels the tilt is exp(C_R (P1 + P2) L_eff)."""
+    gain = RamanGain.triangular("0.028 1/W/km/THz", quantum_defect=False)
+    fibre, f = single_mode(gamma=0.0, alpha="0.2 dB/km"), np.array([192e12, 196e12])
+    tilt = np.ptp(raman_evolution(fibre, f, "10 mW", "80 km", gain).gain_db())
+    effective = (1 - np.exp(-ALPHA * 80e3)) / ALPHA
+    assert tilt == pytest.approx(10 * np.log10(np.e) * 0.028e-3 * 4 * 20e-3 * effective, rel=1e-6)
+
+
+def test_overlaps_without_kerr_effect_follow_from_the_effective_area():
+    profile = IndexProfile(20e-6, 0.2, 2.0)
+    for coupling in ("modes", "groups"):
+        lit = fibre_from_profile(profile, 1550e-9, coupling=coupling, step=0.1e-6)
+        dark = fibre_from_profile(profile, 1550e-9, coupling=coupling, step=0.1e-6, n2=0)
+        assert dark.gamma == 0
+        np.testing.assert_allclose(intensity_overlap(dark), intensity_overlap(lit), rtol=1e-12)
+    for dark in (
+        lit.select_groups([2]),
+        Fibre.from_coefficients([[0, -21e-27]], 8 / 9, 0.0),
+        single_mode(kappa=0.0, gamma=0.0),
+    ):
+        with pytest.raises(InputError, match=r"^overlap: not known, (kappa = 0|no a_eff of group 1)"):
+            intensity_overlap(replace(dark, gamma=0.0))
+
+
+def test_no_power():
     assert raman_tilt(single_mode(), GRID, 0.0, 80e3) == 0
     assert raman_tilt(single_mode(), [193e12], 1.0, 80e3) == 0
 

@@ -1,6 +1,7 @@
 """A run file run from Python is what the command runs."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from wavefabric.cli import main
 from wavefabric.errors import InputError
 from wavefabric.optics import run_link
-from wavefabric.optics.run_file.load import load
+from wavefabric.optics.run_file.load import checked_run, load
 from wavefabric.results import read_result
 
 RUN = """\
@@ -115,3 +116,54 @@ def test_bad_input_is_one_line_that_names_the_key(file, tmp_path, old, new, mess
 def test_a_missing_file_is_named():
     with pytest.raises(InputError, match=r"nowhere\.toml"):
         run_link("nowhere.toml")
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [
+        ("fibre.attenuation", "1/m"),
+        ("fibre.attenuation", "dB/km"),
+        ("fibre.gamma", "1/W/m"),
+        ("fibre.beta2", "s^2/m"),
+        ("fibre.beta3", "s^3/m"),
+        ("fibre.wavelength", "m"),
+        ("fibre.attenuation_slope", "1/m/Hz"),
+        ("link.length", "m"),
+        ("link.noise_figure", "dB"),
+        ("link.gain", "dB"),
+        ("link.gain_tilt", "1/Hz"),
+        ("link.mode_dependent_gain", "dB"),
+        ("signal.symbol_rate", "Hz"),
+        ("signal.launch_power", "W"),
+        ("signal.launch_power", "dBm"),
+        ("signal.linewidth", "Hz"),
+        ("signal.centre_frequency", "Hz"),
+        ("receiver.osnr", "dB"),
+        ("receiver.linewidth", "Hz"),
+        ("solver.step", "m"),
+        ("output.power_every", "m"),
+        ("output.checkpoint_interval", "s"),
+    ],
+)
+def test_quantities_that_overflow_inside_are_refused(key, unit, sign):
+    """Finite in their unit, and beyond any use: each has its limit."""
+    tables = {
+        "fibre": {"preset": "single-mode"},
+        "link": {"length": "2 km"},
+        "signal": {
+            "symbol_rate": "32 GBaud",
+            "symbols": 64,
+            "samples_per_symbol": 4,
+            "launch_power": "1 mW",
+            "channels": 1,
+            "centre_frequency": "193.4 THz",
+        },
+        "solver": {"step": "200 m"},
+    }
+    table, _, name = key.partition(".")
+    tables[table] = tables.get(table, {}) | {name: f"{sign}1e300 {unit}"}
+    if key == "output.checkpoint_interval" and not sign:
+        return  # no checkpoint, that is
+    with pytest.raises(InputError, match=key.replace("output.power_every", "output")):
+        checked_run(tables, Path("x.toml"), "")

@@ -94,3 +94,25 @@ def test_no_hdf5_file(cpu, tmp_path):
     (tmp_path / "w.h5").write_text("text")
     with pytest.raises(InputError, match=r"w\.h5"):
         simulate(settings(waveform=tmp_path / "w.h5"), cpu, tmp_path / "out.h5")
+
+
+@pytest.mark.parametrize("receiver", [{}, {"back_propagation": {"step": 10e3}}])
+def test_a_field_off_the_carriers_frequency(cpu, tmp_path, receiver):
+    """The frame is found 1 GHz away, also behind the link solved backwards; that of other symbols is not."""
+    from wavefabric.optics import Transmitter
+
+    run = settings()
+    sent = cpu.empty((2, SAMPLES), complex)
+    Transmitter(run.signal.wdm_grid, "qpsk", 0.1, 1e-3).fill(cpu, sent)
+    sent = sent * np.exp(2j * np.pi * 1e9 / 128e9 * np.arange(SAMPLES))
+    run = settings(waveform=write(tmp_path / "w.h5", sent, sample_rate_Hz=128e9))
+    for seed, lost in ((1, False), (2, True)):
+        tables = run.model_dump(exclude_unset=True) | {"seed": seed, "receiver": receiver}
+        result = run_link(RunFile.model_validate(tables), tmp_path / "o.h5", True, comm=solo(cpu), warn=print)
+        positions = [
+            text.split(", receiver: no frame found in mode 1, channel 1: ")[0] for text in result.warnings
+        ]
+        assert positions == ["back_to_back", "span_1"] * lost
+        q = read_result(tmp_path / "o.h5")["received/span_1/q_squared_db"]
+        assert (q.max() < 0) == lost
+        assert (q.min() > 15) != lost

@@ -41,7 +41,7 @@ def transforms(plan):
         yield plan.columns, plan.column_gap
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lengths, dtypes)
 @example(2**21, np.complex128)
 @example(2**23, np.complex64)
@@ -122,7 +122,7 @@ def test_shared_memory():
     assert FusedPlan(Transforms(1, 1, 16), Transforms(32, 1, 16), np.dtype(complex)).column_gap == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(smooth.filter(lambda n: n <= 2**23), dtypes)
 def test_definitions(n, dtype):
     plan = fused_plan(n, dtype)

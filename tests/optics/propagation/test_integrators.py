@@ -25,15 +25,6 @@ BETA = np.zeros((3, 4))
 BETA[:, 0] = 0, 0.4e-15, -0.7e-15
 BETA[:, 1] = -20e-27, -22e-27, -19e-27
 BETA[:, 2:] = 0.1e-39, 2e-54
-#: FFTs and exchanges of a step, and those of a check interval beside its steps.
-COSTS = {
-    "strang": (2, 1, 4, 0),
-    "ssfm_rk4": (2, 1, 4, 0),
-    "ssfm_agrawal": (6, 2, 0, 0),
-    "rk4ip": (8, 2, 0, 1),
-    "blanes_moan": (12, 6, 4, 0),
-    "erk43ip": (8, 2, 0, 1),
-}
 
 
 def fibre():
@@ -105,7 +96,9 @@ def test_cost_of_a_step(device, integrator):
     scheme.advance(A, 100.0, 1)
     one = OperationCounts(**vars(operators.counts))
     scheme.advance(A, 100.0, 4)
-    ffts, exchanges, extra_ffts, extra_exchanges = COSTS[integrator]
+    (ffts, exchanges), (extra_ffts, extra_exchanges) = scheme.cost_per_step, scheme.cost_per_interval
+    assert ffts > 0
+    assert exchanges > 0
     assert (one.ffts, one.exchanges) == (ffts + extra_ffts, exchanges + extra_exchanges)
     assert operators.counts.ffts == one.ffts + 4 * ffts + extra_ffts
     assert operators.counts.exchanges == one.exchanges + 4 * exchanges + extra_exchanges

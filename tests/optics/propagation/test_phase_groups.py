@@ -37,7 +37,7 @@ def powers(rows, seed):
 
 
 @given(groups, seeds)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_groups_are_found_and_change_nothing(sizes, seed):
     kappa = between_rows(sizes, seed)
     group = find_phase_groups(kappa)
@@ -54,7 +54,7 @@ def test_groups_are_found_and_change_nothing(sizes, seed):
 
 
 @given(groups, st.integers(1, 4), seeds, st.floats(1e-14, 0.5))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_dropped_singular_values_bound_the_error(sizes, rank, seed, tolerance):
     kappa = between_rows(sizes, seed, min(rank, len(sizes)))
     coupling = phase_group_coupling(kappa, 0.7, "svd", tolerance)
@@ -75,7 +75,7 @@ def test_dropped_singular_values_bound_the_error(sizes, rank, seed, tolerance):
 
 
 @given(groups, st.integers(1, 3), seeds)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_auto_is_cheapest_and_exact(sizes, rank, seed):
     kappa = between_rows(sizes, seed, min(rank, len(sizes)))
     auto = phase_group_coupling(kappa, 2.0)

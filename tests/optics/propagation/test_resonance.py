@@ -76,7 +76,7 @@ def test_no_product_within_the_band_has_a_larger_mismatch():
         beta = np.array([[0, -21e-27, 0.1e-39, -1e-55], [d, -24e-27, 0.05e-39, 3e-55]])
         half = 1.5e12
         w = 2 * np.pi * half
-        limit = step_limit(make_fibre(np.eye(2), beta=beta), half)
+        limit = step_limit(make_fibre(np.ones((2, 2)), beta=beta), half)
         o1, o2, o3 = rng.uniform(-w, w, (3, 400_000))
         o4 = o1 + o2 - o3
         inside = abs(o4) <= w
@@ -96,6 +96,20 @@ def test_no_product_within_the_band_has_a_larger_mismatch():
         largest = 2 * np.pi / limit.dispersion, 2 * np.pi / limit.walk_off
         assert 0.8 * largest[0] < abs(within).max() <= largest[0]
         assert 0.8 * largest[1] < abs(across).max() <= largest[1] * 1.001
+
+
+def test_nothing_limits_the_step_without_kerr_effect():
+    beta = [[0, -21e-27, 0, 0], [1e-13, -22e-27, 0, 0]]
+    for kappa, gamma in ((np.ones((2, 2)), 0.0), (np.zeros((2, 2)), 1e-3)):
+        limit = step_limit(make_fibre(kappa, beta=beta, gamma=gamma), 1e12)
+        assert (limit.step, limit.field, limit.pair) == (math.inf, math.inf, ())
+    # Modes that do not act on each other do not walk off; one without Kerr effect creates nothing.
+    apart = step_limit(make_fibre(np.diag([1.0, 0.0]), beta=beta), 1e12)
+    assert (apart.walk_off, apart.mode) == (math.inf, "M1")
+    assert apart.step == pytest.approx(2 * math.pi / (21e-27 * (2e12 * math.pi) ** 2))
+    # Both polarisations of a mode act on each other alone.
+    rows = step_limit(make_fibre([[0.0, 1.0], [1.0, 0.0]], "row", beta=beta[:1]), 1e12)
+    assert rows.step == apart.step
 
 
 def test_delay_spread():

@@ -18,7 +18,7 @@ from fibre_cases import (
     put,
     repeated_as_captured,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wavefabric.device import get_device
@@ -42,7 +42,6 @@ class Marker(Strang):
     step = end = begin
 
 
-@settings(deadline=None)
 @given(st.floats(1.0, 1e6), st.integers(1, 20000))
 def test_fixed_steps_end_at_the_end(length, total):
     """The last z is the length to the last bit: the propagation waits for it."""
@@ -55,7 +54,6 @@ def test_fixed_steps_end_at_the_end(length, total):
     assert state["z"] == length
 
 
-@settings(deadline=None)
 @given(st.floats(1e-6, 1e9))
 def test_the_grid_of_steps(h):
     below = on_grid(h)

@@ -67,6 +67,14 @@ def test_a_seed_means_the_same_in_every_version():
     np.testing.assert_array_equal(one, other)
 
 
+def test_quantities_may_be_text():
+    assert Amplifier("16 dB", "5 dB") == Amplifier(10**1.6, 5)
+    for values in (("16 km",), ("abc",), ("1e308 dB",), ([1.0, 2.0],), (None,), (10.0, "x"), (10.0, 1e308)):
+        with pytest.raises(InputError, match=r"^(gain|noise_figure_db): ") as error:
+            Amplifier(*values)
+        assert "\n" not in str(error.value)
+
+
 def test_bad_input():
     for gain in (0.0, -1.0, np.inf):
         with pytest.raises(InputError, match="gain"):

@@ -221,9 +221,10 @@ def test_starting_anew_leaves_the_files_of_others(run_file, monkeypatch, tmp_pat
 
 
 def test_a_lost_point_stays_nan(run_file, capsys):
-    # The second power overflows when it is squared.
-    result = sweep(run_file, {"signal.launch_power": ["1 mW", "1e200 W"]})
-    assert "signal.launch_power = 1e200 W: field: " in capsys.readouterr().err
+    # The second gain overflows single precision behind the second span.
+    run_file.write_text(run_file.read_text() + 'precision = "single"\n')
+    result = sweep(run_file, {"link.gain": ["10 dB", "199 dB"]})
+    assert "link.gain = 199 dB: field: " in capsys.readouterr().err
     q = result["q_squared_db"]
     assert np.isfinite(q[0]).all()
     assert np.isnan(q[1]).all()
@@ -231,7 +232,7 @@ def test_a_lost_point_stays_nan(run_file, capsys):
     assert "not finite" in result["fault"][1]
     assert result.best() == (0,)
     with pytest.raises(FieldLost, match="no point has a result"):
-        sweep(run_file, {"signal.launch_power": ["1e200 W"]}, output="lost.h5")
+        sweep(run_file, {"link.gain": ["199 dB"]}, output="lost.h5")
     assert not any(name.startswith("lost") for name in os.listdir())
 
 

@@ -9,7 +9,7 @@ from wavefabric.training.communication.affine_time import LEAST, MOST, AffineTim
 LINES = st.lists(st.builds(AffineTime, st.floats(0, 1e-2), st.floats(1e-15, 1e-8)), min_size=1, max_size=6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(LINES, st.lists(st.floats(LEAST, MOST), min_size=1, max_size=20))
 def test_the_greatest_of_the_tangents_is_the_function(lines, sizes):
     def tangent(nbytes):

@@ -113,7 +113,7 @@ def test_what_a_user_may_not_say(text, allowed):
         parse_collective(text)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.integers(0, 4), st.integers(0, 4), st.floats(0, 1e9) | st.integers(0, 100)), max_size=12

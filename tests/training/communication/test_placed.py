@@ -43,7 +43,7 @@ def placements(draw, disjoint=True):
     return parts, ranks
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(placements())
 def test_parts_on_disjoint_gpus_are_proved_as_one(case):
     parts, ranks = case
@@ -55,7 +55,7 @@ def test_parts_on_disjoint_gpus_are_proved_as_one(case):
     assert len(whole.post) == sum(len(schedule.post) for schedule, _ in parts)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(placements(disjoint=False), st.booleans())
 def test_parts_that_share_gpus_have_buffers_of_their_own(case, in_turn):
     parts, ranks = case
@@ -66,7 +66,7 @@ def test_parts_that_share_gpus_have_buffers_of_their_own(case, in_turn):
         assert whole.communication_rounds == starts[-1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(placements(), st.data())
 def test_a_transfer_left_out_of_a_part_is_found_in_the_whole(case, data):
     parts, ranks = case

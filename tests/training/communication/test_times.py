@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from math import log
-from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -89,7 +88,7 @@ def test_every_size_costs_what_the_cost_model_says_of_that_size(fabric, collecti
             verify(result.combined([one]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.floats(1.0, 1e12), st.sampled_from(["hgx-h200", "switch:8", "lightpath:2x4"]))
 def test_a_size_not_seen_before_costs_as_if_it_were_costed_alone(nbytes, fabric):
     result, schedule = ring(fabric), build("ring", "all-reduce", 8, 8)
@@ -159,7 +158,7 @@ def wafer(collective, waveguides=40):
     return Communication(fabric, collective)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batches(12), st.sampled_from(["lumorph-2", "lumorph-4", "ring"]), st.sampled_from([1, 2, 40]))
 def test_a_batch_takes_no_less_than_its_slowest_call_and_no_more_than_all_in_turn(
     calls, collective, waveguides
@@ -354,10 +353,8 @@ def test_a_pattern_is_costed_once_and_then_a_multiplication(monkeypatch):
     assert len(costed) == 4  # three patterns alone, and one batch
     calls = [call([range(16)], size) for size in (1e5, 2e5)]
     result.seconds(calls[:1])
-    begin = perf_counter()
-    for _ in range(2000):
-        result.seconds(calls[1:])
-    assert (perf_counter() - begin) / 2000 < 2e-4  # some microseconds
+    result.seconds(calls[1:])
+    assert len(costed) == 5  # one more pattern, of two sizes
 
 
 def test_the_same_calls_take_the_same_time_in_any_communication_and_order():

@@ -67,7 +67,7 @@ def devices(draw):
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(devices() | st.sampled_from([*DEVICES.values()]))
 def test_text_makes_an_equal_device(device):
     assert device_from_toml(device_to_toml(device)) == device

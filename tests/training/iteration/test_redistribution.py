@@ -57,7 +57,7 @@ def moved_bytes(call):
     return call.bytes * each[call.collective] * len(call.groups)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(pairs)
 def test_messages_bring_each_gpu_what_it_lacks(pair):
     source, target = pair
@@ -74,7 +74,7 @@ def test_messages_bring_each_gpu_what_it_lacks(pair):
         assert np.array_equal(own + got[gpu], cells.astype(int))  # every cell once, kept or received
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(pairs)
 def test_a_collective_moves_as_much_as_messages_would(pair):
     source, target = pair
@@ -92,7 +92,7 @@ def test_a_collective_moves_as_much_as_messages_would(pair):
     assert len(call.gpus) == sum(map(len, call.groups))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(pairs)
 def test_gradients_go_back_the_same_way_where_nothing_is_held_twice(pair):
     source, target = pair
@@ -101,7 +101,7 @@ def test_gradients_go_back_the_same_way_where_nothing_is_held_twice(pair):
         assert sorted(_messages(target, source)) == back
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(pairs)
 def test_gpus_with_the_same_block_share_the_sending(pair):
     source, target = pair

@@ -26,7 +26,7 @@ fabrics = st.builds(
     st.sampled_from((0.0, 2.0**-6, 2.0**-3)),
     st.booleans(),
 )
-small = settings(max_examples=60, deadline=None)
+small = settings(max_examples=60)
 
 
 def seconds(model, strategy, fabric, policy="batched", update=0.0, merge=True):

@@ -146,7 +146,7 @@ def execute(call, state, target):
 degrees = st.sampled_from([LayerLayout(data, GPUS // data) for data in (1, 2, 3, 4, 6, 12)])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.tuples(degrees, degrees),
     st.sampled_from(SPLITS),

@@ -54,7 +54,7 @@ def graphs(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_graphs_round_trip(graph):
     text = to_json(graph)

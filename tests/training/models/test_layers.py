@@ -12,7 +12,7 @@ from wavefabric.training.models.layers import GraphBuilder
 SIDES = st.integers(1, 9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(SIDES, min_size=1, max_size=3), SIDES, st.booleans(), st.booleans())
 def test_products_take_two_flops_a_weight_and_row(shape, features, bias, tied):
     graph = GraphBuilder()
@@ -24,7 +24,7 @@ def test_products_take_two_flops_a_weight_and_row(shape, features, bias, tied):
     assert layer.parameters == (0 if tied else weights.size) + bias * features
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     *(st.tuples(SIDES, SIDES) for _ in range(2)),
     st.tuples(*[st.integers(0, 2)] * 2),
@@ -46,7 +46,7 @@ def test_windows_are_counted_one_by_one(image, kernel, padding, stride, depth, c
     assert pooling.flops == windows.size * depth
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SIDES, SIDES, SIDES, SIDES, st.sampled_from([1, 2, 3]))
 def test_attention_takes_two_products_of_each_head(tokens, others, width, groups, times):
     heads = groups * times

@@ -47,7 +47,7 @@ def workload(model, strategy):
 
 
 @given(st.integers(0, 2**32), st.sampled_from([4, 6, 8]))
-@hypothesis_settings(max_examples=20, deadline=None)
+@hypothesis_settings(max_examples=20)
 def test_proposals_fit_the_model_and_can_be_saved(seed, gpus):
     random, proposals = Random(seed), StrategyMoves(MODEL, gpus)
     strategy = uniform(MODEL, gpus, batch=48)

@@ -84,7 +84,7 @@ OPTIONS = st.builds(SerialOptions, st.sampled_from([1, 2]), st.booleans(), st.bo
 
 
 @given(SPLITS, st.sampled_from([2, 4, 6]), OPTIONS, st.sampled_from([1e-6, 1e-4]), st.sampled_from([0, 2]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_without_a_limit_it_is_the_best_of_all(splits, gpus, options, latency, experts):
     model = chain(*splits[:3], features=8, flops=3e10, experts=experts)
     inputs = setting(model, gpus, 12, AffineTimes(latency, 1e-11))
@@ -111,7 +111,7 @@ def check_best_within(inputs, options, units, fraction):
 
 @pytest.mark.slow
 @given(SPLITS, OPTIONS, st.floats(0, 1), st.integers(0, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_with_a_limit_it_is_the_best_of_those_that_fit(splits, options, fraction, heavy):
     """Limits from below the least memory to above that of the fastest."""
     model = chain(*splits, features=8, flops=10.0 ** (8 + heavy))
@@ -156,7 +156,7 @@ def any_model(draw):
 
 
 @given(any_model(), OPTIONS, st.booleans(), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_time_and_memory_are_sums_over_units_and_pairs_of_any_model(model, options, by_layer, random):
     inputs = setting(model, 4, 16)
     units = chain_units(model, by_layer and not options.recompute)

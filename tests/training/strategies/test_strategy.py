@@ -24,7 +24,7 @@ def layouts(draw):
     return LayerLayout(expert * groups, tensor, expert)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(layouts(), st.integers(0, 100))
 def test_groups_partition_the_gpus_of_a_stage(layout, first):
     gpus = list(range(first, first + layout.gpus))
@@ -70,7 +70,7 @@ def in_blocks(sizes, flops):
     return ModelGraph("blocks", tuple(layers))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_the_slowest_stage_is_as_fast_as_any_cut_allows(data):
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=7))

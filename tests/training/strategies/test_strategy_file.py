@@ -34,7 +34,7 @@ def any_strategy(draw):
 
 
 @given(any_strategy())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_read_back_as_written(strategy):
     assert from_json(to_json(MODEL, strategy), MODEL) == strategy
 

@@ -61,7 +61,7 @@ def test_bytes_of_buckets(size, nbytes):
     st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]),
     st.integers(0, 10**6), st.booleans(), st.randoms(use_true_random=False),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_order_means_the_same(tensor, pipeline, microbatches, bucket, sharded, random):
     items = [f"tensor:{tensor}", f"pipeline:{pipeline}", f"microbatches:{microbatches}", f"bucket:{bucket}"]
     items += ["sharded"] * sharded

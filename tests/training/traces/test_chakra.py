@@ -57,7 +57,7 @@ def assert_same(one, other):
 
 
 @given(graphs())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_random_tasks_come_back(tmp_path_factory, drawn):
     graph, gpus = drawn
     prefix = tmp_path_factory.mktemp("random") / "x"
@@ -316,7 +316,7 @@ def sound(tmp_path_factory):
 
 
 @given(st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 255), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore:.*nodes wait")
 def test_damaged_files_are_refused_or_read(sound, tmp_path_factory, own, fraction, byte, cut):
     first, *others = sound[own]

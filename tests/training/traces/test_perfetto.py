@@ -75,7 +75,7 @@ def test_arrows_lead_from_what_let_a_task_begin(chain, tmp_path):
 
 
 @given(graphs())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_all_tasks_are_there_and_none_overlap_in_a_thread(tmp_path_factory, drawn):
     graph, _ = drawn
     iteration = simulate_tasks(graph, Wire())

@@ -1,45 +1,48 @@
-"""What is warned of: signals above what the grid carries, and sound that absorption speeds up or slows."""
-
-from __future__ import annotations
+"""What is warned of: signals above what the grid carries, and sound that absorbs or travels off its law."""
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import real, typed
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.medium import Medium, density_jump
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
-from wavefabric.acoustics.solver.formulas import absorption_factors, disperses, wavenumber_range
+from wavefabric.acoustics.solver.formulas import wavenumber_range
+from wavefabric.acoustics.stability.power_law import PowerLaw
 from wavefabric.errors import InputError
 from wavefabric.units import show
-
-if TYPE_CHECKING:
-    from wavefabric.acoustics.grid import Grid
-    from wavefabric.acoustics.medium import Medium
 
 #: A share of a signal's energy above the limit that is said. Tone bursts that begin and end abruptly have
 #: some 0.1 % of theirs far above their frequency.
 FRACTION = 0.01
 #: Samples, zeros included, of a block; and of all points that are looked at (about a second).
 _BLOCK, _MOST = 1 << 22, 1 << 25
-#: A shift of the phase speed by this share of the sound speed is said.
-WORTH_A_WARNING = 0.02
 #: Signals of a source that are looked at for its frequency.
 _SIGNALS = 64
 
 
 def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, advice: str = "") -> list[str]:
-    """A line for each source with frequencies that the grid lacks, and one for a shifted phase speed.
+    """A line for each source with frequencies that the grid lacks, for absorption off its law, and for a gas.
 
     ``names`` say what lines call each number, where that is not as in `PYTHON_NAMES`; ``advice`` follows the
-    shift.
+    line about absorption.
     """
-    names, shift = {**PYTHON_NAMES, **(names or {})}, largest_shift(problem)
-    return band_warnings(problem, names) + ([f"{names['alpha_power']}: {shift}{advice}"] if shift else [])
+    names = {**PYTHON_NAMES, **(names or {})}
+    lines = band_warnings(problem, names)
+    if line := power_law_line(problem):
+        lines.append(f"{names['alpha_power']}: {line}{advice}")
+    if jump := density_jump(problem.density, problem.sound_speed, problem.density_staggered):
+        lines.append(
+            f"{names['density']}: {jump}; layered_medium(..., kernel='geometric') and its like keep it"
+        )
+    return lines
 
 
+@typed
 def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0) -> float:
     """Highest frequency, Hz, with so many grid points to its shortest wavelength along the widest spacing.
 
@@ -48,7 +51,7 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
     InputError
         If there are not more than 0 points to a wavelength.
     """
-    if not points_per_wavelength > 0:
+    if not real(points_per_wavelength, "points_per_wavelength") > 0:
         raise InputError(f"points_per_wavelength: {show(points_per_wavelength)}; allowed: above 0")
     return medium.speeds[0] / (points_per_wavelength * max(grid.spacing))
 
@@ -134,77 +137,22 @@ def _spectrum(signal: np.ndarray, ends: bool, dt: float, limit: float) -> tuple[
     return energy, frequency
 
 
-@dataclass(frozen=True)
-class PhaseSpeedShift:
-    """Phase speed at a source's frequency (Hz), and sound speed as it was given, m/s, where they differ most.
+def power_law_line(problem: Problem) -> str | None:
+    """What a medium's absorption makes of the frequency of a source where that is most off the law; or None.
 
-    ``alpha_coeff`` in dB/(MHz^y cm), ``alpha_power`` y.
-    """
-
-    frequency: float
-    phase_speed: float
-    sound_speed: float
-    alpha_coeff: float
-    alpha_power: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.alpha_power:g} with {self.alpha_coeff:.4g} dB/(MHz^y cm) makes sound of "
-            f"{self.frequency / 1e6:.2g} MHz travel at {self.phase_speed:.0f} instead of "
-            f"{self.sound_speed:.0f} m/s"
-        )
-
-
-def largest_shift(problem: Problem) -> PhaseSpeedShift | None:
-    """The largest shift of the phase speed at the frequencies of a problem's sources; None below 2 %.
-
-    Notes
-    -----
     The sound speed of a medium whose absorption goes with f^y is that at frequency 0 for y > 1, and at an
-    infinite one for y < 1; the shift goes with tan(πy/2), which has its pole at y = 1. The frequency of a
-    source is the mean of its power spectrum; that of an initial pressure belongs to its root mean square
-    wavenumber.
+    infinite one for y < 1. The frequency of a source is the mean of its power spectrum; that of an initial
+    pressure belongs to its root mean square wavenumber.
     """
-    if not disperses(problem) or not np.any(problem.alpha_coeff):
+    if problem.absorption == "none" or not np.any(problem.alpha_coeff):
         return None
-    y = problem.alpha_power
-    c, alpha = _most_dispersive_point(problem)
-    eta = absorption_factors(problem)[1] * alpha * c**y
+    law = PowerLaw.strongest(problem)
+    c = law.sound_speed
     # It goes one way with k: nothing to look for if it is small at both ends.
-    if all(abs(_relative_speed(eta, y, k) - 1) < WORTH_A_WARNING / 2 for k in wavenumber_range(problem)):
+    if all(law.error(c * k / (2 * math.pi)) < 0.5 for k in wavenumber_range(problem)):
         return None
-    shifts = [PhaseSpeedShift(f, phase_speed(f, c, eta, y), c, alpha, y) for f in _frequencies(problem, c)]
-    largest = max(shifts, key=lambda shift: abs(shift.phase_speed - c), default=None)
-    return largest if largest is not None and abs(largest.phase_speed / c - 1) >= WORTH_A_WARNING else None
-
-
-def phase_speed(frequency: float, sound_speed: float, eta: float, power: float) -> float:
-    """ω/k with ω² = c₀² k² (1 − η k^(y−1)), the equation of state of the time step; 0 if nothing travels.
-
-    η = 2 α₀ c₀^y tan(πy/2), α₀ in Np (rad/s)^−y m^−1 (Treeby & Cox 2010, doi:10.1121/1.3377056, eq. 9, 10).
-    """
-    omega = 2 * math.pi * frequency
-    k = omega / sound_speed
-    for _ in range(200):
-        relative = _relative_speed(eta, power, k)
-        if relative <= 0:
-            return 0.0
-        # Half way each time: it turns round its answer otherwise.
-        k = 0.5 * (k + omega / (sound_speed * relative))
-    return omega / k
-
-
-def _relative_speed(eta: float, power: float, k: float) -> float:
-    """Phase speed over c₀ at a wavenumber."""
-    return math.sqrt(max(1 - eta * k ** (power - 1), 0.0))
-
-
-def _most_dispersive_point(problem: Problem) -> tuple[float, float]:
-    """Sound speed and absorption where α₀ c₀^y is largest."""
-    c, alpha = np.asarray(problem.sound_speed), np.asarray(problem.alpha_coeff)
-    product = np.asarray(alpha * c**problem.alpha_power)
-    at = np.unravel_index(int(np.argmax(product)), product.shape)
-    return float(np.broadcast_to(c, product.shape)[at]), float(np.broadcast_to(alpha, product.shape)[at])
+    frequency = max(_frequencies(problem, c), key=law.error, default=0.0)
+    return law.line(frequency) if frequency and law.error(frequency) >= 1 else None
 
 
 def _frequencies(problem: Problem, c: float) -> list[float]:

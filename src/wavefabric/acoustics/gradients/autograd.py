@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import check_types, real_array, require
 from wavefabric.acoustics.gradients.gradient import GradientSettings, check_parameters, linearize
 from wavefabric.acoustics.gradients.objective import check_recorded
 from wavefabric.acoustics.grid import Grid
@@ -18,9 +18,9 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.recording.tones import with_tones
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import prepare, simulate
+from wavefabric.acoustics.simulation import check_inputs, prepare, simulate
 from wavefabric.acoustics.source import Source
-from wavefabric.errors import MissingExtra
+from wavefabric.errors import InputError, MissingExtra
 
 #: The last forward run of JAX, by its number, until its gradient is taken.
 _LAST: dict[int, Any] = {}
@@ -65,7 +65,7 @@ def simulate_torch(
         from torch.autograd.function import once_differentiable
     except ImportError:
         raise MissingExtra("simulate_torch", "torch") from None
-    tensors = {name: torch.as_tensor(value) for name, value in parameters.items()}
+    tensors = {name: torch.as_tensor(value) for name, value in _real_parameters(parameters).items()}
     simulation = _Simulation(grid, medium, source, sensor, tensors, options)
     wrt = tuple(name for name, one in tensors.items() if one.requires_grad and torch.is_grad_enabled())
     device = max((one.device for one in tensors.values()), key=lambda device: device.type != "cpu")
@@ -109,7 +109,8 @@ def simulate_jax(
     """As `simulate_torch` with JAX's arrays, for `jax.grad`, also within `jax.jit`.
 
     All ``parameters`` are differentiated. Without ``jax_enable_x64`` what is recorded is in single precision.
-    What goes wrong in a run is a ``JaxRuntimeError`` with the line of an `InputError` or `FieldLost`.
+    Within `jax.jit` what goes wrong in a run is a ``JaxRuntimeError`` with the line of an `InputError` or
+    `FieldLost`.
 
     Notes
     -----
@@ -120,7 +121,9 @@ def simulate_jax(
         import jax
     except ImportError:
         raise MissingExtra("simulate_jax", "jax") from None
-    values = {name: jax.numpy.asarray(value, float) for name, value in parameters.items()}
+    real = _real_parameters(parameters)
+    values = {name: jax.numpy.asarray(value, float) for name, value in real.items()}
+    failures: list[Exception] = []
     simulation = _Simulation(grid, medium, source, sensor, values, options)
 
     def shape_of(array: Any) -> Any:
@@ -130,8 +133,12 @@ def simulate_jax(
 
     def call(function: Callable, shapes: Any, *inputs: Any) -> Any:
         def on_host(*inputs: Any) -> Any:
-            with _LOCK:
-                outputs = function(*jax.tree.map(np.asarray, inputs))
+            try:
+                with _LOCK:
+                    outputs = function(*jax.tree.map(np.asarray, inputs))
+            except InputError as error:
+                failures.append(error)
+                raise
             return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), outputs, shapes)
 
         return jax.pure_callback(on_host, shapes, *inputs, vmap_method="sequential")
@@ -157,14 +164,33 @@ def simulate_jax(
         return results, (number, values)
 
     simulated.defvjp(ahead, lambda kept, by: (call(backward, jax.tree.map(shape_of, kept[1]), *kept, by),))
-    return simulated(values)
+    try:
+        recorded_values = simulated(values)
+        for array in jax.tree.leaves(recorded_values):
+            if not isinstance(array, jax.core.Tracer):
+                array.block_until_ready()  # an error comes here, rather than where the array is read
+    except jax.errors.JaxRuntimeError as error:
+        raise (failures or [error])[0] from None
+    return recorded_values
+
+
+def _real_parameters(parameters: Any) -> dict[str, Any]:
+    """Parameters as they are, or as arrays; refuses what are no real numbers."""
+    check_types(parameters=(parameters, Mapping))
+    each = {n: v if hasattr(v, "dtype") else real_array(v, f"parameters.{n}") for n, v in parameters.items()}
+    for name, value in each.items():
+        kind = str(value.dtype).removeprefix("torch.")
+        right = kind.startswith(("float", "bfloat", "int", "uint", "bool"))
+        require(right, f"parameters.{name}", f"of type {kind}", "real numbers")
+    return each
 
 
 class _Simulation:
     """What is recorded, as a function of ``parameters``; time step, number of steps and c_ref stay."""
 
     def __init__(self, grid: Grid, medium: Medium, source: Source, sensor: Sensor, parameters, options: dict):
-        how = GradientSettings(**options).with_ranks(getattr(grid, "total_shape", None))
+        check_inputs(grid, medium, source, sensor)
+        how = GradientSettings(**options).with_ranks(grid.total_shape)
         check_parameters(tuple(parameters), grid, medium, source, "parameters")
         for name, value in parameters.items():
             held = getattr(medium if hasattr(medium, name) else source, name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import check_choice, require
 from wavefabric.acoustics.gradients.objective import Objective, as_recorded, check_recorded, evaluate
 from wavefabric.acoustics.gradients.run import AdjointRun, GradientSettings
 from wavefabric.acoustics.grid import Grid
@@ -23,10 +23,10 @@ from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.acoustics.simulation import prepare, solve
+from wavefabric.acoustics.simulation import check_inputs, prepare, solve
 from wavefabric.acoustics.solver.adjoint.sources import SOURCES
 from wavefabric.acoustics.solver.adjoint.step import MEDIUM
-from wavefabric.acoustics.source import ContinuousWave, Source, at_points, transducer_scale
+from wavefabric.acoustics.source import ContinuousWave, Source, at_points
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import locked_by_first_rank, on_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -57,7 +57,7 @@ class Gradient(dict[str, Any]):
     steps_again : int
         Time steps of the forward run that were taken again.
     seconds : float
-        Wall time of the adjoint steps and of those taken again.
+        Wall time of the adjoint steps and of those taken again, without compilation.
     """
 
     def __init__(self, derivatives: Mapping[str, Any], value: float, results: Results, run: AdjointRun):
@@ -156,7 +156,8 @@ def linearize(
 
 
 def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: Source, sensor: Sensor):
-    how = how.with_ranks(getattr(grid, "total_shape", None))
+    check_inputs(grid, medium, source, sensor)
+    how = how.with_ranks(grid.total_shape)
     names = tuple(wrt) if isinstance(wrt, tuple | list) else (wrt,)
     check_parameters(names, grid, medium, source)
     problem, recording, how = prepare(grid, medium, source, sensor, how)
@@ -167,10 +168,10 @@ def _run(how: GradientSettings, wrt: Any, grid: Grid, medium: Medium, source: So
 def check_parameters(names: tuple[str, ...], grid: Grid, medium: Medium, source: Any, key="wrt") -> None:
     """Refuse by what cannot be differentiated; ``key`` is the argument that names it."""
     require(bool(names), key, names, f"one or more of {', '.join(PARAMETERS)}")
-    if getattr(grid, "axisymmetric", False):
+    if grid.axisymmetric:
         raise InputError("grid.axisymmetric: True has no gradient; allowed: False")
     for name in names:
-        require(name in PARAMETERS, key, name, ", ".join(PARAMETERS))
+        check_choice(name, PARAMETERS, key)
         owner, held = ("source", source) if name in ("p0", *SOURCES) else ("medium", medium)
         value = getattr(held, name, None)
         if value is None:
@@ -303,7 +304,7 @@ class Linearization(AbstractContextManager):
             if name == "p0":
                 return self._source.p0_gradient(medium["initial_pressure"], self._grid)
             if name == "transducer":
-                scale = transducer_scale(self._grid, self._speed_at(name), self._problem.dt)
+                scale = self._source.scale(name, self._grid, self._speed_at(name), self._problem.dt)
                 return self._transducer_sums(signals[name]) * scale
             if name in SOURCES:
                 return self._signal(name, signals[name])
@@ -313,7 +314,7 @@ class Linearization(AbstractContextManager):
             field = medium[name]
             if name == "density" and self._medium.density_staggered is None:
                 for axis, along in enumerate(staggered):
-                    field = field + transposed_stagger(along, axis)
+                    field = field + transposed_stagger(along, axis, self._grid.periodic[axis])
             if name == "sound_speed":
                 field = self._with_scales(field, signals, products)
             return self._like(field, getattr(self._medium, name))
@@ -362,10 +363,10 @@ class Linearization(AbstractContextManager):
         return total
 
 
-def transposed_stagger(field: np.ndarray, axis: int) -> np.ndarray:
+def transposed_stagger(field: np.ndarray, axis: int, wrap: bool = False) -> np.ndarray:
     """The transpose of `medium.stagger`."""
     out = field / 2
     along, half = np.moveaxis(out, 2 - axis, 0), np.moveaxis(field / 2, 2 - axis, 0)
     along[1:] += half[:-1]
-    along[-1] += half[-1]
+    along[0 if wrap else -1] += half[-1]
     return out

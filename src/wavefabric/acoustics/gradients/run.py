@@ -2,7 +2,6 @@
 
 import copy
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.lifecycle.reversal.binomial import advances
 from wavefabric.lifecycle.reversal.reversal import Reversal
 from wavefabric.lifecycle.reversal.store import StateStore, Tiers, choose_tiers
+from wavefabric.system.compiling import working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress
 
@@ -181,7 +181,7 @@ class AdjointRun:
 
         A ``checkpoint`` holds ``arrays`` of the host and ``state`` besides; after `restore` they go on there.
         """
-        began, stages, steps = time.perf_counter(), self._stages, self._problem.steps
+        began, stages, steps = working_time(), self._stages, self._problem.steps
         self._checkpoint, self._kept, self._state = checkpoint, arrays, state
         self._injection = Injection(stages, self._adjoint.kernels, self._recording, derivatives)
         self._forward.spectrum_lost = True
@@ -206,7 +206,7 @@ class AdjointRun:
         finally:
             self._interrupt = None
             progress.finish()
-        self.seconds = time.perf_counter() - began
+        self.seconds = working_time() - began
 
     def _step_back(self, number: int) -> None:
         adjoint, after = self._adjoint, self._fields

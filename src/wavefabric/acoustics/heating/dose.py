@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, positive
+from wavefabric.acoustics.arguments import positive, real_array, require
 
 #: Factor a degree from 43 °C on, and below; nothing counts below 39 °C.
 HOT, WARM = 0.5, 0.25
@@ -24,7 +24,7 @@ def cem43(temperature: Any, dt: float | str) -> np.ndarray:
 
     The rate is integrated by trapezoids. `InputError`: no real numbers, a time step not above 0.
     """
-    series = as_array(temperature, "temperature")
-    check_reals(series, "temperature")
+    series = real_array(temperature, "temperature")
+    require(series.ndim, "temperature", temperature, "a series (…, times)")
     minutes = positive(dt, "s", "dt") / 60
     return minutes * np.trapezoid(dose_rate(series.astype(float)), axis=-1)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, positive, real, require
+from wavefabric.acoustics.arguments import pairs, positive, real, real_array, require, typed
+from wavefabric.acoustics.check.rules import MOST_STEPS
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.heating.dose import dose_rate
 from wavefabric.acoustics.heating.pennes import FIELDS, PennesStep
@@ -72,6 +73,7 @@ class Heated(Mapping[str, np.ndarray]):
         return ResultWriter(path, force).write(contents, attributes=provenance(device=self._device))
 
 
+@typed
 def heat(
     grid: Grid,
     medium: ThermalMedium,
@@ -139,10 +141,8 @@ def heat(
 
 
 def _phases(schedule: Any) -> list[tuple[float, float]]:
-    entries = schedule if np.iterable(schedule) else []
-    pairs: list[Any] = [tuple(each) if np.iterable(each) else () for each in entries]
-    require(pairs and all(len(pair) == 2 for pair in pairs), "schedule", schedule, "pairs of s and a factor")
-    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in pairs]
+    entries = pairs(schedule, "schedule", "pairs of s and a factor")
+    phases = [(positive(each[0], "s", "schedule"), real(each[1], "schedule")) for each in entries]
     require(all(factor >= 0 for _, factor in phases), "schedule", schedule, "factors from 0")
     return phases
 
@@ -153,8 +153,7 @@ def _default_step(grid: Grid, medium: ThermalMedium) -> float:
 
 
 def _field(value: Any, grid: Grid, key: str) -> Any:
-    values = as_array(value, key)
-    check_reals(values, key)
+    values = real_array(value, key)
     right = values.shape in ((), grid.shape)
     require(right, key, values.shape, f"a number, or the grid's shape, {grid.shape}")
     require(np.isfinite(values).all(), key, "has values that are not finite", "finite numbers")
@@ -175,6 +174,8 @@ class _Run:
         comm, points = self.how.ranks, math.prod(self.grid.shape)
         self._counts = [math.ceil(seconds / self.step * (1 - 1e-12)) for seconds, _ in self.phases]
         self._steps = sum(self._counts)
+        allowed = f"up to {MOST_STEPS} time steps of {self.step:.3g} s in all"
+        require(self._steps <= MOST_STEPS, "schedule", f"{self._steps:.3g} time steps", allowed)
         inputs = self.grid, self.medium, tuple(self.fields.values()), self.recording
         digest = identity(*inputs, tuple(self.phases), self.step)
         check_agreement(comm.control, {"heat": digest})

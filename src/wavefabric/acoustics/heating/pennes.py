@@ -37,7 +37,7 @@ class PennesStep:
         resistance: Any = 1 / np.asarray(medium.conductivity)
         if resistance.ndim:
             resistance = grid.to_memory(resistance, "thermal.conductivity")
-        self._flux = [self._local(1 / stagger(resistance, axis)) for axis in range(grid.dimensions)]
+        self._flux = [self._local(1 / stagger(resistance, *each)) for each in enumerate(grid.periodic)]
         capacity, cooling = medium.heat_capacity, medium.blood_cooling
         self._inverse, self._cooling = self.put(1 / np.asarray(capacity)), self.put(cooling)
         self._power = self.put(power)

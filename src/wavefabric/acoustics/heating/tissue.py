@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, per_axis, positive, require
+from wavefabric.acoustics.arguments import per_axis, positive, real_array, require, typed
 from wavefabric.acoustics.medium import Medium
 from wavefabric.errors import InputError
 
@@ -47,8 +47,7 @@ class ThermalMedium:
 
     def __post_init__(self) -> None:
         for name, unit in _UNITS.items():
-            values = as_array(getattr(self, name), f"thermal.{name}")
-            check_reals(values, f"thermal.{name}")
+            values = real_array(getattr(self, name), f"thermal.{name}")
             low = float(np.min(values)) if values.size else math.nan
             right = np.isfinite(values).all() and (low >= 0 if name == "perfusion_rate" else low > 0)
             require(right, f"thermal.{name}", low, f"{unit}, finite, above 0 (perfusion from 0)")
@@ -75,6 +74,7 @@ class ThermalMedium:
         return self.blood_density * self.blood_specific_heat * self.perfusion_rate
 
 
+@typed
 def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarray:
     """Heat per volume, W/m³, of a steady pressure: Σ 2α(f) |p_f|²/(2ρc), the plane-wave approximation.
 
@@ -95,8 +95,7 @@ def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarr
     if medium.alpha_coeff is None:
         raise InputError("medium.alpha_coeff: None; allowed: an absorption, without which nothing is heated")
     tones = [positive(each, "Hz", "frequencies") for each in per_axis(frequencies, 1)]
-    fields = as_array(amplitude, "amplitude")
-    check_reals(fields, "amplitude")
+    fields = real_array(amplitude, "amplitude")
     parameters = (medium.alpha_coeff, medium.density, medium.sound_speed)
     shapes = {np.shape(each) for each in parameters} - {()}
     single = len(tones) == 1 and fields.shape[:1] != (1,)

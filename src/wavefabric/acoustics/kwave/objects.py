@@ -2,60 +2,72 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import is_whole, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.kwave.sources import apodized, read_source
+from wavefabric.acoustics.kwave.values import (
+    PROBLEM_NAMES,
+    ObjectOptions,
+    each_axis,
+    fortran_positions,
+    grid_mask,
+    grid_shape,
+    grid_values,
+    kwave_names,
+    plain,
+    real_array,
+    real_number,
+    whole_number,
+)
+from wavefabric.acoustics.medium import Medium, stagger
 from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import components, is_field, vector_of
 from wavefabric.acoustics.result import Results
 from wavefabric.acoustics.sensor import Sensor, record_names
-from wavefabric.acoustics.simulation import ResultSettings, solve, to_problem
-from wavefabric.acoustics.source import Source, Transducer
+from wavefabric.acoustics.simulation import ResultSettings, solve
+from wavefabric.acoustics.source import Source, smooth
 from wavefabric.errors import InputError, show
+from wavefabric.system.machine import host_memory
 
-_NOT_READ = {
-    "medium": (
-        *("alpha_filter", "alpha_sign", "alpha_coeff_compression", "alpha_coeff_shear"),
-        *("sound_speed_compression", "sound_speed_shear"),
+_ELASTIC = "Wavefabric simulates fluids, not elastic media"
+#: Attributes that are refused where they are set, and what Wavefabric has in their place.
+_NOT_READ = (
+    ("medium", "alpha_filter alpha_sign", "Wavefabric has no filter or sign of absorption"),
+    ("medium", "alpha_coeff_compression alpha_coeff_shear", _ELASTIC),
+    ("medium", "sound_speed_compression sound_speed_shear", _ELASTIC),
+    ("medium", "sound_speed_ref_compression sound_speed_ref_shear", _ELASTIC),
+    ("source", "p_frequency_ref u_frequency_ref", "the modes 'additive' are corrected at all frequencies"),
+    ("source", "s_mask s_mode sxx syy szz sxy sxz syz", _ELASTIC),
+    (
+        "sensor",
+        "directivity directivity_angle directivity_size",
+        "wavefabric.acoustics.Sensor.elements listens with the mean over the surface of a transducer",
     ),
-    "source": ("p_frequency_ref", "u_frequency_ref", "s_mask", "sxx", "syy", "szz", "sxy", "sxz", "syz"),
-    "sensor": ("directivity", "directivity_angle", "directivity_size", "frequency_response"),
-}
+    (
+        "sensor",
+        "frequency_response",
+        "wavefabric.acoustics.frequency_response(signals, dt, centre, bandwidth) filters what was recorded",
+    ),
+    ("sensor", "time_reversal_boundary_data", "wavefabric.acoustics.time_reversal makes the image"),
+)
 #: k-wave-python 0.6 takes "u" at the pressure's points, and its statistics from that.
 _U_RECORDED = {
     **dict.fromkeys(("u", "u_non_staggered", "u_max", "u_min", "u_rms"), "u_non_staggered"),
     "u_staggered": "u",
 }
+#: Points of a PML are at most so many, or as many as the grid has along its axis.
+_THICKEST = 1000
 _REDUCE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "max": lambda series: series.max(axis=0),
     "min": lambda series: series.min(axis=0),
     "rms": lambda series: np.sqrt(np.mean(series**2, axis=0)),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObjectOptions:
-    """How k-wave-python's objects are read: keywords of `from_kwave`."""
-
-    pml_size: Any = None
-    pml_alpha: Any = 2.0
-    pml_inside: bool = True
-    smooth_p0: bool = True
-    signal_order: Literal["C", "F"] = "C"
-    use_sg: bool = True
-    use_kspace: bool = True
-
-    def __post_init__(self) -> None:
-        order = self.signal_order
-        require(isinstance(order, str) and order in ("C", "F"), "signal_order", order, "'C' or 'F'")
-        for key in ("pml_inside", "smooth_p0", "use_sg", "use_kspace"):
-            require(isinstance(getattr(self, key), bool), key, getattr(self, key), "True or False")
 
 
 def from_kwave(
@@ -86,6 +98,10 @@ def from_kwave(
         pml_inside=False`` for the same.
     smooth_p0 : bool
         Smooth the initial pressure; in 1-D it never is, as in k-wave-python.
+    smooth_c0, smooth_rho0 : bool
+        Smooth an array of sound speeds or densities on the whole grid, PML included (False).
+    scale_source_terms : bool
+        False: ``p``, ``ux``, ``uy``, ``uz`` and a transducer's signal are what is added in each time step.
     signal_order : str
         How the rows of ``p``, ``ux``, ``uy`` and ``uz`` run through the points of their masks: ``"C"`` (last
         axis fastest), as ``kspaceFirstOrder`` takes them, or ``"F"`` (x fastest), as in MATLAB and as
@@ -93,6 +109,8 @@ def from_kwave(
     use_sg, use_kspace : bool
         Staggered grid; k-space correction. Without a staggered grid the PML is not staggered either, as in
         MATLAB; k-wave-python's still is.
+    axisymmetric : bool
+        As in `Grid`; absorption is that of Stokes, as in ``kspaceFirstOrderAS``.
 
     Raises
     ------
@@ -105,7 +123,8 @@ def from_kwave(
     k-wave-python 0.6.2: ``sound_speed_ref`` is obeyed, and a pressure source on unequal spacings is scaled
     by that along x for all densities, as in MATLAB.
     """
-    return _translate(kgrid, medium, source, sensor, ObjectOptions(**options))[1:3]
+    with kwave_names():
+        return _translate(kgrid, medium, source, sensor, ObjectOptions(**options))[1:3]
 
 
 def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **options: Any) -> Results:
@@ -118,7 +137,7 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
 
     Other Parameters
     ----------------
-    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace : optional
+    pml_size, pml_alpha, pml_inside, smooth_p0, signal_order, use_sg, use_kspace, … : optional
         As in `from_kwave`.
     output, force, device, threads, precision, progress, checkpoint : optional
         As in `simulate`.
@@ -139,39 +158,68 @@ def simulate_kwave(kgrid: Any, medium: Any, source: Any, sensor: Any = None, **o
     """
     own = {each.name: options.pop(each.name) for each in fields(ObjectOptions) if each.name in options}
     how = ResultSettings(**options)
-    grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
-    return solve(problem, recording, grid, how, adapt)
+    with kwave_names():
+        grid, problem, recording, adapt = _translate(kgrid, medium, source, sensor, ObjectOptions(**own))
+        return solve(problem, recording, grid, how, adapt, names=PROBLEM_NAMES, first_index=1)
 
 
 def _translate(
     kgrid: Any, medium: Any, source: Any, sensor: Any, options: ObjectOptions
 ) -> tuple[Grid, Problem, Recording, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]]:
     """What is simulated, and what makes the arrays asked for of those recorded."""
-    for name, described in (("medium", medium), ("source", source), ("sensor", sensor)):
-        for attribute in _NOT_READ[name]:
-            if _attribute(described, attribute) is not None:
-                nothing = "None, since Wavefabric has nothing like it"
-                raise InputError(f"{name}.{attribute}: is set; allowed: {nothing}")
-    grid = _grid(kgrid, options)
+    _refuse_what_is_not_read(medium=medium, source=source, sensor=sensor)
+    grid, (dt, steps) = _grid(kgrid, options), _time(kgrid)
     try:
-        translated = _medium(medium, grid), _source(source, grid, options)
+        translated, driven = _medium(medium, grid, options), read_source(source, grid, options)
         records, adapt = _record(sensor, grid)
+        _check_memory(grid, translated, driven)
+        problem = _smoothed(grid.silent_problem(translated, dt, steps), grid, options)
+        problem = replace(problem, **driven.on(grid, problem.sound_speed, dt))
+        return grid, apodized(problem, source), records.on(grid), adapt
     except MemoryError:
         raise InputError(f"kgrid.N: {show(kgrid.N)}; allowed: as many points as the memory holds") from None
-    dt, steps = _number(kgrid.dt, "kgrid.dt"), _whole(kgrid.Nt, "kgrid.Nt", 1)
-    problem, recording = to_problem(grid, *translated, records, dt, steps)
-    problem = replace(problem, k_space=options.use_kspace, staggered=options.use_sg)
-    if not options.use_sg:
-        problem = replace(problem, density_staggered=(problem.density,) * problem.dimensions)
-    return grid, problem, recording, adapt
+
+
+def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
+    """The medium as the options want it: smoothed on the total grid; not staggered, or by k-Wave's means."""
+    wanted = {"sound_speed": options.smooth_c0, "density": options.smooth_rho0}
+    arrays: dict[str, Any] = {name: getattr(problem, name) for name, smoothed in wanted.items() if smoothed}
+    arrays = {name: smooth(a, restore_max=False) for name, a in arrays.items() if isinstance(a, np.ndarray)}
+    density, axes = arrays.get("density", problem.density), range(problem.dimensions)
+    # k-Wave's means do not wrap around where the grid is periodic.
+    if not options.use_sg or "density" in arrays or any(grid.periodic):
+        staggered = (stagger(density, axis) if options.use_sg else density for axis in axes)
+        arrays["density_staggered"] = tuple(staggered)
+    return replace(problem, **arrays, k_space=options.use_kspace, staggered=options.use_sg)
+
+
+def _refuse_what_is_not_read(**objects: Any) -> None:
+    for part, names, instead in _NOT_READ:
+        for name in names.split():
+            if _attribute(objects[part], name) is not None:
+                raise InputError(f"{part}.{name}: is set; allowed: None ({instead})")
 
 
 def _attribute(described: Any, name: str) -> Any:
     """None if it is not there: k-wave-python's media raise NotImplementedError for what is elastic."""
+    if name == "time_reversal_boundary_data":  # k-wave-python warns whoever reads the public name
+        private = getattr(described, f"_{name}", None)
+        return getattr(described, "__dict__", {}).get(name) if private is None else private
     try:
         return getattr(described, name, None)
     except NotImplementedError:
         return None
+
+
+def _time(kgrid: Any) -> tuple[float, int]:
+    """Time step, s, and number of steps."""
+    for name in ("dt", "Nt"):
+        value = getattr(kgrid, name)
+        unset = "a number; call kgrid.makeTime(medium.sound_speed) or kgrid.setTime(Nt, dt) first"
+        require(not isinstance(value, str), f"kgrid.{name}", value, unset)
+    dt = real_number(kgrid.dt, "kgrid.dt")
+    require(dt > 0, "kgrid.dt", kgrid.dt, "above 0")
+    return dt, whole_number(kgrid.Nt, "kgrid.Nt", 1)
 
 
 def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
@@ -179,22 +227,32 @@ def _grid(kgrid: Any, options: ObjectOptions) -> Grid:
         require(hasattr(kgrid, name), f"kgrid.{name}", None, "that of a kWaveGrid")
     uneven = getattr(kgrid, "nonuniform", False)
     require(isinstance(uneven, bool | np.bool_) and not uneven, "kgrid.nonuniform", uneven, "False")
-    points = _numbers(kgrid.N, "kgrid.N").ravel()
-    right = points.size in (1, 2, 3) and all(n == n // 1 and 2 <= n < 2**31 for n in points.tolist())
-    require(right, "kgrid.N", kgrid.N, "1 to 3 whole numbers from 2")
-    spacing = _numbers(kgrid.spacing, "kgrid.spacing").ravel().tolist()
-    pml = map(_from_array, (options.pml_size, options.pml_alpha, options.pml_inside))
-    return Grid(tuple(map(int, points)), tuple(map(float, spacing)), *pml)
+    shape = grid_shape(kgrid)
+    spacing = real_array(kgrid.spacing, "kgrid.spacing").ravel().tolist()
+    size = options.pml_size
+    if size is not None and not isinstance(size, str):
+        size = each_axis(size, len(shape), "pml_size")
+        for n, points in zip(size, shape, strict=True):
+            thick = is_whole(n) and n > max(points, _THICKEST)
+            require(not thick, "pml_size", plain(size), f"at most {max(points, _THICKEST)} points")
+    alpha = each_axis(options.pml_alpha, len(shape), "pml_alpha")
+    pml = (size, alpha, options.pml_inside)
+    return Grid(shape, tuple(map(float, spacing)), *pml, axisymmetric=options.axisymmetric)
 
 
-def _from_array(value: Any) -> Any:
-    """A number or numbers of Python, of NumPy's."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def _check_memory(grid: Grid, medium: Medium, source: Source) -> None:
+    """Refuse a total grid that the memory cannot hold, before arrays are put into it."""
+    arrays = (medium.sound_speed, medium.density, medium.alpha_coeff, medium.nonlinearity)
+    copies = sum(isinstance(values, np.ndarray) for values in arrays)
+    copies += 0 if source.p0 is None else 3 if source.smooth else 1
+    if math.prod(grid.total_shape) * (1 + 8 * copies) > host_memory()[0]:
+        actual = f"{list(grid.shape)} with a PML of {list(grid.pml_size)} points"
+        raise InputError(f"kgrid.N: {actual}; allowed: as many points as the memory holds")
 
 
-def _medium(medium: Any, grid: Grid) -> Medium:
+def _medium(medium: Any, grid: Grid, options: ObjectOptions) -> Medium:
     speed, density, alpha, power, nonlinearity = (
-        _values(getattr(medium, name, None), grid, f"medium.{name}")
+        grid_values(getattr(medium, name, None), grid, f"medium.{name}")
         for name in ("sound_speed", "density", "alpha_coeff", "alpha_power", "BonA")
     )
     mode = getattr(medium, "alpha_mode", None)
@@ -204,7 +262,9 @@ def _medium(medium: Any, grid: Grid) -> Medium:
     require(known, "medium.alpha_mode", mode, "None, 'no_dispersion' or 'stokes'")
     if isinstance(power, np.ndarray):
         raise InputError("medium.alpha_power: is an array; allowed: one number")
-    stokes = mode == "stokes" or (power is not None and math.isclose(power, 2))
+    stokes = mode == "stokes" or options.axisymmetric or (power is not None and math.isclose(power, 2))
+    allowed = "None or 'stokes' on an axisymmetric grid"
+    require(not options.axisymmetric or mode != "no_dispersion", "medium.alpha_mode", mode, allowed)
     reference = getattr(medium, "sound_speed_ref", None)
     if isinstance(reference, str):
         choices = {"min": np.min, "max": np.max, "mean": np.mean}
@@ -219,63 +279,19 @@ def _medium(medium: Any, grid: Grid) -> Medium:
         nonlinearity=nonlinearity if np.any(nonlinearity) else None,  # type: ignore[arg-type]
         absorption="stokes" if stokes else "power_law",
         dispersion=mode != "no_dispersion",
-        reference_speed=None if reference is None else _number(reference, "medium.sound_speed_ref"),
+        reference_speed=None if reference is None else real_number(reference, "medium.sound_speed_ref"),
     )
-
-
-def _source(source: Any, grid: Grid, options: ObjectOptions) -> Source:
-    if hasattr(source, "active_elements_mask"):
-        return _transducer(source)
-    inputs: dict[str, Any] = {}
-    for name in ("p_mask", "u_mask"):
-        mask = getattr(source, name, None)
-        inputs[name] = None if mask is None else _mask(mask, grid, f"source.{name}")
-    for name in ("p", "ux", "uy", "uz"):
-        signal, mask = getattr(source, name, None), inputs[f"{name[0]}_mask"]
-        if signal is not None:
-            signal = _in_memory_order(_numbers(signal, f"source.{name}"), mask, options.signal_order)
-        inputs[name] = signal
-    for name in ("p_mode", "u_mode"):
-        mode = getattr(source, name, None)
-        mode = "additive" if mode is None else getattr(mode, "value", mode)
-        allowed = "'additive', 'additive-no-correction' or 'dirichlet'"
-        require(isinstance(mode, str), f"source.{name}", mode, allowed)
-        inputs[name] = mode.replace("-", "_")
-    p0 = _values(getattr(source, "p0", None), grid, "source.p0", alone=False)
-    return Source(p0=p0, smooth=options.smooth_p0 and grid.dimensions > 1, **inputs)
-
-
-def _transducer(source: Any) -> Source:
-    mask, signal = np.asarray(source.active_elements_mask), np.ravel(source.input_signal)
-    delay = np.asarray(source.delay_mask())
-    apodization = getattr(source, "transmit_apodization", "Rectangular")
-    if isinstance(apodization, str) and apodization == "Rectangular":
-        return Source(transducer=Transducer(mask, signal, delay))
-    # A signal for each point.
-    weights = getattr(source, "transmit_apodization_mask", None)
-    require(weights is not None, "source.transmit_apodization_mask", None, "a weight for each grid point")
-    weights = np.asarray(weights).T[mask.T != 0]
-    delay = delay.T[mask.T != 0].astype(np.int64)
-    sample = delay[:, None] + np.arange(signal.size - int(delay.max()))
-    return Source(u_mask=mask, ux=weights[:, None] * signal[sample], u_mode="additive_no_correction")
 
 
 def _record(sensor: Any, grid: Grid) -> tuple[Sensor, Callable]:
     described = sensor is None or hasattr(sensor, "mask") or hasattr(sensor, "record")
     require(described or hasattr(sensor, "active_elements_mask"), "sensor", sensor, "a kSensor or None")
-    # k-wave-python warns whoever reads the public name.
-    reversal = getattr(sensor, "_time_reversal_boundary_data", None)
-    if reversal is None:
-        reversal = getattr(sensor, "__dict__", {}).get("time_reversal_boundary_data")
-    if reversal is not None:
-        allowed = "None (use it as a source instead)"
-        raise InputError(f"sensor.time_reversal_boundary_data: is set; allowed: {allowed}")
     start = getattr(sensor, "record_start_index", None)
-    start = 1 if start is None else _whole(start, "sensor.record_start_index", 1)
+    start = 1 if start is None else whole_number(start, "sensor.record_start_index", 1)
     # What ``kspaceFirstOrder`` takes None for.
     record = getattr(sensor, "record", None)
     record = ("p", "p_final") if record is None else record
-    record = (record,) if isinstance(record, str) else _from_array(record)
+    record = (record,) if isinstance(record, str) else plain(record)
     words = isinstance(record, list | tuple) and all(isinstance(name, str) for name in record)
     require(words, "sensor.record", record, "names of what to record")
     recorded, arrays = _recorded(tuple(record))
@@ -317,74 +333,17 @@ def _adapted(
 def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
     """A sensor at a mask, and the places of its points in the order of C (None if no mask)."""
     dims = grid.dimensions
-    mask = np.ones(grid.shape, bool) if mask is None else _numbers(mask, "sensor.mask")
+    mask = np.ones(grid.shape, bool) if mask is None else real_array(mask, "sensor.mask")
     mask = np.full(grid.shape, mask.reshape(-1)[0]) if mask.size == 1 else mask
     if mask.shape != grid.shape and mask.ndim == 2 and mask.shape[0] == dims:
         return Sensor.points(mask), None
     if mask.shape != grid.shape and mask.ndim == 2 and mask.shape[0] == 2 * dims:
-        whole = np.isfinite(mask).all() and (mask == mask // 1).all() and (abs(mask) < 2**31).all()
-        require(whole, "sensor.mask", mask, "corners of cuboids as whole numbers from 1")
+        for first, last in mask.T.reshape(-1, 2, dims).tolist():
+            right = all(1 <= a <= b <= n for a, b, n in zip(first, last, grid.shape, strict=True))
+            actual = f"a cuboid from {plain(first)} to {plain(last)}"
+            allowed = f"whole numbers, each corner from 1 to {list(grid.shape)}, the first the lower one"
+            if not (right and all(n == n // 1 for n in first + last)):
+                raise InputError(f"sensor.mask: {actual}; allowed: {allowed}")
         return Sensor.boxes(*mask.T.reshape(-1, 2, dims).astype(np.int64) - 1), None
-    mask = _mask(mask, grid, "sensor.mask")
-    return Sensor(mask), _fortran_positions(mask)
-
-
-def _numbers(value: Any, key: str) -> np.ndarray:
-    """Any array of real numbers, at least one."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, OverflowError):
-        array = np.zeros(0)
-    require(array.dtype.kind in "biuf" and array.size, key, value, "real numbers")
-    return array
-
-
-def _number(value: Any, key: str) -> float:
-    """One finite number, as k-wave-python may hold it: alone or in an array."""
-    array = _numbers(value, key)
-    require(array.size == 1 and np.isfinite(array).all(), key, value, "a number")
-    return float(array.reshape(-1)[0])
-
-
-def _whole(value: Any, key: str, least: int) -> int:
-    number = _number(value, key)
-    require(number == number // 1 and least <= number < 2**53, key, value, f"a whole number from {least}")
-    return int(number)
-
-
-def _values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
-    """None, one float (if ``alone`` may be), or an array of the grid's shape.
-
-    k-wave-python also takes what is flattened in the order of C, and any other shape with as many values,
-    which is refused here.
-    """
-    if value is None:
-        return None
-    array, points = _numbers(value, key), math.prod(grid.shape)
-    if array.size == 1 and alone:
-        return float(array.reshape(-1)[0])
-    flat = tuple(n for n in array.shape if n > 1) in ((points,), grid.shape)
-    what = f"{grid.shape}, that of the grid, or flattened" + (", or one number" if alone else "")
-    require(array.shape == grid.shape or flat, key, f"shape {array.shape}", what)
-    return array.reshape(grid.shape)
-
-
-def _mask(mask: Any, grid: Grid, key: str) -> np.ndarray:
-    """A mask as bool; one value serves all points."""
-    mask = _values(mask, grid, key)
-    return grid.mask(np.full(grid.shape, mask) if isinstance(mask, float) else mask, key)
-
-
-def _fortran_positions(mask: np.ndarray) -> np.ndarray:
-    """Points of a mask in the order of C: the place of each in the order of Fortran."""
-    positions = np.zeros(mask.shape, np.int64)
-    positions.T[mask.T] = np.arange(np.count_nonzero(mask))
-    return positions[mask]
-
-
-def _in_memory_order(values: np.ndarray, mask: np.ndarray | None, order: str) -> np.ndarray:
-    """Signals, (points, Nt), (1, Nt) or (Nt,), with rows in the order of `Source`, that of Fortran."""
-    signal = np.atleast_2d(values)
-    if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
-        return signal
-    return signal[np.argsort(_fortran_positions(mask))]
+    mask = grid_mask(mask, grid, "sensor.mask")
+    return Sensor(mask), fortran_positions(mask)

@@ -36,6 +36,7 @@ _MEASURED_BYTES = 16
 PHASES = {
     "data_loading_phase_execution_time": "loading",
     "pre-processing_phase_execution_time": "preprocessing",
+    "compilation_phase_execution_time": "compilation",
     "simulation_phase_execution_time": "simulation",
     "post-processing_phase_execution_time": "postprocessing",
 }

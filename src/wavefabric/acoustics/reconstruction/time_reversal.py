@@ -6,27 +6,40 @@ Time reversal: Xu & Wang 2004 (doi:10.1103/PhysRevLett.92.033902); Treeby, Zhang
 Arridge et al. 2016 (doi:10.1088/0266-5611/32/11/115012).
 """
 
+import math
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import binary_fill_holes
 
-from wavefabric.acoustics.arguments import as_array, check_reals, is_whole, positive, require
+from wavefabric.acoustics.arguments import check_types, is_whole, positive, require
+from wavefabric.acoustics.check.warnings import max_frequency
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
+from wavefabric.acoustics.reconstruction.imposed import Imposed
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
+from wavefabric.acoustics.series import check_series, densified, warn_if_coarse
 from wavefabric.acoustics.simulation import simulate
 from wavefabric.acoustics.source import Source
+from wavefabric.acoustics.stability.bounds import MediumExtremes
+from wavefabric.acoustics.stability.stable_time_step import stable_step
 from wavefabric.errors import InputError
 from wavefabric.exchange.control import check_agreement
-from wavefabric.lifecycle.agreement import locked_by_first_rank
+from wavefabric.lifecycle.agreement import check_memory, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
 from wavefabric.system.progress import Progress
+
+#: Iterations at most: a Neumann series that converges is over long before.
+MOST_ITERATIONS = 1000
+#: CFL numbers up to which simulations take the time step of the data, in a uniform medium, where the k-space
+#: scheme is exact, and in others; and that of the shorter steps that they take beyond.
+_UNIFORM, _UNEVEN, _SHORTER = 1.0, 1 / 3, 0.3
+#: Steps of simulations to one of the data, at most.
+_MOST_PARTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +53,8 @@ class ReversalSettings(RunSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        right = is_whole(self.iterations) and self.iterations >= 1
-        require(right, "iterations", self.iterations, "a whole number from 1")
+        right = is_whole(self.iterations) and 1 <= self.iterations <= MOST_ITERATIONS
+        require(right, "iterations", self.iterations, f"a whole number from 1 to {MOST_ITERATIONS}")
         self._require_flags("non_negative", "absorption")
         if self.checkpoints is not None and self.checkpoints.stop:
             raise InputError("checkpoint: stops at its first save; allowed: Checkpoints(path, stop=False)")
@@ -68,12 +81,13 @@ def time_reversal(
     ----------
     grid, medium
         As in the simulation or experiment.
-    mask : array_like of bool, grid's shape
-        Points of the sensor: a closed surface around what is imaged, or as much of one as there is.
+    mask : array_like of bool, grid's shape, or Sensor
+        Points of the sensor: a closed surface around what is imaged, or as much of one as there is. Or a
+        `Sensor` of a mask, `Sensor.points` or `Sensor.elements`; what it records does not matter.
     signals : array_like, shape (points, steps)
-        Pressures, Pa, the first at t = 0; points in the order of `Results`, x fastest.
+        Pressures, Pa, the first at t = 0; points in the order of `Results`: those of a mask x fastest.
     dt : float or str
-        Time step of the series and of all runs, s.
+        Time step of the series, s.
 
     Other Parameters
     ----------------
@@ -84,7 +98,8 @@ def time_reversal(
     region : array_like of bool, grid's shape, optional
         Where the image may differ from zero. Default: what the mask encloses, if that is more than its own
         points, else everywhere. Outside of sensors all around lies a mirror image, which iterations must not
-        keep: of points with gaps between them give the inside.
+        keep: of a mask with gaps give the inside. `Sensor.points` and `Sensor.elements` enclose what they do
+        where gaps as wide as their largest distance from neighbour to neighbour are closed.
     absorption : bool, optional
         True: time reversal absorbs as the medium does. Default: it is lossless.
     device, threads, precision, progress, checkpoint, check_stability, comm, decomposition : optional
@@ -98,13 +113,24 @@ def time_reversal(
     FieldLost
         As in `simulate`.
 
+    Warns
+    -----
+    UserWarning
+        If the grid carries frequencies that the series' samples do not, and their spectrum is not over there.
+
     Notes
     -----
+    Series of long time steps, above a CFL number of 1 (1/3 in an uneven medium), are interpolated within
+    their band. Simulations then take so many steps to one of the data that these are stable, with a CFL
+    number of at most 0.3.
+
     Of y[n], n = 0 … N − 1, step m imposes y[N − 1 − m] as Dirichlet pressure at the mask, in a medium at
-    rest. The pressure after N steps is that of t = 0, about which the scheme is symmetric: p₀ begins with
-    u(−Δt/2) = −u(Δt/2). Nothing is scaled. If sensors are all around and the field has left by the end, this
-    (R y) is p₀ but for the discrete scheme; in one dimension at a CFL number of 1 it is exact. Sensors on one
-    side, as a plane, see half of each wave: one pass is half the image.
+    rest. Points and elements drive the grid points that they hear with at least half of their largest
+    weight: each takes the mean of their series by these weights (`Imposed`). The pressure after N steps is
+    that of t = 0, about which the scheme is symmetric: p₀ begins with u(−Δt/2) = −u(Δt/2). Nothing is scaled.
+    If sensors are all around and the field has left by the end, this (R y) is p₀ but for the discrete scheme;
+    in one dimension at a CFL number of 1 it is exact. Sensors on one side, as a plane, see half of each wave:
+    one pass is half the image.
 
     Iterations are p₀ ← P[p₀ + R(y − A p₀)], with the simulation A and the projection P on region and sign.
     This Neumann series is for 2-D, uneven media and short records, where one pass is not exact. It converges
@@ -113,8 +139,8 @@ def time_reversal(
     amplifies nothing (no negative α₀): iterations make up for absorption. A power law's dispersion goes with
     its absorption.
     """
-    how = ReversalSettings(**options)
-    how = how.with_ranks(getattr(grid, "total_shape", None))
+    check_types(grid=(grid, Grid), medium=(medium, Medium))
+    how = ReversalSettings(**options).with_ranks(grid.total_shape)
     return _Reversal(grid, medium, mask, signals, positive(dt, "s", "dt"), how).run()
 
 
@@ -123,30 +149,54 @@ class _Reversal:
 
     def __init__(self, grid: Grid, medium: Medium, mask: Any, signals: Any, dt: float, how: ReversalSettings):
         self._grid, self._medium, self._dt, self._how = grid, medium, dt, how
-        self._mask, points = grid.mask(mask, "mask"), grid.points(mask, "mask").size
-        y = as_array(signals, "signals")
-        if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
-            raise InputError(f"signals: has the shape {y.shape}; allowed: ({points}, steps)")
-        check_reals(y, "signals")
-        self._signals = y.astype(np.float64)
+        self._imposed = Imposed.of(mask, grid)
+        points = self._imposed.weights.shape[1]
+        signals = check_series(signals, points, "signals")
+        self._signals = signals.astype(np.float64)
         self._norm = float(np.linalg.norm(self._signals))
         if not 0 < self._norm < np.inf:
             raise InputError("signals: are zero everywhere, or not finite; allowed: finite pressures, Pa")
-        filled = np.asarray(binary_fill_holes(self._mask))
-        encloses = np.count_nonzero(filled) > 2 * points
-        self._region = filled if encloses else np.ones(grid.shape, bool)
+        self._region = self._imposed.enclosed
         if how.region is not None:
             self._region = grid.mask(how.region, "region")
         # p = c₀²ρ at a Dirichlet point.
         self._reversed = replace(medium, nonlinearity=None)
         if not how.absorption:
             self._reversed = replace(self._reversed, alpha_coeff=None, alpha_power=None)
+        if 0.5 / dt < max_frequency(grid, medium) and how.ranks.rank == 0:
+            warn_if_coarse(self._signals, dt, "signals")
+        self._check_stability, self._parts = how.check_stability, 1
+        self._shorten_time_step()
+        if self._parts > 1:
+            need = 16 * sum(self._imposed.weights.shape) * self._steps
+            advice = f"use a larger spacing: one time step of the data is {self._parts} on this grid"
+            check_memory(how.ranks, how.ranks.device, need, "interpolation of the signals", advice)
+
+    @property
+    def _steps(self) -> int:
+        """Time steps of each simulation."""
+        return (self._signals.shape[1] - 1) * self._parts + 1
+
+    def _shorten_time_step(self) -> None:
+        """Set how many time steps of simulations go into one of the series: 1 where that is short enough."""
+        grid, how = self._grid, self._how
+        uniform = MediumExtremes.of(grid.silent_problem(self._medium, self._dt)).uniform
+        if self._dt > (1 + 1e-9) * grid.cfl_step(self._medium, _UNIFORM if uniform else _UNEVEN):
+            shorter = grid.cfl_step(self._medium, _SHORTER)
+            allowed = f"up to {_MOST_PARTS * shorter:.3g} s, {_MOST_PARTS} time steps on this grid"
+            require(self._dt <= _MOST_PARTS * shorter, "dt", self._dt, allowed)
+            self._parts = math.ceil(self._dt / shorter)
+        for medium in (self._reversed, self._medium) if how.check_stability else ():
+            silent = grid.silent_problem(medium, self._dt / self._parts)
+            step, stable = stable_step(silent, how.ranks, how.dtype(silent), how.decomposition)
+            self._parts *= math.ceil(silent.dt / step)
+            self._check_stability = not stable
 
     def run(self) -> Reconstruction:
         how, comm, saved = self._how, self._how.ranks, self._how.checkpoints
         settings = (how.iterations, how.non_negative, how.absorption, how.precision, how.decomposition)
-        arrays = self._mask, self._region, self._signals
-        digest = identity(self._grid, self._medium, arrays, self._dt, settings)
+        arrays = self._imposed.mask, self._region, self._signals
+        digest = identity(self._grid, self._medium, arrays, self._dt, self._parts, settings)
         check_agreement(comm.control, {"reconstruction": digest})
         image, left, done, residuals = np.zeros(self._grid.shape), self._signals, 0, [1.0]
         with ExitStack() as stack:
@@ -160,12 +210,14 @@ class _Reversal:
             # Time reversal and simulation in turn; the last image is not simulated.
             for number in range(done, 2 * how.iterations - 1):
                 if number % 2 == 0:
-                    source = Source(p_mask=self._mask, p=left[:, ::-1], p_mode="dirichlet")
+                    driven = self._imposed.weights @ densified(left, self._parts)[:, ::-1]
+                    source = Source(p_mask=self._imposed.mask, p=driven, p_mode="dirichlet")
                     image = image + self._simulate(number, self._reversed, source, Sensor(record="p_final"))
                     image = np.where(self._region, np.maximum(image, 0) if how.non_negative else image, 0)
                 else:
                     source = Source(p0=image, smooth=False)
-                    left = self._signals - self._simulate(number, self._medium, source, Sensor(self._mask))
+                    heard = self._simulate(number, self._medium, source, self._imposed.sensor)
+                    left = self._signals - heard[:, :: self._parts]
                     residuals.append(float(np.linalg.norm(left)) / self._norm)
                 if checkpoint:
                     state = {"runs": number + 1, "residuals": residuals}
@@ -176,9 +228,9 @@ class _Reversal:
 
     def _simulate(self, number: int, medium: Medium, source: Source, sensor: Sensor) -> np.ndarray:
         """The one quantity that the sensor records."""
-        how, steps = self._how, self._signals.shape[1]
+        how, dt = self._how, self._dt / self._parts
         options = {field.name: getattr(how, field.name) for field in fields(RunSettings)}
-        options["check_stability"] = how.check_stability and number < 2  # both media once
+        options["check_stability"] = self._check_stability  # which refuses
         if how.checkpoints is not None:
             path = how.checkpoints.path
             options["checkpoint"] = replace(how.checkpoints, path=path.with_name(f"{path.name}.run"))
@@ -187,7 +239,7 @@ class _Reversal:
         with warnings.catch_warnings():
             if number > 1:  # what is left after some iterations is small, and beyond the grid's frequencies
                 warnings.simplefilter("ignore", UserWarning)
-            results = simulate(self._grid, medium, source, sensor, dt=self._dt, steps=steps, **options)
+            results = simulate(self._grid, medium, source, sensor, dt=dt, steps=self._steps, **options)
         (name,) = results
         return results[name].astype(np.float64)
 

@@ -7,6 +7,10 @@ doi:10.1785/0120010167). The mean is weighted by a kernel. Its second moment is 
 is wrong by at second order, so the kernel here is one that has none, Lanczos's of three points: the flatter
 its spectrum within the grid's band, the fewer waves tell the mean from the medium (Capdeville & Marigo 2007,
 doi:10.1111/j.1365-246X.2007.03462.x).
+
+At the surface of a gas that fails: spectral derivatives ring, and the ringing drives the light side. A
+geometric mean makes the impedance change smoothly over four cells. Its weights go with ρ^⅓, so that the dense
+side keeps its mass, hence its length (that of water beside air to 0.03 cells).
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +19,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import csr_array
 
-Kernel = Literal["lanczos", "box"]
+from wavefabric.acoustics.medium import density_jump
+from wavefabric.errors import InputError
+
+Kernel = Literal["lanczos", "box", "geometric"]
 #: Cells that are looked at beyond the grid: a kernel's three, and half a spacing.
 REACH = 4
 #: Fine values held at a time.
@@ -29,6 +36,8 @@ def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
         # The part of each fine cell that lies in the coarse one.
         low, high = np.maximum(fine - 0.5 / factor, -0.5), np.minimum(fine + 0.5 / factor, 0.5)
         values = np.maximum(high - low, 0.0)
+    elif kernel == "geometric":
+        values = np.where(np.abs(fine) < 2, 1 + np.cos(np.pi * fine / 2), 0.0)
     else:
         values = np.where(np.abs(fine) < 3, np.sinc(fine) * np.sinc(fine / 3), 0.0)
     used = np.flatnonzero(values)
@@ -48,7 +57,7 @@ class Averages:
     factors : tuple of int
         Fine cells in a spacing of each axis; 0 along an axis that the medium does not change with.
     kernel : str
-        ``"lanczos"`` or ``"box"``, of density and compressibility.
+        ``"lanczos"`` or ``"box"``, of density and compressibility, or ``"geometric"``, of density and speed.
     """
 
     def __init__(self, shape: tuple[int, ...], factors: tuple[int, ...], kernel: Kernel):
@@ -70,20 +79,37 @@ class Averages:
             fine = slice(first * factor, (last + 2 * REACH) * factor) if factor else slice(0, 1)
             yield slice(first, last), (*(slice(0, size) for size in whole[:-1]), fine)
 
-    def mean(self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None) -> np.ndarray:
+    def mean(
+        self, fine: np.ndarray, kernel: Kernel | None = None, along: int | None = None, inverse: bool = False
+    ) -> np.ndarray:
         """Mean at the grid's points of a block; with ``along`` half a spacing further along that axis.
 
-        Then the harmonic mean over the other axes of the arithmetic one along it.
+        With ``inverse`` the harmonic mean over the other axes.
         """
-        if along is None:
-            for axis in range(fine.ndim):
-                fine = self._reduce(fine, axis, 0.0, kernel or self._kernel)
-            return fine
-        inverse = 1 / self._reduce(fine, along, 0.5, self._kernel)
+        kernel = kernel or self._kernel
+        if along is not None:
+            fine = self._reduce(fine, along, 0.5, kernel)
+        fine = 1 / fine if inverse else fine
         for axis in range(fine.ndim):
             if axis != along:
-                inverse = self._reduce(inverse, axis, 0.0, self._kernel)
-        return 1 / inverse
+                fine = self._reduce(fine, axis, 0.0, kernel)
+        return 1 / fine if inverse else fine
+
+    def medium(self, rho: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Sound speed, density, and the density half a spacing further along each axis."""
+        axes, weight = range(rho.ndim), np.cbrt(rho)
+
+        def geometric(fine: np.ndarray, along: int | None = None) -> np.ndarray:
+            return np.exp(self.mean(weight * np.log(fine), along=along) / self.mean(weight, along=along))
+
+        with np.errstate(invalid="ignore", divide="ignore"):  # what is not above 0 is refused by the caller
+            if self._kernel == "geometric":
+                return geometric(c), geometric(rho), *(geometric(rho, axis) for axis in axes)
+            if jump := density_jump(rho, c):
+                raise InputError(f"kernel: {self._kernel} and a density that {jump}; allowed: 'geometric'")
+            density = self.mean(rho)
+            speed = np.sqrt(1 / (self.mean(1 / (rho * c**2)) * density))
+        return speed, density, *(self.mean(rho, along=axis, inverse=True) for axis in axes)
 
     def _reduce(self, fine: np.ndarray, axis: int, offset: float, kernel: Kernel) -> np.ndarray:
         factor = self._factors[axis]
@@ -115,13 +141,11 @@ def effective(
         fine = sample(cells)
         rho, c = fine["density"], fine["sound_speed"]
         compressibility = 1 / (rho * c**2)
-        mean, density = averages.mean(compressibility), averages.mean(rho)
-        with np.errstate(invalid="ignore"):  # what is not above 0 is refused by the caller
-            speed = np.sqrt(1 / (mean * density))
+        speed, density, *staggered = averages.medium(rho, c)
         put("sound_speed", where, speed)
         put("density", where, density)
-        for axis in range(rho.ndim):
-            put(f"staggered{axis}", where, averages.mean(rho, along=axis))
+        for axis, values in enumerate(staggered):
+            put(f"staggered{axis}", where, values)
         if "alpha_coeff" in fine:
             lossy = averages.mean(compressibility * fine["alpha_coeff"] * c ** (power - 1), "box")
             put("alpha_coeff", where, lossy / averages.mean(compressibility, "box") / speed ** (power - 1))

@@ -4,9 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
-from wavefabric.acoustics.arguments import in_unit, positive, require
+import numpy as np
 
-#: dB/(MHz² cm) of one Np/(rad²/s² m) of a quadratic law.
+from wavefabric.acoustics.arguments import in_unit, positive, real, require
+from wavefabric.acoustics.solver.formulas import neper_coefficient
+
+#: dB of one Np.
 _DB_PER_NEPER = 20 / math.log(10)
 
 
@@ -32,19 +35,31 @@ class Material:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def at_frequency(cls, frequency: Any, sound_speed: Any, density: Any, attenuation: float) -> Self:
-        """The material with Stokes absorption in which a wave has this speed and attenuation.
+    def at_frequency(
+        cls, frequency: Any, sound_speed: Any, density: Any, attenuation: float, alpha_power: float = 2.0
+    ) -> Self:
+        """The material with power-law absorption in which a wave has this speed and attenuation.
 
-        ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m. Stokes absorption has
-        k² = ω²/(c₀²(1 − iωτ)); k = ω/c + iα gives τ and c₀, which differs from c by parts (αc/ω)².
+        ``frequency`` in Hz, phase speed c in m/s, ``attenuation`` α in dB/m, ``alpha_power`` y, 2 for Stokes.
+        With k = ω/c + iα = |k| exp(iθ) in the equation of `stability.power_law`, c₀ = c x cos θ follows from
+
+            t sin((y−1)θ) x³ + cos((2−y)θ) x² − t sin((y+1)θ) x − cos(yθ) = 0,   t = tan(πy/2).
         """
         omega = 2 * math.pi * positive(frequency, "Hz", "frequency")
-        c = positive(sound_speed, "m/s", "sound_speed")
-        alpha = attenuation / _DB_PER_NEPER
-        ratio = alpha * c / omega
+        require(1e-3 < omega < 1e15, "frequency", frequency, "1 mHz to 100 THz")
+        c, y = positive(sound_speed, "m/s", "sound_speed"), real(alpha_power, "alpha_power")
+        require(0 <= y < 3 and y != 1, "alpha_power", y, "from 0 to below 3, other than 1")
+        ratio = real(attenuation, "attenuation") / _DB_PER_NEPER * c / omega
         require(0 <= ratio < 0.5, "attenuation", attenuation, "dB/m, from 0 to half a neper a radian")
-        slow = 2 * ratio / (1 - ratio**2)  # ωτ
-        c0 = c / math.sqrt((1 - ratio**2) * (1 + slow**2))
-        # α = τω²/(2c₀) is what `Medium` calls α₀ f², f in MHz, α in dB/cm.
-        per_square = slow / (2 * omega * c0) * (2e6 * math.pi) ** 2
-        return cls(c0, density, per_square * _DB_PER_NEPER / 100)
+        angle = math.atan(ratio)
+        speed = c * math.cos(angle)  # ω/|k|
+        t = math.tan(math.pi * y / 2) if y != 2 else 0.0
+        cubic, square = t * math.sin((y - 1) * angle), math.cos((2 - y) * angle)
+        # In 1/x, whose leading coefficient is never small.
+        roots = np.roots([math.cos(y * angle), t * math.sin((y + 1) * angle), -square, -cubic])
+        slow = [w for w in roots[np.isreal(roots)].real.tolist() if w > 0 and square * w + cubic > 0]
+        require(slow, "alpha_power", y, "further from 1, or less attenuation")
+        x = 1 / min(slow, key=lambda w: abs(w - 1))
+        c0 = x * speed
+        alpha = math.sin(2 * angle) / (2 * x**2 * (square + cubic * x) * speed * (omega * x) ** (y - 1))
+        return cls(c0, density, alpha / neper_coefficient(y))

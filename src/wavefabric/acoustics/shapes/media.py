@@ -2,11 +2,20 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, in_unit, is_whole, positive, require
+from wavefabric.acoustics.arguments import (
+    check_choice,
+    check_types,
+    in_unit,
+    is_whole,
+    pairs,
+    positive,
+    require,
+    typed,
+)
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
@@ -18,6 +27,7 @@ LAYER_CELLS, SHAPE_CELLS = 1000, 8
 _PARAMETERS = ("sound_speed", "density", "alpha_coeff", "nonlinearity")
 
 
+@typed
 def layered_medium(
     grid: Grid,
     layers: Sequence[tuple[Material, Any]],
@@ -39,7 +49,8 @@ def layered_medium(
     axis : int
         0 for x, 1 for y, 2 for z.
     kernel : str
-        ``"lanczos"``, or ``"box"`` for contrasts such as air's, which is less accurate.
+        ``"lanczos"``; ``"box"`` for contrasts such as steel's in water, which is less accurate;
+        ``"geometric"`` for gases, whose surface takes four cells.
 
     Other Parameters
     ----------------
@@ -57,7 +68,7 @@ def layered_medium(
     >>> layered_medium(grid, [(water, "30 mm"), (bone, "6.5 mm"), (water, None)], start="-40 mm")
     """
     require(is_whole(axis) and 0 <= axis < grid.dimensions, "axis", axis, f"0 to {grid.dimensions - 1}")
-    require(len(layers) > 0, "layers", layers, "one or more pairs of material and thickness")
+    layers = pairs(layers, "layers", "one or more pairs of material and thickness")
     first = grid.coordinates[axis][0] if start is None else in_unit(start, "m", "start")
     thick = [positive(thickness, "m", "layers") for _, thickness in layers[:-1]]
     ends = [first + length for length in itertools.accumulate(thick)]
@@ -69,6 +80,7 @@ def layered_medium(
     return _of_materials(grid, materials, number, LAYER_CELLS, kernel, medium)
 
 
+@typed
 def shaped_medium(
     grid: Grid,
     background: Material,
@@ -98,6 +110,9 @@ def shaped_medium(
     """
     require(is_whole(cells) and 1 <= cells <= 1000, "cells", cells, "a whole number from 1 to 1000")
 
+    for inside, _ in pairs(shapes, "shapes", "pairs of inside(x, y, z) and a Material") if shapes else ():
+        require(callable(inside), "shapes", inside, "a function of coordinates")
+
     def number(*coordinates: np.ndarray) -> np.ndarray:
         chosen: Any = np.zeros((1,) * grid.dimensions, np.int64)
         for i, (inside, _) in enumerate(shapes):
@@ -108,13 +123,14 @@ def shaped_medium(
     return _of_materials(grid, materials, number, cells, kernel, medium)
 
 
+@typed
 def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lanczos") -> Medium:
     """A medium whose arrays have ``factor`` cells along each spacing, averaged into the cells of a grid.
 
     Arrays of ``fine`` have ``factor`` times the grid's shape; cells ``i factor`` to ``(i + 1) factor - 1``
     along an axis surround grid point i. `InputError`: other shapes.
     """
-    require(is_whole(factor) and factor >= 1, "factor", factor, "a whole number from 1")
+    require(is_whole(factor) and 1 <= factor <= 1000, "factor", factor, "a whole number from 1 to 1000")
     shape = tuple(n * factor for n in grid.shape)
     present = {name: np.asarray(value) for name in _PARAMETERS if (value := getattr(fine, name)) is not None}
     for name, value in present.items():
@@ -125,7 +141,7 @@ def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lan
     def sample(cells: tuple[slice, ...]) -> dict[str, np.ndarray]:
         at = []
         for axis, part in enumerate(cells):
-            index = np.arange(part.start, part.stop) - REACH * factor
+            index = _fine_cells(grid, axis, part, factor)
             if mirrored[axis]:  # the axis goes through the middle of the first cells
                 index = np.where(index < factor // 2, factor - 1 - index, index)
             at.append(np.clip(index, 0, shape[axis] - 1))
@@ -148,6 +164,8 @@ def _of_materials(
     medium: dict[str, Any],
 ) -> Medium:
     """The medium of materials by their numbers at coordinates, of size 1 along an axis without change."""
+    for each in materials:
+        check_types(material=(each, Material))
     tables = {name: np.array([getattr(each, name) for each in materials], float) for name in _PARAMETERS}
     tables = {name: table for name, table in tables.items() if name in _PARAMETERS[:2] or table.any()}
     if "alpha_coeff" in tables:
@@ -158,12 +176,18 @@ def _of_materials(
     def sample(parts: tuple[slice, ...]) -> dict[str, np.ndarray]:
         metres = []
         for axis, (part, factor) in enumerate(zip(parts, factors, strict=True)):
-            steps = (np.arange(part.start, part.stop) + 0.5) / factor - 0.5 - REACH if factor else np.zeros(1)
+            steps = (_fine_cells(grid, axis, part, factor) + 0.5) / factor - 0.5 if factor else np.zeros(1)
             metres.append((steps - grid.origin[axis]) * grid.spacing[axis])
         chosen = number(*_open_mesh(metres))
         return {name: table[chosen] for name, table in tables.items()}
 
     return _medium(grid, sample, factors, kernel, {"alpha_power": 2.0} | medium)
+
+
+def _fine_cells(grid: Grid, axis: int, part: slice, factor: int) -> np.ndarray:
+    """Numbers of the fine cells of a block along an axis, 0 where the grid begins; around a periodic one."""
+    cells = np.arange(part.start, part.stop) - REACH * factor
+    return cells % (grid.shape[axis] * factor) if grid.periodic[axis] else cells
 
 
 def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
@@ -173,7 +197,7 @@ def _open_mesh(vectors: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, how: dict[str, Any]) -> Medium:
-    check_choice(kernel, ("lanczos", "box"), "kernel")
+    check_choice(kernel, get_args(Kernel), "kernel")
     means = effective(Averages(grid.shape, factors, kernel), sample, how["alpha_power"])
     staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
     for name, values in (*means.items(), *(("density", each) for each in staggered)):

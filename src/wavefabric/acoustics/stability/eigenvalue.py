@@ -12,6 +12,7 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import chunks, row_weights
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
+from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
@@ -96,6 +97,10 @@ class LargestEigenvalue:
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
             if exact or count % _LOOK == 0:
+                if not np.isfinite(projected[:count, :count]).all():
+                    raise InputError(
+                        "medium: density and sound speed overflow; allowed: values nearer together"
+                    )
                 result = float(np.real(np.linalg.eigvals(projected[:count, :count])).max())
                 error = 0.0 if exact else (self._doubt / (2 * count - 1)) ** 2
                 if exact or count == most or result > LIMIT or result * (1 + error) <= LIMIT:

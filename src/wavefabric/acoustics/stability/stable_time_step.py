@@ -13,6 +13,7 @@ from wavefabric.acoustics.run_settings import RunSettings, default_threads
 from wavefabric.acoustics.stability.bounds import MediumExtremes, proved_limit, uniform_and_stable
 from wavefabric.acoustics.stability.eigenvalue import LIMIT, LargestEigenvalue
 from wavefabric.acoustics.stability.free_steps import FreeSteps, growth
+from wavefabric.acoustics.stability.power_law import pole_of_dispersion
 from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator, solo
@@ -35,7 +36,7 @@ class Stability:
     max_dt: float
     #: c_max Δt / min Δx of the time step given.
     cfl: float
-    #: What in the medium makes the time step given unstable, and one line that says so.
+    #: What in the medium makes the time step given unstable, unless the line says so, and that line.
     cause: str | None = None
     warning: str | None = None
 
@@ -88,6 +89,8 @@ def stability(
         largest = _longest_stable(eigenvalue, noise, dt, proved)
         if largest == dt:
             return Stability(dt, cfl)
+    if (line := pole_of_dispersion(problem)) is not None:
+        return Stability(0.0, cfl, warning=line)
     allowed = f"up to {largest:.6g} s" if largest else "none"
     cause = medium.cause(problem.reference_speed)
     return Stability(largest, cfl, cause, f"dt: {dt:.6g} s is not stable; allowed: {allowed}")
@@ -127,7 +130,8 @@ def refuse_unstable(problem: Problem, options: RunSettings, where: str = "", oth
     how: dict[str, Any] = {"dtype": options.dtype(problem), "options": options.decomposition}
     verdict = stability(problem, comm=comm, **how, trials=not goes_on)
     if verdict.warning:
-        raise InputError(f"{where}{verdict.warning}{otherwise}; likely cause: {verdict.cause}")
+        cause = f"; likely cause: {verdict.cause}" if verdict.cause else ""
+        raise InputError(f"{where}{verdict.warning}{otherwise}{cause}")
 
 
 def instability_causes(problem: Problem) -> str:
@@ -139,6 +143,7 @@ def instability_causes(problem: Problem) -> str:
         causes.append(
             f"the time step of {problem.dt:.6g} s may be too large, {limit:.3g} s is safe ({cause})"
         )
+    causes += [line] if (line := pole_of_dispersion(problem)) is not None else []
     if problem.nonlinearity is not None:
         causes.append("a source may be too strong for the grid")
     if any(problem.pml_size) and not medium.uniform:

@@ -3,13 +3,24 @@
 import gzip
 import itertools
 import math
+import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, in_unit, per_axis, positive, require
+from wavefabric.acoustics.arguments import (
+    as_array,
+    in_unit,
+    per_axis,
+    positive,
+    real,
+    real_array,
+    require,
+    typed,
+)
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, direction, point
 from wavefabric.errors import InputError, MissingExtra
@@ -19,6 +30,8 @@ from wavefabric.files.output import check_output, replacing, unwritable
 #: Hounsfield units of air.
 AIR = -1000.0
 _IN_MM = {"meter": 1e3, "mm": 1.0, "micron": 1e-3, "unknown": 1.0}
+_VOXEL = 2e-5, 2e-2  # m, the least and the largest that a file may have
+_TOWARDS = {"R": 1, "L": -1, "A": 2, "P": -2, "S": 3, "I": -3}  # axes of the world, from 1
 _SLAB = 1 << 22  # points resampled at a time
 
 
@@ -30,20 +43,35 @@ class CT:
     affine: np.ndarray
 
     def __post_init__(self) -> None:
-        check_reals(self.values, "ct.values")
-        shape = self.values.shape
+        shape = real_array(self.values, "ct.values").shape
         require(len(shape) == 3 and min(shape), "ct.values.shape", shape, "three axes with points")
-        right = self.affine.shape == (4, 4) and 1e-12 < abs(np.linalg.det(self.affine)) < math.inf
-        require(right, "ct.affine", self.affine.tolist(), "a (4, 4) matrix that has an inverse")
+        affine = real_array(self.affine, "ct.affine")
+        right = affine.shape == (4, 4) and np.isfinite(affine).all() and abs(np.linalg.det(affine)) > 1e-12
+        require(right, "ct.affine", affine.tolist(), "a (4, 4) matrix that has an inverse")
+        volume = abs(np.linalg.det(affine[:3, :3])) / np.prod(np.linalg.norm(affine[:3, :3], axis=0))
+        allowed = "axes at 30° to each other or more (a gantry is tilted by less)"
+        require(volume > 0.5, "ct.affine", "sheared: axes nearly in a plane", allowed)
 
     @classmethod
-    def of(cls, values: Any, spacing: Any) -> "CT":
-        """Of an array; ``spacing`` in m, one or one an axis. The world's origin is at point ``N // 2``."""
+    def of(cls, values: Any, spacing: Any, orientation: str = "RAS") -> "CT":
+        """Of an array; ``spacing`` in m, one or one an axis. The world's origin is at point ``N // 2``.
+
+        ``orientation`` says where x, y, z go: to the right or left (R, L) of the patient, the front or back
+        (A, P), the top or bottom (S, I), such as ``"LPS"``.
+        """
         values = as_array(values, "ct.values")
         steps = np.array([positive(length, "m", "spacing") * 1e3 for length in per_axis(spacing, 3)])
         require(len(steps) == values.ndim == 3, "spacing", spacing, "one an axis of three, m")
-        affine = np.diag([*steps, 1.0])
-        affine[:3, 3] = -steps * (np.array(values.shape) // 2)
+        axes = (
+            [_TOWARDS.get(letter.upper(), 0) for letter in orientation]
+            if isinstance(orientation, str)
+            else []
+        )
+        right = sorted(map(abs, axes)) == [1, 2, 3]
+        require(right, "orientation", orientation, "three letters, R or L, A or P, S or I, such as RAS")
+        affine = np.eye(4)
+        affine[:3, :3] = np.array([np.sign(axis) * np.eye(3)[abs(axis) - 1] for axis in axes]).T * steps
+        affine[:3, 3] = -affine[:3, :3] @ (np.array(values.shape) // 2)
         return cls(values, affine)
 
     @property
@@ -52,31 +80,102 @@ class CT:
         return tuple((np.linalg.norm(self.affine[:3, :3], axis=0) * 1e-3).tolist())
 
 
-def read_ct(path: str | Path, spacing: Any = None) -> CT:
+def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = None) -> CT:
     """Read NIfTI (``.nii``, ``.nii.gz``), or ``.npy`` with its ``spacing``, m, as in `CT.of`.
 
-    `InputError`: it cannot be read, or holds no volume. `MissingExtra`: NIfTI without the package nibabel.
+    An ``orientation``, as in `CT.of`, is for files that have none: NIfTI whose ``sform_code`` and
+    ``qform_code`` are 0, which need it, and ``.npy``. It takes the voxel size from such NIfTI.
+
+    `InputError`: it cannot be read, holds no volume, or no Hounsfield units. `MissingExtra`: NIfTI without
+    the package nibabel. Warns where sform, qform and voxel size contradict each other.
     """
+    require(isinstance(path, str | os.PathLike), "ct", path, ".nii, .nii.gz, .npy")
     path, array = Path(path), str(path).lower().endswith(".npy")
     require(array == (spacing is not None), "spacing", spacing, "for .npy files, which need it, and no other")
     nibabel = None if array else _nibabel()
     try:
         check_regular(path)
         if nibabel is None:
-            values, affine = np.load(path, allow_pickle=False), None
+            ct = CT.of(_volume(np.load(path, allow_pickle=False)), spacing, orientation or "RAS")
         else:
             image = nibabel.load(path)
-            unit = _IN_MM[image.header.get_xyzt_units()[0]]
-            affine = np.diag([unit, unit, unit, 1.0]) @ image.affine
-            values = np.asarray(image.get_fdata(dtype=np.float32, caching="unchanged"))
+            with nibabel.openers.ImageOpener(path) as file:  # as it was written: nibabel mends some of it
+                header = type(image.header).from_fileobj(file, check=False)
+            values = _volume(np.asarray(image.get_fdata(dtype=np.float32, caching="unchanged")))
+            ct = _placed(path, values, header, image.affine, orientation)
+    except InputError:
+        raise
     except Exception as error:  # NumPy and nibabel raise whatever they met.
         why = getattr(error, "strerror", None) or error
         raise InputError(f"ct: {path} cannot be read ({why}); allowed: .nii, .nii.gz, .npy") from None
+    low, high = _VOXEL
+    require(all(low <= size <= high for size in ct.spacing), "ct.spacing", ct.spacing, f"{low} to {high} m")
+    check_hounsfield(ct.values)
+    low, high = float(ct.values.min()), float(ct.values.max())
+    allowed = "Hounsfield units, below 0 in air and fat; these may be MRI, or HU + 1024"
+    require(low < 0 or high < 1000, "ct.values", f"from {low:g} to {high:g}", allowed)
+    return ct
+
+
+def _volume(values: np.ndarray) -> np.ndarray:
+    """Values without further axes than three, which must be of one point."""
     require(math.prod(values.shape[3:]) == 1, "ct.values.shape", values.shape, "three axes with points")
-    values = values.reshape(values.shape[:3])
-    return CT.of(values, spacing) if affine is None else CT(values, affine)
+    return values.reshape(values.shape[:3])
 
 
+def check_hounsfield(values: np.ndarray) -> None:
+    """Refuse values that are not finite, or so small that they are no Hounsfield units."""
+    low, high = float(values.min()), float(values.max())
+    require(math.isfinite(low + high), "ct.values", "not finite somewhere", "Hounsfield units; -1000 outside")
+    allowed = "Hounsfield units: air -1000, bone above 300; these may be in 1000 HU"
+    require(low == high or max(-low, high) > 20, "ct.values", f"from {low:g} to {high:g}", allowed)
+
+
+def content_warnings(values: np.ndarray) -> list[str]:
+    """Return lines about what these Hounsfield units lack for a CT of a head: air, bone, dense bone."""
+    low, high = float(values.min()), float(values.max())
+    lines = [f"no air: the lowest value is {low:g} HU, that of air -1000"] if low > -500 else []
+    if high < 300:
+        lines.append(f"no bone: the highest value is {high:g} HU, that of bone above 300")
+    elif high < 1500 and np.count_nonzero(values == values.max()) > max(8, 1e-4 * values.size):
+        lines.append(f"clipped: many values are {high:g} HU, the highest, where dense bone has 1500 and more")
+    return [f"ct: {line}" for line in lines]
+
+
+def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, orientation: Any) -> CT:
+    """A volume where its NIfTI header says, or for want of that by an ``orientation``; warns of doubts."""
+    named = header.get_xyzt_units()[0]
+    unit, sizes = np.diag([_IN_MM[named]] * 3 + [1.0]), np.array(header["pixdim"][1:4], float) * _IN_MM[named]
+    default, codes = named == "unknown" and (sizes == 1).all(), (header["sform_code"], header["qform_code"])
+    if max(codes) <= 0:
+        if orientation is None:
+            what = "says no orientation (sform_code and qform_code are 0): left and right may be swapped"
+            raise InputError(f"ct: {path} {what}; allowed: an orientation of its axes, such as RAS")
+        if default or not (np.isfinite(sizes).all() and sizes.min() > 0):
+            raise InputError(
+                f"ct: {path} says no voxel size; allowed: pixdim and units, or .npy with a spacing"
+            )
+        return CT.of(values, (sizes * 1e-3).tolist(), orientation)
+    require(orientation is None, "orientation", orientation, f"none: {path} says its own")
+    ct, lines = CT(values, unit @ affine), []
+    if min(codes) > 0:
+        corners = np.array(
+            [[*corner, 1] for corner in itertools.product(*((0, n - 1) for n in values.shape))]
+        )
+        apart = np.linalg.norm(corners @ (unit @ header.get_qform() - ct.affine)[:3].T, axis=1).max()
+        if apart > 500 * min(ct.spacing):  # half a voxel
+            lines.append(f"qform and sform differ by up to {apart:.3g} mm; sform is taken")
+    if not np.allclose(sizes, np.array(ct.spacing) * 1e3, rtol=0.01):
+        said, mapped = (" x ".join(f"{s:.4g}" for s in each) for each in (sizes, np.array(ct.spacing) * 1e3))
+        lines.append(f"voxels of {said} mm by pixdim, of {mapped} mm by the affine, which is taken")
+    elif default:
+        lines.append("units are unknown and voxels have the size 1, as by default; mm are taken")
+    for line in lines:
+        warnings.warn(f"ct: {path}: {line}", stacklevel=3)
+    return ct
+
+
+@typed
 def write_ct(ct: CT, path: str | Path, force: bool = False) -> Path:
     """Write NIfTI (``.nii``, ``.nii.gz``) of whole HU. `InputError`, `MissingExtra`: as in `read_ct`."""
     image = _nibabel().Nifti1Image(np.rint(ct.values).astype(np.int16), ct.affine)
@@ -125,6 +224,7 @@ def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
     return BeamFrame(start - in_unit(at, "m", "at") * beam, np.array([beam, second, np.cross(beam, second)]))
 
 
+@typed
 def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> np.ndarray:
     """Hounsfield units at the points of a grid, float32 [x, y(, z)], x fastest in memory.
 
@@ -135,6 +235,7 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     from scipy.ndimage import affine_transform
 
     require(not grid.axisymmetric, "grid.axisymmetric", True, "a Cartesian grid")
+    outside = real(outside, "outside")
     shape, spacing = (*grid.shape, 1, 1)[:3], np.array((*grid.spacing, 0.0, 0.0)[:3])
     to_voxel = np.linalg.inv(ct.affine)
     matrix = to_voxel[:3, :3] @ (frame.axes.T * spacing * 1e3)  # voxels a step of the grid

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_reals, real, require
+from wavefabric.acoustics.arguments import real, real_array, require, typed
 from wavefabric.acoustics.exposure import mean_intensity, mechanical_index
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
@@ -46,6 +46,7 @@ class Focus:
         return [f"{name:<20}{text}" for name, text in figures.items() if not text.startswith("nan")]
 
 
+@typed
 def focus_of(
     amplitude: Any,
     grid: Grid,
@@ -67,8 +68,7 @@ def focus_of(
     grid's lines through that value, interpolated linearly. A cell at the region's edge counts in part, by its
     value and the gradient there. Errors are of the second order in the spacing.
     """
-    field, duty = as_array(amplitude, "amplitude"), real(duty_cycle, "duty_cycle")
-    check_reals(field, "amplitude")
+    field, duty = real_array(amplitude, "amplitude"), real(duty_cycle, "duty_cycle")
     require(field.shape == grid.shape, "amplitude.shape", field.shape, f"{grid.shape}, the grid's")
     require(0 <= duty <= 1, "duty_cycle", duty_cycle, "from 0 to 1")
     mask = None if inside is None else grid.mask(inside, "inside")

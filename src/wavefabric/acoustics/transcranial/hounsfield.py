@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_choice, check_reals, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, positive, real, real_array, require
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.transcranial.ct import CT
 
@@ -50,12 +50,12 @@ def media_from_hounsfield(
     density never fall with HU; attenuation jumps up where bone begins and falls to that of dense bone. The
     new arrays have x fastest in memory, as the solver takes them. `InputError`: an argument is not allowed.
     """
-    values = ct.values if isinstance(ct, CT) else as_array(ct, "ct")
-    check_reals(values, "ct")
+    values = ct.values if isinstance(ct, CT) else real_array(ct, "ct")
     require(values.ndim in (1, 2, 3) and values.size, "ct.shape", values.shape, "1 to 3 axes with points")
     check_choice(relation, tuple(RELATIONS), "relation")
     check_choice(air, ("water", "air"), "air")
     power, megahertz = real(alpha_power, "alpha_power"), positive(frequency, "Hz", "frequency") * 1e-6
+    require(0 <= power < 3, "medium.alpha_power", alpha_power, "from 0 to below 3")
     it = RELATIONS[relation]
     outside = it.air if air == "air" else it.water
     speed, density, alpha = arrays = [np.empty(values.shape, np.float32, order="F") for _ in range(3)]

@@ -10,6 +10,7 @@ from wavefabric.acoustics.transducers.mask import Length, point
 
 #: HU from outside in: air, scalp, outer table, diploë, inner table, brain.
 HOUNSFIELD = (AIR, 40.0, 1700.0, 700.0, 1700.0, 40.0)
+_MOST = 10**9  # points of a head
 _UNDULATION = 0.01  # of the scalp at most, m a unit of ``variation``
 
 
@@ -39,6 +40,8 @@ def synthetic_head(
     least = (1 + variation) * layers.sum() + _UNDULATION * variation
     require(axes.min() > least, "semi_axes", semi_axes, f"above {least:.3g} m, which the layers take")
     reach = axes + _UNDULATION * variation + 2e-3  # of air
+    points = float(np.prod(2 * reach / step))
+    require(points <= _MOST, "spacing", spacing, f"at most {_MOST:.0e} points; these would be {points:.2g}")
     lines = [np.arange(-n, n + 1) * step for n in np.ceil(reach / step).astype(int)]
     x, y = lines[0][:, None] / axes[0], lines[1] / axes[1]
     weights = np.random.default_rng(seed).uniform(-1, 1, (len(layers) + 1, 5))

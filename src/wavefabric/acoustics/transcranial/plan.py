@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.arguments import require, typed
 from wavefabric.acoustics.heating.heat import Heated, heat
 from wavefabric.acoustics.heating.tissue import ThermalMedium, absorbed_power
 from wavefabric.acoustics.medium import Medium
@@ -20,7 +20,7 @@ from wavefabric.acoustics.sensor import Sensor
 from wavefabric.acoustics.simulation import simulate
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.acoustics.stability.stable_time_step import stable_step
-from wavefabric.acoustics.transcranial.ct import CT, resample
+from wavefabric.acoustics.transcranial.ct import CT, check_hounsfield, resample
 from wavefabric.acoustics.transcranial.focus import Focus, focus_of
 from wavefabric.acoustics.transcranial.hounsfield import RELATIONS, media_from_hounsfield
 from wavefabric.acoustics.transcranial.sonication import WATER, Sonication
@@ -34,13 +34,17 @@ from wavefabric.results.provenance import provenance
 _PERIODS, _SETTLE = 3, 14
 #: Gaps in the skull up to twice this, m, are closed where the brain is looked for.
 _GAP = 2e-3
-#: Thermal properties (IT'IS database 4.1, doi:10.13099/VIP21000-04-1): density, kg/m³, specific
-#: heat, J/(kg K), conductivity, W/(m K), perfusion, 1/s.
+#: Density, kg/m³, specific heat, J/(kg K), conductivity, W/(m K), perfusion, 1/s, of the IT'IS database 4.2
+#: (doi:10.13099/VIP21000-04-2); `UNCHECKED` says which are not compared with its tables.
 _THERMAL = {
     "water": (994.0, 4178.0, 0.60, 0.0),
     "soft": (1046.0, 3630.0, 0.51, 9.7e-3),
     "bone": (1908.0, 1313.0, 0.32, 3.3e-4),
 }
+UNCHECKED = (
+    "temperature: brain and blood as in the IT'IS database 4.2; specific heat, conductivity and perfusion of "
+    "bone and water are not compared with its tables: check them before you rely on it"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,7 @@ def settings_text(sonication: Sonication) -> str:
     return json.dumps(plain)
 
 
+@typed
 def plan_sonication(
     ct: CT, sonication: Sonication, *, air: str = "water", output: str | Path | None = None, **options: Any
 ) -> Plan:
@@ -157,6 +162,7 @@ def plan_sonication(
     writer = None
     if output is not None:
         writer = on_first_rank(how.ranks, lambda: ResultWriter(output, force))
+    check_hounsfield(ct.values)
     hounsfield = resample(ct, sonication.grid, sonication.frame)
     brain = _brain(hounsfield, sonication)
     medium = media_from_hounsfield(hounsfield, frequency=sonication.frequency, air=air)

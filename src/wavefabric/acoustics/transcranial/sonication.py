@@ -11,7 +11,7 @@ from wavefabric.acoustics.arguments import check_choice, is_whole, positive, rea
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
-from wavefabric.acoustics.transducers.arrays import spherical_array
+from wavefabric.acoustics.transducers.arrays import MOST_ELEMENTS, spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
@@ -22,6 +22,8 @@ CORRECTIONS = ("time_reversal", "none")
 WATER = 1500.0
 #: Space behind and beside the bowl, m.
 _BESIDE = 4e-3
+#: Sonication and cooling at most, s.
+_LONGEST = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +88,15 @@ class Sonication:
         units = {"frequency": "Hz", "diameter": "m", "radius": "m", "pressure": "Pa", "behind": "m"}
         for name, unit in units.items():
             assign(self, name, positive(getattr(self, name), unit, name))
-        require(is_whole(self.elements) and self.elements >= 1, "elements", self.elements, "from 1")
+        right = is_whole(self.elements) and 1 <= self.elements <= MOST_ELEMENTS
+        require(right, "elements", self.elements, f"from 1 to {MOST_ELEMENTS}")
         check_choice(self.correction, CORRECTIONS, "correction")
         for name, low, high in (("points_per_wavelength", 2, 100), ("duty_cycle", 0, 1)):
             value = real(getattr(self, name), name)
             require(low <= value <= high, name, value, f"from {low} to {high}")
         for name in ("on", "off"):
-            require(0 <= real(getattr(self, name), name) < math.inf, name, getattr(self, name), "s, from 0")
+            seconds = getattr(self, name)
+            require(0 <= real(seconds, name) <= _LONGEST, name, seconds, f"s, from 0 to {_LONGEST:.0f}")
         radius: Any = self.radius
         depth = bowl_depth(radius, self.diameter)
         if self.element_diameter is None:

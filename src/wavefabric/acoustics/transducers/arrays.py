@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, positive, require
+from wavefabric.acoustics.arguments import check_types, is_whole, pairs, positive, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.elements import flat, placed, ring, spiral
@@ -19,6 +19,8 @@ def join(*parts: TransducerMask) -> TransducerMask:
     from scipy.sparse import csr_array, hstack
 
     require(len(parts) > 0, "parts", 0, "one transducer or more")
+    for part in parts:
+        check_types(parts=(part, TransducerMask))
     if len({part.shape for part in parts}) > 1:
         raise InputError("parts: are on grids of different shapes; allowed: one grid")
     index = np.unique(np.concatenate([part.index for part in parts]))
@@ -33,6 +35,10 @@ def join(*parts: TransducerMask) -> TransducerMask:
     return TransducerMask(parts[0].shape, index, csr_array(hstack(columns)), centres, sizes, areas)
 
 
+#: Elements of an array, at most.
+MOST_ELEMENTS = 10**5
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArrayOptions:
     """What `linear_array` may be told besides."""
@@ -41,6 +47,7 @@ class ArrayOptions:
     tolerance: float = 0.05
 
 
+@typed
 def linear_array(
     grid: Grid,
     position: Point,
@@ -84,6 +91,7 @@ def linear_array(
     return flat(grid, centres, axes, sides, how.tolerance)
 
 
+@typed
 def spherical_array(
     grid: Grid,
     position: Point,
@@ -128,9 +136,10 @@ def annular_array(
 
     ``radius`` of curvature, m; None: flat.
     """
-    require(len(diameters) > 0, "diameters", diameters, "one pair or more of inner and outer diameters")
-    return assemble(grid, [ring(grid, position, pair, focus, radius) for pair in diameters], tolerance)
+    rings = pairs(diameters, "diameters", "one pair or more of inner and outer diameters")
+    return assemble(grid, [ring(grid, position, pair, focus, radius) for pair in rings], tolerance)
 
 
 def _check_number(elements: Any) -> None:
-    require(is_whole(elements) and elements >= 1, "elements", elements, "a whole number from 1")
+    right = is_whole(elements) and 1 <= elements <= MOST_ELEMENTS
+    require(right, "elements", elements, f"a whole number from 1 to {MOST_ELEMENTS}")

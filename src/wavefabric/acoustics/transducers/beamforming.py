@@ -5,17 +5,22 @@
 """
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import scipy.fft
 import scipy.signal
 
-from wavefabric.acoustics.arguments import as_array, check_reals, positive, require
+from wavefabric.acoustics.arguments import as_array, positive, real, real_array, require
+from wavefabric.acoustics.series import check_series, densified, energy_above, warn_if_coarse
 from wavefabric.errors import InputError
 
 #: Samples of (points, elements) held at a time.
 _BLOCK = 1 << 21
+#: Share of the signals' energy that cubic interpolation may find at fewer than 16 samples to a period; it is
+#: off by 0.05 % there, and by 12 % at 4.
+_RARE = 0.001
 
 
 def delay_and_sum(
@@ -32,7 +37,8 @@ def delay_and_sum(
     """Receive beamforming: the echo of each point, complex128 (…); its magnitude is the envelope.
 
     Σ w_e s_e(sent + |point − centre_e|/c) with analytic signals s_e, between samples by their cubic
-    interpolation, and weights that add up to one.
+    interpolation, and weights that add up to one. Signals with fewer than 16 samples to a period are first
+    brought to a denser time step by band-limited interpolation.
 
     Parameters
     ----------
@@ -56,26 +62,42 @@ def delay_and_sum(
     ------
     InputError
         For shapes that do not fit together, or numbers out of range.
+
+    Warns
+    -----
+    UserWarning
+        If the signals' spectrum is not over at their Nyquist frequency.
     """
-    heard, where, at = (as_array(each, key) for each, key in _named(signals, centres, points))
-    require(heard.ndim == 2 and heard.size, "signals", heard.shape, "(elements, steps)")
-    check_reals(heard, "signals")
-    elements = len(heard)
+    where, at = real_array(centres, "centres"), real_array(points, "points")
+    heard = real_array(signals, "signals")
+    turned = heard.shape[1:] == where.shape[:1]
+    elements = len(where) if where.ndim == 2 and (turned or heard.ndim != 2) else len(np.atleast_1d(heard))
+    heard = check_series(heard, elements, "signals")
     require(where.ndim == 2 and len(where) == elements, "centres", where.shape, f"({elements}, dimensions)")
+    if heard.shape[1] < 4:
+        raise InputError(f"signals: have {heard.shape[1]} steps; allowed: 4 or more")
+    require(np.isfinite(heard).all(), "signals", "have values that are not finite", "finite numbers")
     require(at.shape[-1:] == where.shape[1:], "points", at.shape, f"(…, {where.shape[1]})")
     step, c = positive(dt, "s", "dt"), positive(sound_speed, "m/s", "sound_speed")
-    weights = np.ones(elements) if apodization is None else np.asarray(apodization, float)
+    weights = np.ones(elements) if apodization is None else as_array(apodization, "apodization")
+    require(weights.dtype.kind in "fiub", "apodization", weights.dtype, "real numbers")
     require(weights.shape == (elements,), "apodization", weights.shape, f"({elements},)")
     if f_number is not None:
         f_number = positive(f_number, "", "f_number")
-    outward = np.broadcast_to(np.asarray(sent, float), at.shape[:-1]).ravel()
-    analytic: Any = scipy.signal.hilbert(np.asarray(heard, float), axis=1)
+    outward = real_array(sent, "sent")
+    try:
+        outward = np.broadcast_to(outward, at.shape[:-1]).ravel()
+    except ValueError:
+        raise InputError(f"sent: has the shape {outward.shape}; allowed: () or {at.shape[:-1]}") from None
+    warn_if_coarse(heard, step, "signals")
+    denser = next(n for n in (1, 2, 4, 8) if energy_above(heard, n / 8) < _RARE)
+    analytic: Any = scipy.signal.hilbert(densified(heard, denser), axis=1)
     flat = at.reshape(-1, at.shape[-1]).astype(float)
     image = np.zeros(len(flat), complex)
     for first in range(0, len(flat), max(1, _BLOCK // elements)):
         part = slice(first, first + max(1, _BLOCK // elements))
         offset = flat[part, None] - where
-        late = (outward[part, None] + np.linalg.norm(offset, axis=2) / c) / step
+        late = (outward[part, None] + np.linalg.norm(offset, axis=2) / c) * (denser / step)
         counts = np.broadcast_to(weights, late.shape)
         if f_number is not None:
             aside = np.linalg.norm(offset[..., 1:], axis=2)
@@ -89,7 +111,9 @@ def delay_and_sum(
 
 def log_compress(envelope: Any, dynamic_range: float = 50.0) -> np.ndarray:
     """Envelope in dB below its largest value, not lower than ``-dynamic_range``; float64, same shape."""
-    levels = np.abs(np.asarray(envelope))
+    levels = as_array(envelope, "envelope")
+    require(levels.dtype.kind in "fiuc", "envelope", levels.dtype, "numbers")
+    levels = np.abs(levels)
     top = float(levels.max(initial=0.0))
     limit = positive(dynamic_range, "", "dynamic_range")
     if top == 0:
@@ -102,9 +126,10 @@ def time_gain(signals: Any, dt: float | str, sound_speed: float | str, attenuati
 
     ``attenuation`` in dB/m at the pulse's frequency: after t the path is c t.
     """
-    heard = np.asarray(signals, float)
+    heard = real_array(signals, "signals")
+    require(heard.ndim, "signals", signals, "(…, steps)")
     path = np.arange(heard.shape[-1]) * positive(dt, "s", "dt") * positive(sound_speed, "m/s", "sound_speed")
-    require(attenuation >= 0, "attenuation", attenuation, "dB/m, from 0")
+    require(real(attenuation, "attenuation") >= 0, "attenuation", attenuation, "dB/m, from 0")
     return heard * 10 ** (attenuation * path / 20)
 
 
@@ -115,19 +140,20 @@ def frequency_response(
 
     ``centre`` frequency and full width of half amplitude, ``bandwidth``, Hz. The response has no phase.
     """
-    heard = np.asarray(signals, float)
+    heard = real_array(signals, "signals").astype(float)
     if heard.ndim < 1 or not heard.shape[-1]:
         raise InputError(f"signals: have the shape {heard.shape}; allowed: (…, steps)")
     f0, width = positive(centre, "Hz", "centre"), positive(bandwidth, "Hz", "bandwidth")
+    step = positive(dt, "s", "dt")
+    if f0 > 0.5 / step:
+        carried = f"samples every {step * 1e9:.4g} ns carry nothing above {0.5e-6 / step:.4g} MHz"
+        line = f"centre: {f0 * 1e-6:.4g} MHz, but {carried}; record with a shorter time step"
+        warnings.warn(line, stacklevel=2)
     length: int = scipy.fft.next_fast_len(2 * heard.shape[-1], real=True)  # type: ignore[assignment]
-    frequency = scipy.fft.rfftfreq(length, positive(dt, "s", "dt"))
+    frequency = scipy.fft.rfftfreq(length, step)
     response = np.exp(-4 * math.log(2) * ((frequency - f0) / width) ** 2)
     spectrum: Any = scipy.fft.rfft(heard, length)
     return np.asarray(scipy.fft.irfft(spectrum * response, length))[..., : heard.shape[-1]]
-
-
-def _named(signals: Any, centres: Any, points: Any) -> list[tuple[Any, str]]:
-    return [(signals, "signals"), (centres, "centres"), (points, "points")]
 
 
 def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
@@ -145,6 +171,4 @@ def _between(rows: np.ndarray, late: np.ndarray) -> np.ndarray:
     inside = (low >= 1) & (low < steps - 2)
     start = np.where(inside, low, 1) + np.arange(elements) * steps
     flat = rows.ravel()
-    if steps < 4:
-        raise InputError(f"signals: have {steps} steps; allowed: 4 or more")
     return sum(weight * flat[start + i - 1] for i, weight in enumerate(by)) * inside

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, positive, require
+from wavefabric.acoustics.arguments import as_array, in_unit, listed, positive, require, typed
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import (
@@ -32,6 +32,8 @@ __all__ = ["TransducerMask", "annulus", "bowl", "disc", "line", "rectangle", "su
 
 #: Points that sample a surface, for each grid point's share of it.
 UPSAMPLING = 10.0
+#: Points that sample a surface, at most.
+_MOST = 10**8
 #: Turn between neighbours on a spiral that covers a disc or sphere evenly (Vogel 1979).
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
@@ -101,9 +103,10 @@ def ring(
 ) -> Surface:
     """The surface of an `annulus`."""
     apex, axes = placed(grid, position, focus)
-    names = ("diameter", "diameter") if diameters[0] == 0.0 else ("inner", "outer")
+    hole = in_unit(diameters[0], "m", "inner") != 0
+    names = ("inner", "outer") if hole else ("diameter", "diameter")
     outer = positive(diameters[1], "m", names[1])
-    inner = 0.0 if diameters[0] == 0.0 else positive(diameters[0], "m", names[0])
+    inner = positive(diameters[0], "m", names[0]) if hole else 0.0
     require(inner < outer, names[0], diameters[0], f"below {outer:g} m, the outer diameter")
     if radius is None:
         curvature = math.inf
@@ -134,6 +137,7 @@ def ring(
     return Surface(apex + np.column_stack([forward, spiral(distance)]) @ axes, apex, area, area)
 
 
+@typed
 def rectangle(
     grid: Grid,
     position: Point,
@@ -173,6 +177,7 @@ def line(grid: Grid, start: Point, end: Point, *, tolerance: float = 0.05) -> Tr
     return assemble(grid, [Surface(points, (a + b) / 2, area, area)], tolerance)
 
 
+@typed
 def surfaces(
     grid: Grid, points: Sequence[Any], areas: Sequence[float], *, tolerance: float = 0.05
 ) -> TransducerMask:
@@ -189,7 +194,11 @@ def surfaces(
     n = grid.dimensions
     if grid.axisymmetric or n == 1:
         raise InputError("grid: allowed: a Cartesian grid of 2 or 3 dimensions")
-    require(len(points) == len(areas) > 0, "areas", len(areas), f"one for each of {len(points)} elements")
+    points, areas = (
+        listed(points, "points", "an array an element"),
+        listed(areas, "areas", "m², one an element"),
+    )
+    require(len(points) == len(areas), "areas", len(areas), f"one for each of {len(points)} elements")
     made = []
     for each, area in zip(points, areas, strict=True):
         metres = as_array(each, "points")
@@ -218,6 +227,9 @@ def _samples(grid: Grid, area: float) -> np.ndarray:
 
 def _middles(count: int) -> np.ndarray:
     """Middles of equal parts of 0 … 1."""
+    require(
+        1 <= count <= _MOST, "size", f"{count:g} points sample a surface", f"1 to {_MOST}, within the grid"
+    )
     return (np.arange(count) + 0.5) / count
 
 
@@ -227,6 +239,7 @@ def spiral(distance: np.ndarray) -> np.ndarray:
     return np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=1)
 
 
+@typed
 def placed(
     grid: Grid, position: Point, focus: Point, along: Point | None = None
 ) -> tuple[np.ndarray, np.ndarray]:

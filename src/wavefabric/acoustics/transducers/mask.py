@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, check_reals, in_unit, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, in_unit, positive, real, real_array, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import ProductSignal
+from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError
 
@@ -78,21 +79,13 @@ class TransducerMask:
         if isinstance(signal, ContinuousWave):
             wave = _SpreadWave(**vars(signal), weights=self.weights)
             return Source(p_mask=self.mask, p=wave, p_mode=mode)
-        signal = np.asarray(signal)
-        fits = signal.ndim == 1 or (signal.ndim == 2 and len(signal) == self.elements)
-        if not fits or not signal.size:
-            raise InputError(
-                f"signal: has the shape {signal.shape}; allowed: (steps,) or ({self.elements}, steps)"
-            )
-        check_reals(signal, "signal")
+        signal = check_series(signal, self.elements, "signal", shared=True)
         check_choice(mode, ("additive", "additive_no_correction"), "mode")
         check_choice(precision, ("single", "double"), "precision")
         dtype = np.dtype(np.float32 if precision == "single" else np.float64)
         driven = signal.astype(dtype)
-        if signal.ndim == 1:
-            driven = np.outer(self.weights.sum(axis=1).astype(dtype), driven)
-        else:
-            driven = (self.weights.astype(dtype) @ driven).astype(dtype, copy=False)
+        weights = self.weights.sum(axis=1)[:, None] if len(signal) == 1 else self.weights
+        driven = (weights.astype(dtype) @ driven).astype(dtype, copy=False)
         return Source(p_mask=self.mask, p=driven, p_mode=mode)
 
     def element_signals(self, points: Any) -> np.ndarray:
@@ -100,11 +93,7 @@ class TransducerMask:
 
         ``points`` (points, steps) are `simulate_and_gradient`'s by ``"p"`` of `source`.
         """
-        derivative = np.asarray(points)
-        if derivative.ndim != 2 or len(derivative) != self.index.size:
-            allowed = f"({self.index.size}, steps)"
-            raise InputError(f"points: has the shape {derivative.shape}; allowed: {allowed}")
-        return self.weights.T @ derivative
+        return self.weights.T @ check_series(points, self.index.size, "points")
 
     @property
     def receiving(self) -> csr_array:
@@ -126,7 +115,7 @@ class TransducerMask:
         ``signal`` (steps,) should begin and end at rest; ``delays``, as `delays` gives, and ``dt`` in s.
         Shifted in Fourier space: exact for signals below the Nyquist frequency.
         """
-        signal, delays = np.asarray(signal, float), np.asarray(delays, float)
+        signal, delays = real_array(signal, "signal"), real_array(delays, "delays")
         if signal.ndim != 1 or not signal.size:
             raise InputError(f"signal: has the shape {signal.shape}; allowed: (steps,)")
         if delays.shape != (self.elements,) or not np.all((delays >= 0) & np.isfinite(delays)):
@@ -179,7 +168,7 @@ def assemble(grid: Grid, surfaces: Sequence[Surface], tolerance: float) -> Trans
         _check_inside(steps, grid, surface.points, shape)
         # A mass source is scaled by Δx (see `Source`), which is what leaves one factor of it here.
         total = surface.extent * grid.spacing[0] / math.prod(grid.spacing)
-        index, weight = spread(steps, total / len(steps), tuple(shape), tolerance)
+        index, weight = spread(steps, total / len(steps), tuple(shape), tolerance, grid.periodic)
         if grid.axisymmetric:
             kept = index >= before[1] * shape[0]
             index, weight = index[kept] - int(before[1]) * shape[0], weight[kept]
@@ -256,13 +245,18 @@ def star(dimensions: int, tolerance: float) -> np.ndarray:
 
 
 def spread(
-    positions: np.ndarray, weight: float, shape: tuple[int, ...], tolerance: float
+    positions: np.ndarray,
+    weight: float,
+    shape: tuple[int, ...],
+    tolerance: float,
+    periodic: tuple[bool, ...] = (False,) * 3,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sum of equal band-limited delta functions on a grid of this shape, (Nx, Ny) or (Nx, Ny, Nz).
 
     ``positions`` (points, dimensions) are in grid steps from grid point 0, each within the grid. Tails are
-    cut at ``tolerance`` of the peak; 0 keeps them whole. What would stick out of the grid is cut too, rather
-    than wrapped around it. Returns flat grid indices (int64, x fastest, ascending) and a weight for each.
+    cut at ``tolerance`` of the peak; 0 keeps them whole. What would stick out of the grid is cut too, but
+    along a ``periodic`` axis it is wrapped around. Returns flat grid indices (int64, x fastest, ascending)
+    and a weight for each.
     """
     if tolerance == 0:
         return _spread_whole(positions, weight, shape)
@@ -292,9 +286,11 @@ def spread(
             total[lowest : lowest + len(sums)] += sums
     used = np.flatnonzero(total)
     points = np.stack(np.unravel_index(used, tuple(size), order="F"), axis=1) + low
+    points = np.where(periodic[: len(shape)], points % shape, points)
     inside = np.all((points >= 0) & (points < shape), axis=1)
     index = np.asarray(np.ravel_multi_index(tuple(points[inside].T), shape, order="F"))
-    return index, total[used][inside] * weight
+    index, back = np.unique(index, return_inverse=True)
+    return index, np.bincount(back, total[used][inside]) * weight
 
 
 def _tail(d: np.ndarray, points: int, reach: int) -> np.ndarray:

@@ -15,10 +15,11 @@ from wavefabric.collectives.arguments import MOST_RANKS
 from wavefabric.collectives.conditions import whole_elements
 from wavefabric.collectives.formats.msccl.read import from_msccl
 from wavefabric.collectives.formats.mscclpp.read import from_mscclpp, is_mscclpp
-from wavefabric.collectives.registry import ALGORITHMS, build, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, build, rings_of, why_refused
 from wavefabric.errors import InputError
-from wavefabric.fabric import AnyFabric
+from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import own_grid
+from wavefabric.fabric.electrical.nodes import node_grid
 from wavefabric.files.input import MOST_SCHEDULE, naming
 
 _PANEL = "Of an algorithm"
@@ -98,18 +99,23 @@ def build_by_name(
     chosen = options.registry(algorithm, ranks, fabric)
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
-    elements = default_elements(ranks, options.parts) if options.elements is None else options.elements
+    parts = options.parts * rings_of(algorithm, chosen["grid"])
+    elements = default_elements(ranks, parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)
     verify(schedule)
     return schedule
 
 
 def grid_of(algorithm: str, ranks: int, fabric: AnyFabric | None) -> tuple[int, ...] | None:
-    """The grid of a fabric, for an algorithm that takes one and all its GPUs: tiles, mesh, torus, nodes."""
+    """The grid of a fabric, for an algorithm that takes one: tiles, mesh, torus; nodes, alone of a ring."""
     if fabric is None or algorithm not in ALGORITHMS or "grid" not in ALGORITHMS[algorithm].options:
         return None
-    grid = own_grid(fabric)
-    if not grid or math.prod(grid) != ranks or fabric.ranks != ranks:
+    light = isinstance(fabric, PhotonicFabric)
+    nodes = None if light or ranks > fabric.ranks else node_grid(fabric, range(ranks))
+    if algorithm == "ring":
+        return nodes
+    grid = nodes or own_grid(fabric)
+    if not grid or math.prod(grid) != ranks or (fabric.ranks != ranks and not nodes):
         return None
     # Squares want two powers of two.
     fits = why_refused(algorithm, ALGORITHMS[algorithm].collectives[0], ranks, grid=grid) is None

@@ -18,7 +18,7 @@ from wavefabric.cli.common.show import print_json, print_written
 from wavefabric.collectives.builders.messages import near_square
 from wavefabric.collectives.candidates import Candidates, Choice
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric import AnyFabric, PhotonicFabric
 from wavefabric.fabric.candidates import candidates_on
 from wavefabric.fabric.cost_models.cost import check_sizes, cost, model_for
@@ -139,8 +139,7 @@ def _compared(
             chosen |= {label: one for label, one in each.items() if label not in (*chosen, *listed)}
             continue
         if name not in ALGORITHMS:
-            actual = f"{name or text} given; allowed: {', '.join((*_EVERY, *ALGORITHMS))}"
-            raise InputError(f"--algorithms: {actual}")
+            raise InputError(f"--algorithms: {not_one_of(name or text, ALGORITHMS, ', '.join(_EVERY))}")
         chosen[word] = name, _with(_usable(name, options), name, word, parameters), None
     for name, value in changed(options, *_SPECIAL).items():
         if f"--{name}" in options.present() and all(

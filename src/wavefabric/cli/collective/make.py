@@ -20,7 +20,7 @@ from wavefabric.errors import InputError
 
 #: What `make` takes besides the algorithms of the registry.
 SOLVERS = {
-    "optimal": "the fewest rounds, proved by a solver (--fabric, and COLLECTIVE or --conditions)",
+    "optimal": "the fewest rounds, by a solver; over switches the fastest known, and its gap to the bound",
     "greedy": "messages packed into rounds (--messages, --lasers)",
 }
 #: Solvers that an option is for, if not for optimal alone.

@@ -25,7 +25,7 @@ from wavefabric.cli.common.parse import parse_size
 from wavefabric.cli.common.show import print_json, status_line
 from wavefabric.collectives import Schedule, synthesis
 from wavefabric.collectives.conditions import CUT_BY_RANK, Layout, layout, whole_elements
-from wavefabric.collectives.registry import ALGORITHMS, extent, why_refused
+from wavefabric.collectives.registry import ALGORITHMS, extent, rings_of, why_refused
 from wavefabric.collectives.synthesis.deadline import OutOfTime
 from wavefabric.collectives.synthesis.forest import forest_schedule, forests
 from wavefabric.collectives.synthesis.search import counted
@@ -41,6 +41,8 @@ from wavefabric.units import time_words
 #: others have a share for every rank as it is.
 _WHOLE = ("all-reduce", "broadcast", "reduce")
 Network = synthesis.OpticalNetwork | synthesis.Links
+#: Relative difference from a bound below which a time is the bound.
+_EQUAL = 1e-9
 #: Seconds to make and check the plan of a circuit, with space for a busy machine.
 _PLAN = 1e-4
 #: Chunks of all ranks together, beyond which a question takes too long to be put.
@@ -116,10 +118,9 @@ def _least_time(
         raise synthesis.Undecided(f"--fabric: {fabric.name} is too large; allowed: fewer GPUs, or more time")
     schedule, method, text, price = best
     gap = (price["ratio"] or 1.0) - 1
-    most = f"at most {100 * gap:.3g} % above the least time of any schedule"
-    least = f"optimal: no schedule takes less time ({price['bound']['why']})"
-    lines = [("method", method), ("optimum", most if gap > 1e-9 else least), ("time", text)]
-    facts = {"fabric": fabric.name, "method": method, "optimal": gap <= 1e-9, "gap": gap, "cost": price}
+    most = ("gap", f"at most {100 * gap:.2f} % above the least time of any schedule")
+    lines = [("method", method), *[most] * (gap > _EQUAL), ("time", text)]
+    facts = {"fabric": fabric.name, "method": method, "optimal": gap <= _EQUAL, "gap": gap, "cost": price}
     return schedule, lines, facts | {"seconds": time.monotonic() - begun}
 
 
@@ -137,8 +138,10 @@ def _timed(
         fill = min(round((alone / (latency or 1e-9)) ** 0.5), _MOST_CHUNKS // (4 * n * n))
         for pieces in (algorithm.parts, *[fill] * pipelined):
             own = replace(algorithm, pieces=pieces) if pieces > 1 else algorithm
-            refused = why_refused(name, collective, n, **own.registry(name, n, fabric))
-            if not refused and extent(name, collective, n, own.parts)[1] <= _MOST_CHUNKS:
+            arguments = own.registry(name, n, fabric)
+            parts = own.parts * rings_of(name, arguments["grid"])
+            refused = why_refused(name, collective, n, **arguments)
+            if not refused and extent(name, collective, n, parts)[1] <= _MOST_CHUNKS:
                 words = f"algorithm {name}" + (f", {pieces} pieces" if pieces > 1 else "")
                 yield build_by_name(name, collective, own, fabric), words
     with suppress(OutOfTime, InputError):  # trees do not serve an all-to-all, a gather or a scatter
@@ -164,8 +167,10 @@ def _cost(schedule: Schedule, fabric: AnyFabric, size: int, **options: Any) -> t
     price = cost(schedule, fabric, size / whole_elements(schedule), **options)
     ratio = price.seconds / price.bound.seconds if price.bound.seconds else None
     text = f"{size_words(size)} in {time_words(price.seconds)} on {price.fabric}, {price.model} model"
-    if ratio is not None:
+    if ratio is not None and ratio > 1 + _EQUAL:
         text += f"; {ratio:.2f} times the bound of {time_words(price.bound.seconds)} for any schedule"
+    else:
+        text += f"; optimal: no schedule takes less time ({price.bound.why})"
     return text, {"bytes": size, "seconds": price.seconds, "bound": vars(price.bound), "ratio": ratio}
 
 
@@ -245,7 +250,7 @@ def _about(
         facts["rounds_of_steps"] = answer.rounds_of_steps
     lines = [
         ("lower bound", counted(answer.lower_bound, "round")),
-        ("optimum", _optimum(answer, fabric, pieces)),
+        ("fewest", _fewest_rounds(answer, fabric, pieces)),
     ]
     files, options, result = {}, {}, []
     if isinstance(fabric, PhotonicFabric):
@@ -260,9 +265,9 @@ def _about(
     return [*lines, ("search took", f"{answer.seconds:.3g} s"), *result], facts, files
 
 
-def _optimum(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
-    """What is optimal, or best so far, and why, in words."""
-    best = "optimal" if answer.optimal else "not proved optimal"
+def _fewest_rounds(answer: synthesis.Synthesis, fabric: AnyFabric, pieces: int | None) -> str:
+    """Say whether the rounds are proved to be the fewest, of what, and by what."""
+    best = "proved" if answer.optimal else "not proved"
     if isinstance(fabric, Fabric) and fabric.switches and direct_links(fabric):
         best += " over direct links"
     if answer.schedule.name.endswith(" all-reduce"):

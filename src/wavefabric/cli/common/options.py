@@ -14,7 +14,7 @@ import typer
 import typer.core
 import typer.main
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, meant
 from wavefabric.exchange.launch import environment
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def check_seed(seed: int | None) -> None:
 def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     """Refuse a word that is not one of those allowed."""
     if value not in (words := tuple(allowed)):
-        raise InputError(f"{name}: {value[:60]} given; allowed: {', '.join(words)}")
+        raise InputError(f"{name}: {value[:60]} given{meant(value, words)}; allowed: {', '.join(words)}")
 
 
 def full_help(help: str) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from wavefabric.cli.common.ranks import is_rank_zero
 from wavefabric.errors import InputError, UnusableCheckpoint
+from wavefabric.system.compiling import CLOCK
 from wavefabric.system.interrupt import exit_code
 from wavefabric.system.progress import Progress
 from wavefabric.system.progress_bar import Bar, terminal_bar
@@ -48,15 +49,8 @@ def make_progress(quiet: bool = False, percent: int | None = None) -> Progress:
 
 
 def announce_compiling(quiet: bool = False) -> None:
-    """One line on stderr should this run have to compile kernels; nothing if they are in Numba's cache."""
-    from wavefabric.device import compiling
-
-    line = "compiling kernels for this processor, about 15 s; later runs find them in the cache"
-
-    def say() -> None:
-        print(f"wavefabric: {line}", file=sys.stderr, flush=True)
-
-    compiling.before_first(None if quiet or not is_rank_zero() else say)
+    """Let one line on stderr say so if kernels have to be compiled; none if ``quiet``, or on other ranks."""
+    CLOCK.announces = not quiet and is_rank_zero()
 
 
 @contextlib.contextmanager

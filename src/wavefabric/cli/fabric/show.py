@@ -29,7 +29,7 @@ class ImportOptions:
     import_smi: Path | None = option("Output of nvidia-smi topo -m.")
     sm: int | None = option(
         "nvidia-smi, or with --nvlinks: compute capability times ten (70, 80, 90), for bandwidths. "
-        "\\[default: what the file says, or 80]"
+        "\\[default: what the file says, or the number of NVLinks of a GPU tells]"
     )
     nvlinks: int | None = option("NCCL: NVLinks of each GPU to NVSwitches, where the file names none.")
 
@@ -43,13 +43,18 @@ class ImportOptions:
             if "GPU0" in text and "=" not in text.split("GPU0", 1)[0] and not xml:
                 smi = Path(name)
             nccl = Path(name) if xml else None
+            if "ROCm System Management" in text:
+                allowed = "TOML, nvidia-smi topo -m, or the topology that RCCL writes (NCCL_TOPO_DUMP_FILE)"
+                raise InputError(
+                    f"{name}: a table of rocm-smi given, which tells no rates; allowed: {allowed}"
+                )
         if nccl is None and self.nvlinks is not None:
             actual = f"{self.nvlinks} given with {name or smi}"
             raise InputError(f"--nvlinks: {actual}; allowed: with NCCL's topology")
         if smi is not None:
             text = read_text(smi, "--import-smi")
             with naming(smi):
-                return read_topo(text) if self.sm is None else read_topo(text, sm=self.sm)
+                return read_topo(text, sm=self.sm)
         if self.sm is not None and self.nvlinks is None:
             allowed = "with nvidia-smi's table, or --nvlinks"
             raise InputError(f"--sm: {self.sm} given with {name or self.import_nccl}; allowed: {allowed}")
@@ -160,7 +165,7 @@ def fabric_facts(fabric: AnyFabric) -> dict[str, Any]:
 
 def _notes(fabric: AnyFabric) -> list[str]:
     """What a fabric lacks that was made of a file."""
-    lacks = "the file names none, so GPUs are joined by PCIe alone"
+    lacks = "the file names none between GPUs, so these are joined by PCIe alone"
     unless = "if they have NVLinks (files for virtual machines leave them out)"
     advice = f"{unless}, add them with --nvlinks, such as --nvlinks 12 --sm 80"
     notes = f"NVLinks: {lacks}; {advice}", f"xGMI links: {lacks}"

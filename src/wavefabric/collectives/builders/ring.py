@@ -1,11 +1,11 @@
 """Ring algorithms: all-gather, reduce-scatter, all-reduce, broadcast, reduce; in one direction or in both."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from wavefabric.collectives.arguments import element_counts
-from wavefabric.collectives.builders.transfers import assemble, transfers
+from wavefabric.collectives.builders.transfers import Numbers, assemble, transfers
 from wavefabric.collectives.conditions import layout
 from wavefabric.collectives.schedule import Schedule
 
@@ -32,31 +32,57 @@ def ring_all_reduce(ranks: int, elements: int) -> Schedule:
     return ring("all-reduce", ranks, elements)
 
 
-def ring(collective: str, ranks: int, elements: int | np.ndarray, pieces: int = 1, root: int = 0) -> Schedule:
-    """All-gather, reduce-scatter, all-reduce, broadcast or reduce in which all send to rank + 1 only.
+def ring(
+    collective: str, ranks: int, elements: Numbers, pieces: int = 1, root: int = 0, grid: Sequence[int] = ()
+) -> Schedule:
+    """All-gather, reduce-scatter, all-reduce, broadcast or reduce in which all send to the next rank only.
 
     N − 1 rounds (all-gather, reduce-scatter; (N − 1)/N of the array, the least possible: Patarasuk & Yuan
     2009, doi:10.1016/j.jpdc.2008.09.002), 2 (N − 1) (all-reduce), or N − 2 + pieces in a pipeline (others).
+    The next rank is rank + 1. On a `grid` of nodes there is a ring for each rank of a node (`rail_rings`), as
+    NCCL's channels are, with an equal part of every share.
     """
-    conditions = layout(collective, ranks, elements, _chunks(collective, ranks, pieces), root)
-    name = f"ring {collective}"
+    order = rail_rings(*grid) if grid else np.arange(ranks)[None]
+    rings, chunks = len(order), pieces * len(order)
+    conditions = layout(collective, ranks, elements, _chunks(collective, ranks, chunks), root)
+    name = f"ring {collective}" + (f", {rings} rings" if rings > 1 else "")
     if collective in ("broadcast", "reduce"):
         # Along the chain of ranks that starts or ends at the root, piece j makes hop h in round h + j.
-        hop, piece = np.divmod(np.arange((ranks - 1) * pieces), pieces)
-        src = (root + hop + (collective == "reduce")) % ranks
-        part = transfers(hop + piece, src, (src + 1) % ranks, piece, reduce=collective == "reduce")
+        hop, chunk = np.divmod(np.arange((ranks - 1) * chunks), chunks)
+        channel, piece = np.divmod(chunk, pieces)
+        at = np.argmax(order == root, axis=1)[channel] + hop + (collective == "reduce")
+        src, dst = (order[channel, position % ranks] for position in (at, at + 1))
+        part = transfers(hop + piece, src, dst, chunk, reduce=collective == "reduce")
         return assemble(name, conditions, [part])
     parts = []
-    step, rank = np.divmod(np.arange((ranks - 1) * ranks), ranks)
-    to, first = (rank + 1) % ranks, 0
+    shape = max(ranks - 1, 1), rings, ranks
+    step, channel, at = np.unravel_index(np.arange((ranks - 1) * order.size), shape)
+    rank, to, first = order[channel, at], order[channel, (at + 1) % ranks], 0
     if collective != "all-gather":
-        local_part = (rank - 1 - step) % ranks
-        parts.append(transfers(step, rank, to, local_part * pieces, count=pieces, reduce=True))
+        chunk = order[channel, (at - 1 - step) % ranks] * chunks + channel * pieces
+        parts.append(transfers(step, rank, to, chunk, count=pieces, reduce=True))
         first = ranks - 1
     if collective != "reduce-scatter":
-        local_part = (rank - step) % ranks
-        parts.append(transfers(first + step, rank, to, local_part * pieces, count=pieces))
+        chunk = order[channel, (at - step) % ranks] * chunks + channel * pieces
+        parts.append(transfers(first + step, rank, to, chunk, count=pieces))
     return assemble(name, conditions, parts)
+
+
+def rail_rings(nodes: int, gpus: int) -> np.ndarray:
+    """Compute the orders of ranks of rings through nodes, one for each rank of a node: shape (gpus, ranks).
+
+    Each ring passes all ranks of a node, and leaves it at another rank than the others do, for the rank of
+    the next node with the same number: every adapter sends one ring and receives one, on its own rail. (An
+    odd number of nodes of two ranks has no such rings: the last node meets the first across rails.)
+    """
+    ends = [node % 2 for node in range(nodes)]  # of the first ring: other ones in neighbours
+    ends[-1] = ends[-1] if nodes % 2 == 0 else 2 % gpus
+    passed = []
+    for node, (begin, end) in enumerate(zip(ends, np.roll(ends, -1).tolist(), strict=True)):
+        end = end if end != begin else (begin - 1) % gpus
+        local = [begin, *(rank for rank in range(gpus) if rank not in (begin, end)), end][:gpus]
+        passed.append(node * gpus + (np.array(local) + np.arange(gpus)[:, None]) % gpus)
+    return np.concatenate(passed, axis=1)
 
 
 def ring_of_one_part(collective: str, ranks: int) -> Schedule:

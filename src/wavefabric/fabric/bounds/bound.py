@@ -9,8 +9,8 @@ import numpy as np
 
 from wavefabric.collectives.conditions import COLLECTIVES, operation, whole_elements
 from wavefabric.collectives.schedule import Schedule
-from wavefabric.errors import InputError
-from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, sampled
+from wavefabric.errors import InputError, not_one_of
+from wavefabric.fabric.bounds.cuts import as_electrical, bottleneck, port_rates, restrict, tightest_by_size
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.electrical.static_routes import hop_counts
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
@@ -66,7 +66,8 @@ def bound(
       inside the network: 2 (N − 1) arrays in all, Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
       Where switches multicast and reduce (`Fabric.multicast_switches`), what all send or receive together
       bounds nothing that they copy or add up;
-    - the bottleneck cut (`cuts.bottleneck`; ForestColl, arXiv:2402.06787), and other cuts;
+    - the bottleneck cut (`cuts.bottleneck`; ForestColl, arXiv:2402.06787), for an all-to-all the tightest of
+      `cuts.tightest_by_size`;
     - for an all-to-all, bytes times the least number of links on their route, by the bandwidth of all links.
 
     Examples
@@ -81,7 +82,7 @@ def bound(
         whole = whole_elements(collective)
         return schedule_bound(collective, fabric, nbytes / whole if whole else 0.0, incremental=incremental)
     if collective not in COLLECTIVES:
-        raise InputError(f"collective: {collective!r} given; allowed: {', '.join(COLLECTIVES)}")
+        raise InputError(f"collective: {not_one_of(collective, COLLECTIVES)}")
     n = fabric.ranks if ranks is None else ranks
     if not 1 <= n <= fabric.ranks:
         raise InputError(f"ranks: {n} given; allowed: 1 to the {fabric.ranks} GPUs of {fabric.name}")
@@ -194,14 +195,17 @@ def _needs(collective: str, fabric: Fabric, parts: np.ndarray, whole: float, roo
 
 def _cuts(collective: str, fabric: Fabric, root: int) -> Iterator[tuple[frozenset[int], float, bool]]:
     """GPUs, capacity in B/s, and whether that is into them."""
-    if collective in (*_OUT_OF, *_INTO):
+    if collective != "all-to-all":
         roots = None
-        if not collective.startswith(("all", "reduce-")):
-            at_root = collective in ("broadcast", "reduce")
+        if not collective.startswith(("all-gather", "reduce-")):
+            at_root = collective in ("broadcast", "reduce", "all-reduce")
             roots = tuple(r for r in range(fabric.ranks) if (r == root) == at_root)
-        cut = bottleneck(fabric, collective in _INTO, roots)
-        yield cut.gpus, cut.capacity, collective in _INTO
-    for gpus, out, into in sampled(fabric):
+        for into, names in ((False, _OUT_OF), (True, _INTO)):
+            # All of an all-reduce's array has to leave every set with one GPU, and to enter it.
+            if collective in (*names, "all-reduce"):
+                cut = bottleneck(fabric, into, roots)
+                yield cut.gpus, cut.capacity, into
+    for gpus, out, into in tightest_by_size(fabric):
         yield gpus, out, False
         yield gpus, into, True
 

@@ -1,7 +1,7 @@
 """Cuts through a fabric: what can leave a set of GPUs at once, and the tightest of them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -15,6 +15,9 @@ from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
 #: Most sinks that are searched, one after the other, for the exact bottleneck.
 MOST_SINKS = 256
+#: Most GPUs and switches of which all cuts are searched; and of which one cut for each wire is, with so many
+#: pairs of wires at most.
+MOST_SEARCHED, MOST_NODES, MOST_CROSSINGS = 16, 1024, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -59,39 +62,37 @@ def _port_limit(fabric: Fabric) -> float:
 
 
 @lru_cache(maxsize=8)
-def sampled(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
-    """Cuts of every number of GPUs, as (gpus, B/s out, B/s into).
+def tightest_by_size(fabric: Fabric) -> list[tuple[frozenset[int], float, float]]:
+    """Cuts that let the least out of, or into, as many GPUs, as (gpus, B/s out, B/s into).
 
-    The first k in order of rank, or of column and rank of any grid; with switches by a maximum flow.
+    Of all cuts up to `MOST_SEARCHED` GPUs and switches. Of larger fabrics, for each wire the cut between the
+    nodes that are closer to its beginning than to its end (a link of c B/s is 1/c long) and the others: the
+    halves of meshes and tori, sockets, nodes, racks. None of this depends on how GPUs are numbered.
     """
-    n, ranks, cuts = fabric.ranks, np.arange(fabric.ranks), []
-    if fabric.switches:
-        networks = [_FlowNetwork(fabric, reverse) for reverse in (False, True)]
-        for k in sorted({n * i // 16 for i in range(1, 16)} - {0}):
-            both = [float(net.capacity(net.cut(range(k), range(k, n)))) for net in networks]
-            cuts.append((frozenset(range(k)), *both))
-        return cuts
-    w, k = wires(fabric), np.arange(1, n)
-    for columns in [d for d in range(1, n) if n % d == 0]:
-        order = np.lexsort((ranks // columns, ranks % columns))
-        position = np.argsort(order)[np.stack((w.source, w.target))]
-        out, into = _crossing(position, w.bandwidth, n), _crossing(position[::-1], w.bandwidth, n)
-        # Those at which any collective has most to move for the capacity.
-        with np.errstate(divide="ignore"):
-            demands = np.stack((k, n - k, k * (n - k), np.ones(n - 1)))
-            tight = [np.argmax(demands / capacity, axis=1) for capacity in (out, into)]
-        cuts += [(frozenset(order[: i + 1].tolist()), out[i], into[i]) for i in np.unique(tight).tolist()]
-    return cuts
+    w, n = wires(fabric), fabric.ranks
+    nodes, capacities = n + len(fabric.switches), []
+    if nodes <= MOST_SEARCHED:
+        sides = (2 * np.arange(2 ** (nodes - 1))[:, None] + 1) >> np.arange(nodes) & 1 > 0
+    elif nodes <= MOST_NODES and w.source.size**2 <= MOST_CROSSINGS:
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import dijkstra
 
-
-def _crossing(ends: np.ndarray, bandwidth: np.ndarray, n: int) -> np.ndarray:
-    """Bandwidth from the first k + 1 positions to the others; `ends` of wires: shape (n − 1,)."""
-    forth = ends[0] < ends[1]
-    begin, end = (np.bincount(x[forth], bandwidth[forth], n) for x in ends)
-    crossing = np.cumsum(begin - end)[: n - 1]
-    # Sums in floating point: a little more is on the safe side of a bound.
-    rounding = n * np.finfo(float).eps * np.cumsum(begin + end)[: n - 1]
-    return np.maximum(crossing * (1 + 1e-12), crossing + rounding)
+        far = dijkstra(csr_matrix((1 / w.bandwidth, (w.source, w.target)), shape=(nodes, nodes))).T
+        sides = far[w.source] < far[w.target] * (1 - 1e-9)
+    else:
+        return []
+    sides = sides[(sides[:, :n].any(axis=1)) & ~sides[:, :n].all(axis=1)]
+    for ends in ((w.source, w.target), (w.target, w.source)):
+        begins, stays = (sides[:, end] for end in ends)
+        capacities.append((begins & ~stays) @ w.bandwidth)
+    size, cuts = sides[:, :n].sum(axis=1), {}
+    for capacity in capacities:
+        order = np.lexsort((capacity, size))
+        for i in order[np.flatnonzero(np.diff(size[order], prepend=0))].tolist():
+            gpus = frozenset(np.flatnonzero(sides[i, :n]).tolist())
+            # Sums in floating point: a little more is on the safe side of a bound.
+            cuts[i] = gpus, *(float(each[i]) * (1 + 1e-12) for each in capacities)
+    return list(cuts.values())
 
 
 @lru_cache(maxsize=64)
@@ -119,13 +120,13 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
         around, key=lambda cut: cut[0] / cut[1] if cut[1] else np.inf, default=(0, np.inf, everybody)
     )
     start = Cut(best, float(rate))
-    if not rate or (roots is None and _ring_reaches(fabric, start)) or not 0 < len(waiting) <= MOST_SINKS:
+    if not rate or not 0 < len(waiting) <= MOST_SINKS or _all_pairs_reach(fabric, part / rate, len(fed)):
         return start
     network = _FlowNetwork(fabric, reverse)
     tightest, ratio = start, Fraction(part) / Fraction(rate)
     for sink in waiting:
         while True:
-            side = network.cut(fed, (sink,), ratio)
+            side = network.cut(fed, sink, ratio)
             capacity, inside = network.capacity(side), int(np.count_nonzero(side[list(fed)]))
             if not inside or (capacity and Fraction(inside) / capacity <= ratio):
                 break
@@ -136,16 +137,18 @@ def bottleneck(fabric: Fabric, reverse: bool = False, roots: tuple[int, ...] | N
     return tightest
 
 
-def _ring_reaches(fabric: Fabric, cut: Cut) -> bool:
-    """Whether a ring in order of rank takes no longer than a cut says, so that none is tighter."""
-    n, ranks = fabric.ranks, np.arange(fabric.ranks)
+def _all_pairs_reach(fabric: Fabric, ratio: float, fed: int) -> bool:
+    """Whether all pairs of GPUs that send at once show that no cut has a greater ratio (`bottleneck`).
+
+    If each pair sends one byte in t seconds, |S| (n − |S|)/t B/s can leave any S.
+    """
+    n = fabric.ranks
     try:
-        use = resource_use(fabric, ranks, (ranks + 1) % n)
+        use = resource_use(fabric, *np.nonzero(~np.eye(n, dtype=bool)))
     except InputError:
         return False
-    load = np.bincount(use.resource, minlength=use.capacity.size) / use.capacity
-    slowest = max(float(load.max()), 1 / (fabric.flow_bandwidth or np.inf))
-    return slowest * (n - 1) <= len(cut.gpus) / cut.capacity * (1 + 1e-12)
+    slowest = max(float(use.seconds(np.ones(n * n - n)).max()), 1 / (fabric.flow_bandwidth or np.inf))
+    return slowest / (n - 1 if fed == 1 else 1) <= ratio * (1 + 1e-12)
 
 
 class _FlowNetwork:
@@ -180,27 +183,22 @@ class _FlowNetwork:
         self._csr = csr_matrix((numbers, positions), shape=(nodes + 2, nodes + 2))
         self._position = np.asarray(self._csr.data, np.int64) - 1
 
-    def cut(self, fed: Iterable[int], sinks: Iterable[int], ratio: Fraction | None = None) -> np.ndarray:
-        """Nodes on the source's side of a least cut between GPUs: shape (nodes,), bool.
+    def cut(self, fed: Sequence[int], sink: int, ratio: Fraction) -> np.ndarray:
+        """Nodes on the source's side of a least cut from GPUs to another: shape (nodes,), bool.
 
-        The super-source feeds each of `fed` with one and a link of capacity c B/s carries `ratio` c; without
-        a ratio neither has a limit but c.
+        The super-source feeds each of `fed` with one, and a link of capacity c B/s carries `ratio` c.
         """
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
         # Half of 32 bits: what flows against a link is added to its capacity.
-        fed, most = list(fed), 2**30 - 1
-        if ratio is None:
-            total = sum(u for u in self.units if u > 0)
-            one, output = (Fraction(1), most) if total < most else (Fraction(2**29, total), most)
-        else:
-            one, output = Fraction((ratio * self.unit).numerator), (ratio * self.unit).denominator
-            if output * len(fed) >= most:
-                output = 2**29 // len(fed)
-                one = ratio * self.unit * output
+        most, exact = 2**30 - 1, ratio * self.unit
+        one, output = Fraction(exact.numerator), exact.denominator
+        if output * len(fed) >= most:
+            output = 2**29 // len(fed)
+            one = exact * output
         up, down = one.numerator, one.denominator
         supply, drain = np.zeros((2, (self._position.size - len(self.units)) // 2), np.int64)
-        supply[fed], drain[list(sinks)] = output, most
+        supply[list(fed)], drain[sink] = output, most
         carried = [most if u < 0 else min(-(-u * up // down), most) for u in self.units]
         network = self._csr.copy()
         network.data = np.concatenate((carried, supply, drain))[self._position].astype(np.int32)

@@ -75,10 +75,10 @@ def _rounds(schedule: Schedule, fabric: Fabric, size: np.ndarray) -> tuple:
         joined, flow = np.unique(row * np.int64(use.latency.size) + over.route[remote], return_inverse=True)
         flow_row, flow_route = np.divmod(joined, use.latency.size)
         flow_size = np.bincount(flow, size[remote])
-        which, resource = use.of(flow_route)
+        which, resource, fraction = use.of(flow_route)
         cells, cell = np.unique(flow_row[which] * use.capacity.size + resource, return_inverse=True)
         cell_row, cell_resource = np.divmod(cells, use.capacity.size)
-        load = np.bincount(cell, flow_size[which]) / use.capacity[cell_resource]
+        load = np.bincount(cell, flow_size[which] * fraction) / use.capacity[cell_resource]
         busiest = use.name(int(np.bincount(cell_resource, load).argmax()))
         moving = np.unique(row)
         most = _largest(cell_row, load)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric.electrical.fabric import Fabric
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 
@@ -99,7 +99,7 @@ def model_for(fabric: AnyFabric, ranks: int, model: str = "auto", kernels: bool 
     from wavefabric.collectives.plans.plan import MOST_RANKS
 
     if model != "auto" and model not in COST_MODELS:
-        raise InputError(f"model: {model!r} given; allowed: auto, {', '.join(COST_MODELS)}")
+        raise InputError(f"model: {not_one_of(model, COST_MODELS, 'auto')}")
     light = isinstance(fabric, PhotonicFabric)
     fitting = [name for name, each in COST_MODELS.items() if each.photonic == light]
     if model not in ("auto", *fitting):

@@ -18,7 +18,8 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     """Time of a schedule whose transfers wait for their data alone, not for rounds.
 
     A transfer is ready when all transfers are done that wrote what it reads, or read or wrote what it writes
-    (`dependencies`). It waits `Fabric.alpha` and the latency of its route, then moves. What moves at the same
+    (`dependencies`). It waits `Fabric.alpha` and the latency of its route, then moves, split over parallel
+    switches in fixed proportions. What moves at the same
     time gets max–min fair shares of the links in each direction and of what each GPU sends and receives in
     all, and no more than `Fabric.flow_bandwidth`. Shares change when a transfer starts or ends.
     A later transfer may thus slow one down that others wait for, and the whole take longer than in rounds.
@@ -40,8 +41,7 @@ def flow(schedule: Schedule, fabric: Fabric, element_bytes: float, *, engines: i
     seconds, times = _simulate(schedule, fabric, size, over.route, use, at_once)
     u = units(schedule)
     times = times[u.first[u.of]]
-    sent = np.bincount(over.route[remote], size[remote], use.latency.size)[use.pair]
-    busy = np.bincount(use.resource, sent, use.capacity.size) / use.capacity
+    busy = use.seconds(np.bincount(over.route[remote], size[remote], use.latency.size))
     busiest = use.name(int(np.argmax(busy))) if remote.any() else "nothing"
     least, unaided = bounds(schedule, fabric, element_bytes)
     issuing, host = issue_time(schedule, fabric)
@@ -74,6 +74,6 @@ def _simulate(
     transfers = Transfers(*ends, pair, size, delay, work, follows, first_after, then)
     most = np.inf if fabric.flow_bandwidth is None else fabric.flow_bandwidth
     each = np.searchsorted(use.pair, np.arange(use.latency.size + 1))
-    links = SharedLinks(each, use.resource, use.capacity, most)
+    links = SharedLinks(each, use.resource, use.fraction, use.capacity, most)
     waits = np.bincount(then, minlength=t.size)
     return float(simulate(tuple(transfers), tuple(links), waits, schedule.ranks, engines, times)), times

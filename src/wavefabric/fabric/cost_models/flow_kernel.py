@@ -25,10 +25,11 @@ class Transfers(NamedTuple):
 
 
 class SharedLinks(NamedTuple):
-    """What pairs of ranks share: pair p uses ``resource[first[p]:first[p + 1]]``."""
+    """What pairs of ranks share: pair p uses ``resource[first[p]:first[p + 1]]``, with parts of its bytes."""
 
     first: np.ndarray
     resource: np.ndarray
+    fraction: np.ndarray  # of the pair's bytes, as `resource`
     capacity: np.ndarray  # B/s of each resource
     most: float  # B/s of one transfer
 
@@ -83,25 +84,29 @@ def _users_of_resources(flows, first, resource, resources):
 
 
 @njit(nogil=True)
-def fair_shares(flows, first, resource, capacity, most, rate):
+def fair_shares(flows, first, resource, fraction, capacity, most, rate):
     """Max–min fair rates of `flows` by progressive filling, written to `rate`, which has those of all flows.
 
     The resource that leaves least to each of its flows fixes theirs; what they use elsewhere is taken off,
     and so on (Bertsekas & Gallager, *Data Networks*, 2nd ed., section 6.5.2). Flow f uses
-    ``resource[first[f]:first[f + 1]]``; `capacity` is of each resource, and no flow gets more than `most`.
+    ``resource[first[f]:first[f + 1]]``, each with a `fraction` of its rate; `capacity` is of each resource,
+    and no flow gets more than `most`.
     """
     left = capacity.copy()
     waiting, used, begin, users = _users_of_resources(flows, first, resource, capacity.size)
     uses = used.size
+    weight = np.zeros(capacity.size)  # fractions of flows whose rates are not fixed
     for f in flows:
         rate[f] = -1.0
+        for u in range(first[f], first[f + 1]):
+            weight[resource[u]] += fraction[u]
     unfixed = flows.size
     while unfixed > 0:
         least = most
         for k in range(uses):
             r = used[k]
             if waiting[r] > 0:
-                least = min(least, left[r] / waiting[r])
+                least = min(least, left[r] / weight[r])
         if least >= most:
             for f in flows:
                 if rate[f] < 0.0:
@@ -112,7 +117,7 @@ def fair_shares(flows, first, resource, capacity, most, rate):
             r = used[k]
             if waiting[r] == 0:
                 continue
-            if left[r] / waiting[r] <= least * (1.0 + SAME):
+            if left[r] / weight[r] <= least * (1.0 + SAME):
                 for i in range(begin[r], begin[r + 1]):
                     f = users[i]
                     if rate[f] < 0.0:
@@ -120,7 +125,8 @@ def fair_shares(flows, first, resource, capacity, most, rate):
                         unfixed -= 1
                         for u in range(first[f], first[f + 1]):
                             q = resource[u]
-                            left[q] = max(left[q] - least, 0.0)
+                            left[q] = max(left[q] - least * fraction[u], 0.0)
+                            weight[q] -= fraction[u]
                             waiting[q] -= 1
             used[kept] = r
             kept += 1
@@ -335,4 +341,6 @@ def simulate(transfers, links, waits, ranks, engines, times):
             on_route = np.empty(movers, np.int64)
             for i in range(movers):
                 on_route[i] = transfers.pair[state.moving[i]]
-            fair_shares(on_route, links.first, links.resource, links.capacity, links.most, state.rate)
+            fair_shares(
+                on_route, links.first, links.resource, links.fraction, links.capacity, links.most, state.rate
+            )

@@ -137,6 +137,7 @@ class _Replay:
         #: Of each route: of a pair of ranks, or of what a switch does.
         ends = np.searchsorted(self._use.pair, np.arange(1, self._use.latency.size))
         self._resources = np.split(self._use.resource, ends)
+        self._fractions = np.split(self._use.fraction, ends)
         self._loads = self._level_loads()
         self._at, self._now = [0] * ranks, [0.0] * ranks
         self._sent: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -182,17 +183,18 @@ class _Replay:
         loads: dict[tuple[int, int], np.ndarray] = defaultdict(lambda: np.zeros(capacity.size))
         for move in self._plan.moves:
             for peer, nbytes in self._remote(move):
-                used = self._resources[self._pairs[move.rank, peer]]
-                loads[move.level, move.phase][used] += nbytes / capacity[used]
+                pair = self._pairs[move.rank, peer]
+                used = self._resources[pair]
+                loads[move.level, move.phase][used] += nbytes * self._fractions[pair] / capacity[used]
             for used, seconds in self._switched(move):
                 np.add.at(loads[move.level, move.phase], used, seconds)
         return loads
 
     def _switched(self, move: Move) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Resources of what switches do in a move, and seconds of each: data, and requests for them."""
-        data, rate = move.size * self._bytes, self._times.bandwidth
+        size, rate = move.size * self._bytes, self._times.bandwidth
         for tree, asks in _trees(move):
-            used = self._resources[self._trees[tree]]
+            used, data = self._resources[self._trees[tree]], size * self._fractions[self._trees[tree]]
             each = 1 / self._use.capacity[used]
             header = np.where(used < self._use.wires.source.size, np.maximum(1 / rate - each, 0.0), 0.0)
             yield used, data * (header if asks else np.maximum(each, 1 / rate))

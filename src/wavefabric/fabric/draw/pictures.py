@@ -132,8 +132,7 @@ def link_loads(schedule: Schedule, fabric: Fabric, element_bytes: float, seconds
     over = flows(schedule, fabric)
     use, moves = over.use, over.route >= 0
     size = np.bincount(over.route[moves], transfer_bytes(schedule, element_bytes)[moves], use.latency.size)
-    carried = np.bincount(use.resource, size[use.pair], use.capacity.size)[: use.wires.source.size]
-    return carried / use.wires.bandwidth / max(seconds, 1e-300)
+    return use.seconds(size)[: use.wires.source.size] / max(seconds, 1e-300)
 
 
 @style.without_formulae()

@@ -11,7 +11,8 @@ class Link:
     target: str
     bandwidth: float  # B/s
     latency: float = 0.0  # s, added to what a transfer costs anyway (`Fabric.alpha`)
-    kind: str = "wire"  # "nvlink", "pcie", "qpi", "network", …: a word for tables and pictures
+    #: "nvlink", "pcie", "qpi", "network", …: for tables and pictures, and which links share bytes as equals.
+    kind: str = "wire"
 
 
 @dataclass(frozen=True)

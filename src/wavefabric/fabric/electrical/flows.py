@@ -1,5 +1,6 @@
 """What a schedule puts on the wires: transfers between pairs of GPUs, and operations of switches on trees."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,59 +66,75 @@ def with_trees(use: ResourceUse, trees: Sequence[Tree]) -> ResourceUse:
     fabric = use.fabric
     limited = fabric.copy_bandwidth is not None
     first, wires = use.latency.size, use.wires
-    pair, resource, latency = [use.pair], [use.resource], [use.latency]
+    pair, resource, fraction, latency = [use.pair], [use.resource], [use.fraction], [use.latency]
     for number, (sums, at, members) in enumerate(trees):
-        crossed = _crossed(fabric, sums, at, members)
-        copies = np.array([wire for wire, _ in crossed], np.int64)
-        own = [copies]
+        copies, parts, late = _crossed(fabric, sums, at, members)
+        uses = [(copies, parts)]
         if limited:
             # Ports of GPUs: what leaves one, and what comes to it.
             for gpu_of, base in ((wires.source, 0), (wires.target, fabric.ranks)):
-                gpu = gpu_of[copies]
-                own.append(wires.source.size + base + gpu[gpu < fabric.ranks])
-        uses = np.concatenate(own)
-        pair.append(np.full(uses.size, first + number))
-        resource.append(uses)
-        latency.append(np.array([max(delay for _, delay in crossed)]))
-    pairs, resources, latencies = map(np.concatenate, (pair, resource, latency))
-    return ResourceUse(fabric, wires, pairs, resources, use.capacity, latencies)
+                ends = gpu_of[copies] < fabric.ranks
+                uses.append((wires.source.size + base + gpu_of[copies][ends], parts[ends]))
+        for column, values in zip((resource, fraction), zip(*uses, strict=True), strict=True):
+            column.append(np.concatenate(values))
+        pair.append(np.full(resource[-1].size, first + number))
+        latency.append(np.array([late]))
+    pairs, resources, fractions, latencies = map(np.concatenate, (pair, resource, fraction, latency))
+    return ResourceUse(fabric, wires, pairs, resources, fractions, use.capacity, latencies)
 
 
-def _crossed(fabric: Fabric, sums: bool, at: int, members: Sequence[int]) -> list[tuple[int, float]]:
-    """Wires of an operation, each as often as it is crossed, with the latency of a route that takes it.
+def _crossed(
+    fabric: Fabric, sums: bool, at: int, members: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Wires of an operation, each as often as it is crossed, by what fraction of the bytes, and the latency.
 
     A wire is crossed once for all rows whose routes have the same next switch that copies (or the same last
-    one that adds up), or the same GPU at the end.
+    one that adds up), or the same GPU at the end. Where routes are split, each part of the bytes takes the
+    same switches on the routes of all rows.
     """
     able = {len(fabric.gpus) + fabric.switches.index(name) for name in fabric.multicast_switches}
     routes = static_routes(fabric)
-    source, target = routes.wires.source.tolist(), routes.wires.target.tolist()
-
+    wires = routes.wires
+    ends = list(zip(wires.source.tolist(), wires.target.tolist(), strict=True))
     others = [gpu for gpu in members if gpu != at]
     # Of each other one; behind them, for the own part, the route of the first in the other direction.
     far, near = others + [at] * (at in members), [at] * len(others) + others[:1] * (at in members)
-    which, wire = routes.wires_of(*map(np.array, (far, near) if sums else (near, far)))
-    ends = np.searchsorted(which, np.arange(1, len(far)))
-    paths = [part.tolist() for part in np.split(wire, ends)]
-    if at in members:
-        # To the first such switch on a route to another one, and back.
-        reverse = paths.pop()
-        there, back = (reverse, paths[0]) if sums else (paths[0], reverse)
-        up = next((i for i, w in enumerate(there, 1) if target[w] in able), 0)
-        down = next((i for i, w in enumerate(back[::-1], 1) if source[w] in able), 0)
-        paths += [there[:up] + back[len(back) - down :]] if up and down else []
+    which, wire, fraction, latency = routes.wires_of(*map(np.array, (far, near) if sums else (near, far)))
+    cuts = np.searchsorted(which, np.arange(1, len(far)))
     crossed: dict[tuple[int, int], float] = {}
-    for path in paths:
-        if not any(target[w] in able for w in path):
+    for number, (over, parts) in enumerate(zip(np.split(wire, cuts), np.split(fraction, cuts), strict=True)):
+        stops = _stops(list(zip(over.tolist(), parts.tolist(), strict=True)), ends, able, sums)
+        end = far[number]
+        if all(stop == end for _, stop in stops):
+            if number == len(others):
+                continue
             names = ", ".join(fabric.multicast_switches) or "none"
             fault = f"no switch on the route of {fabric.gpus[at]} to another multicasts and reduces"
             allowed = f"those of multicast_switches ({names})"
             raise InputError(f"fabric {fabric.name}: {fault}; allowed: {allowed}")
-        delay = float(routes.wires.latency[path].sum())
-        # The end of the route, from which on, or up to which, nothing has been joined.
-        stop = source[path[0]] if sums else target[path[-1]]
-        for w in path if sums else path[::-1]:
-            end = source[w] if sums else target[w]
-            stop = end if end in able else stop
-            crossed[w, stop] = max(crossed.get((w, stop), 0.0), delay)
-    return [(wire, delay) for (wire, _), delay in crossed.items()]
+        for key, part in stops.items():
+            # The own part comes back from the first such switch; the way there is that of others.
+            if number < len(others) or key[1] == at:
+                crossed[key] = max(crossed.get(key, 0.0), part)
+    copies, parts = np.array([wire for wire, _ in crossed]), np.array(list(crossed.values()))
+    return copies, parts, float(latency.max())
+
+
+def _stops(
+    route: Sequence[tuple[int, float]], ends: Sequence[tuple[int, int]], able: set[int], sums: bool
+) -> dict[tuple[int, int], float]:
+    """Fractions that cross each wire of a route, by the next of the `able` switches, or the GPU at the end.
+
+    `route`: wires and their fractions, from its beginning on. Of `sums` by the last such switch, or the GPU
+    at the beginning.
+    """
+    stops: dict[tuple[int, int], float] = defaultdict(float)
+    beyond: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for wire, fraction in route if sums else reversed(route):
+        near, far = ends[wire] if sums else ends[wire][::-1]
+        parts = {near: 1.0} if near in able or near not in beyond else beyond[near]
+        whole = sum(parts.values())
+        for stop, part in parts.items():
+            stops[wire, stop] += fraction * part / whole
+            beyond[far][stop] += fraction * part / whole
+    return stops

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,26 @@ class Wires:
     target: np.ndarray
     bandwidth: np.ndarray  # B/s, the sum over parallel links
     latency: np.ndarray  # s, the greatest of parallel links
+    kind: np.ndarray  # number of `Link.kind`, of parallel links the widest's
+
+
+class RouteWires(NamedTuple):
+    """Wires that pairs of GPUs use: ``pair``, ``wire`` and ``fraction`` of each use, shape (uses,)."""
+
+    pair: np.ndarray  # ascending, and along the route
+    wire: np.ndarray
+    fraction: np.ndarray  # of the pair's bytes that cross the wire
+    latency: np.ndarray  # s of each pair: of the slowest of its parallel routes
+
+
+class ParallelWires(NamedTuple):
+    """Groups of wires over which a node may split what it sends: to switches, by links of one kind."""
+
+    group: np.ndarray  # of each wire; a wire to a GPU is a group by itself
+    first: np.ndarray  # group g: ``wires[first[g]:first[g + 1]]``
+    wires: np.ndarray
+    hops: np.ndarray  # links from each switch to each GPU, −1: no route
+    width: np.ndarray  # B/s that all routes from a switch to a GPU carry
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,33 +53,53 @@ class StaticRoutes:
 
     fabric: Fabric
     wires: Wires
-    table: np.ndarray  # shape (nodes, GPUs): the wire on which data for a GPU leaves a node; −1: none
+    table: np.ndarray  # shape (nodes, GPUs): a wire on which data for a GPU leaves a node; −1: none
+    parallel: ParallelWires | None  # None where no node has several wires to choose from
 
-    def wires_of(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Wires of the routes of pairs of different GPUs; `InputError` if a pair has no route.
-
-        Returns pair and wire of each use, shape (uses,): in order of pair, then along the route.
-        """
-        pairs, wires = [], []
-        at, left = np.asarray(src).copy(), np.arange(len(src))
-        goal = np.asarray(dst)
-        while left.size:
-            wire = self.table[at[left], goal[left]]
+    def wires_of(self, src: np.ndarray, dst: np.ndarray) -> RouteWires:
+        """Compute the wires of the routes of pairs of different GPUs; `InputError` if a pair has no route."""
+        goal, nodes = np.asarray(dst), len(self.table)
+        at, pair = np.asarray(src).copy(), np.arange(goal.size)
+        fraction, late, latency = np.ones(goal.size), np.zeros(goal.size), np.zeros(goal.size)
+        uses: list[tuple[np.ndarray, ...]] = [(pair[:0], pair[:0], fraction[:0])]
+        while pair.size:
+            wire = self.table[at, goal[pair]]
             if (wire < 0).any():
-                i = left[np.argmax(wire < 0)]
+                i = pair[np.argmax(wire < 0)]
                 a, b = self.fabric.gpus[src[i]], self.fabric.gpus[goal[i]]
                 why = "" if self.fabric.forwards else " (GPUs of this fabric do not forward)"
                 fault = f"no way from {a} to {b}{why}"
                 raise InputError(f"fabric {self.fabric.name}: {fault}; allowed: pairs with one")
-            pairs.append(left)
-            wires.append(wire)
-            at[left] = self.wires.target[wire]
-            left = left[at[left] != goal[left]]
-        if not pairs:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        pair, wire = np.concatenate(pairs), np.concatenate(wires)
+            if self.parallel is not None:
+                row, wire, part = self._split(self.parallel, wire, goal[pair])
+                pair, fraction, late = pair[row], fraction[row] * part, late[row]
+            uses.append((pair, wire, fraction))
+            at, late = self.wires.target[wire], late + self.wires.latency[wire]
+            if self.parallel is not None:  # what comes to a node by several wires goes on as one
+                key, first, joined = np.unique(pair * nodes + at, return_index=True, return_inverse=True)
+                pair, at, fraction = pair[first], at[first], np.bincount(joined, fraction, key.size)
+                slowest = np.zeros(key.size)
+                np.maximum.at(slowest, joined, late)
+                late = slowest
+            arrived, onward = at == goal[pair], at != goal[pair]
+            latency[pair[arrived]] = late[arrived]
+            pair, at, fraction, late = pair[onward], at[onward], fraction[onward], late[onward]
+        pair, wire, fraction = map(np.concatenate, zip(*uses, strict=True))
         order = np.argsort(pair, kind="stable")
-        return pair[order], wire[order]
+        return RouteWires(pair[order], wire[order], fraction[order], latency)
+
+    def _split(self, over: ParallelWires, wire: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Wires of the groups of `wire` that lead on to GPUs: row of `wire`, wire, fraction of the bytes."""
+        group, gpus = over.group[wire], self.fabric.ranks
+        row, within = ragged(over.first[group + 1] - over.first[group])
+        each = over.wires[over.first[group[row]] + within]
+        # The only wire of a group to a GPU is compared with itself.
+        node, taken = (np.maximum(self.wires.target[some] - gpus, 0) for some in (each, wire[row]))
+        alike = over.hops[node, goal[row]] == over.hops[taken, goal[row]]
+        row, each, node = row[alike], each[alike], node[alike]
+        rate = np.minimum(self.wires.bandwidth[each], over.width[node, goal[row]])
+        rate[self.wires.target[each] < gpus] = 1.0
+        return row, each, rate / np.bincount(row, rate, wire.size)[row]
 
 
 def wires(fabric: Fabric) -> Wires:
@@ -68,21 +109,28 @@ def wires(fabric: Fabric) -> Wires:
     nodes, wire = np.unique(ends.reshape(-1, 2), axis=0, return_inverse=True)
     wire, latency = wire.ravel(), np.zeros(len(nodes))
     np.maximum.at(latency, wire, [link.latency for link in fabric.links])
-    bandwidth = np.bincount(wire, [link.bandwidth for link in fabric.links], len(nodes))
+    rates = np.array([link.bandwidth for link in fabric.links])
+    bandwidth, widest = np.bincount(wire, rates, len(nodes)), np.argsort(rates, kind="stable")
+    kind = np.zeros(len(nodes), np.int64)
+    kind[wire[widest]] = np.unique([link.kind for link in fabric.links], return_inverse=True)[1][widest]
     source, target = nodes.T.copy()
-    return Wires(source, target, bandwidth, latency)
+    return Wires(source, target, bandwidth, latency, kind)
 
 
 @lru_cache(maxsize=8)
 def static_routes(fabric: Fabric) -> StaticRoutes:
-    """Static routes between all GPUs: fewest hops, then the widest.
+    """Compute static routes between all GPUs: fewest hops, over all parallel switches, else the widest.
 
     Data passes switches, and other GPUs only where the fabric says that they forward. Each node sends all
-    that is bound for a GPU the same way. Of routes that are as short and as wide (by their narrowest link) it
-    takes the neighbour whose number is closest to its own: along the last axis of a mesh or torus first, and
-    from the lowest dimension of a hypercube (dimension-order and e-cube routing, Dally & Seitz 1987,
-    doi:10.1109/TC.1987.1676939). Half-way around a torus GPUs with an even coordinate send upwards, others
-    downwards, so that both directions carry as much.
+    that is bound for a GPU the same way: split over all switches that are as close to the GPU and joined to
+    the node by links of one kind, or through one GPU that forwards. A switch gets bytes in proportion to the
+    rate of all its routes together. Of several kinds of links, or GPUs, the widest is taken: no PCIe is used
+    beside NVLink.
+
+    Of GPUs that are as close and as wide a node takes the neighbour whose number is closest to its own: along
+    the last axis of a mesh or torus first, and from the lowest dimension of a hypercube (dimension-order and
+    e-cube routing, Dally & Seitz 1987, doi:10.1109/TC.1987.1676939). Half-way around a torus GPUs with an
+    even coordinate send upwards, others downwards, so that both directions carry as much.
     """
     w = wires(fabric)
     nodes = len(fabric.gpus) + len(fabric.switches)
@@ -97,19 +145,32 @@ def static_routes(fabric: Fabric) -> StaticRoutes:
     turn = (target > source) == (coordinate == 1)
     table = np.full((nodes, fabric.ranks), -1, np.int64)
     preferred = np.lexsort((target, turn, apart, w.source))
-    uniform = not w.bandwidth.size or (w.bandwidth == w.bandwidth[0]).all()
+    # Wires to switches by node and kind; each of the others by itself.
+    kinds = w.source * (int(w.kind.max(initial=0)) + 1) + w.kind
+    group = np.where(w.target >= fabric.ranks, kinds, -1 - np.arange(w.kind.size))
+    group = np.unique(group, return_inverse=True)[1]
+    several = bool(np.bincount(group, minlength=1).max() > 1)
+    uniform = not several and np.unique(w.bandwidth).size < 2
+    hops_of, width_of = [], []
     for gpu, hops in enumerate(_hops(w, nodes, fabric.ranks, fabric.forwards)):
         near, far = hops[w.target], hops[w.source]
         usable = (near >= 0) & (far == near + 1) & (passes[w.target] | (w.target == gpu))
         order = preferred[usable[preferred]]
         if not uniform:
-            width = _widths(w, hops, usable, gpu)
+            width, widest = _widths(w, hops, usable, gpu, group)
             order = order[np.lexsort((-width[order], w.source[order]))]
+            hops_of.append(hops[fabric.ranks :])
+            width_of.append(widest[fabric.ranks :])
         source = w.source[order]
         first = np.ones(source.size, bool)
         first[1:] = source[1:] != source[:-1]
         table[source[first], gpu] = order[first]
-    return StaticRoutes(fabric, w, table)
+    if not several:
+        return StaticRoutes(fabric, w, table, None)
+    members = np.argsort(group, kind="stable")
+    begin = np.searchsorted(group[members], np.arange(group.max() + 2))
+    over = ParallelWires(group, begin, members, np.array(hops_of).T, np.array(width_of).T)
+    return StaticRoutes(fabric, w, table, over)
 
 
 def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarray]:
@@ -132,16 +193,19 @@ def _hops(w: Wires, nodes: int, gpus: int, forwards: bool) -> Iterator[np.ndarra
         yield from np.where(np.isfinite(far), far, -1).astype(np.int64)
 
 
-def _widths(w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int) -> np.ndarray:
-    """Narrowest bandwidth from each wire on to a GPU, by the widest route: shape (wires,)."""
+def _widths(
+    w: Wires, hops: np.ndarray, usable: np.ndarray, gpu: int, group: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """B/s from each wire's group on to a GPU, by all routes together; and from each node, by the widest."""
     best = np.zeros(hops.size)
     best[gpu] = np.inf
     width = np.zeros(w.source.size)
     for far in range(1, int(hops.max()) + 1):
         layer = np.flatnonzero(usable & (hops[w.source] == far))
-        width[layer] = np.minimum(w.bandwidth[layer], best[w.target[layer]])
+        alone = np.minimum(w.bandwidth[layer], best[w.target[layer]])
+        width[layer] = np.bincount(group[layer], alone)[group[layer]]
         np.maximum.at(best, w.source[layer], width[layer])
-    return width
+    return width, best
 
 
 @lru_cache(maxsize=8)
@@ -164,14 +228,21 @@ class ResourceUse:
     wires: Wires
     pair: np.ndarray  # shape (uses,), ascending
     resource: np.ndarray  # shape (uses,)
+    fraction: np.ndarray  # of the pair's bytes that cross the resource, shape (uses,)
     capacity: np.ndarray  # B/s of each resource, infinite where the fabric has no such limit
     latency: np.ndarray  # s of the route of each pair
 
-    def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Resources of any pairs, which may repeat: indices into `pairs`, ascending, and resources."""
+    def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Resources of any pairs, which may repeat: indices into `pairs`, ascending, resources, fractions."""
         first = np.searchsorted(self.pair, np.arange(self.latency.size + 1))
         which, within = ragged(np.diff(first)[pairs])
-        return which, self.resource[first[pairs][which] + within]
+        use = first[pairs][which] + within
+        return which, self.resource[use], self.fraction[use]
+
+    def seconds(self, nbytes: np.ndarray) -> np.ndarray:
+        """Compute how long each resource is busy with so many bytes of each pair: s, shape (resources,)."""
+        carried = np.bincount(self.resource, nbytes[self.pair] * self.fraction, self.capacity.size)
+        return carried / self.capacity
 
     def name(self, resource: int) -> str:
         """A resource in words."""
@@ -186,17 +257,17 @@ class ResourceUse:
 def resource_use(fabric: Fabric, src: np.ndarray, dst: np.ndarray) -> ResourceUse:
     """Resources of pairs of GPUs by the static routes; `InputError` if a pair has no route."""
     routes = static_routes(fabric)
-    pair, wire = routes.wires_of(src, dst)
-    latency = np.bincount(pair, routes.wires.latency[wire], len(src))
+    pair, wire, fraction, latency = routes.wires_of(src, dst)
     capacity = routes.wires.bandwidth
     if fabric.copy_bandwidth is not None:
         n, first = np.arange(len(src)), capacity.size
         pair = np.concatenate((pair, n, n))
         wire = np.concatenate((wire, first + np.asarray(src), first + fabric.ranks + np.asarray(dst)))
         order = np.argsort(pair, kind="stable")
+        fraction = np.concatenate((fraction, np.ones(2 * n.size)))[order]
         pair, wire = pair[order], wire[order]
         capacity = np.concatenate((capacity, np.full(2 * fabric.ranks, fabric.copy_bandwidth)))
-    return ResourceUse(fabric, routes.wires, pair, wire, capacity, latency)
+    return ResourceUse(fabric, routes.wires, pair, wire, fraction, capacity, latency)
 
 
 def transfer_bytes(schedule: Schedule, element_bytes: float) -> np.ndarray:

@@ -31,9 +31,11 @@ def routed_links(fabric: Fabric, unit: float | None = None) -> Links:
     """
     pairs = list(permutations(range(fabric.ranks), 2))
     use = resource_use(fabric, *np.array(pairs, np.int64).reshape(-1, 2).T)
+    most = np.zeros(use.capacity.size)  # the greatest fraction of a pair's bytes on each resource
+    np.maximum.at(most, use.resource, use.fraction)
     groups = defaultdict(set)
     for pair, resource in zip(use.pair.tolist(), use.resource.tolist(), strict=True):
-        groups[float(use.capacity[resource]), resource].add(pairs[pair])
+        groups[float(use.capacity[resource] / most[resource]), resource].add(pairs[pair])
     alone = min(fabric.flow_bandwidth or np.inf, max(groups, default=(1.0,))[0])
     unit = unit or min(alone, min(groups, default=(1.0,))[0])
     shared = ((frozenset(links), int(rate / unit + 1e-9)) for (rate, _), links in groups.items())

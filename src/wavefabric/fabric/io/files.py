@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric.electrical import families
 from wavefabric.fabric.electrical.fabric import Fabric, KernelTimes, Link, TransportTimes
 from wavefabric.fabric.electrical.static_routes import wires
@@ -54,7 +54,7 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
     if Path(name).exists() and name:
         return _read(Path(name))
     known = [*presets(), *families.EXAMPLES.values()]
-    raise InputError(f"fabric: {show(name)} given; allowed: a TOML file, {', '.join(known)}")
+    raise InputError(f"fabric: {not_one_of(name, known, 'a TOML file')}")
 
 
 def from_toml(text: str) -> Fabric | PhotonicFabric:

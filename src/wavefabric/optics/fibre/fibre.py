@@ -8,8 +8,17 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wavefabric.errors import InputError
-from wavefabric.quantities import BETA_UNITS, choice, dispersion_coefficients, number, numbers, positive
+from wavefabric.errors import InputError, quoted
+from wavefabric.quantities import (
+    BETA_UNITS,
+    choice,
+    dispersion_coefficients,
+    instance,
+    number,
+    numbers,
+    positive,
+    within,
+)
 from wavefabric.units import SPEED_OF_LIGHT
 
 Array = NDArray[np.float64]
@@ -200,7 +209,7 @@ def group_numbers(groups: int | Iterable[int]) -> list[int]:
         chosen = []
     if not chosen or not all(isinstance(g, (int, np.integer)) and 1 <= g <= MOST_GROUPS for g in chosen):
         words = f"give a whole number from 1 to {MOST_GROUPS}, or a list of them"
-        raise InputError(f"groups: {groups!r}; {words}")
+        raise InputError(f"groups: {quoted(groups)}; {words}")
     return list(range(1, int(chosen[0]) + 1)) if single else sorted({int(g) for g in chosen})
 
 
@@ -227,7 +236,8 @@ def at_frequency(fibre: Fibre, frequency: float | str) -> Fibre:
     they depend on frequency is not known from one expansion (A_eff of a graded-index fibre falls by about
     1 % when the frequency rises by 1 %). A fibre from an index profile is better solved there anew.
     """
-    frequency = positive(frequency, "Hz", "frequency")
+    instance("fibre", fibre, Fibre)
+    frequency = within(frequency, "Hz", "frequency", 1e6, 1e18)
     before = SPEED_OF_LIGHT / fibre.wavelength
     beta = shift_expansion(fibre.beta, 2 * math.pi * (frequency - before))
     beta[:, 0] += fibre.beta[0, 0] - beta[0, 0]

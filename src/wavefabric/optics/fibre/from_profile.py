@@ -1,7 +1,9 @@
 """A fibre from its index profile: modes, dispersion, effective areas and κ of our own solver."""
 
-from collections.abc import Iterable
-from functools import lru_cache
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +13,19 @@ from wavefabric.optics.fibre.fibre import ATTENUATION, N2_SILICA, Array, Fibre, 
 from wavefabric.optics.fibre.kerr_coupling import Overlaps, kappa_strong_groups, kappa_weak, overlaps
 from wavefabric.optics.fibre.modes import STEP, ModeSet, dispersion, solve_modes
 from wavefabric.optics.fibre.profile import Profile
-from wavefabric.quantities import choice, number, numbers
+from wavefabric.quantities import choice, instance, number, numbers, within
+
+_solved = lru_cache(maxsize=4)(dispersion)
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Radial step of the solver in m, or text; the fibre's name; what is called, instead of a `UserWarning`,
+    with a line that names guided modes which are left out as too near to cut-off (see `dispersion`)."""
+
+    step: float | str = STEP
+    name: str = "fibre"
+    warn: Callable[[str], None] | None = None
 
 
 def fibre_from_profile(
@@ -21,26 +35,31 @@ def fibre_from_profile(
     attenuation: ArrayLike | str = ATTENUATION,
     n2: float | str = N2_SILICA,
     coupling: Literal["groups", "modes"] = "groups",
-    *,
-    name: str = "fibre",
-    step: float | str = STEP,
+    **options: Any,
 ) -> Fibre:
     """Everything from an index profile: modes, β, A_eff and κ of our own solver.
 
     Quantities may be text with a unit: wavelength in vacuum, m; power attenuation, 1/m, one for all modes or
-    each; nonlinear refractive index n2, m²/W; radial step of the solver, m. Groups are 1 to g, or those of a
-    list, by default every one guided in full (from 1 without a gap). `InputError` if a group is not guided.
+    each; nonlinear refractive index n2, m²/W. Groups (see `ModeSet`) are 1 to g, or those of a list, by
+    default all. ``options`` are those of `ProfileOptions`. `InputError` if a group is not guided.
 
     With coupling "groups" modes of a group mix strongly at random: κ is per group, and β averaged over the
     group's modes, since light there sees all of them. With "modes" κ and β are those of weakly coupled modes.
     """
+    instance("profile", profile, Profile)
+    within(wavelength, "m", "wavelength", 1e-8, 1e-3)
     choice("coupling", coupling, ("groups", "modes"))
-    wavelength, step = number(wavelength, "m", "wavelength"), number(step, "m", "step")
+    inputs = ProfileOptions(**options)
+    wavelength, step = number(wavelength, "m", "wavelength"), number(inputs.step, "m", "step")
+    wanted = None if groups is None else group_numbers(groups)
     modes, overlap = solved_overlaps(profile, wavelength, step)
-    wanted = _whole_groups(modes) if groups is None else group_numbers(groups)
-    modes.select(wanted)  # says which groups there are
-    taylor = _taylor(profile, wavelength, tuple(wanted), step)
-    kept = overlap.take(np.isin(overlap.groups, wanted))
+    fit = _solved(profile, wavelength, groups=(1, *modes.select(wanted).group) if wanted else None, step=step)
+    chosen = fit.modes if wanted is None else fit.modes.select(wanted)
+    if notes := [note for group, note in fit.modes.left_out if wanted is None or group in wanted]:
+        text = f"{inputs.name}: guided modes left out: {', '.join(notes)}"
+        (inputs.warn or partial(warnings.warn, stacklevel=2))(text)
+    kept = overlap.take(np.isin(overlap.lp, modes.rows(chosen.labels)))
+    taylor = fit.beta[fit.modes.rows(chosen.labels), 1:] - np.array([fit.beta[0, 1], 0, 0, 0])
     beta = taylor[np.unique(kept.lp, return_inverse=True)[1]]
     if coupling == "groups":
         average_over_groups(beta, kept.groups)
@@ -48,7 +67,8 @@ def fibre_from_profile(
     kappa, kappa_of = kappa_from(kept, coupling, a_ref)
     gamma = gamma_of(a_ref, wavelength, number(n2, "m^2/W", "n2"))
     alpha = numbers(attenuation, "1/m", "attenuation")
-    return Fibre(name, kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength)
+    values = kept.labels, kept.groups, alpha, beta, gamma, kappa, kappa_of, kept.a_eff, wavelength
+    return Fibre(inputs.name, *values)
 
 
 @lru_cache(maxsize=4)
@@ -69,19 +89,3 @@ def average_over_groups(values: Array, groups) -> None:
     """Replace the values of each mode by the mean over its group, in place."""
     for g in np.unique(groups):
         values[groups == g] = values[groups == g].mean(axis=0)
-
-
-@lru_cache(maxsize=4)
-def _taylor(profile: Profile, wavelength: float, groups: tuple[int, ...], step: float) -> Array:
-    """β1 (relative to LP01) … β4 of the LP modes of some groups, shape (P, 4)."""
-    result = dispersion(profile, wavelength, groups={1, *groups}, step=step)
-    beta = result.beta[:, 1:] - np.array([result.beta[0, 1], 0, 0, 0])
-    return beta[np.isin(result.modes.group, groups)]
-
-
-def _whole_groups(modes: ModeSet) -> list[int]:
-    """Groups 1, 2, … up to the first that is not guided in full."""
-    g = 1
-    while int(modes.degeneracy[modes.group == g].sum()) == g:
-        g += 1
-    return list(range(1, g))

@@ -1,9 +1,9 @@
 """Fibres by name: the 62.5 µm fibre of Brehler et al., a single mode, one group of coupled modes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib.resources import as_file, files
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ def graded_index_62_5(
     n2: float | str = N2_SILICA,
     wavelength: float | str = 1550e-9,
     step: float | str = STEP,
+    warn: Callable[[str], None] | None = None,
 ) -> Fibre:
     """The preset ``graded-index-62.5``: the 62.5 µm fibre of Brehler et al., section 6.
 
@@ -36,7 +37,7 @@ def graded_index_62_5(
     """
     choice("dispersion", dispersion, ("paper", "solver"))
     profile = profile_62_5()
-    options: dict[str, Any] = {"n2": n2, "coupling": coupling, "step": step, "name": "graded-index-62.5"}
+    options: dict = {"name": "graded-index-62.5", "n2": n2, "coupling": coupling, "step": step, "warn": warn}
     if dispersion == "solver":
         return fibre_from_profile(profile, wavelength, groups, attenuation, **options)
     data = files("wavefabric.optics.fibre") / "data"
@@ -78,7 +79,7 @@ def coupled_group(
     All quantities but ``kappa`` as in `single_mode`, the same for all ``modes``. ``kappa`` is the coefficient
     on the group's total power, by default 4/3 · 2N/(2N+1), which is 8/9 for N = 1.
     """
-    whole("modes", modes, 1)
+    whole("modes", modes, 1, 10**6)
     kappa = 4 / 3 * 2 * modes / (2 * modes + 1) if kappa is None else kappa
     one = single_mode(*quantities, kappa=kappa, name=name, **options)
     values = {

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.csv_files import Array, read_columns
-from wavefabric.quantities import number, numbers, positive
+from wavefabric.quantities import number, numbers, positive, within
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Sellmeier:
 
     def index(self, wavelength: float) -> float:
         """Refractive index at the vacuum wavelength in m; InputError where the equation does not hold."""
-        square = positive(wavelength, "m", "wavelength") ** 2
+        square = within(wavelength, "m", "wavelength", 1e-8, 1e-3) ** 2
         terms = zip(self.strengths, self.resonances, strict=True)
         n2 = 1 + sum(a * square / (square - b**2) for a, b in terms)
         if not n2 >= 1:
@@ -194,6 +194,7 @@ class IndexProfile(Profile):
         for key in ("core_diameter", "design_wavelength"):
             object.__setattr__(self, key, positive(getattr(self, key), "m", key))
         positive(self.numerical_aperture, "", "numerical_aperture")
+        object.__setattr__(self, "exponent", number(self.exponent, "", "exponent"))
         if not self.exponent > 0:
             raise InputError(f"exponent: {self.exponent!r}; give a positive number (inf for a step)")
 
@@ -239,7 +240,7 @@ class TableProfile(Profile):
         wavelength = positive(self.design_wavelength, "m", "design_wavelength")
         object.__setattr__(self, "design_wavelength", wavelength)
         object.__setattr__(self, "radii", tuple(numbers(self.radii, "m", "radii").ravel().tolist()))
-        object.__setattr__(self, "indices", tuple(float(n) for n in self.indices))
+        object.__setattr__(self, "indices", tuple(numbers(self.indices, "", "indices").ravel().tolist()))
         if len(self.radii) != len(self.indices) or len(self.radii) < 2:
             actual = f"{len(self.indices)} given for {len(self.radii)} radii"
             raise InputError(f"indices: {actual}; give as many, at least 2")
@@ -256,6 +257,9 @@ class TableProfile(Profile):
     def from_csv(cls, path: str | Path, **kwargs) -> "TableProfile":
         """From a CSV file with the columns ``radius_um`` (µm) and ``index``; options as the constructor's."""
         columns = read_columns(path, ("radius_um", "index"))
+        if (reach := float(columns["radius_um"].max())) < 0.2:
+            fault = f"the radii reach only {reach:g} um (the header says micrometres)"
+            raise InputError(f"{path}: radius_um: {fault}; allowed: 0.2 um or more")
         return cls(tuple(r * 1e-6 for r in columns["radius_um"]), tuple(columns["index"]), **kwargs)
 
     def interfaces(self) -> tuple[float, ...]:

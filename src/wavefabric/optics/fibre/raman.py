@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from wavefabric.optics.fibre.csv_files import Array
 from wavefabric.optics.fibre.fibre import N2_SILICA, Fibre
 from wavefabric.optics.fibre.loss_spectrum import LossSpectrum
 from wavefabric.optics.fibre.raman_gain import RamanGain
-from wavefabric.quantities import numbers, positive
+from wavefabric.quantities import instance, numbers, positive
 from wavefabric.units import show
 
 _KNOTS = 50e9  # spacing for the gain over a band, Hz: silica has no feature below 0.5 THz
@@ -161,16 +162,23 @@ def intensity_overlap(fibre: Fibre, n2: float | str = N2_SILICA) -> Array:
     """f_ab = ∫F_a²F_b² dA of what rows of κ stand for (groups: means over modes), from κ and γ; (G, G), 1/m².
 
     The inverse of `wavefabric.optics.fibre.kerr_coupling`: f_ab = 3/4 κ_ab/A_ref between different groups,
-    3/4 · (2N+1)/(2N) · κ_aa/A_ref within one of N modes, A_ref = n₂ω₀/(c₀γ). A mode counts as N = 1. For κ of
-    field rows the mean over both polarisations of a mode is taken: exact between modes, and within one if
-    its κ is 8/9 (averaged); 6 % low if it is 1 and 2/3. All 0 in a fibre without nonlinearity.
+    3/4 · (2N+1)/(2N) · κ_aa/A_ref within one of N modes, A_ref = n₂ω₀/(c₀γ), or with γ = 0 the A_eff of the
+    first mode of group 1. A mode counts as N = 1. For κ of field rows the mean over both polarisations of a
+    mode is taken: exact between modes, and within one if its κ is 8/9 (averaged); 6 % low if it is 1 and
+    2/3. `InputError` where they do not follow: κ is 0, or γ is and that A_eff is not known.
     """
     kappa, size = fibre.kappa, fibre.group_sizes if fibre.kappa_of == "group" else np.array(1)
     if fibre.kappa_of == "row":
         kappa = kappa.reshape(fibre.modes, 2, fibre.modes, 2).mean(axis=(1, 3))
     f = 0.375 * (kappa + kappa.T)
     f[np.diag_indices(len(f))] *= (2 * size + 1) / (2 * size)
-    return f * (fibre.gamma * fibre.wavelength / (2 * math.pi * positive(n2, "m^2/W", "n2")))
+    area = fibre.a_eff[0] if fibre.groups[0] == 1 else math.nan
+    if fibre.gamma > 0:
+        area = 2 * math.pi * positive(n2, "m^2/W", "n2") / (fibre.gamma * fibre.wavelength)
+    if math.isnan(area) or not f.any():
+        fault = "no a_eff of group 1 for gamma = 0" if f.any() else "kappa = 0"
+        raise InputError(f"overlap: not known, {fault} in {fibre.name}; allowed: one of the two, or overlap")
+    return f / area
 
 
 def raman_evolution(
@@ -187,6 +195,8 @@ def raman_evolution(
 
     ``gain`` is by default silica's, ``overlap`` the fibre's `intensity_overlap`, a row for each of κ's.
     """
+    instance("fibre", fibre, Fibre)
+    instance("loss", loss, LossSpectrum, NoneType)
     groups = np.arange(fibre.modes) if fibre.kappa_of == "row" else fibre.kappa_index()[::2]
     matrix = intensity_overlap(fibre) if overlap is None else overlap
     alpha = fibre.alpha[None, :] if loss is None else loss.of_modes(frequencies, fibre)

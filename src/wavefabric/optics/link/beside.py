@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.link.expected import expected_of
+from wavefabric.optics.link.expected import expected_of, left_out
 from wavefabric.optics.run_file.load import RunFile
 from wavefabric.optics.theory.expected import Expectation
 from wavefabric.results import Data
@@ -17,25 +17,6 @@ _PARTS = {
     "loaded": ("W", "noise of the OSNR"),
     "numerical": ("W", "what steps and sampling add to the interference"),
 }
-
-
-def left_out(run: RunFile) -> str:
-    """The key of what a run has and theory has not; "" if it has all."""
-    fibre, link, receiver = run.fibre, run.link, run.receiver
-    coupling = fibre.random_coupling
-    present = {
-        "fibre.raman": fibre.raman,
-        "fibre.attenuation_csv": fibre.attenuation_csv,
-        "fibre.attenuation_slope": fibre.attenuation_slope,
-        "fibre.random_coupling.between_groups": coupling and coupling.between_groups,
-        "link.mode_dependent_gain": link.mode_dependent_gain,
-        "link.gain_tilt": link.gain_tilt,
-        "receiver.back_propagation": receiver.back_propagation,
-        "signal.waveform": run.signal.waveform,
-        "signal.linewidth": run.signal.linewidth,
-        "receiver.linewidth": receiver.linewidth,
-    }
-    return next((key for key, value in present.items() if value), "")
 
 
 def expected_beside(run: RunFile, fibre: Fibre) -> dict[str, Expectation]:

@@ -15,6 +15,7 @@ from wavefabric.optics.fibre.profile import IndexProfile, Profile, TableProfile,
 from wavefabric.optics.fibre.tables import fibre_from_csv
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.propagation.phase_groups import exchange_form
+from wavefabric.optics.propagation.propagate import PropagationOptions
 from wavefabric.optics.propagation.rank_modes import split_modes
 from wavefabric.optics.run_file.load import DESIGN_WAVELENGTH, RunFile
 from wavefabric.optics.run_file.tables import ProfileTable
@@ -55,7 +56,7 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
     if table.preset == "graded-index-62.5":
         if table.dispersion == "solver":
             options["wavelength"] = SPEED_OF_LIGHT / centre
-        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, **options)
+        fibre = graded_index_62_5(table.groups or 15, table.coupling, table.dispersion, warn=warn, **options)
         return at_frequency(fibre, centre)
     wavelength = options.setdefault("wavelength", DESIGN_WAVELENGTH)
     profile = None if table.profile is None else build_profile(table.profile, wavelength)
@@ -66,7 +67,7 @@ def build_fibre(run: RunFile, warn: Callable[[str], None] | None = None) -> Fibr
         return fibre if table.groups is None else fibre.select_groups(table.groups)
     assert profile is not None
     options["wavelength"] = SPEED_OF_LIGHT / centre
-    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, **options)
+    return fibre_from_profile(profile, groups=table.groups, coupling=table.coupling, warn=warn, **options)
 
 
 def fibre_digest(fibre: Fibre) -> str:
@@ -97,13 +98,19 @@ def check_start(run: RunFile, ranks: int, output: str | Path | None = None, forc
         split_modes(fibre.modes, ranks, LinkPath.boundaries(run, fibre))
 
 
+def propagation_options(run: RunFile, path: LinkPath | None = None, **options: Any) -> PropagationOptions:
+    """Options of [solver], with modes split among ranks as those of a ``path``."""
+    options = run.solver.model_dump(exclude={"device", "threads", "step_penalty"}) | options
+    split = None if path is None else tuple(np.diff(path.local_modes.ends).tolist())
+    return PropagationOptions(**options, split=split)
+
+
 def build_receiver(run: RunFile, transmitter: Transmitter, fibre: Fibre) -> Receiver:
     """Receiver of [receiver]; `InputError` if its equaliser does not suit the fibre or the window."""
     table, equaliser = run.receiver, run.receiver.mimo
     if equaliser is not None:
-        modes = fibre.modes if table.joint == "all" else max(fibre.group_sizes)
         try:
-            equaliser.check(2 * int(modes), transmitter.grid.symbols)
+            equaliser.check(2 * max(table.sets(fibre.group_sizes)), transmitter.grid.symbols)
         except InputError as error:
             raise InputError(f"receiver.{error}") from None
     phases = {"phase": table.phase, "phase_window": table.phase_window or None, "linewidth": table.linewidth}

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.fibre.raman import raman_tilt
 from wavefabric.optics.link.spectral_gain import overlap_of
@@ -71,9 +72,12 @@ def _numerical(penalty: float | None) -> str:
 def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:
     """What to say where stimulated Raman scattering would be seen, but the run does without; else ""."""
     grid, table = transmitter.grid, settings.fibre
-    if table.raman is not None or grid.channels > _MOST_CHANNELS or table.n2 == 0 or fibre.gamma == 0:
+    if table.raman is not None or grid.channels > _MOST_CHANNELS:
         return ""
-    overlap = overlap_of(table, fibre)
+    try:
+        overlap = overlap_of(table, fibre)
+    except InputError:  # not known
+        return ""
     powers = transmitter.powers(fibre.modes).T
     tilt = raman_tilt(fibre, grid.frequencies, powers, settings.link.length, overlap=overlap)
     if tilt <= RAMAN_DB:

@@ -1,5 +1,7 @@
 """What theory expects of a run file, before or beside its run."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,20 +10,43 @@ from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter
 from wavefabric.optics.link.checks import resonance
 from wavefabric.optics.link.path import amplifier_gain, section_count
-from wavefabric.optics.run_file.load import RunFile
+from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
+from wavefabric.system.progress import warn
 from wavefabric.units import db
 
 
-def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectation]:
+def left_out(run: RunFile) -> str:
+    """The key of what a run has and theory has not; "" if it has all."""
+    fibre, link, receiver = run.fibre, run.link, run.receiver
+    coupling = fibre.random_coupling
+    present = {
+        "fibre.raman": fibre.raman,
+        "fibre.attenuation_csv": fibre.attenuation_csv,
+        "fibre.attenuation_slope": fibre.attenuation_slope,
+        "fibre.random_coupling.between_groups": coupling and coupling.between_groups,
+        "link.mode_dependent_gain": link.mode_dependent_gain,
+        "link.gain_tilt": link.gain_tilt,
+        "receiver.back_propagation": receiver.back_propagation,
+        "signal.waveform": run.signal.waveform,
+    }
+    return next((key for key, value in present.items() if value), "")
+
+
+def expected_of(
+    run: RunFile | str | Path, fibre: Fibre | None = None, warn: Callable[[str], None] = warn
+) -> dict[str, Expectation]:
     """Expected powers and Q² of a run at its receiver positions, by the names of ``/received`` in its result.
 
     ``fibre`` is the run's own, if it is at hand. A fixed step above the resonance limit of an integrator of
     `QUADRATURES` adds spurious interference, which ``numerical`` estimates; it is 0 otherwise. InputError as
-    a run would raise it.
+    a run would raise it. ``warn`` is called with one line if the run has what theory leaves out.
     """
+    run = run_file(run)
+    if key := left_out(run):
+        warn(f"{key}: theory leaves it out; only a run has it")
     fibre = fibre or build_fibre(run, lambda _: None)
     transmitter, link, solver = build_transmitter(run, fibre.modes), run.link, run.solver
     receiver, grid = build_receiver(run, transmitter, fibre), transmitter.grid
@@ -31,8 +56,8 @@ def expected_of(run: RunFile, fibre: Fibre | None = None) -> dict[str, Expectati
         if steps.taken(link.length) > resonance(fibre, transmitter).step:
             options = Options(symbols=grid.symbols, steps=steps, sample_rate=grid.sample_rate)
     spans = Spans(link.length, link.spans, amplifier_gain(link, fibre))
-    at = run.receiver.spans(link.spans)
-    expected = expected_quality(fibre, receiver, spans, link.noise_figure, at, options)
+    at, joint = run.receiver.spans(link.spans), run.receiver.sets(fibre.group_sizes)
+    expected = expected_quality(fibre, receiver, spans, link.noise_figure, at, options, joint)
     if not run.receiver.back_to_back:
         del expected["back_to_back"]
     return expected
@@ -52,7 +77,8 @@ def group_expectations(expected: dict[str, Expectation], fibre: Fibre) -> list[d
 
 def _levels(one: Expectation, inside: np.ndarray) -> dict[str, float | None]:
     lit = inside[:, None] & (one.signal > 0)
-    noise = {part: float((getattr(one, part) / np.where(lit, one.signal, 1))[lit].sum()) for part in PARTS}
+    parts = {part: getattr(one, part) / np.where(lit, one.signal, 1) for part in (*PARTS, "recovery")}
+    noise = {part: float(power[lit].sum()) for part, power in parts.items()}
     return {
         "distance_m": one.distance,
         "q_squared_mean_db": db(float(one.snr[lit].mean())) if lit.any() else None,

@@ -22,7 +22,7 @@ from wavefabric.optics.run_file.tables import LinkTable
 from wavefabric.optics.signal.amplifier import Amplifier
 from wavefabric.optics.signal.transmitter import Transmitter
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.units import db
+from wavefabric.optics.theory.gaussian_noise import Spans
 
 #: Keys of [fibre] by which gain or loss depends on frequency.
 _SPECTRAL = ("raman", "attenuation_csv", "attenuation_slope")
@@ -34,10 +34,10 @@ def amplifier_gain(link: LinkTable, fibre: Fibre) -> float:
     """Power gain of an amplifier: exactly the mean loss of a span, unless it is in the run file."""
     if link.gain is not None:
         return 10 ** (link.gain / 10)
-    loss = float(fibre.alpha.mean() * link.length)
-    if loss > 46:
-        raise InputError(f"link.length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
-    return math.exp(loss)
+    try:
+        return Spans(link.length).amplifier_gain(fibre)
+    except InputError as error:
+        raise InputError(f"link.{error}") from None
 
 
 def random_coupling(run: RunFile) -> RandomCoupling | None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,30 +24,32 @@ from wavefabric.lifecycle.agreement import (
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.link.back_propagation import BackPropagation
 from wavefabric.optics.link.beside import expected_beside, numerical_penalty_db, theory_payload
 from wavefabric.optics.link.build import (
     build_fibre,
     build_receiver,
     build_transmitter,
     fibre_digest,
+    propagation_options,
     result_writer,
 )
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
 from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
 from wavefabric.optics.link.shared import SharedParts, back_to_back_key, fibre_key, propagator_key
 from wavefabric.optics.link.snapshots import Snapshots, field_rows
 from wavefabric.optics.link.step_choice import choose_step
 from wavefabric.optics.link.waveform import check_waveform, read_waveform
 from wavefabric.optics.propagation.phase_groups import rank_phase_group_coupling
-from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
-from wavefabric.optics.run_file.load import RunFile, load
-from wavefabric.optics.run_file.tables import BackPropagationTable
+from wavefabric.optics.propagation.propagate import Propagator
+from wavefabric.optics.run_file.load import RunFile, run_file
+from wavefabric.optics.signal.equaliser import Equaliser
 from wavefabric.optics.signal.joint import scratch_bytes
 from wavefabric.optics.signal.spectrum import BINS, power_spectrum
 from wavefabric.results import ResultWriter, fingerprint, provenance
 from wavefabric.results.provenance import stamp
+from wavefabric.system.compiling import CLOCK, working_time
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.machine import peak_memory
 from wavefabric.system.progress import Progress, warn
@@ -87,7 +89,7 @@ def run_link(
     `FieldLost` if the field does not stay finite; `KeyboardInterrupt` after Ctrl-C or SIGTERM on any rank,
     once a checkpoint is written.
     """
-    settings = run if isinstance(run, RunFile) else load(run)
+    settings = run_file(run)
     comm = comm or solo(get_device(settings.solver.device, settings.solver.threads))
     check_agreement(comm.control, settings.sections())
     writer = on_first_rank(comm, lambda: result_writer(settings, output, force))
@@ -126,13 +128,13 @@ class _Link:
 
         fibre, self.notes = shared.get("fibre", fibre_key(settings), solve)
         self.transmitter = build_transmitter(settings, fibre.modes)
-        self.back: BackPropagation | None = None
         self.path = LinkPath.over(comm, settings, fibre, self.transmitter)
         self.fibre, self.local_modes = self.path.fibre, self.path.local_modes
         # The object: random coupling makes a fibre for each run.
         self.propagator_key = (self.fibre, self.local_modes.ends, propagator_key(settings))
-        self.receiver = build_receiver(settings, self.transmitter, fibre)
-        self._check()
+        receiver = build_receiver(settings, self.transmitter, fibre)
+        self.receiver = LinkReceiver(settings, self.path, receiver, comm)
+        self._check(receiver.equaliser)
         every = str(self._check_interval())
         identity = fingerprint(settings.identity(), fibre=fibre_digest(self.fibre), check_interval=every)
         policy = Checkpoints(checkpoint_path(self.output), settings.output.checkpoint_interval, resume=resume)
@@ -143,9 +145,9 @@ class _Link:
         self.limit = resonance(self.fibre, self.transmitter)
         #: Distance (m) and power of each mode (W), along the link.
         self.powers: list[list[float]] = []
-        #: Wall time, s: of all legs of the run that are over, and of all receivers.
-        self.seconds = {"total": 0.0, "receiver": 0.0}
-        self.began = time.perf_counter()
+        #: Wall time, s, of the legs of the run before its checkpoint; receivers' of this leg too.
+        self.seconds = {"total": 0.0, "receiver": 0.0, "compilation": 0.0}
+        self.began, self.compiled_before = time.perf_counter(), CLOCK.seconds()
 
     def _check_interval(self) -> int:
         """Steps between looks at the field, which give its power along the fibre."""
@@ -169,7 +171,7 @@ class _Link:
         by = ", powers stored by kernels" if self.comm.one_sided else ""
         return f"{coupling.form}, modes {'+'.join(map(str, np.diff(self.local_modes.ends)))}{by}"
 
-    def _check(self) -> None:
+    def _check(self, equaliser: Equaliser | None) -> None:
         """Refuse what the parts cannot see by themselves."""
         fibre, grid, waveform = self.fibre, self.transmitter.grid, self.settings.signal.waveform
         if waveform is not None:
@@ -181,9 +183,9 @@ class _Link:
         own = self.local_modes.rows * grid.samples * item
         fields = 1 + self.path.inverted - self.shared.has("propagator", self.propagator_key)
         needed = fields * own + scratch
-        if self.receiver.equaliser is not None:
-            modes = fibre.modes if self.settings.receiver.joint == "all" else max(fibre.group_sizes)
-            needed += scratch_bytes(self.receiver.equaliser, own, 2 * int(modes), grid.symbols)
+        if equaliser is not None:
+            modes = max(self.settings.receiver.sets(fibre.group_sizes))
+            needed += scratch_bytes(equaliser, own, 2 * modes, grid.symbols)
         advice = "fewer symbols, samples a symbol or modes need less"
         check_memory(self.comm, self.device, needed, "run (field and receiver)", advice)
         receiver = self.settings.receiver
@@ -199,11 +201,7 @@ class _Link:
     def run(self) -> LinkResult:
         state = self.checkpoint.find()
         solver, grid, link = self.settings.solver, self.transmitter.grid, self.settings.link
-        options = PropagationOptions(
-            **solver.model_dump(exclude={"device", "threads", "step_penalty"}),
-            check_interval=self._check_interval(),
-            split=tuple(np.diff(self.local_modes.ends).tolist()),
-        )
+        options = propagation_options(self.settings, self.path, check_interval=self._check_interval())
         if state:  # FFTW's plans may be others now
             self.shared.has("propagator", None)
 
@@ -272,7 +270,8 @@ class _Link:
         self._stop_if_requested()
         self.propagator.finite_energy(self.A, 0.0)
         if self.settings.receiver.back_to_back:
-            key = (self.fibre.modes, self.path.plain, self.path.unitary, back_to_back_key(self.settings))
+            modes = tuple(self.fibre.group_sizes.tolist())
+            key = (modes, self.path.plain, self.path.unitary, back_to_back_key(self.settings))
             self.received["back_to_back"] = self.shared.get("back_to_back", key, self._back_to_back, most=64)
         return 0, None
 
@@ -307,47 +306,25 @@ class _Link:
             self._checkpoint(span + 1, None)
 
     def _receive(self, name: str, spans: int) -> None:
-        begun = time.perf_counter()
-        local_modes, path, distance = self.local_modes, self.path, spans * self.settings.link.length
-        gain, field, receiver = path.net_gain(spans), self.A, self.receiver
-        through = distance, self.fibre.beta, path.inverse_mixing(spans)
-        back = self.settings.receiver.back_propagation
-        if path.inverted:
-            field, through = self.A.copy(), (0.0, None, None)
-            if back is not None or not path.unitary:
-                # What amplifies some rows more than others, or is not linear, changes noise: it comes first.
-                receiver.load_noise(self.device, field, local_modes.first_mode, gain)
-                receiver = replace(receiver, osnr_db=None)
-            if back is None:
-                path.undo_linear(self.propagator.operators, field, spans)
-            else:
-                self._back_propagate(back, field, spans)
-        self.progress.start(local_modes.rows, f"receiver, {name.replace('_', ' ')}, rows")
-        first = local_modes.first_mode
-        kept = [(mode, channel) for mode in local_modes.range for channel in self._kept_channels()]
-        held = {"first_mode": first, "modes": self.fibre.modes, "keep": kept, "progress": self._stoppable}
-        joint = None if self.settings.receiver.joint == "all" else self.fibre.group_sizes.tolist()
-        held |= {"joint": joint, "control": self.comm.control}
-        result = receiver.receive(self.device, field, *through, power_gain=gain, **held)
+        begun = working_time()
+        kept = [(mode, channel) for mode in self.local_modes.range for channel in self._kept_channels()]
+        how, lost = (self.progress, self._stoppable), []
+        options = {"keep": kept, "warn": lost.append}
+        result = self.receiver.receive(self.propagator.operators, self.A, spans, *how, **options)
         self._stop_if_requested()
+        for text in (text for part in self.comm.control.gather(lost) or [] for text in part):
+            self._tell(f"{name}, {text}")
         spectrum = power_spectrum(self.device, self.A, self.transmitter.grid)
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
-        self.received[name] = (distance, whole)
-        self.seconds["receiver"] += time.perf_counter() - begun
+        self.received[name] = (spans * self.settings.link.length, whole)
+        self.seconds["receiver"] += working_time() - begun
 
     def _kept_channels(self) -> range:
         """Channels of which received symbols are kept."""
         channels = range(self.transmitter.grid.channels)
         middle = len(channels) // 2
         return channels if self.settings.receiver.constellations == "all" else channels[middle : middle + 1]
-
-    def _back_propagate(self, table: BackPropagationTable, field, spans: int) -> None:
-        if self.back is None:
-            solver = self.settings.solver
-            self.back = BackPropagation(self.path, self.device, self.comm, solver, table)
-        self.progress.start(self.back.parts * spans, "digital back-propagation, spans")
-        self.back.run(field, spans, self._stoppable)
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -388,8 +365,12 @@ class _Link:
     # --- the result ------------------------------------------------------------------------------
 
     def _seconds(self) -> dict[str, float]:
-        """Wall time so far."""
-        return self.seconds | {"total": self.seconds["total"] + time.perf_counter() - self.began}
+        """Return the wall time so far: of the run, of all its receivers, and of compilation."""
+        leg = {
+            "total": time.perf_counter() - self.began,
+            "compilation": CLOCK.seconds() - self.compiled_before,
+        }
+        return self.seconds | {name: self.seconds[name] + seconds for name, seconds in leg.items()}
 
     def _write(self) -> dict[str, Any]:
         """Rank 0 writes the file; rows of the field come to it one by one. Gives the payload there."""

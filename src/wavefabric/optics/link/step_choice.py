@@ -1,7 +1,8 @@
 """How much of a penalty is numerical: a short part of a link at a step and at half of it; the step for it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -9,14 +10,14 @@ from wavefabric.device import get_device
 from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator, solo
 from wavefabric.lifecycle.agreement import on_first_rank
-from wavefabric.optics.link.build import build_fibre, build_transmitter
+from wavefabric.optics.link.build import build_fibre, build_receiver, build_transmitter, propagation_options
 from wavefabric.optics.link.checks import resonance
+from wavefabric.optics.link.expected import expected_of
 from wavefabric.optics.link.path import LinkPath
+from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.propagation.propagate import PropagationOptions, Propagator
 from wavefabric.optics.propagation.resonance import metres
-from wavefabric.optics.run_file.load import RunFile
-from wavefabric.optics.signal.amplifier import REFERENCE_BANDWIDTH
-from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.system.progress import Progress
 
 #: Symbols and spans of the short part: spurious products of two spans add up in phase, in part.
@@ -47,25 +48,36 @@ class StepCheck:
 
 
 class _ShortLink:
-    """The first spans of a link with few symbols and no noise."""
+    """The first spans of a link with few symbols, without noise and laser phase noise.
+
+    In place of an equaliser, for which there are too few symbols, its receiver has the link's inverse.
+    """
 
     def __init__(self, run: RunFile, comm: Communicator | None):
         comm = comm or solo(get_device(run.solver.device, run.solver.threads))
         self.comm, self.device = comm, comm.device
         symbols = min(run.signal.symbols, SYMBOLS)
-        self.run = run.model_copy(update={"signal": run.signal.model_copy(update={"symbols": symbols})})
+        signal = run.signal.model_copy(update={"symbols": symbols, "linewidth": 0.0})
+        quiet = run.receiver.model_copy(update={"osnr": None, "linewidth": 0.0})
+        self.run = run.model_copy(update={"signal": signal, "receiver": quiet})
         fibre = on_first_rank(comm, lambda: build_fibre(run, lambda _: None))
         self.transmitter = build_transmitter(self.run, fibre.modes)
+        whole = build_receiver(run, build_transmitter(run, fibre.modes), fibre)
+        short = replace(whole, transmitter=self.transmitter, osnr_db=None, linewidth=0.0, equaliser=None)
+        end = run.receiver.model_copy(update={"at": "end", "back_to_back": False})
+        quiet = run.model_copy(update={"receiver": end}), replace(fibre, gamma=0.0), lambda _: None
+        (expected,) = expected_of(*quiet).values()
+        #: Noise over signal behind the whole link, (modes, channels).
+        self.noise = 1 / expected.snr
         self.path = LinkPath.over(comm, self.run, fibre, self.transmitter)
         self.spans = min(run.link.spans, SPANS)
         shape = self.path.fibre, self.transmitter.grid.samples, self.transmitter.grid.sample_rate
+        self.receiver = LinkReceiver(self.run, self.path, short, comm, whole.equaliser is not None)
         self.propagator = Propagator(*shape, self.device, self._options(run.link.length), comm)
         self.field = self.propagator.operators.empty()
 
     def _options(self, step: float) -> PropagationOptions:
-        solver = self.run.solver.model_dump(exclude={"device", "threads", "step", "step_penalty"})
-        split = tuple(np.diff(self.path.local_modes.ends).tolist())
-        return PropagationOptions(**solver, step=step, split=split, measure_error=False)
+        return propagation_options(self.run, self.path, step=step, measure_error=False)
 
     def distortion(self, step: float, progress: Progress) -> np.ndarray:
         """Squared error vector magnitude of each mode and channel, of all ranks."""
@@ -83,58 +95,52 @@ class _ShortLink:
             sections = path.sections(self.device, span)
             propagator.run(field, run.link.length, on_step=on_step, sections=sections)
             path.without_noise().amplify(self.device, field, span)
-        path.undo_linear(propagator.operators, field, self.spans)
-        receiver = Receiver(self.transmitter, phase_window=run.receiver.phase_window or None)
-        held = {"first_mode": modes.first_mode, "modes": path.fibre.modes}
-        evm = receiver.receive(self.device, field, **held).evm
+        evm = self.receiver.receive(propagator.operators, field, self.spans, progress).evm
         return np.concatenate(self.comm.control.all_gather(evm**2))
-
-    def noise(self) -> np.ndarray:
-        """Noise over signal behind the whole link, (modes, channels)."""
-        run, grid = self.run, self.transmitter.grid
-        powers = self.transmitter.powers(self.path.fibre.modes)
-        density = self.path.amplifier.noise_density(grid.centre_frequency)
-        noise = 2 * grid.symbol_rate * run.link.spans * density / powers
-        if run.receiver.osnr is not None:
-            noise = noise + grid.symbol_rate / REFERENCE_BANDWIDTH / 10 ** (run.receiver.osnr / 10)
-        return noise
 
     def check(self, step: float, progress: Progress, whole: np.ndarray | None = None) -> StepCheck:
         """`StepCheck` of a step; ``whole`` is its distortion, if that is known."""
         whole = self.distortion(step, progress) if whole is None else whole
-        half, noise = self.distortion(step / 2, progress), self.noise()
+        half = self.distortion(step / 2, progress)
         # From span to span distortions add up.
         growth = self.run.link.spans / self.spans
-        ratio = (noise + growth * whole) / (noise + growth * half)
+        ratio = (self.noise + growth * whole) / (self.noise + growth * half)
         change = float(np.nanmax(np.abs(10 * np.log10(ratio))))
         return StepCheck(step, self.spans, self.transmitter.grid.symbols, whole, half, change)
 
 
 def verify_step(
-    run: RunFile, comm: Communicator | None = None, progress: Progress | None = None
+    run: RunFile | str | Path, comm: Communicator | None = None, progress: Progress | None = None
 ) -> StepCheck:
     """What half of the run's fixed step would change: from its first two spans and up to 1024 symbols.
 
     All ranks of ``comm`` call it. `InputError` unless the step is fixed.
     """
+    run = run_file(run)
     if run.solver.step is None:
         raise InputError("solver.step: no fixed step given; allowed here: a fixed one, or auto")
     return _ShortLink(run, comm).check(run.solver.step, progress or Progress())
 
 
-def choose_step(run: RunFile, comm: Communicator | None = None, progress: Progress | None = None) -> RunFile:
+def choose_step(
+    run: RunFile | str | Path, comm: Communicator | None = None, progress: Progress | None = None
+) -> RunFile:
     """The run with a fixed step that changes Q² by at most ``solver.step_penalty`` dB.
 
     Steps are halved until half of one changes Q² by at most half of that (`verify_step`): errors that fall in
     proportion to the step, as those of resonances do, then add up to it; others fall faster. `InputError` if
     round-off or the least step comes first.
     """
+    run = run_file(run)
     target, progress = run.solver.step_penalty, progress or Progress()
-    assert target is not None
+    if target is None:
+        raise InputError('solver.step: no step = "auto" given; allowed: auto, or auto:0.01 dB')
     short = _ShortLink(run, comm)
     limit = resonance(short.path.fibre, short.transmitter).step
     step = min(run.link.length * _PART, _LIMITS * limit)
     step = run.link.length / math.ceil(run.link.length / step)
+    if not (short.path.fibre.gamma * short.path.fibre.kappa).any():  # any step is exact
+        return run.with_solver(step=step, step_penalty=None)
     known = None
     while step > _LEAST * run.link.length:
         check = short.check(step, progress, known)

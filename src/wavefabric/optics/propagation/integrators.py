@@ -31,6 +31,9 @@ class Integrator:
     name: str
     #: Global order in h.
     order: int
+    #: FFTs of the field and exchanges of powers per step, and those of a check interval beside its steps.
+    cost_per_step = (0, 0)
+    cost_per_interval = (0, 0)
     #: Fields, and arrays of Kerr phase rates, held beside A.
     extra_fields = 0
     rate_arrays = 0
@@ -92,6 +95,7 @@ class RK4IP(Integrator):
     """
 
     name, order, extra_fields = "rk4ip", 4, 1
+    cost_per_step, cost_per_interval = (8, 2), (0, 1)
 
     def __init__(self, operators):
         super().__init__(operators)
@@ -147,6 +151,7 @@ class Strang(Integrator):
     """
 
     name, order = "strang", 2
+    cost_per_step, cost_per_interval = (2, 1), (4, 0)
 
     @staticmethod
     def lengths(h: float) -> tuple[float, ...]:
@@ -194,6 +199,7 @@ class SSFMAgrawal(Integrator):
     """
 
     name, order, extra_fields, rate_arrays = "ssfm_agrawal", 2, 1, 2
+    cost_per_step = (6, 2)
 
     def __init__(self, operators):
         super().__init__(operators)
@@ -224,6 +230,7 @@ class BlanesMoan(Integrator):
     """
 
     name, order = "blanes_moan", 4
+    cost_per_step, cost_per_interval = (12, 6), (4, 0)
 
     @staticmethod
     def lengths(h: float) -> tuple[float, ...]:

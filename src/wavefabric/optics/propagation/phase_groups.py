@@ -19,6 +19,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.optics.propagation.rank_modes import RankModes
+from wavefabric.quantities import choice
 
 #: Forms of the Kerr coupling, and those in which ranks may exchange powers.
 KERR_FORMS = ("auto", "dense", "factored", "svd")
@@ -76,16 +77,10 @@ class PhaseGroupCoupling:
         return numbers * n * real_bytes * min(5, chunks) // chunks
 
 
-def check_known(key: str, word: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of those allowed."""
-    if word not in allowed:
-        raise InputError(f"{key}: {word!r} is unknown; allowed: {', '.join(allowed)}")
-
-
 def exchange_form(exchange: str, kerr: str) -> str:
     """What the options ``exchange`` and ``kerr`` of several ranks ask for; InputError unless they agree."""
-    check_known("exchange", exchange, EXCHANGE_FORMS)
-    check_known("kerr", kerr, KERR_FORMS)
+    choice("exchange", exchange, EXCHANGE_FORMS)
+    choice("kerr", kerr, KERR_FORMS)
     if kerr == "svd":
         raise InputError('kerr: "svd" given with several ranks; allowed: auto, dense, factored')
     if "auto" not in (exchange, kerr) and exchange != kerr:
@@ -110,7 +105,7 @@ def phase_group_coupling(
     that is exact to round-off. InputError if κ is not square and finite, or the form is unknown.
     """
     kappa = np.asarray(kappa_rows, float)
-    check_known("kerr", form, KERR_FORMS)
+    choice("kerr", form, KERR_FORMS)
     if kappa.ndim != 2 or kappa.shape[0] != kappa.shape[1] or not np.isfinite(kappa).all():
         raise InputError(f"kappa: shape {kappa.shape} given; allowed: a square matrix of finite numbers")
     if not 0 <= tolerance < 1:

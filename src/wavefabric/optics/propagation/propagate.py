@@ -1,7 +1,6 @@
 """Propagate a field through one fibre: step control, watch over energy and NaN, what it cost."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,11 +22,12 @@ from wavefabric.optics.propagation.operators import (
     linear_nbytes,
 )
 from wavefabric.optics.propagation.operators_ranks import ExchangeOptions, chunks_for, rank_operators
-from wavefabric.optics.propagation.phase_groups import check_known, exchange_form, rank_phase_group_coupling
+from wavefabric.optics.propagation.phase_groups import KERR_FORMS, exchange_form, rank_phase_group_coupling
 from wavefabric.optics.propagation.rank_modes import RankModes, check_split, gather_field, split_modes
 from wavefabric.optics.propagation.sections import Sections
 from wavefabric.optics.propagation.step_size import FixedStep, make_control, section_end
-from wavefabric.units import quantity
+from wavefabric.quantities import choice, field_array, instance, positive, whole, within
+from wavefabric.system.compiling import working_time
 
 
 @dataclass
@@ -36,8 +36,9 @@ class PropagationReport:
 
     ``local_error`` is ‖error of one step‖/‖A‖ at the start of the fibre, where the power is highest, by
     comparison with two half steps (NaN without memory for it); for step control by tolerance it is the
-    largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``exchange`` is the form of
-    what ranks exchange (``"none"`` with one), ``bytes_per_step`` what all ranks receive of it in a step.
+    largest accepted. ``energy_drift`` is the largest |E/E₀e^{−αz} − 1| of a row. ``seconds`` is the wall time
+    without compilation. ``exchange`` is the form of what ranks exchange (``"none"`` with one),
+    ``bytes_per_step`` what all ranks receive of it in a step.
     """
 
     integrator: str
@@ -65,8 +66,8 @@ class PropagationOptions:
     `InputError` for an unknown integrator or precision, forms that disagree, or a check interval of no steps.
 
     - ``integrator``: a key of `wavefabric.optics.propagation.integrators.INTEGRATORS`.
-    - ``step`` (fixed, in m or text with a unit), ``max_phase`` (largest nonlinear phase a step, rad) or
-      ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
+    - ``step`` (fixed, in m), ``max_phase`` (largest nonlinear phase a step, rad), each a number or text with
+      a unit, or ``tolerance`` (relative local error, ``erk43ip`` only): exactly one.
     - ``kerr``, ``svd_tolerance``: see `wavefabric.optics.propagation.phase_groups.phase_group_coupling`.
     - ``precision``: ``"double"`` or ``"single"``, complex128 or complex64 fields.
     - ``check_interval``: steps between looks at the field (energy, NaN, checkpoint; merged half steps end).
@@ -94,12 +95,14 @@ class PropagationOptions:
     measure_error: bool = True
 
     def __post_init__(self):
-        check_known("integrator", self.integrator, tuple(INTEGRATORS))
-        check_known("precision", self.precision, ("double", "single"))
-        if isinstance(self.step, str):
-            object.__setattr__(self, "step", quantity(self.step, "m", "step"))
-        if self.check_interval < 1:
-            raise InputError(f"check_interval: {self.check_interval} steps given; allowed: 1 or more")
+        choice("integrator", self.integrator, tuple(INTEGRATORS))
+        choice("precision", self.precision, ("double", "single"))
+        for key, unit in {"step": "m", "max_phase": "rad", "tolerance": ""}.items():
+            if (value := getattr(self, key)) is not None:
+                object.__setattr__(self, key, positive(value, unit, key))
+        within(self.svd_tolerance, "", "svd_tolerance", 0, 1)
+        whole("check_interval", self.check_interval, 1)
+        choice("kerr", self.kerr, KERR_FORMS)
         if self.kerr != "svd":
             exchange_form(self.exchange, self.kerr)
 
@@ -181,7 +184,7 @@ class Propagator:
         ``on_energy(z, Σ_t |A|² of each row)``, at the begin too. ``sections`` cut the length in equal parts,
         with something between. FieldLost if the field is no longer finite.
         """
-        begun, report = time.perf_counter(), self.report
+        begun, report = working_time(), self.report
         count = sections.count if sections else 1
         if state is None:
             if sections:
@@ -212,7 +215,7 @@ class Propagator:
             energy = self._watch_energy(A, state, sections)
             if on_energy:
                 on_energy(state["z"], energy)
-            now = time.perf_counter()
+            now = working_time()
             report.seconds, begun = report.seconds + now - begun, now
             if on_check:
                 on_check(state)
@@ -320,17 +323,13 @@ def memory_needed(
 
 def checked_launch(field, fibre: Fibre, length, sample_rate) -> tuple[np.ndarray, float, float]:
     """Field, length (m) and sample rate (Hz) as numbers; `InputError` as of `propagate`."""
-    field = np.asarray(field)
+    instance("fibre", fibre, Fibre)
+    field = np.asarray(field_array(field))
     if field.ndim != 2 or field.shape[0] != fibre.rows:
         raise InputError(f"field: shape {field.shape} given; allowed: ({fibre.rows}, N), two rows a mode")
     if not np.isfinite(field).all():
         raise InputError("field: it holds NaN or infinity; allowed: finite numbers")
-    length, rate = quantity(length, "m", "length"), quantity(sample_rate, "Hz", "sample_rate")
-    if not length > 0:
-        raise InputError(f"length: {length} m given; allowed: a positive length")
-    if not rate > 0:
-        raise InputError(f"sample_rate: {rate} Hz given; allowed: a positive rate")
-    return field, length, rate
+    return field, positive(length, "m", "length"), positive(sample_rate, "Hz", "sample_rate")
 
 
 def propagate(
@@ -358,8 +357,7 @@ def propagate(
     field, length, rate = checked_launch(field, fibre, length, sample_rate)
     if comm is not None and comm.size > 1:
         device = comm.device
-    elif isinstance(device, str):
-        device = get_device(device)
+    device = get_device(device)
     propagator = Propagator(fibre, field.shape[1], rate, device, PropagationOptions(**options), comm)
     if comm is not None and comm.step_recorder is not None:
         comm.step_recorder.check_steps(propagator.steps(length))

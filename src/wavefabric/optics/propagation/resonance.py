@@ -58,16 +58,19 @@ class StepLimit:
 def step_limit(fibre: Fibre, half_band: float) -> StepLimit:
     """Resonance limit of the step for light within ±``half_band`` Hz of the fibre's centre of expansion."""
     w = 2 * math.pi * half_band
-    first = np.unique(fibre.beta, axis=0, return_index=True)[1]  # modes that differ
-    beta = fibre.beta[first]
+    _, first, kind = np.unique(fibre.beta, axis=0, return_index=True, return_inverse=True)
+    beta = fibre.beta[first]  # of modes that differ
+    member = np.equal.outer(np.arange(len(first)), np.repeat(kind.reshape(-1), 2))
+    kerr = member @ (fibre.gamma * np.abs(fibre.kappa_rows())) @ member.T
+    mixes = kerr + kerr.T > 0  # nothing limits the step without Kerr effect of one mode on the other
     curvature = _largest_beta2(beta, w)
-    top = int(np.argmax(curvature))
-    dispersion = _step(float(curvature[top]) * w**2)
+    top = int(np.argmax(curvature * np.diagonal(mixes)))
+    dispersion = _step(float(curvature[top] * mixes[top, top]) * w**2)
     d = np.abs(beta[:, None, 0] - beta[None, :, 0])
     s = (curvature[:, None] + curvature[None, :]) / 2
     far = d >= 2 * s * w
     mismatch = np.where(far, 2 * w * d, (d + 2 * s * w) ** 2 / np.where(s > 0, 4 * s, 1))
-    np.fill_diagonal(mismatch, 0.0)
+    mismatch *= mixes & ~np.eye(len(first), dtype=bool)
     a, b = np.unravel_index(int(np.argmax(mismatch)), mismatch.shape)
     label = [fibre.labels[i] for i in first]
     pair = tuple(label[i] for i in sorted((int(a), int(b)))) if mismatch[a, b] > 0 else ()

@@ -16,6 +16,7 @@ from wavefabric.files.faults import one_line
 from wavefabric.files.input import parse_toml, read_bytes, read_text
 from wavefabric.optics.run_file import tables, values
 from wavefabric.optics.signal.carrier import check_phase
+from wavefabric.quantities import instance
 from wavefabric.units import SPEED_OF_LIGHT
 
 #: Wavelength of a fibre that gives none, m.
@@ -128,6 +129,12 @@ def load(path: str | Path) -> RunFile:
     if "sweep" in data:
         raise InputError(f"sweep: {path} has axes; allowed: with `wavefabric sweep`, or none")
     return checked_run(data, Path(path), text)
+
+
+def run_file(run: RunFile | str | Path) -> RunFile:
+    """A run file that is loaded or made, or the one of a path."""
+    instance("run", run, RunFile, str, Path)
+    return run if isinstance(run, RunFile) else load(run)
 
 
 def read_toml(path: str | Path) -> tuple[dict[str, Any], str]:

@@ -82,8 +82,8 @@ class RamanTable(RunFileTable):
     """[fibre.raman]: stimulated Raman scattering. slope in 1/(W m Hz), area in m²."""
 
     gain: Literal["silica", "triangular"] = "silica"
-    slope: Annotated[float, in_unit("1/W/m/Hz", above=0)] | None = None
-    area: Annotated[float, in_unit("m^2", above=0)] = 80e-12
+    slope: Annotated[float, in_unit("1/W/m/Hz", above=0, most=1)] | None = None
+    area: Annotated[float, in_unit("m^2", least=1e-18, most=1)] = 80e-12
     gain_csv: InputFile | None = None
 
     @model_validator(mode="after")
@@ -109,16 +109,16 @@ class FibreTable(RunFileTable):
     groups: Groups | None = None
     coupling: Literal["groups", "modes"] = "groups"
     dispersion: Literal["paper", "solver"] = "paper"
-    attenuation: Annotated[float, in_unit("1/m", least=0)] | None = None
-    n2: Annotated[float, in_unit("m^2/W", least=0)] | None = None
+    attenuation: Annotated[float, in_unit("1/m", least=0, most=1e3)] | None = None
+    n2: Annotated[float, in_unit("m^2/W", least=0, most=1e-6)] | None = None
     wavelength: Length | None = None
-    beta2: Annotated[float, in_unit("s^2/m")] | None = None
-    beta3: Annotated[float, in_unit("s^3/m")] | None = None
-    gamma: Annotated[float, in_unit("1/W/m", least=0)] | None = None
+    beta2: Annotated[float, in_unit("s^2/m", least=-1e-15, most=1e-15)] | None = None
+    beta3: Annotated[float, in_unit("s^3/m", least=-1e-27, most=1e-27)] | None = None
+    gamma: Annotated[float, in_unit("1/W/m", least=0, most=1e6)] | None = None
     random_coupling: RandomCouplingTable | None = None
     raman: RamanTable | None = None
     attenuation_csv: InputFile | None = None
-    attenuation_slope: Annotated[float, in_unit("1/m/Hz")] | None = None
+    attenuation_slope: Annotated[float, in_unit("1/m/Hz", least=-1e-9, most=1e-9)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -187,7 +187,7 @@ class LinkTable(RunFileTable):
     gain: Annotated[float, in_unit("dB", least=0, most=200)] | None = None
     mix_groups: StrictBool = False
     mode_dependent_gain: Annotated[float, in_unit("dB", least=0, most=30)] = 0.0
-    gain_tilt: Annotated[float, in_unit("1/Hz")] = 0.0
+    gain_tilt: Annotated[float, in_unit("1/Hz", least=-1e-9, most=1e-9)] = 0.0
     gain_flattening: StrictBool = False
 
 
@@ -351,6 +351,10 @@ class ReceiverTable(RunFileTable):
             return None
         return Equaliser(self.taps, self.training, self.decision_directed, self.memory or None)
 
+    def sets(self, group_sizes: np.ndarray) -> list[int]:
+        """Numbers of modes that an equaliser takes together, of mode groups of these sizes."""
+        return [int(group_sizes.sum())] if self.joint == "all" else group_sizes.tolist()
+
     def spans(self, total: int) -> tuple[int, ...]:
         """Span numbers (from 1) after which the signal is received, ascending."""
         if isinstance(self.at, list):
@@ -367,7 +371,7 @@ class SolverTable(RunFileTable):
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
     step: Length | None = None
     step_penalty: Annotated[float, in_unit("dB", above=0, most=10)] | None = None
-    max_phase: Annotated[float, in_unit("rad", above=0)] | None = None
+    max_phase: Annotated[float, in_unit("rad", above=0, most=1e6)] | None = None
     tolerance: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     precision: Literal["double", "single"] = "double"
     kerr: Literal[KERR_FORMS] = "auto"  # type: ignore[valid-type]  # names of a registry

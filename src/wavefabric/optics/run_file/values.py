@@ -9,6 +9,7 @@ import pydantic
 from pydantic import BeforeValidator, Field, PlainValidator, StrictInt
 
 from wavefabric.errors import InputError
+from wavefabric.optics.signal.transmitter import MOST_POWER
 from wavefabric.units import EXAMPLES, quantity, show
 
 
@@ -16,7 +17,7 @@ def _read(
     value: Any, info: pydantic.ValidationInfo, unit: str, above=None, least=-np.inf, most=np.inf
 ) -> float:
     context = info.context or {}
-    if context.get("text") and unit not in ("", "rad") and not isinstance(value, str):
+    if context.get("text") and unit not in ("", "rad") and type(value) in (int, float):
         raise ValueError(f"{show(value)} has no unit; give text with a unit such as {EXAMPLES[unit]}")
     try:
         number = quantity(value, unit, "")
@@ -69,7 +70,9 @@ def _powers(value: Any, info: pydantic.ValidationInfo) -> float | tuple:
     def read(item: Any, depth: int) -> float | tuple:
         if isinstance(item, (list, tuple)) and depth:
             return tuple(read(part, depth - 1) for part in item)
-        return _read(item, info, "W", above=0.0)
+        if isinstance(item, (list, tuple)):
+            raise ValueError(f"{show(value)} given; {POWER_FORMS}")
+        return _read(item, info, "W", above=0.0, most=MOST_POWER)
 
     powers = read(value.tolist() if hasattr(value, "tolist") else value, 2)
     if isinstance(powers, tuple) and (len({type(item) for item in powers}) != 1 or () in powers):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
+from wavefabric.quantities import number
 from wavefabric.units import PLANCK
 
 #: Reference bandwidth of the OSNR, Hz: 0.1 nm at 1550 nm, as the field rounds it.
@@ -23,12 +24,17 @@ def osnr_noise_density(osnr_db: float, signal_power: float) -> float:
     return signal_power / (2 * REFERENCE_BANDWIDTH * 10 ** (osnr_db / 10))
 
 
+def _ratio(level: float) -> float:
+    """Power ratio of a level in dB; infinite where it overflows."""
+    return 10 ** (level / 10) if level < 3000 else math.inf
+
+
 @dataclass(frozen=True)
 class Amplifier:
     """Flat gain on every row, with spontaneous-emission noise if a noise figure is given.
 
-    ``gain`` is linear in power: exp(α L) undoes the loss of a span. ``noise_figure_db`` is F in dB, None for
-    a noiseless amplifier; `InputError` if F < 1/gain, as the noise would be negative.
+    ``gain`` is linear in power, or text in dB: exp(α L) undoes the loss of a span. ``noise_figure_db`` is F
+    in dB, None for a noiseless amplifier; `InputError` if F < 1/gain, as the noise would be negative.
 
     Noise density per mode and polarisation, white over the simulated band, at its centre ν:
     S = n_sp hν (G − 1) = (G F − 1) hν / 2, from F = 2 n_sp (G − 1)/G + 1/G. Sources: H. A. Haus,
@@ -40,11 +46,16 @@ class Amplifier:
     noise_figure_db: float | None = None
 
     def __post_init__(self):
-        if not (math.isfinite(self.gain) and self.gain > 0):
+        text = isinstance(self.gain, str)
+        gain = _ratio(number(self.gain, "dB", "gain")) if text else number(self.gain, "", "gain")
+        if not (math.isfinite(gain) and gain > 0):
             raise InputError(f"gain: {self.gain!r} given, a positive power ratio allowed")
         figure = self.noise_figure_db
-        if figure is not None and not (math.isfinite(figure) and self.gain * 10 ** (figure / 10) >= 1):
-            least = -10 * math.log10(self.gain)
+        figure = None if figure is None else number(figure, "dB", "noise_figure_db")
+        object.__setattr__(self, "gain", gain)
+        object.__setattr__(self, "noise_figure_db", figure)
+        if figure is not None and not 1 <= gain * _ratio(figure) < math.inf:
+            least = -10 * math.log10(gain)
             raise InputError(
                 f"noise_figure_db: {figure!r} given, {least:.3g} dB or more allowed at this gain"
             )
@@ -53,7 +64,7 @@ class Amplifier:
         """Noise power spectral density of a row at the optical ``frequency`` (Hz), W/Hz."""
         if self.noise_figure_db is None:
             return 0.0
-        return (self.gain * 10 ** (self.noise_figure_db / 10) - 1) * PLANCK * frequency / 2
+        return (self.gain * _ratio(self.noise_figure_db) - 1) * PLANCK * frequency / 2
 
     def apply(self, device, field, grid, seed: int = 0, span: int = 0, first_row: int = 0) -> None:
         """Amplify ``field`` (rows, N), √W, in place.

@@ -22,12 +22,13 @@ class Bands:
         self._where = xp.asarray(signed % grid.samples)
         self._omega = xp.asarray(2 * np.pi * grid.resolution * signed)
         around = signed[0] - grid.bins[0]
-        self._matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
+        #: The matched filter over a window, (2 symbols,).
+        self.matched = xp.asarray(root_raised_cosine(around / grid.symbols, transmitter.rolloff))
         if linewidth:
             self._turn = laser_turn(device, grid, linewidth, seed, LOCAL_OSCILLATOR)
 
     def received(self, spectrum, mode: int, channels: slice, length: float, beta, density):
-        """Windows of both rows of a mode after the matched filter: (2, channels, 2 symbols).
+        """Windows of both rows of a mode before the matched filter: (2, channels, 2 symbols).
 
         Without the linear phase of a ``length`` (m) of fibre, with white noise of ``density`` (W/Hz, of all
         channels; None: none). The phase noise of the local oscillators comes first: what dispersion is
@@ -47,7 +48,6 @@ class Bands:
             for polarisation in range(2):
                 noise = unit_noise(device, grid, self._seed, 2 * mode + polarisation)
                 window[polarisation] += scale * noise[self._where[channels]]
-        window *= self._matched
         return window
 
 

@@ -10,6 +10,8 @@ from wavefabric.optics.signal.constellation import Constellation
 METHODS = ("auto", "viterbi-viterbi", "blind-search", "data-aided", "none")
 #: Test phases of the blind search in a quarter turn, by bits per symbol.
 _TEST_PHASES = {2: 32, 4: 32, 6: 64}
+#: Weight of a symbol itself in the window of the blind search, against 1 of each neighbour.
+BLIND_OWN = 1.0
 
 
 def check_phase(method: str, format_name: str, key: str = "phase") -> None:
@@ -53,7 +55,7 @@ def blind_phase(xp, form: Constellation, size: int | None, symbols, periodic: bo
     def distance(k: int):
         turned = symbols * np.exp(-0.5j * np.pi * k / count)
         error = turned - form.map(xp, form.decide(xp, turned))
-        return sliding_sum(xp, error.real**2 + error.imag**2, size, own=1.0, periodic=periodic)
+        return sliding_sum(xp, error.real**2 + error.imag**2, size, own=BLIND_OWN, periodic=periodic)
 
     first = before = distance(0)
     here = second = distance(1)

@@ -6,10 +6,15 @@ from functools import cached_property
 import numpy as np
 from scipy.special import erfc
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 
 #: Bits per symbol of each format; "gaussian" carries none.
 FORMATS = {"qpsk": 2, "16qam": 4, "64qam": 6, "gaussian": 0}
+
+
+def constellation(form: "Constellation | str") -> "Constellation":
+    """The format, or that of a name."""
+    return form if isinstance(form, Constellation) else Constellation(form)
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,9 @@ class Constellation:
     name: str
 
     def __post_init__(self):
-        key = str(self.name).lower().replace("-", "")
+        key = self.name.lower().replace("-", "") if isinstance(self.name, str) else ""
         if key not in FORMATS:
-            raise InputError(f"constellation: {self.name!r} given, one of {', '.join(FORMATS)} allowed")
+            raise InputError(f"constellation: {quoted(self.name)} given, one of {', '.join(FORMATS)} allowed")
         object.__setattr__(self, "name", key)
 
     @property

@@ -10,7 +10,9 @@ optics: applications and computations", J. Lightwave Technol. 36 (2018) 424, doi
 
 import numpy as np
 
-from wavefabric.optics.signal.constellation import Constellation
+from wavefabric.errors import InputError, quoted
+from wavefabric.optics.signal.constellation import Constellation, constellation
+from wavefabric.quantities import numbers
 
 #: Nodes of the Gauss-Hermite quadrature: 1e-7 of a bit for 64QAM.
 _NODES = 160
@@ -29,21 +31,24 @@ def _pam(form: Constellation) -> tuple[np.ndarray, list[np.ndarray]]:
     return np.imag(form.points[: len(label)]), [bit[:, None] == bit for bit in bits]
 
 
-def mutual_information(form: Constellation, snr):
+def mutual_information(form: Constellation | str, snr):
     """MI of ``form`` in white Gaussian noise of E_s/N_0 = ``snr`` (linear, array), bits per symbol.
 
-    By Gauss-Hermite quadrature (Alvarado et al., section III); log2(1 + snr) for Gaussian symbols.
+    ``form`` is a `Constellation` or its name. By Gauss-Hermite quadrature (Alvarado et al., section III);
+    log2(1 + snr) for Gaussian symbols.
     """
     return _quadrature(form, snr)[0]
 
 
-def gmi(form: Constellation, snr):
+def gmi(form: Constellation | str, snr):
     """GMI of the Gray-mapped ``form``, as `mutual_information`; NaN for Gaussian symbols, without bits."""
     return _quadrature(form, snr)[1]
 
 
-def _quadrature(form: Constellation, snr) -> list[np.ndarray]:
-    snr = np.asarray(snr, dtype=float)
+def _quadrature(form: Constellation | str, snr) -> list[np.ndarray]:
+    form, snr = constellation(form), numbers(snr, "", "snr")
+    if not (snr >= 0).all():
+        raise InputError(f"snr: {quoted(snr)} given; allowed: linear ratios of 0 or more")
     if not form.digital:
         return [np.log2(1 + snr), np.full_like(snr, np.nan)]
     amplitude, alike = _pam(form)

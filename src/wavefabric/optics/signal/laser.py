@@ -1,22 +1,25 @@
 """Phase noise of lasers: a Wiener process over the periodic window."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.signal.wdm import WdmGrid
+from wavefabric.quantities import number
 
 #: Lasers of a channel: one transmits all its modes, one is the local oscillator of all of them.
 TRANSMITTER, LOCAL_OSCILLATOR = 0, 1
 
 
-def check_linewidth(linewidth: float) -> float:
-    """Return ``linewidth`` (Hz) if it is finite and 0 or more, else raise InputError."""
-    if not (math.isfinite(linewidth) and linewidth >= 0):
-        raise InputError(f"linewidth: {linewidth!r} given; allowed: 0 Hz or more")
-    return float(linewidth)
+def check_linewidth(linewidth: Any) -> float:
+    """Return ``linewidth``, a number in Hz or text, if it is from 0 to 1e16 Hz, else raise InputError."""
+    linewidth = number(linewidth, "Hz", "linewidth")
+    if not 0 <= linewidth <= 1e16:
+        raise InputError(f"linewidth: {linewidth!r} given; allowed: 0 Hz or more, up to 1e16")
+    return linewidth
 
 
 def laser_phase(grid: WdmGrid, linewidth: float, seed: int, laser: int, channel: int) -> np.ndarray:

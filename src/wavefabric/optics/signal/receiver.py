@@ -1,13 +1,16 @@
 """The receiver: noise, compensation or equaliser, clock and carrier recovery, Q², BER, information rates."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from wavefabric.device import philox
-from wavefabric.errors import InputError
+from wavefabric.device import get_device, philox
+from wavefabric.errors import InputError, quoted
+from wavefabric.optics.fibre.mode_mixing import ModeMixing
 from wavefabric.optics.signal.amplifier import osnr_noise_density
 from wavefabric.optics.signal.bands import ALL, Bands, unit_noise
 from wavefabric.optics.signal.carrier import METHODS as PHASES
@@ -18,8 +21,10 @@ from wavefabric.optics.signal.equaliser import Equaliser, equalise
 from wavefabric.optics.signal.information import information_rates
 from wavefabric.optics.signal.joint import mode_sets, windows
 from wavefabric.optics.signal.laser import check_linewidth
+from wavefabric.optics.signal.offset import steady, without_offset
 from wavefabric.optics.signal.transmitter import Transmitter
-from wavefabric.quantities import choice, positive
+from wavefabric.quantities import choice, field_array, instance, numbers, whole, within
+from wavefabric.system.progress import warn
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class ReceiverResult:
     mutual_information: np.ndarray  # bits per symbol of one polarisation
     gmi: np.ndarray  # the same bit by bit; NaN for Gaussian symbols
     delay: np.ndarray  # found by the clock recovery, or undone by the equaliser, symbols
+    offset: np.ndarray  # of the carrier's frequency, found and removed, Hz
+    lost: np.ndarray  # whether the symbols are no more like the sent ones than any would be
     #: Received symbols after all recovery, by (mode, channel): complex128, shape (2, symbols); of an
     #: equaliser those after its training.
     points: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
@@ -55,9 +62,16 @@ class Reception:
     #: one rank each, or one set on all ranks, those of ``control`` (`Control`; collective).
     joint: Sequence[int] | None = None
     control: Any = None
+    warn: Callable[[str], None] = warn  # called with one line if frames are lost
 
     def __post_init__(self):
-        positive(self.power_gain, "", "power_gain")
+        object.__setattr__(self, "power_gain", within(self.power_gain, "", "power_gain", 1e-30, 1e30))
+        whole("first_mode", self.first_mode, 0, 10**6)
+        try:
+            object.__setattr__(self, "keep", {(int(mode), int(channel)) for mode, channel in self.keep})
+        except (TypeError, ValueError, OverflowError):
+            allowed = "pairs of a mode and a channel"
+            raise InputError(f"keep: {quoted(self.keep)} given; allowed: {allowed}") from None
 
 
 @dataclass(frozen=True)
@@ -94,15 +108,24 @@ class Receiver:
     linewidth: float = 0.0
 
     def __post_init__(self):
+        instance("transmitter", self.transmitter, Transmitter)
+        instance("equaliser", self.equaliser, Equaliser, NoneType)
         philox.check_seed(self.noise_seed, "noise_seed")
         if self.osnr_db is not None:
-            osnr_noise_density(self.osnr_db, 1.0)
+            object.__setattr__(self, "osnr_db", within(self.osnr_db, "dB", "osnr_db", -1000, 1000))
         choice("clock", self.clock, CLOCKS)
         choice("phase", self.phase, PHASES)
-        check_linewidth(self.linewidth)
+        object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
         check_phase(self.phase, self.transmitter.format.name)
-        if self.phase_window is not None and self.phase_window < 2:
-            raise InputError(f"phase_window: {self.phase_window!r} given, 2 or more symbols allowed")
+        if self.phase_window is not None and not (
+            isinstance(self.phase_window, int) and self.phase_window > 1
+        ):
+            raise InputError(f"phase_window: {quoted(self.phase_window)} given, 2 or more symbols allowed")
+
+    @property
+    def tracked(self) -> int | None:
+        """Symbols in the window that the carrier phase is followed by; None for one phase over all."""
+        return None if self.phase == "none" else self.phase_window
 
     def receive(
         self, device, field, length: float = 0.0, beta=None, inverse_mixing: Any = None, **options: Any
@@ -120,16 +143,20 @@ class Receiver:
         coupling of the whole link before noise is loaded. ``options`` are those of `Reception`.
         """
         grid, request = self.transmitter.grid, Reception(**options)
+        device = get_device(device)
+        length = within(length, "m", "length", -1e12, 1e12)
+        field = field_array(field)
         if field.ndim != 2 or field.shape[1] != grid.samples or field.shape[0] % 2 or not field.shape[0]:
             raise InputError(f"field: shape {field.shape} given, (2 modes, {grid.samples}) allowed")
         mine = range(request.first_mode, request.first_mode + field.shape[0] // 2)
-        modes = mine.stop if request.modes is None else request.modes
-        kept = {(int(mode), int(channel)) for mode, channel in request.keep}
+        modes, kept = mine.stop if request.modes is None else request.modes, set(request.keep)
+        whole("modes", modes, mine.stop, 10**6)
         if outside := [each for each in kept if each[0] not in mine or not 0 <= each[1] < grid.channels]:
             raise InputError(f"keep: {outside[0]} given, below {(modes, grid.channels)} allowed")
         if inverse_mixing is not None:
+            instance("inverse_mixing", inverse_mixing, ModeMixing)
             inverse_mixing.check_rows(field.shape[0])
-        beta = np.zeros((modes, 4)) if beta is None else np.array(beta, dtype=float)
+        beta = np.zeros((modes, 4)) if beta is None else numbers(beta, "", "beta")
         if beta.shape != (modes, 4) or not np.isfinite(beta).all():
             allowed = f"finite numbers of shape {(modes, 4)} allowed"
             raise InputError(f"beta: shape {beta.shape} given, {allowed}")
@@ -148,7 +175,7 @@ class Receiver:
 
         control = None
         if self.equaliser is None:
-            recovered = self._recovered(device, cut, mine)
+            recovered = self._recovered(device, cut, bands.matched, mine)
         else:
             sets = mode_sets(request.joint, modes, mine, request.control.size if request.control else 1)
             for each in sets:
@@ -156,21 +183,36 @@ class Receiver:
                 beta[each] = beta[each].mean(axis=0)
             control = request.control if sets[0].start < mine.start or sets[-1].stop > mine.stop else None
             parts = windows(device, sets, mine, grid, cut, field.nbytes, control)
-            recovered = self._equalised(device, parts, self.equaliser)
+            recovered = self._equalised(device, parts, bands.matched, self.equaliser)
         measures, points = self._measured(device, recovered, modes, mine, kept, request.progress, control)
         measures[:4, powers == 0] = np.nan
-        error, wrong, mutual, gmi, delay = measures[:, mine.start : mine.stop]
+        error, wrong, mutual, gmi, delay, turns = measures[:, mine.start : mine.stop]
         # An error of exactly zero would be an infinite Q²: keep it finite and quiet.
         snr = 1 / np.maximum(error, np.finfo(float).tiny)
         ber = self.transmitter.format.ber(snr)
-        return ReceiverResult(10 * np.log10(snr), np.sqrt(error), wrong, ber, mutual, gmi, delay, points)
+        lost, offset = error >= self._strangers(), turns / grid.duration
+        for mode, channel in np.argwhere(lost)[:1]:
+            others = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
+            where = f"mode {mine[mode] + 1}, channel {channel + 1}{others}"
+            what = "Q² means nothing there; check seed, length and dispersion, or take"
+            taps = "taps that hold the delays" if self.equaliser else "a clock"
+            request.warn(f"receiver: no frame found in {where}: {what} more OSNR, symbols, or {taps}")
+        measured = np.sqrt(error), wrong, ber, mutual, gmi, delay, offset, lost
+        return ReceiverResult(10 * np.log10(snr), *measured, points)
+
+    def _strangers(self) -> float:
+        """EVM² of symbols that were never sent, but for chance: their correlation is √(π/4n) by the phase."""
+        symbols = self.transmitter.grid.symbols - (self.equaliser.training if self.equaliser else 0)
+        size = min(self.tracked or symbols, symbols)
+        like = math.pi / 4 / size * (1 + 5 * math.sqrt(size / (2 * symbols)))
+        return 1 / like - 1 if like < 1 else math.inf
 
     def _measured(self, device, recovered, modes: int, mine: range, kept: set, progress, control):
-        """Measures (5, modes, channels) and ``kept`` symbols of what is ``recovered``, of all ranks."""
+        """Measures (6, modes, channels) and ``kept`` symbols of what is ``recovered``, of all ranks."""
         channels = self.transmitter.grid.channels
-        measures, points, done = np.zeros((5, modes, channels)), {}, 0
+        measures, points, done = np.zeros((6, modes, channels)), {}, 0
         kept = set().union(*control.all_gather(kept)) if control else kept
-        for part, first, symbols, sent, delay in recovered:
+        for part, first, symbols, sent, delay, turns in recovered:
             # The complex gain that fits the known symbols best.
             gain = (symbols * sent.conj()).sum(axis=-1) / (abs(sent) ** 2).sum(axis=-1)
             symbols /= device.xp.where(gain == 0, 1, gain)[..., None]
@@ -179,6 +221,7 @@ class Receiver:
                 pair, where = slice(2 * k, 2 * k + 2), slice(here.start, here.stop)
                 measures[:4, mode, where] = self._judge(device, symbols[pair], sent[pair])
                 measures[4, mode, where] = delay[pair].mean(axis=0)
+                measures[5, mode, where] = turns
                 for channel in (c for m, c in kept if m == mode and c in here):
                     points[mode, channel] = np.array(device.to_host(symbols[pair, channel - first]))
             done += sum(mode in mine for mode in part) * len(here) * (control.size if control else 1)
@@ -189,7 +232,7 @@ class Receiver:
             points = {k: v for part in control.all_gather(points) for k, v in part.items() if k[0] in mine}
         return measures, points
 
-    def _recovered(self, device, cut: Callable, mine: range):
+    def _recovered(self, device, cut: Callable, matched, mine: range):
         """By mode, all channels: see `_equalised`."""
         xp, form, clock = device.xp, self.transmitter.format, self.clock
         if clock == "auto":
@@ -197,13 +240,18 @@ class Receiver:
         for mode in mine:
             sent = xp.stack([self.transmitter.row_symbols(device, 2 * mode + p) for p in range(2)])
             window = cut(mode)
-            delay = symbol_clock(device, window, device.fft(sent), clock)
-            symbols = device.ifft(fold(advance(xp, window, delay)))
+            symbols, delay = _clocked(device, window * matched, sent, clock)
+            turns = np.zeros(sent.shape[1])
+            which = np.flatnonzero(~device.to_host(steady(xp, symbols, sent)))
+            if which.size:
+                window, some, _ = without_offset(device, window[:, which], matched, sent[:, which])
+                again = _clocked(device, window * matched, sent[:, which], clock)
+                (symbols[:, which], delay[which]), turns[which] = again, device.to_host(some)
             symbols *= xp.exp(-1j * carrier_phase(xp, form, self.phase, self.phase_window, symbols, sent))
-            yield [mode], 0, symbols, sent, device.to_host(delay)[None]
+            yield [mode], 0, symbols, sent, device.to_host(delay)[None], turns
 
-    def _equalised(self, device, parts: Iterable, options: Equaliser):
-        """Modes, first channel, recovered and sent symbols (rows, channels, symbols), delays; by set."""
+    def _equalised(self, device, parts: Iterable, matched, options: Equaliser):
+        """By set: modes, first channel, recovered and sent (rows, channels, symbols), delays, turns."""
         xp, form = device.xp, self.transmitter.format
 
         def phase(symbols, sent, trained: bool):
@@ -216,8 +264,12 @@ class Receiver:
         for modes, channel, window in parts:
             rows = range(2 * modes.start, 2 * modes.stop)
             sent = xp.stack([self.transmitter.symbols(device, row, channel) for row in rows])
+            window, turns, lag = without_offset(device, window[:, None], matched, sent[:, None])
+            lag = lag * (2 * abs(lag) >= options.taps)  # what the taps do not hold
+            window = (advance(xp, window, lag) * matched)[:, 0]
             out, delay = equalise(device, window, sent, options, phase, decide if form.digital else None)
-            yield modes, channel, out[:, None], sent[:, None, options.training :], delay[:, None]
+            delay, turns = delay[:, None] + device.to_host(lag), device.to_host(turns)
+            yield modes, channel, out[:, None], sent[:, None, options.training :], delay, turns
 
     def load_noise(self, device, field, first_mode: int = 0, power_gain: float = 1.0) -> None:
         """Add the noise of ``osnr_db`` to ``field`` (2 modes, N), √W, itself; in place, over the whole band.
@@ -245,3 +297,9 @@ class Receiver:
             errors = form.bit_errors(xp, form.decide(xp, sent), form.decide(xp, symbols), axis=(0, 2))
             wrong = device.to_host(errors) / (2 * sent.shape[-1] * form.bits_per_symbol)
         return np.stack([device.to_host(square), wrong, *information_rates(device, form, sent, symbols)])
+
+
+def _clocked(device, window, sent, clock: str):
+    """Symbols (2, channels, symbols) of a window behind the matched filter, and their delay (channels,)."""
+    delay = symbol_clock(device, window, device.fft(sent), clock)
+    return device.ifft(fold(advance(device.xp, window, delay))), delay

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from wavefabric.device import philox
-from wavefabric.errors import InputError
-from wavefabric.optics.signal.constellation import Constellation
+from wavefabric.errors import InputError, quoted
+from wavefabric.optics.signal.constellation import Constellation, constellation
 from wavefabric.optics.signal.laser import TRANSMITTER, check_linewidth, laser_turn
 from wavefabric.optics.signal.wdm import WdmGrid
-from wavefabric.quantities import number, numbers
+from wavefabric.quantities import instance, number, numbers
+
+#: Largest launch power, W.
+MOST_POWER = 1e6
 
 
 def root_raised_cosine(x, rolloff: float) -> np.ndarray:
@@ -53,14 +56,16 @@ class Transmitter:
     linewidth: Any = 0.0
 
     def __post_init__(self):
-        if not isinstance(self.constellation, Constellation):
-            object.__setattr__(self, "constellation", Constellation(self.constellation))
+        instance("grid", self.grid, WdmGrid)
+        object.__setattr__(self, "constellation", constellation(self.constellation))
+        object.__setattr__(self, "rolloff", number(self.rolloff, "", "rolloff"))
         self.grid.check(self.rolloff)
         philox.check_seed(self.seed)
-        object.__setattr__(self, "linewidth", check_linewidth(number(self.linewidth, "Hz", "linewidth")))
+        object.__setattr__(self, "linewidth", check_linewidth(self.linewidth))
         power = numbers(self.launch_power, "W", "launch_power")
-        if power.ndim > 2 or not np.isfinite(power).all() or (power < 0).any():
-            raise InputError("launch_power: powers in W, 0 or more, for (modes, channels) allowed")
+        if power.ndim > 2 or not ((power >= 0) & (power <= MOST_POWER)).all():
+            limits = f"powers from 0 to {MOST_POWER:g} W, for (modes, channels)"
+            raise InputError(f"launch_power: {quoted(self.launch_power)} given; allowed: {limits}")
         if power.ndim and power.shape[-1] not in (1, self.grid.channels):
             raise InputError(f"launch_power: {power.shape[-1]} channels given, {self.grid.channels} allowed")
         power.setflags(write=False)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavefabric.errors import InputError
-from wavefabric.quantities import number, numbers, positive, whole
+from wavefabric.quantities import number, numbers, positive, whole, within
 
 
 def channels_about(centre, spacing, count: int) -> list[float]:
     """Frequencies (Hz) of ``count`` channels ``spacing`` apart, symmetric about ``centre``."""
     centre, spacing = number(centre, "Hz", "centre"), positive(spacing, "Hz", "spacing")
-    whole("count", count, 1)
+    whole("count", count, 1, 10**6)
     return [centre + (k - (count - 1) / 2) * spacing for k in range(count)]
 
 
@@ -137,8 +137,7 @@ class WdmGrid:
 
     def check(self, rolloff: float) -> None:
         """Raise InputError unless channels of this roll-off fit the simulated band and do not overlap."""
-        if not (math.isfinite(rolloff) and 0 <= rolloff <= 1):
-            raise InputError(f"rolloff: {rolloff!r} given, 0 to 1 allowed")
+        within(rolloff, "", "rolloff", 0, 1)
         half, bins = self.half_width(rolloff), np.sort(self.bins)
         width = self.symbol_rate * (1 + rolloff)
         if 2 * (np.abs(bins).max() + half) * self.resolution >= self.sample_rate:

@@ -2,22 +2,27 @@
 
 Q² is what the simulator's receiver measures, 1/EVM² of symbols of unit energy: the received signal over all
 that the matched filter lets through. Its complex gain by least squares takes away what follows the signal;
-its carrier-phase estimate takes away slow phase noise, and is itself free of bias
-(`wavefabric.optics.signal.receiver`). Left out: noise that mixes with the signal, what interference takes
+its carrier-phase estimate takes away slow phase noise, and adds what it mistakes
+(`wavefabric.optics.theory.recovery`). Left out: noise that mixes with the signal, what interference takes
 from the signal, and what `wavefabric.optics.theory.gaussian_noise` leaves out.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import NoneType
+from typing import Any
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from wavefabric.errors import InputError, quoted
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.signal.amplifier import Amplifier, osnr_noise_density
 from wavefabric.optics.signal.receiver import Receiver
 from wavefabric.optics.theory.gaussian_noise import Options, Spans, nonlinear_interference
+from wavefabric.optics.theory.recovery import added_error
+from wavefabric.quantities import instance, whole
 
 #: Parts of the noise.
 PARTS = ("nli", "ase", "loaded", "numerical")
@@ -37,11 +42,12 @@ class Expectation:
     ase: Array
     loaded: Array
     numerical: Array  # what a run's steps and sampling add to the fibre's ``nli``; may be negative
+    recovery: Array | float = 0.0  # what carrier-phase recovery and a trained equaliser add; may be negative
 
     @property
     def noise(self) -> Array:
         """All that is not signal, W."""
-        return self.nli + self.ase + self.loaded + self.numerical
+        return self.nli + self.ase + self.loaded + self.numerical + self.recovery
 
     @property
     def snr(self) -> Array:
@@ -55,7 +61,7 @@ class Expectation:
         return 10 * np.log10(self.snr)
 
     def arrays(self) -> dict[str, Array]:
-        """All as plain arrays by name, also ``snr`` and ``q_squared_db``."""
+        """All but ``recovery`` as plain arrays by name, also ``snr`` and ``q_squared_db``."""
         return {name: getattr(self, name) for name in ("signal", *PARTS, "snr", "q_squared_db")}
 
 
@@ -66,24 +72,33 @@ def expected_quality(
     noise_figure_db: float | None = None,
     at: Sequence[int] | None = None,
     options: Options | None = None,
+    joint: Sequence[int] | None = None,
 ) -> dict[str, Expectation]:
     """Expected quality of every mode and channel back-to-back and after the spans ``at`` (default: each).
 
-    ``receiver`` brings the transmitter, the OSNR of loaded noise and the window of the carrier phase;
-    ``spans`` the link, whose amplifiers have the noise figure ``noise_figure_db`` (None: noiseless). `fibre`
-    is expanded at the grid's centre frequency. Keys are "back_to_back", "span_1", … as in result files. What
-    ``options`` say of steps and sampling goes into ``numerical``; its phase window is the receiver's.
+    ``receiver`` brings the transmitter, the OSNR of loaded noise, the recovery of the carrier phase and the
+    equaliser, which takes ``joint`` modes together (`Reception`); ``spans`` the link, whose amplifiers have
+    the noise figure ``noise_figure_db`` (None: noiseless). `fibre` is expanded at the grid's centre
+    frequency. Keys are "back_to_back", "span_1", … as in result files. What ``options`` say of steps and
+    sampling goes into ``numerical``; its phase window is the receiver's.
     """
-    options = replace(options or Options(), phase_window=receiver.phase_window)
+    instance("fibre", fibre, Fibre)
+    instance("receiver", receiver, Receiver)
+    instance("spans", spans, Spans)
+    instance("options", options, Options, NoneType)
+    options = replace(options or Options(), phase_window=receiver.tracked)
     exact = replace(options, steps=None, sample_rate=None)
     transmitter = receiver.transmitter
     grid, powers = transmitter.grid, transmitter.powers(fibre.modes)
-    numbers = sorted(set(range(1, spans.count + 1) if at is None else at))
+    numbers = sorted(set(range(1, spans.count + 1) if at is None else _counts("at", at, spans.count)))
     zero, net = np.zeros_like(powers), spans.net_gain(fibre)[:, None]
-    link = numbers, fibre, receiver, spans
+    link, sizes = (numbers, fibre, receiver, spans), [fibre.modes]
+    if joint is not None and sum(sizes := _counts("joint", joint, fibre.modes)) != fibre.modes:
+        raise InputError(f"joint: {quoted(joint)} given; allowed: numbers of modes, {fibre.modes} together")
     nli = {0: zero} | interference_after(*link, exact)
     some = replace(options, channels=options.channels or _some_channels(grid.offsets))
     stepped = nli if options == exact else {0: zero} | interference_after(*link, some)
+    rows, dispersion = 2 * np.repeat(sizes, sizes)[:, None], abs(fibre.beta[:, 1:2]) * spans.length
     amplifier = Amplifier(spans.amplifier_gain(fibre), noise_figure_db)
     added = 2 * grid.symbol_rate * amplifier.noise_density(grid.centre_frequency)
     out = {}
@@ -93,9 +108,19 @@ def expected_quality(
             nominal = (amplifier.gain * math.exp(-fibre.alpha.mean() * spans.length)) ** n
             loaded = 2 * grid.symbol_rate * osnr_noise_density(receiver.osnr_db, nominal) * powers
         ase = zero + added * sum(net**later for later in range(n))
-        noise = nli[n], ase, loaded, _across(grid.offsets, stepped[n] - nli[n])
-        out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, powers * net**n, *noise)
+        signal, noise = powers * net**n, (nli[n], ase, loaded, _across(grid.offsets, stepped[n] - nli[n]))
+        error = np.maximum(sum(noise), 0) / np.where(signal > 0, signal, np.inf)
+        recovery = signal * added_error(receiver, error, rows, n * dispersion)
+        out[f"span_{n}" if n else "back_to_back"] = Expectation(n * spans.length, signal, *noise, recovery)
     return out
+
+
+def _counts(key: str, values: Any, most: int) -> list[int]:
+    """Refuse anything but a list of whole numbers from 1 to ``most``."""
+    each = list(values) if isinstance(values, (list, tuple, range)) else [values]
+    for value in each:
+        whole(key, value, 1, most)
+    return each
 
 
 def _some_channels(offsets: Array) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ receiver's inverse returns the rows as if they had never mixed.
 
 import math
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -41,15 +42,16 @@ from wavefabric.optics.theory import kernels
 from wavefabric.optics.theory.quadrature import nodes_of
 from wavefabric.optics.theory.response import Accumulation, Steps
 from wavefabric.optics.theory.sums import RowKind, Sums, dispersion, overlap_areas, walk_off
-from wavefabric.quantities import positive, whole
+from wavefabric.quantities import instance, whole, within
+from wavefabric.units import db
 
 
 @dataclass(frozen=True)
 class Spans:
-    """``count`` equal spans of ``length``, m or text, each followed by a flat power gain.
+    """``count`` equal spans (up to 10 000) of ``length``, m or text, each followed by a flat power gain.
 
-    ``gain`` is linear, None for the mean loss of a span. ``coherent`` adds up the spans' fields, otherwise
-    their powers.
+    ``gain`` is linear, 1e-20 to 1e20, None for the mean loss of a span. ``coherent`` adds up the spans'
+    fields, otherwise their powers.
     """
 
     length: Any
@@ -58,14 +60,19 @@ class Spans:
     coherent: bool = True
 
     def __post_init__(self):
-        object.__setattr__(self, "length", positive(self.length, "m", "length"))
-        whole("count", self.count, 1)
+        object.__setattr__(self, "length", within(self.length, "m", "length", 1e-6, 1e9))
+        whole("count", self.count, 1, 10_000)
         if self.gain is not None:
-            object.__setattr__(self, "gain", positive(self.gain, "", "gain"))
+            object.__setattr__(self, "gain", within(self.gain, "", "gain", 1e-20, 1e20))
 
     def amplifier_gain(self, fibre: Fibre) -> float:
         """Power gain of an amplifier, linear."""
-        return math.exp(fibre.alpha.mean() * self.length) if self.gain is None else self.gain
+        if self.gain is not None:
+            return self.gain
+        loss = float(fibre.alpha.mean() * self.length)
+        if loss > 46:
+            raise InputError(f"length: a span loses {db(math.e) * loss:.0f} dB; allowed: up to 200 dB")
+        return math.exp(loss)
 
     def net_gain(self, fibre: Fibre) -> Array:
         """Power gain of a span with its amplifier by mode, (modes,)."""
@@ -93,6 +100,11 @@ def nonlinear_interference(
     Both polarisations together; `fibre` expanded at the grid's centre frequency. 0 for a dark channel of a
     row without light at f1. `InputError` for channels that do not exist.
     """
+    instance("fibre", fibre, Fibre)
+    instance("transmitter", transmitter, Transmitter)
+    instance("spans", spans, Spans)
+    instance("options", options, Options, NoneType)
+    within(float(fibre.alpha.max() * spans.length), "", "alpha x length", 0, 1000)
     options = options or Options()
     grid, rate = transmitter.grid, options.sample_rate
     order = np.argsort(grid.offsets)
@@ -100,6 +112,8 @@ def nonlinear_interference(
     mine = range(grid.channels) if options.channels is None else options.channels
     if bad := [c for c in mine if not 0 <= c < grid.channels]:
         raise InputError(f"channels: {bad[0]} given; allowed: 0 to {grid.channels - 1}")
+    if fibre.gamma == 0:
+        return np.zeros((fibre.modes, grid.channels))
     received = np.flatnonzero(np.isin(order, mine))
     kinds = _kinds(fibre, transmitter.powers(fibre.modes)[:, order] / 2 / grid.symbol_rate, spans, comb)
     spread, areas = walk_off(kinds, comb), overlap_areas(comb)

@@ -37,10 +37,14 @@ def slow_phase(x, rate: float, window: int) -> np.ndarray:
 
     W is the response of the receiver's sliding window (`sliding_sum`) of ``window`` symbols.
     """
-    lags = np.arange(-window, window + 2)
-    weights = sliding_sum(np, np.where(lags == 0, 1.0, 0.0), window)
-    response = np.exp(-2j * np.pi * np.multiply.outer(x / rate, lags)) @ weights
-    return 1 - abs(1 - response / weights.sum()) ** 2
+    response = np.exp(-2j * np.pi * np.multiply.outer(x / rate, np.arange(-window, window + 2)))
+    return 1 - abs(1 - response @ window_weights(window)) ** 2
+
+
+def window_weights(window: int, own: float | None = None) -> np.ndarray:
+    """Weights of a `sliding_sum` of ``window`` symbols at lags −window … window + 1, together 1."""
+    weights = sliding_sum(np, np.eye(1, 2 * window + 2, window)[0], window, own)
+    return weights / weights.sum()
 
 
 def _own(offset: float, comb: Comb, scale: float, window: int | None, symbols: int | None) -> np.ndarray:

@@ -16,7 +16,7 @@ from wavefabric.collectives.builders.recursive import factors
 from wavefabric.collectives.builders.ring import ring_of_one_part
 from wavefabric.collectives.builders.transfers import transfers
 from wavefabric.collectives.candidates import PIECES, Candidates, Choice, refused
-from wavefabric.collectives.registry import ALGORITHMS, build
+from wavefabric.collectives.registry import ALGORITHMS, build, rings_of
 from wavefabric.collectives.schedule import Schedule
 from wavefabric.collectives.verify import verify
 from wavefabric.errors import InputError, show
@@ -165,8 +165,8 @@ def _sums(text: str, collective: str, gpus: Sequence[int], fabric: AnyFabric) ->
         family, parameter = "recursive", "2"
     if family == "recursive":
         return [_recursive(int(parameter), len(gpus))]
-    if family == "bruck":
-        return [Choice("bruck")]
+    if family in ("bruck", "ring"):
+        return [Choice(family)]
     if family == "hierarchical" and parameter:
         return [Choice(family, grid=tuple(map(int, parameter.split("x"))))]
     if parameter:
@@ -201,7 +201,7 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
     Proved by one share: those of the others go the same way, further around the ring, and meet nowhere.
     """
-    if choice.algorithm != "ring":
+    if choice != Choice("ring"):
         return built(choice, collective, ranks)
     part = ring_of_one_part(collective, ranks)
     verify(part)
@@ -214,7 +214,8 @@ def folded(choice: Choice, collective: str, ranks: int) -> Built:
 
 def complete(choice: Choice, collective: str, ranks: int) -> Built:
     """What `built` proves, with what it must hold before and after."""
-    elements = ranks * choice.pieces * (2 if choice.algorithm == "double-tree" else 1)
+    parts = 2 if choice.algorithm == "double-tree" else rings_of(choice.algorithm, choice.grid)
+    elements = ranks * choice.pieces * parts
     return Built(build(choice.algorithm, collective, ranks, elements, **choice.options), elements)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StrictStr
 
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric.io.tables import Bandwidth, FabricFileTable, Name, Seconds, converted
 from wavefabric.fabric.io.writing import entries
 from wavefabric.files.faults import checked
@@ -117,7 +117,7 @@ def load_device(text: str | Path) -> DeviceModel:
         return DEVICES[name]
     path = Path(text)
     if not (isinstance(text, Path) or name.endswith(".toml") or os.sep in name or (name and path.exists())):
-        raise InputError(f"device: {show(name)} given; allowed: a TOML file, {', '.join(DEVICES)}")
+        raise InputError(f"device: {not_one_of(name, DEVICES, 'a TOML file')}")
     content = read_text(path, "device")
     with naming(path):
         return device_from_toml(content)

@@ -4,7 +4,6 @@
 Imports the graph and its file alone.
 """
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wavefabric.errors import InputError, show
+from wavefabric.errors import InputError, not_one_of, show
 from wavefabric.training.models import inception, mixture, recommendation, transformers
 from wavefabric.training.models.graph import ModelGraph
 from wavefabric.training.models.graph_file import load_graph
@@ -63,9 +62,7 @@ def load_model(text: str | Path, **options: Any) -> ModelGraph:
             raise InputError(f"{min(options)}: given for a file; allowed: options of models by name")
         return load_graph(text)
     if name not in MODELS:
-        close = difflib.get_close_matches(name.lower(), MODELS, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise InputError(f"model: {show(str(text))} given{hint}; allowed: a JSON file, {', '.join(MODELS)}")
+        raise InputError(f"model: {not_one_of(str(text), MODELS, 'a JSON file')}")
     factory = MODELS[name]
     if colon and factory.number in options:
         raise InputError(f"{factory.number}: given twice, with {show(str(text))}; allowed: once")

@@ -106,6 +106,9 @@ def from_json(text: str) -> ModelGraph:
     content = parse_json(text, "model")
     if not isinstance(content, dict):
         raise InputError("model: no JSON object given; allowed: one with name and layers")
+    if "traceEvents" in content:
+        allowed = "a model graph, or Chakra traces (chakra_trace_link and chakra_converter make them of it)"
+        raise InputError(f"model: a trace of PyTorch's profiler given; allowed: {allowed}")
     table = checked(ModelTable, content)
     values = table.model_dump(exclude={"format", "version", "layers"})
     return ModelGraph(layers=tuple(map(_layer, table.layers)), **values)

@@ -247,7 +247,7 @@ def finishes(text, fits, seed, together=1):
     return True
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_circles_are_found_exactly(data):
     """Steps that changed places: refused if and only if no order of the blocks ever ends."""
@@ -354,7 +354,7 @@ def counted(draw):
     return algo("custom", gpus, 8, proto=draw(st.sampled_from(["Simple", "LL"])), more='maxBytes="{}"')
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(counted(), st.integers(1, 4), st.integers(0, 40), st.integers(0, 99))
 def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
     """The interpreter, with the runtime's number of chunks a message, gets stuck above the size."""
@@ -369,7 +369,7 @@ def test_whether_an_array_of_a_size_gets_stuck(text, fits, power, seed):
         assert finishes(text, fits, seed, together) == (most is None or size <= most)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_without_a_wait_it_is_refused_or_needs_none(data):
     text = data.draw(st.sampled_from(EXPORTED))
@@ -408,7 +408,7 @@ def test_a_missing_wait_is_a_race():
     assert message.endswith("touch the same chunk in any order; allowed: one after the other")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_damaged_files_are_refused_in_one_line(data):
     text = data.draw(st.sampled_from([exchange(), out_of_place(), fused_ring(3)]))

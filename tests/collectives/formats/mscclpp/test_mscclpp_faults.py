@@ -16,6 +16,7 @@ DATA = Path(__file__).parents[3] / "data" / "mscclpp"
 #: Plans, and how many faults of theirs do harm at least.
 FILES = {"allreduce": 5, "allreduce_packet": 24, "allreduce_pipeline": 5, "reduce": 16, "reduce_pack": 16}
 FILES |= {"reduce_pack_tbg": 16, "transfer_pack": 12, "transfer_pack_tbg": 16}
+FILES |= {"packets_plain_scratch": 12, "two_nodes_packets": 8}
 RING, NVLS = ("ring", "all-reduce", 3), ("nvls", "all-reduce", 3)
 WRITTEN = [(RING, "Simple"), (RING, "LL"), (("direct", "all-gather", 3), "Simple"), (NVLS, "Simple")]
 

@@ -112,6 +112,29 @@ def test_ports_read_until_they_are_flushed():
     assert "nothing orders them" in refused(_by_port("put", "flush", "signal"))
 
 
+def test_a_packet_tells_that_the_packets_it_is_made_of_were_read():
+    """Of earlier calls too: a rank ends its call when it has read the answer to what it sent."""
+    for name in ("packets_plain_scratch", "two_nodes_packets"):
+        schedule = load_mscclpp(PLANS / f"{name}.json")
+        assert (kind(schedule)[0], schedule.ranks) == ("all-reduce", 2)
+        assert wrong(plan(name), 60) is None
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_packets_without_an_answer_need_two_buffers(flush):
+    """A rank may be in its next call when the other one has not read its packet of this call."""
+    pair = plan("two_nodes_packets") | {"use_double_scratch_buffer": False}
+    for gpu in pair["gpus"]:
+        gpu["threadblocks"][0]["ops"] += [
+            {"name": "flush", "channel_type": "port", "channel_ids": [0]}
+        ] * flush
+    assert refused(pair).endswith(
+        "(rppkt), and nothing orders them" if not flush else "(repkt), and nothing orders them"
+    )
+    if flush:
+        assert wrong(pair, 60)
+
+
 def test_thread_blocks_meet_at_barriers():
     pair = plan("allreduce_packet")
     for gpu in pair["gpus"]:

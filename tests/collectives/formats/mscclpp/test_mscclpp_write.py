@@ -25,7 +25,7 @@ def _moved(schedule, names):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(case=builds(ranks=st.integers(2, 8), pieces=2), proto=st.sampled_from(("Simple", "LL")))
 def test_round_trip(case, proto):
     (name, collective, ranks, _), options = case

@@ -80,7 +80,7 @@ def class_of(fabric, src, dst):
     return "PXB" if any(n.startswith("PCIe tree") for n in nodes) else "PIX"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_the_tree_has_the_classes_of_the_table(data):
     """GPUs at random places of a tree: each place is a socket, a bridge, a tree of switches and a switch."""
@@ -102,6 +102,41 @@ def test_the_tree_has_the_classes_of_the_table(data):
                 assert class_of(fabric, a, b) == links[a][b]
 
 
+def all_to_all(gpus, link):
+    return [["X" if a == b else link for b in range(gpus)] for a in range(gpus)]
+
+
+@pytest.mark.parametrize(
+    ("links", "sm", "switches", "rate"),
+    [
+        (all_to_all(8, "NV18"), 90, True, 18 * 20.6),  # HGX H100
+        (all_to_all(4, "NV18"), 90, True, 18 * 20.6),  # four GPUs of one, or GH200
+        (all_to_all(4, "NV6"), 90, False, 6 * 20.6),  # four H100, each joined to each
+        (all_to_all(8, "NV12"), 80, True, 240.0),  # HGX A100
+        (all_to_all(4, "NV4"), 80, False, 80.0),  # four A100
+        (all_to_all(2, "NV12"), 80, False, 240.0),  # a bridge
+        (all_to_all(16, "NV6"), 70, True, 120.0),  # DGX-2
+        (all_to_all(4, "NV2"), 70, False, 40.0),  # four V100
+        (all_to_all(2, "NV4"), 86, False, 48.0),  # two A40
+    ],
+)
+def test_the_number_of_nvlinks_tells_the_generation(links, sm, switches, rate):
+    fabric = read_topo(table(links, [0] * len(links)))
+    assert f"compute capability {sm / 10:.1f}, inferred" in fabric.source
+    assert any("NVSwitch" in name for name in fabric.switches) == switches
+    rates = [link.bandwidth / 1e9 for link in fabric.links if link.kind == "nvlink"]
+    assert rates == pytest.approx([rate] * len(rates))
+
+
+def test_a_generation_that_nvlinks_do_not_tell_is_asked_for():
+    square = table([["X", "NV5"], ["NV5", "X"]], [0, 0])
+    with pytest.raises(InputError, match=r"sm: none given, and no GPU has 5 or 5 NVLinks .*allowed: .*--sm"):
+        read_topo(square)
+    assert read_topo(square, sm=80).ranks == 2
+    with pytest.raises(InputError, match=r"sm: 80 given, 12 NVLinks, with NV18; allowed: .*90"):
+        read_topo(table(all_to_all(4, "NV18"), [0] * 4), sm=80)
+
+
 def test_numa_tells_what_nvlinks_hide():
     links = [
         ["X", "NV4", "SYS", "NV4"],
@@ -109,7 +144,7 @@ def test_numa_tells_what_nvlinks_hide():
         ["SYS", "NV4", "X", "NV4"],
         ["NV4", "SYS", "NV4", "X"],
     ]
-    fabric = read_topo(table(links, [0, 0, 1, 1]))
+    fabric = read_topo(table(links, [0, 0, 1, 1]), sm=80)
     assert route(fabric, 0, 1) == ([], [80.0])
     assert route(fabric, 0, 2)[0] == ["CPU0", "CPU1"]
     assert {link.target for link in fabric.links if link.source == "GPU1" and link.kind == "pcie"} == {"CPU0"}
@@ -147,7 +182,7 @@ def test_what_is_refused(tmp_path):
         read_topo(tmp_path / "none.txt")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_tables_never_raise_anything_else(data):
     text = data.draw(st.sampled_from(FILES)).read_text()

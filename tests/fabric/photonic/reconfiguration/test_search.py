@@ -88,7 +88,7 @@ def not_slower_than_extremes(seed):
     assert all(a.end == b.begin for a, b in pairwise(steps))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32))
 def test_it_never_loses_to_an_extreme(seed):
     not_slower_than_extremes(seed)

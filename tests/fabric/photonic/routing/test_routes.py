@@ -117,7 +117,7 @@ def test_random_takes_each_of_the_k_shortest():
     assert len(paths) == 5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(2, 4), st.data())
 def test_k_shortest_are_those_of_networkx(rows, columns, data):
     fabric = wafer(rows, columns)
@@ -132,7 +132,7 @@ def test_k_shortest_are_those_of_networkx(rows, columns, data):
     assert_routes(fabric, [(src, dst)] * len(result), result)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 5), st.integers(2, 5), st.data())
 def test_xy_goes_straight(rows, columns, data):
     fabric = wafer(rows, columns)
@@ -163,7 +163,7 @@ def brute_bound(fabric, pairs, weights, capacity):
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(2, 4), st.data())
 def test_cut_bounds_by_prefix_sums_are_those_by_counting(rows, columns, data):
     fabric = wafer(rows, columns, wafer_columns=2, wafer_rows=2, waveguides=3, fibres=2, lasers=4)
@@ -263,7 +263,7 @@ def test_auto_takes_shortest_routes_where_all_fit():
     assert route(narrow, pairs).overlap == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sets(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1, max_size=8), st.integers(1, 3),
        st.sampled_from([0.0, 4.0, 6.0]))  # fmt: skip
 def test_no_method_takes_less_time_than_auto(chosen, waveguides, switch_loss):
@@ -289,9 +289,9 @@ def test_the_time_limit_of_exact_is_kept_and_its_bound_holds():
     rng = np.random.default_rng(1)
     pairs = sorted({(int(s), int(d)) for s, d in rng.integers(0, 64, (400, 2)) if s != d})
     start = [xy(fabric, s, d) for s, d in pairs]
-    begin = time.perf_counter()
+    begin = time.process_time()
     routes, bound = minimum_overlap(fabric, pairs, start, 1, 0.5)
-    assert time.perf_counter() - begin < 30
+    assert time.process_time() - begin < 30  # of this process: other load does not count
     assert_routes(fabric, pairs, routes)
     assert 1 <= bound <= load_of(routes) <= load_of(start)
 

@@ -7,6 +7,7 @@ only that the other rank's call has begun (docs/tutorials/01-basic-concepts.md o
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from wavefabric.collectives.formats.mscclpp.operations import PieceSpan, PlanOperation, PlanProgram
 from wavefabric.collectives.plans.check import CALLS
@@ -27,6 +28,10 @@ class _Block:
         self.pending: dict[int, list[int]] = {}
         #: Reads that are done, as packets that are made of them tell: to all threads, and to some.
         self.done: tuple[set[Access], set[Access]] = set(), set()
+
+    def begin(self, done: set[Access]) -> None:
+        """Start a call, when the reads ``done`` are known to all threads of the rank."""
+        self.at, self.done = 0, (set(done), set())
 
     def meet(self) -> None:
         for told in self.pending.values():
@@ -52,6 +57,8 @@ class _Replay:
         self.proxies = {end: next(clocks) for end in ports}
         self.blocks = [[_Block(code, next(clocks)) for code in blocks] for blocks in program.code]
         self.call, self.begun, self.order = [-1] * ranks, [[0] * actors] * ranks, []
+        #: Reads that each rank knows to be done when its call begins, beside those that its clock tells.
+        self.done: list[set[Access]] = [set() for _ in range(ranks)]
         self.memory: dict[tuple, Accesses] = defaultdict(Accesses)
         #: Of what packets were made, and which chunks are kept, if that can be, until their packets are read:
         #: packets can then go straight from their source.
@@ -107,15 +114,18 @@ class _Replay:
             block.meet()
             caller.learn(block.clock.told())
         caller.barrier()
+        done = self.done[rank].union(*(block.done[0] for block in self.blocks[rank]))
+        self.done[rank] = {read for read in done if not caller.knows(read)}
         self.call[rank] += 1
         caller.move = (f"the caller of rank {rank}", self.call[rank])
         for at in self.arrays:
             if at[0] == rank:
-                self._access(caller, (*at, 0), True)
+                self._access(caller, (*at, 0), True, self.done[rank])
         caller.barrier()
         self.begun[rank] = caller.told()
         for block in self.blocks[rank]:
-            block.at, block.done = 0 if self.call[rank] < CALLS else block.at, (set(), set())
+            if self.call[rank] < CALLS:
+                block.begin(self.done[rank])
             block.clock.learn(self.begun[rank])
             block.clock.barrier()
 
@@ -185,6 +195,8 @@ class _Replay:
             for n in range(sources[0].count):
                 actor.move = (op, call, number, n)
                 chunks, known, reads = [at(source, n) for source in sources], set(), set()
+                # A thread that has read a packet knows what its writer knew when the call began.
+                begun = [self.memory[chunk].begun for chunk in chunks if chunk in packets]
                 for chunk in chunks:
                     memory = self.memory[chunk]
                     if chunk in packets:
@@ -198,12 +210,12 @@ class _Replay:
                     chunk, memory = at(target, n), self.memory[at(target, n)]
                     twice = target.packets and memory.call == call
                     self._need(not twice, "{} writes {} twice in a call", op, chunk)
-                    self._access(actor, chunk, True, block.done[0], known)
+                    self._access(actor, chunk, True, block.done[0], known, begun=begun)
                     if target.packets:
                         self.origins[chunk] = chunks
                         self.kept.update(chunks)
                         memory.call, memory.begun = call, self.begun[op.rank]
-                        memory.made_of = frozenset(known | reads)
+                        memory.made_of = frozenset(known | reads | self.done[op.rank])
                 block.done[1].update(known)
             if port:
                 actor.barrier()
@@ -215,11 +227,18 @@ class _Replay:
             self.order.append(op)
         return True
 
-    def _access(self, actor: Clock, at: tuple, write: bool, *known: set[Access]) -> Access:
-        """Note an access, after all that it must come after; ``known``: reads that are done."""
+    def _access(
+        self, actor: Clock, at: tuple, write: bool, *known: set[Access], begun: Sequence[list[int]] = ()
+    ) -> Access:
+        """Note an access that must come after earlier ones.
+
+        ``known`` are reads that are done; ``begun`` are times of actors that have passed, beside its clock.
+        """
         for other, done in actor.unordered(self.memory[at], write):
+            ordered = any(other in reads for reads in known)
+            ordered = ordered or any(other.time <= times[other.actor] for times in begun)
             text = f"{{}} {'writes' if write else 'reads'} {{}}, {done} by {{}}, and nothing orders them"
-            self._need(any(other in each for each in known), text, actor.move[0], at, other.move[0])
+            self._need(ordered, text, actor.move[0], at, other.move[0])
         return actor.access(self.memory[at], write)
 
     def _need(self, right: bool, text: str, *of: object) -> None:

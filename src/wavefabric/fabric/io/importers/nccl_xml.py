@@ -64,6 +64,7 @@ def read_nccl_xml(
         reader.cpu(cpu)
     if not reader.gpus:
         raise InputError("nccl topology: no GPU given; allowed: elements gpu, or pci of class 0x03 or 0x12")
+    reader.leave_out_loops()
     if nvlinks is not None:
         reader.assume(nvlinks, sm)
     elif sm is not None:
@@ -75,7 +76,7 @@ def read_nccl_xml(
 
 
 #: End of the description of a fabric whose file names no direct links between GPUs: NCCL's, RCCL's.
-LACKING = (" that names no NVLinks", " that names no xGMI links")
+LACKING = (" that names no NVLinks to others", " that names no xGMI links to others")
 
 
 class _Gpu(NamedTuple):
@@ -99,7 +100,7 @@ class _Reader:
     ports: dict[str, float] = field(default_factory=dict)
     #: (host, bus id) → node that stands for the PCI device.
     devices: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: Node, its CPU and host, the element, B/s of one link.
+    #: Node, its CPU and host, the element, B/s: of one link, then of all that the element counts.
     direct: list[tuple[str, str, int, Element, float]] = field(default_factory=list)
     amd: bool = False
     pcilinks: list[tuple[int, int, Element]] = field(default_factory=list)
@@ -194,17 +195,28 @@ class _Reader:
             self.ports[port] = (inputs if inputs > 0 else 10_000) / 8000 * 1e9
             self.both(adapter, port, self.ports[port], "network")
 
+    def leave_out_loops(self) -> None:
+        """Leave out direct links of a GPU to itself, or to a GPU that the file does not have."""
+        direct, self.direct = self.direct, []
+        for at, cpu, host, element, each in direct:
+            bandwidth = each * _number(element, element.tag, "count", limits=(1, 1024))
+            other = self.devices.get((host, _bus(element, element.tag, "target")), at)
+            if other != at or not self.leads_to(element, host).startswith(_GPU_CLASS):
+                self.direct.append((at, cpu, host, element, bandwidth))
+
+    def leads_to(self, element: Element, host: int) -> str:
+        """Return the PCI class of what a direct link leads to; "" where the file does not say."""
+        target = host, _bus(element, element.tag, "target")
+        named = any((gpu.host, gpu.bus) == target for gpu in self.gpus)
+        return element.get("tclass", _GPU_CLASS[0] if named else "")
+
     def join(self) -> None:
         """Direct links, second paths between bridges, CPUs of a host, hosts."""
-        gpus = {(g.host, g.bus) for g in self.gpus}
-        for at, cpu, host, element, each in self.direct:
-            what = element.tag
-            bandwidth = each * _number(element, what, "count", limits=(1, 1024))
-            target = host, _bus(element, what, "target")
-            kind = element.get("tclass", _GPU_CLASS[0] if target in gpus else "")
+        for at, cpu, host, element, bandwidth in self.direct:
+            what, kind = element.tag, self.leads_to(element, host)
             if kind.startswith(_GPU_CLASS):
-                if self.devices.get(target, at) != at:
-                    self.links.append((at, self.devices[target], bandwidth, what))
+                other = self.devices[host, _bus(element, what, "target")]
+                self.links.append((at, other, bandwidth, what))
             elif kind == _CPU_CLASS:
                 self.both(at, cpu, bandwidth, what)
             else:

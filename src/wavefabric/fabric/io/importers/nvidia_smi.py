@@ -11,8 +11,10 @@ from wavefabric.fabric.electrical.fabric import Fabric, Link
 from wavefabric.fabric.io.importers import bandwidths
 from wavefabric.system.gpu_topology import SLOW_FIRST, GpuTopology, parse
 
-#: NVLinks of a GPU in all, by compute capability.
-_MOST_NVLINKS = ((90, 18), (86, 4), (80, 12), (70, 6), (0, 4))
+#: NVLinks of a GPU in all, by compute capability times ten.
+_NVLINKS = {60: 4, 70: 6, 80: 12, 86: 4, 90: 18, 100: 18}
+#: Compute capability that a number of NVLinks tells, of GPUs that use all of them.
+_INFERRED = {18: 90, 12: 80, 6: 70, 4: 86}
 #: What joins GPUs of a class, from the closest; the last is a CPU socket.
 _TREE = (("PIX", "PCIe switch "), ("PXB", "PCIe tree "), ("PHB", "bridge "), ("NODE", "CPU"))
 
@@ -21,7 +23,7 @@ def read_topo(
     source: str | Path,
     *,
     name: str = "nvidia-smi",
-    sm: int = 80,
+    sm: int | None = None,
     nvswitch: bool | None = None,
     nvlink_bandwidth: float | None = None,
     pcie_bandwidth: float | None = None,
@@ -34,22 +36,26 @@ def read_topo(
     switch, by PXB on a tree of them, by PHB on a host bridge, by NODE on a CPU; CPUs are joined in pairs
     (SYS). Of a pair joined by NVLink the PCIe class is not shown: the NUMA affinity tells their CPUs.
 
-    The table does not tell `sm`, the compute capability times ten (70: V100, 80: A100, 90: H100, 100: B200);
-    it sets the bandwidths that are not given. These are in B/s: of one NVLink and direction (by default what
-    NCCL assumes), of each PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x and from 9.0), between
-    sockets, and between host bridges of one (16 GB/s). `nvswitch`: whether NVLinks end at NVSwitches rather
-    than at the other GPU; by default they do if a GPU has not as many links as its row adds up to (18 in all
-    of 9.0, 12 of 8.0, 6 of 7.0). `alpha`: s; 0.7 us where there are NVLinks, else 10 us. `InputError` in one
-    line; also if the classes contradict one another.
+    `sm` is the compute capability times ten (70: V100, 80: A100, 86: A40, 90: H100, 100: B200). It sets the
+    bandwidths that are not given. By default the number of NVLinks of a GPU tells it (18: 90, 12: 80, 6: 70,
+    4: 86); a table with other numbers is refused without it. These bandwidths are in B/s: of one NVLink and
+    direction (by default what NCCL assumes), of each PCIe link (12, 24 or 48 GB/s for GPUs before 8.0, of 8.x
+    and from 9.0), between sockets, and between host bridges of one (16 GB/s). `nvswitch`: whether NVLinks end
+    at NVSwitches rather than at the other GPU; by default they do if a GPU has not as many links as its row
+    adds up to (18 in all of 9.0, 12 of 8.0, 6 of 7.0). `alpha`: s; 0.7 us where there are NVLinks, else 10
+    us. `InputError` in one line; also if the classes contradict one another.
     """
     table = parse(bandwidths.source_text(source, "nvidia-smi topo -m"))
     _check(table)
-    nvlinks = any(link.startswith("NV") for row in table.links for link in row)
+    counts = [[int(link[2:]) if link.startswith("NV") else 0 for link in row] for row in table.links]
+    nvlinks = any(map(any, counts))
+    known = "" if sm is not None or not nvlinks else ", inferred from the NVLinks of a GPU"
+    sm = _capability(counts, sm)
     each = bandwidths.positive("nvlink_bandwidth", nvlink_bandwidth, bandwidths.nvlink(sm))
     pcie = bandwidths.positive("pcie_bandwidth", pcie_bandwidth, bandwidths.pcie_of(sm))
     switches, pairs = _tree(table, pcie, bandwidths.positive("socket_bandwidth", socket_bandwidth, 16e9))
     if nvlinks:
-        direct = _nvlinks(table, sm, nvswitch, each)
+        direct = _nvlinks(table, counts, sm, nvswitch, each)
         switches += sorted({b for _, b, _, _ in direct if not b.startswith("GPU")})
         pairs += direct
     default_alpha = bandwidths.NVLINK_ALPHA if nvlinks else bandwidths.PCIE_ALPHA
@@ -61,7 +67,7 @@ def read_topo(
         links=tuple(Link(a, b, w, 0.0, kind) for a, b, w, kind in pairs),
         alpha=bandwidths.positive("alpha", alpha, default_alpha),
         description=f"{table.gpus} GPUs, from nvidia-smi topo -m",
-        source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}",
+        source=f"classes of the table; bandwidths assumed for compute capability {sm / 10:.1f}{known}",
     )
 
 
@@ -76,10 +82,40 @@ def _check(table: GpuTopology) -> None:
             raise InputError(f"nvidia-smi topo -m: {actual}; allowed: the same both ways")
 
 
-def _nvlinks(table: GpuTopology, sm: int, nvswitch: bool | None, each: float) -> list[tuple]:
+def _most_nvlinks(sm: int) -> int:
+    """Return the number of NVLinks of a GPU, also of capabilities between those of the table."""
+    return _NVLINKS[max((known for known in _NVLINKS if known <= sm), default=60)]
+
+
+def _capability(counts: list[list[int]], sm: int | None) -> int:
+    """Return the compute capability times ten: as given, or as NVLinks tell; 80 for a table without any."""
+    most = max(map(max, counts), default=0)
+    if sm is not None:
+        if most > _most_nvlinks(sm):
+            allowed = "a capability whose GPUs have so many, such as " + ("80" if most <= 12 else "90")
+            raise InputError(
+                f"sm: {sm} given, {_most_nvlinks(sm)} NVLinks, with NV{most}; allowed: {allowed}"
+            )
+        return sm
+    # All links of a GPU go to others, or each pair is joined through switches by all links of a GPU.
+    used = max(map(sum, counts), default=0)
+    joined = [{gpu, *(other for other, count in enumerate(row) if count)} for gpu, row in enumerate(counts)]
+    switched = all(joined[gpu] == joined[other] for gpu in range(len(counts)) for other in joined[gpu])
+    for number in (used, most if switched else 0):
+        if number in _INFERRED:
+            return _INFERRED[number]
+    if used:
+        allowed = ", ".join(f"{known} ({number} NVLinks)" for known, number in _NVLINKS.items())
+        text = f"sm: none given, and no GPU has {used} or {most} NVLinks in all; allowed: {allowed} (--sm)"
+        raise InputError(f"nvidia-smi topo -m: {text}")
+    return 80
+
+
+def _nvlinks(
+    table: GpuTopology, counts: list[list[int]], sm: int, nvswitch: bool | None, each: float
+) -> list[tuple]:
     """NVLinks between pairs, or between GPUs and a switch for each set of GPUs that are joined."""
-    counts = [[int(link[2:]) if link.startswith("NV") else 0 for link in row] for row in table.links]
-    most = next(n for least, n in _MOST_NVLINKS if sm >= least)
+    most = _most_nvlinks(sm)
     if nvswitch is None:
         nvswitch = any(sum(row) > most for row in counts)
     if not nvswitch:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wavefabric.device import Device, get_device
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 from wavefabric.exchange.communicator import solo
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.lifecycle.reversal.reversal import Reversal, Reversible
@@ -25,7 +25,7 @@ from wavefabric.optics.propagation.propagate import (
     memory_needed,
 )
 from wavefabric.optics.propagation.step_size import step_count
-from wavefabric.quantities import positive
+from wavefabric.quantities import instance, positive, whole
 
 
 class DifferentiablePropagator(Reversible):
@@ -42,12 +42,15 @@ class DifferentiablePropagator(Reversible):
 
     def __init__(self, fibre: Fibre, samples: int, sample_rate: float, length, device: Device, **options):
         kept = options.pop("states", None), options.pop("scratch", None)
-        made = PropagationOptions(**options)
+        made, device = PropagationOptions(**options), get_device(device)
+        instance("fibre", fibre, Fibre)
+        whole("samples", samples, 1, 2**50)
         if made.integrator not in ADJOINT_STEPS:
             allowed = ", ".join(ADJOINT_STEPS)
             raise InputError(f"integrator: {made.integrator!r} given; allowed with a gradient: {allowed}")
         if made.step is None or made.max_phase is not None or made.tolerance is not None:
             raise InputError("step: a gradient is that of steps of one length; allowed: step alone, in m")
+        sample_rate = positive(sample_rate, "Hz", "sample_rate")
         length, kind = positive(length, "m", "length"), ADJOINT_STEPS[made.integrator]
         self.length, self.step_count = length, step_count(length, made.step)
         needed = gradient_memory(fibre, samples, made, device)
@@ -154,7 +157,7 @@ class PropagationGradient(NamedTuple):
 
 
 def propagate_and_gradient(
-    field, fibre: Fibre, length, objective, *, sample_rate, device="auto", progress=None, **options
+    field, fibre: Fibre, length, objective: Any, *, sample_rate, device="auto", progress=None, **options
 ) -> PropagationGradient:
     """`wavefabric.optics.propagate`, then the exact gradient of a function of the field at the end.
 
@@ -170,7 +173,9 @@ def propagate_and_gradient(
     if comm is not None and comm.size > 1:
         raise InputError(f"comm: {comm.size} ranks given; allowed: one, since adjoints exchange no powers")
     field, length, rate = checked_launch(field, fibre, length, sample_rate)
-    device = get_device(device) if isinstance(device, str) else device
+    if not callable(objective):
+        raise InputError(f"objective: {quoted(objective)} given; allowed: a function of the field")
+    device = get_device(device)
     propagator = DifferentiablePropagator(fibre, field.shape[1], rate, length, device, **options)
     A = propagator.operators.empty()
     A[...] = device.asarray(field)

@@ -7,6 +7,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.lifecycle.agreement import check_memory
 from wavefabric.optics.propagation.operators import FibreOperators
+from wavefabric.quantities import numbers
 
 
 class StepOperators:
@@ -47,7 +48,7 @@ class StepOperators:
     def _with_gradient(self, key: str, values, *shapes):
         if values is None:
             return None
-        values = np.asarray(values, float)
+        values = numbers(values, "", key)
         if values.shape not in shapes or not np.isfinite(values).all():
             allowed = " or ".join(map(str, shapes))
             raise InputError(f"{key}: shape {values.shape} given; allowed: finite numbers of shape {allowed}")

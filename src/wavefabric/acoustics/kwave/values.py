@@ -1,0 +1,160 @@
+"""Attributes of k-wave-python's objects as numbers and arrays, with errors that name the user's attribute."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from wavefabric.acoustics.arguments import per_axis, require
+from wavefabric.acoustics.check.rules import PYTHON_NAMES
+from wavefabric.acoustics.grid import Grid
+from wavefabric.errors import InputError, one_line
+
+#: Names of `Grid`, `Medium`, `Source`, `Sensor` and `simulate` to k-wave-python's, where those differ.
+_KWAVE_NAMES = {
+    **{"grid.shape": "kgrid.N", "grid.spacing": "kgrid.spacing", "dt": "kgrid.dt", "steps": "kgrid.Nt"},
+    **{f"grid.{name}": name for name in ("pml_size", "pml_alpha", "axisymmetric")},
+    **{"k_space": "use_kspace", "staggered": "use_sg"},
+    "medium.nonlinearity": "medium.BonA",
+    "medium.reference_speed": "medium.sound_speed_ref",
+    **dict.fromkeys(("medium.absorption", "medium.dispersion"), "medium.alpha_mode"),
+    "sensor.start": "sensor.record_start_index",
+    "sensor.points": "sensor.mask",
+    "source.transducer.mask": "source.active_elements_mask",
+    "source.transducer.delay": "source.delay_mask",
+    **dict.fromkeys(("source.transducer.signal", "source.transducer.steps"), "source.input_signal"),
+}
+#: What `check` and its like call each number of a `Problem` made of k-wave-python's objects.
+PROBLEM_NAMES = {key: _KWAVE_NAMES.get(name, name) for key, name in PYTHON_NAMES.items()}
+PROBLEM_NAMES["dispersion=False"] = "medium.alpha_mode='no_dispersion'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectOptions:
+    """How k-wave-python's objects are read: keywords of `from_kwave`."""
+
+    pml_size: Any = None
+    pml_alpha: Any = 2.0
+    pml_inside: bool = True
+    smooth_p0: bool = True
+    smooth_c0: bool = False
+    smooth_rho0: bool = False
+    scale_source_terms: bool = True
+    signal_order: Literal["C", "F"] = "C"
+    use_sg: bool = True
+    use_kspace: bool = True
+    axisymmetric: bool = False
+
+    def __post_init__(self) -> None:
+        order = self.signal_order
+        require(isinstance(order, str) and order in ("C", "F"), "signal_order", order, "'C' or 'F'")
+        for key in (each.name for each in fields(self) if isinstance(each.default, bool)):
+            require(isinstance(getattr(self, key), bool), key, getattr(self, key), "True or False")
+
+
+@contextmanager
+def kwave_names() -> Iterator[None]:
+    """Let errors inside name what k-wave-python's user has set."""
+    try:
+        yield
+    except InputError as error:
+        key, colon, rest = str(error).partition(":")
+        rest = rest.replace("dispersion=False", PROBLEM_NAMES["dispersion=False"])
+        raise type(error)(_KWAVE_NAMES.get(key, key) + colon + rest) from error
+
+
+def computed(described: Any, name: str, key: str, allowed: str) -> Any:
+    """Return an attribute, or what a method of this name returns; refuse where k-wave-python cannot tell."""
+    try:
+        value = getattr(described, name, None)
+        value = value() if callable(value) else value
+    except Exception as error:  # k-wave-python asserts, indexes and converts without a check
+        reason = one_line(f"{type(error).__name__} {error}")
+        raise InputError(f"{key}: k-wave-python cannot compute it ({reason}); allowed: {allowed}") from error
+    require(value is not None, key, None, allowed)
+    return value
+
+
+def grid_shape(kgrid: Any) -> tuple[int, ...]:
+    """Points along each axis of a kWaveGrid."""
+    points = real_array(getattr(kgrid, "N", None), "kgrid.N").ravel().tolist()
+    right = len(points) in (1, 2, 3) and all(2 <= n < 2**31 and n == n // 1 for n in points)
+    require(right, "kgrid.N", kgrid.N, "1 to 3 whole numbers from 2")
+    return tuple(map(int, points))
+
+
+def each_axis(value: Any, dimensions: int, key: str) -> tuple[Any, ...]:
+    """One value for each axis; as in k-wave-python the last of fewer values serves all further axes."""
+    each = per_axis(plain(value), dimensions)
+    require(0 < len(each) <= dimensions, key, plain(value), f"one value, or up to {dimensions}, one an axis")
+    return each + each[-1:] * (dimensions - len(each))
+
+
+def plain(value: Any) -> Any:
+    """A number or numbers as Python's, if they are NumPy's."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def real_array(value: Any, key: str) -> np.ndarray:
+    """Any array of real numbers, at least one."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        array = np.zeros(0)
+    require(array.dtype.kind in "biuf" and array.size, key, value, "real numbers")
+    return array
+
+
+def real_number(value: Any, key: str) -> float:
+    """One finite number, as k-wave-python may hold it: alone or in an array."""
+    array = real_array(value, key)
+    require(array.size == 1 and np.isfinite(array).all(), key, value, "a number")
+    return float(array.reshape(-1)[0])
+
+
+def whole_number(value: Any, key: str, least: int) -> int:
+    """One whole number from ``least``, alone or in an array."""
+    number = real_number(value, key)
+    require(number == number // 1 and least <= number < 2**53, key, value, f"a whole number from {least}")
+    return int(number)
+
+
+def grid_values(value: Any, grid: Grid, key: str, alone: bool = True) -> Any:
+    """None, one float (if ``alone`` may be), or an array of the grid's shape.
+
+    k-wave-python also takes what is flattened in the order of C, and any other shape with as many values,
+    which is refused here.
+    """
+    if value is None:
+        return None
+    array, points = real_array(value, key), math.prod(grid.shape)
+    if array.size == 1 and alone:
+        return float(array.reshape(-1)[0])
+    flat = tuple(n for n in array.shape if n > 1) in ((points,), grid.shape)
+    what = f"{grid.shape}, that of the grid, or flattened" + (", or one number" if alone else "")
+    require(array.shape == grid.shape or flat, key, f"shape {array.shape}", what)
+    return array.reshape(grid.shape)
+
+
+def grid_mask(mask: Any, grid: Grid, key: str) -> np.ndarray:
+    """A mask as bool; one value serves all points."""
+    mask = grid_values(mask, grid, key)
+    return grid.mask(np.full(grid.shape, mask) if isinstance(mask, float) else mask, key)
+
+
+def fortran_positions(mask: np.ndarray) -> np.ndarray:
+    """Points of a mask in the order of C: the place of each in the order of Fortran."""
+    positions = np.zeros(mask.shape, np.int64)
+    positions.T[mask.T] = np.arange(np.count_nonzero(mask))
+    return positions[mask]
+
+
+def in_memory_order(values: np.ndarray, mask: np.ndarray | None, order: str) -> np.ndarray:
+    """Signals, (points, Nt), (1, Nt) or (Nt,), with rows in the order of `Source`, that of Fortran."""
+    signal = np.atleast_2d(values)
+    if order == "F" or mask is None or signal.shape[0] != np.count_nonzero(mask):
+        return signal
+    return signal[np.argsort(fortran_positions(mask))]

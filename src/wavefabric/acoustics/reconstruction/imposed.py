@@ -1,0 +1,81 @@
+"""At which grid points recorded pressures are imposed, for sensors of any kind, and what these enclose."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import binary_fill_holes, distance_transform_edt
+from scipy.sparse import csr_array
+from scipy.spatial import KDTree
+
+from wavefabric.acoustics.arguments import require
+from wavefabric.acoustics.grid import Grid
+from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation
+from wavefabric.acoustics.sensor import Sensor
+
+#: A grid point is driven where a sensor hears it with this part of its largest weight or more.
+_HEARD = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Imposed:
+    """A sensor, and how its series drive a grid.
+
+    With weights W by which series record the grid, y = W p, the pressure imposed at a grid point is the mean
+    of the series weighted by its column of W: the transpose of recording, scaled so that equal series come
+    out as they are. Weights below half of a row's largest are left out: tails of elements, far corners of
+    cells.
+    """
+
+    sensor: Sensor
+    mask: np.ndarray  # grid points that are driven: bool, the grid's shape
+    weights: Any  # csr_array (driven points, series)
+    enclosed: np.ndarray  # where an image may be by default: bool, the grid's shape
+
+    @classmethod
+    def of(cls, sensor: Any, grid: Grid) -> "Imposed":
+        """Of a mask, or a `Sensor` of a mask, of points or of elements."""
+        if not isinstance(sensor, Sensor):
+            sensor = Sensor(grid.mask(sensor, "mask"))
+        require(sensor.start == 0, "mask.start", sensor.start, "0, series from t = 0 on")
+        sensor = replace(sensor, record="p", frequencies=())
+        where = sensor.on(replace(grid, pml_size=0, pml_inside=True)).where
+        allowed = "a mask, Sensor.points or Sensor.elements"
+        require(not isinstance(where, Cuboids), "mask", "Sensor.boxes", allowed)
+        size = int(np.prod(grid.shape))
+        if isinstance(where, Interpolation):
+            rows, ends = where.corners.shape
+            entries = where.weights.ravel(), where.corners.ravel(), np.arange(rows + 1) * ends
+        elif isinstance(where, Elements):
+            entries = where.weights, where.points, where.bounds
+        else:
+            entries = np.ones(where.size), where, np.arange(where.size + 1)
+        heard = csr_array(entries, (len(entries[2]) - 1, size))
+        limits = _HEARD * heard.max(axis=1).toarray().ravel()
+        heard.data[heard.data < np.repeat(limits, np.diff(heard.indptr))] = 0
+        heard.eliminate_zeros()
+        driven = np.unique(heard.indices)
+        mask = np.isin(np.arange(size), driven).reshape(grid.shape, order="F")
+        transposed = csr_array(heard[:, driven].T)
+        weights = csr_array(transposed / np.asarray(transposed.sum(axis=1)).reshape(-1, 1))
+        gap = 0.0
+        if isinstance(where, Interpolation | Elements) and len(heard.indptr) > 2 and grid.dimensions > 1:
+            positions = np.stack(np.unravel_index(heard.indices, grid.shape, order="F"), 1) * grid.spacing
+            fractions = heard.data / np.repeat(heard.sum(axis=1), np.diff(heard.indptr))
+            centres = np.add.reduceat(positions * fractions[:, None], heard.indptr[:-1])
+            gap = float(KDTree(centres).query(centres, 2)[0][:, 1].max())
+        return cls(sensor, mask, weights, _enclosed(mask, gap, grid))
+
+
+def _enclosed(mask: np.ndarray, gap: float, grid: Grid) -> np.ndarray:
+    """What points enclose, if that is more than as many points, else all; a ``gap``, m, counts as closed."""
+    # Beyond the grid there is space in which the closing of gaps is undone again.
+    wide = [math.ceil(gap / step) + 1 for step in grid.spacing]
+    padded = np.pad(mask, [(n, n) for n in wide])
+    near = np.asarray(distance_transform_edt(~padded, grid.spacing)) <= gap
+    filled = np.asarray(binary_fill_holes(near))
+    if np.count_nonzero(filled) <= np.count_nonzero(near) + np.count_nonzero(mask):
+        return np.ones(grid.shape, bool)
+    enclosed = np.asarray(distance_transform_edt(filled, grid.spacing)) > gap
+    return enclosed[tuple(slice(n, -n) for n in wide)]

@@ -1,0 +1,77 @@
+"""Recorded series: their shape, whether their samples are dense enough, and denser samples of them."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.fft
+
+from wavefabric.acoustics.arguments import real_array
+from wavefabric.errors import InputError
+
+#: Energy in the highest tenth of the band that samples carry, as a share of all, that is said: such a
+#: spectrum goes on above the band, and what is aliased is some 5 % of the signals (L2) or more.
+_FRACTION, _HIGHEST = 0.005, 0.9
+
+
+def check_series(values: Any, rows: int, key: str, *, shared: bool = False) -> np.ndarray:
+    """Return series as real numbers, (rows, steps); (1, steps) of one that all rows may have ``shared``.
+
+    `InputError` names ``key`` and the shapes that are allowed, and says where axes are in another order.
+    """
+    series = real_array(values, key)
+    if shared and series.ndim == 1:
+        series = series[np.newaxis]
+    if series.ndim != 2 or not (len(series) == rows or (shared and len(series) == 1)) or not series.size:
+        order = ""
+        if series.ndim == 2 and series.shape[1] == rows:
+            order = f"; its axes are in the other order: give {key}.T"
+        elif series.ndim > 2:
+            order = f"; the axes of points go into one, x fastest: {key}.reshape(-1, steps, order='F')"
+        allowed = f"{'(steps,) or ' if shared else ''}({rows}, steps)"
+        raise InputError(f"{key}: has the shape {np.shape(values)}; allowed: {allowed}{order}")
+    return series
+
+
+def densified(series: np.ndarray, factor: int) -> np.ndarray:
+    """Return series (rows, steps) at ``factor`` times their rate, from the first sample to the last; float64.
+
+    Band-limited interpolation. Each record goes on beyond its ends as its mirror image, so that no end is a
+    jump; that of an initial pressure at rest is so at t = 0, p(−t) = p(t).
+    """
+    steps = series.shape[1]
+    if factor == 1 or steps == 1:
+        return series.astype(np.float64)
+    result = np.empty((len(series), (steps - 1) * factor + 1))
+    for row, spectrum in zip(result, map(_spectrum, series), strict=True):
+        spectrum[-1] /= 2  # half of the Nyquist frequency's stands for the negative frequency
+        samples: Any = scipy.fft.irfft(spectrum, 2 * (steps - 1) * factor)
+        row[:] = factor * samples[: row.size]
+    return result
+
+
+def energy_above(series: np.ndarray, part: float) -> float:
+    """Return the share of the energy of series (rows, steps) above a part of their Nyquist frequency."""
+    energy = np.zeros(series.shape[1])
+    for row in series:
+        energy += np.abs(_spectrum(row)) ** 2
+    energy[1:-1] *= 2  # a real signal's frequency stands for two
+    high = energy[np.linspace(0, 1, energy.size) > part].sum()
+    return float(high / energy.sum()) if high else 0.0
+
+
+def warn_if_coarse(series: np.ndarray, dt: float, key: str) -> None:
+    """Warn of series sampled every ``dt``, s, whose spectrum is not over at their Nyquist frequency."""
+    fraction, nyquist = energy_above(series, _HIGHEST), 0.5e-6 / dt
+    if fraction > _FRACTION:
+        warnings.warn(
+            f"{key}: {100 * fraction:.3g} % of their energy lies above {_HIGHEST * nyquist:.4g} MHz, near "
+            f"{nyquist:.4g} MHz, where samples every {dt * 1e9:.4g} ns end: unless it is noise, what lies "
+            "above is aliased, and the image wrong; record with a shorter time step",
+            stacklevel=4,
+        )
+
+
+def _spectrum(row: np.ndarray) -> Any:
+    """The spectrum of a series and its mirror image, as many frequencies as samples."""
+    return scipy.fft.rfft(np.concatenate([row, row[-2:0:-1]]).astype(np.float64))

@@ -1,0 +1,87 @@
+"""The time that this process spends on compiling kernels, and a line on stderr that tells the user of it.
+
+A first run would otherwise seem to hang, and its steps to take a hundred times longer than they do.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class CompilationClock:
+    """Measures the wall time during which at least one thread of this process compiles kernels."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads, self._began, self._ended = 0, 0.0, 0.0
+        self._announced = False
+        #: Whether the first compilation is announced on stderr.
+        self.announces = True
+
+    def begin(self) -> None:
+        """Count from here on that one more thread, or one more level of a thread, compiles."""
+        with self._lock:
+            if not self._threads:
+                self._began = time.perf_counter()
+            self._threads += 1
+
+    def end(self) -> None:
+        """End what the matching `begin` began."""
+        with self._lock:
+            self._threads -= 1
+            if not self._threads:
+                self._ended += time.perf_counter() - self._began
+
+    def announce(self) -> None:
+        """Tell the user, once per process, that kernels are about to be compiled."""
+        if self.announces and not self._announced:
+            self._announced = True
+            line = "compiling kernels for this processor, 5 to 30 s; later runs read them from a cache"
+            print(f"wavefabric: {line}", file=sys.stderr, flush=True)
+
+    def seconds(self) -> float:
+        """Return the seconds spent on compilation so far, in this process."""
+        with self._lock:
+            running = time.perf_counter() - self._began if self._threads else 0.0
+            return self._ended + running
+
+
+CLOCK = CompilationClock()
+_listening = False
+
+
+def working_time() -> float:
+    """Return a clock in seconds, as `time.perf_counter`, that stands still while kernels are compiled."""
+    return time.perf_counter() - CLOCK.seconds()
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Count the time inside this context as compilation."""
+    CLOCK.begin()
+    try:
+        yield
+    finally:
+        CLOCK.end()
+
+
+def listen() -> None:
+    """Let Numba report when it compiles; imports Numba."""
+    global _listening
+    if _listening:
+        return
+    from numba.core import event
+
+    class Listener(event.Listener):
+        # Numba starts this event after a look into its cache, and only if nothing was there.
+        def on_start(self, event) -> None:
+            CLOCK.announce()
+            CLOCK.begin()
+
+        def on_end(self, event) -> None:
+            CLOCK.end()
+
+    event.register("numba:compile", Listener())
+    _listening = True

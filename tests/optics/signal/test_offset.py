@@ -1,0 +1,131 @@
+"""Frames are found whatever the carrier's frequency, and lost ones are said."""
+
+import numpy as np
+import pytest
+
+from wavefabric.optics.fibre.mode_mixing import haar_unitary
+from wavefabric.optics.signal.equaliser import Equaliser
+from wavefabric.optics.signal.receiver import Receiver
+from wavefabric.optics.signal.transmitter import Transmitter
+from wavefabric.optics.signal.wdm import WdmGrid
+
+RATE, SYMBOLS = 32e9, 1024
+#: One turn per window, Hz.
+TURN = RATE / SYMBOLS
+
+
+def signal(cpu, modulation="qpsk", symbols=SYMBOLS, modes=1, channels=1, rolloff=0.1, **options):
+    grid = WdmGrid.centred(193.4e12, 50e9, channels, RATE, 4 * channels, symbols)
+    transmitter = Transmitter(grid, modulation, rolloff, 1e-3, 3, **options)
+    field = cpu.empty((2 * modes, grid.samples), np.complex128)
+    transmitter.fill(cpu, field)
+    return transmitter, field
+
+
+def moved(field, grid, offset):
+    """The field as a local oscillator sees it that is ``offset`` Hz away."""
+    return field * np.exp(2j * np.pi * offset * np.arange(grid.samples) / grid.sample_rate)
+
+
+def compared(cpu, receiver, field, offset):
+    """Receptions without and with the offset; no frame is lost."""
+    said = []
+    still = receiver.receive(cpu, field, warn=said.append)
+    result = receiver.receive(cpu, moved(field, receiver.transmitter.grid, offset), warn=said.append)
+    assert said == []
+    assert not result.lost.any()
+    return still, result
+
+
+@pytest.mark.parametrize("turns", [0.0, 0.3, 1.0, 1.6, 16.0, 17.25, -64.0, 128.0, -320.5, 448.0])
+def test_an_offset_is_found_and_removed(cpu, turns):
+    """Up to 0.43 of the symbol rate, also of whole turns per window, which no correlation survives."""
+    transmitter, field = signal(cpu)
+    still, result = compared(cpu, Receiver(transmitter, 12.0), field, turns * TURN)
+    assert result.offset[0, 0] == pytest.approx(turns * TURN, abs=0.03 * TURN)
+    assert still.offset[0, 0] == 0
+    # The noise falls on other symbols: as from seed to seed.
+    assert abs(result.penalty_db(still)).max() < 0.25
+
+
+@pytest.mark.parametrize(
+    ("options", "receiver"),
+    [
+        ({"modulation": "16qam"}, {"osnr_db": 17.0}),
+        ({"modulation": "64qam"}, {"osnr_db": 23.0}),
+        ({"modulation": "gaussian"}, {"osnr_db": 12.0}),
+        ({"symbols": 64}, {"osnr_db": 15.0}),
+        ({"symbols": 16384}, {"osnr_db": 9.0}),
+        ({"modes": 3, "channels": 3}, {"osnr_db": 12.0}),
+        ({"rolloff": 0.0}, {"osnr_db": 9.0}),
+        ({"rolloff": 1.0}, {"osnr_db": 9.0}),
+        ({}, {"osnr_db": 9.0, "phase": "none"}),
+        ({}, {"osnr_db": 20.0, "phase_window": None}),
+        ({}, {"osnr_db": 9.0, "phase": "viterbi-viterbi"}),
+        ({}, {"osnr_db": 9.0, "phase": "blind-search"}),
+        ({}, {"osnr_db": 9.0, "clock": "none"}),
+        ({}, {"osnr_db": 9.0, "clock": "data-aided"}),
+        ({"linewidth": 13e6, "symbols": 4096}, {"osnr_db": 9.0, "phase_window": 19}),
+        ({}, {"osnr_db": 4.0}),
+    ],
+)
+def test_of_every_signal_and_receiver(cpu, options, receiver):
+    transmitter, field = signal(cpu, **options)
+    still, result = compared(cpu, Receiver(transmitter, **receiver), field, 2.3e9)
+    scatter = 4.3 / np.sqrt(2 * transmitter.grid.symbols)
+    assert abs(result.penalty_db(still)).max() < 5 * scatter + 0.1
+
+
+@pytest.mark.parametrize("dispersion", [1e3, 5e3, 20e3])
+def test_where_dispersion_is_left(cpu, dispersion):
+    transmitter, field = signal(cpu, symbols=4096)
+    omega = 2 * np.pi * np.fft.fftfreq(transmitter.grid.samples, 1 / transmitter.grid.sample_rate)
+    far = np.fft.ifft(np.fft.fft(field) * np.exp(0.5j * 21.7e-27 * dispersion * omega**2))
+    still, result = compared(cpu, Receiver(transmitter, 15.0), far, 2e9)
+    assert abs(result.penalty_db(still)).max() < 0.2
+    assert (still.q_squared_db.max() < 4) == (dispersion == 20e3)
+
+
+#: ``late`` in samples.
+@pytest.mark.parametrize("late", [0, 400])
+@pytest.mark.parametrize("offset", [5e6, 1e9, 6e9])
+def test_an_equaliser_of_mixed_rows(cpu, offset, late):
+    """Mixing does not hide the offset; nor is a frame lost that is later than the taps hold."""
+    transmitter, field = signal(cpu, "16qam", 4096, modes=2)
+    receiver = Receiver(transmitter, 20.0, equaliser=Equaliser(8, 2048))
+    mixed = haar_unitary(4, seed=5) @ np.roll(field, late, axis=1)
+    _, result = compared(cpu, receiver, mixed, offset)
+    near = receiver.receive(cpu, field)
+    assert abs(result.penalty_db(near)).max() < 0.3
+    assert result.offset == pytest.approx(offset, abs=1e6)
+    np.testing.assert_allclose(result.delay, late / 4, atol=0.2)
+
+
+def test_what_is_periodic_is_left_as_it_is(cpu):
+    """Phase noise and drifts of a periodic field have no offset of a part of a turn."""
+    transmitter, field = signal(cpu, linewidth=1e6)
+    time = np.arange(transmitter.grid.samples) / transmitter.grid.samples
+    for turn in (0.0, 1.5 * np.sin(2 * np.pi * time)):
+        result = Receiver(transmitter, 15.0).receive(cpu, field * np.exp(1j * turn))
+        np.testing.assert_allclose(result.offset / TURN, np.rint(result.offset / TURN), atol=1e-9)
+
+
+@pytest.mark.parametrize("equaliser", [None, Equaliser(8, 512)])
+@pytest.mark.parametrize("modulation", ["qpsk", "16qam", "64qam", "gaussian"])
+def test_a_lost_frame_is_said(cpu, equaliser, modulation, capsys):
+    transmitter, field = signal(cpu, modulation, modes=2)
+    other = Transmitter(transmitter.grid, modulation, 0.1, 1e-3, seed=99)
+    receiver, said = Receiver(other, 20.0, equaliser=equaliser), []
+    result = receiver.receive(cpu, field, joint=(1, 1), warn=said.append)
+    assert result.lost.all()
+    assert len(said) == 1
+    assert said[0].startswith("receiver: no frame found in mode 1, channel 1 (and 1 more): ")
+    receiver.receive(cpu, field)
+    assert "wavefabric: warning: receiver: no frame" in capsys.readouterr().err
+
+
+def test_a_dark_signal_is_not_lost(cpu):
+    transmitter, field = signal(cpu, channels=3)
+    dark = Transmitter(transmitter.grid, "qpsk", 0.1, [1e-3, 0.0, 1e-3], 3)
+    dark.fill(cpu, field)
+    assert not Receiver(dark, 12.0).receive(cpu, field, warn=pytest.fail).lost.any()
