@@ -12,6 +12,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.files import hdf5
 from wavefabric.files.output import check_output, remove_partials, replacing
+from wavefabric.results.hdf5_output import OutputFile
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
 from wavefabric.system.machine import host_memory
@@ -64,24 +65,27 @@ class ResultWriter:
         with locked(self.path):
             self._check()  # another run may have ended since the first look
             remove_partials(self.path)
-            with replacing(self.path) as unfinished, h5py.File(unfinished, "w") as file:
+            with replacing(self.path, "output.file") as unfinished, OutputFile(unfinished) as file:
                 file.attrs["format"] = FORMAT
                 file.attrs["format_version"] = FORMAT_VERSION
                 _attributes(file, attributes if attributes is not None else provenance())
                 if run_file:
-                    _dataset(file, "run_file", Data(run_file, "", "the run file that made this result"))
-                _group(file, payload)
+                    text = Data(run_file, "", "the run file that made this result")
+                    _dataset(file, "run_file", text, file.check)
+                _group(file, payload, file.check)
         return self.path
 
 
-def _group(group: h5py.Group, payload: Mapping[str, Any]) -> None:
+def _group(group: h5py.Group, payload: Mapping[str, Any], check: Callable[[], None]) -> None:
+    """Write a group; ``check`` raises what the disk said, so that no more is made for nothing."""
     for name, value in payload.items():
         if name == "attrs":
             _attributes(group, value)
         elif isinstance(value, Mapping):
-            _group(group.create_group(name), value)
+            _group(group.create_group(name), value, check)
         else:
-            _dataset(group, name, Data(*value))
+            _dataset(group, name, Data(*value), check)
+        check()
 
 
 def _attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
@@ -89,12 +93,13 @@ def _attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
         group.attrs[name] = "" if value is None else value
 
 
-def _dataset(group: h5py.Group, name: str, data: Data) -> None:
+def _dataset(group: h5py.Group, name: str, data: Data, check: Callable[[], None]) -> None:
     value = data.value
     if isinstance(value, Rows):
         dataset = group.create_dataset(name, value.shape, value.dtype)
         for i in range(value.shape[0]):
             dataset[i] = value.read(i)
+            check()
     elif (array := np.asarray(value)).dtype.kind == "U":
         dataset = group.create_dataset(name, array.shape, h5py.string_dtype(), array.astype(object))
     else:

@@ -52,16 +52,6 @@ STYLE: Any = {
 }
 
 
-def figure_folder(result: Result, out_dir: str | Path | None) -> Path:
-    """Where the figures of a result go, made if missing; InputError if it cannot be."""
-    folder = Path(out_dir) if out_dir is not None else result.path.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"output: {folder} cannot be used as a folder ({error.strerror})") from None
-    return folder
-
-
 def received(result: Result) -> list[str]:
     """Names below /received in the order of their distance, ``back_to_back`` first."""
     names = [name for name in result.groups("received") if f"received/{name}/q_squared_db" in result]
