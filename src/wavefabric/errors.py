@@ -7,11 +7,20 @@ from typing import Any
 
 #: Characters of a value that an error line shows, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
+#: A list of more numbers than a line is for.
+_NUMBER = r"(?:np\.\w+\()?[-+.\de]+\)?"
+_NUMBERS = re.compile(rf"{_NUMBER}(?:,\s*{_NUMBER}){{20,}}")
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
 
 
 class InputError(ValueError):
-    """Bad input. The message names the key or argument, what was given and what is allowed."""
+    """Bad input. The message names the key or argument, what was given and what is allowed.
+
+    Long lists of numbers in it are shortened, and so is all of it.
+    """
+
+    def __init__(self, message: object = ""):
+        super().__init__(cut(_NUMBERS.sub(_ends, str(message)), MOST_LINE))
 
 
 class FieldLost(InputError):
@@ -39,6 +48,12 @@ def cut(text: str, most: int = MOST_SHOWN) -> str:
         return text
     end = most // 3
     return f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+
+
+def _ends(numbers: re.Match[str]) -> str:
+    """The first and the last of a list of numbers."""
+    words = numbers[0].split(",")
+    return f"{','.join(words[:4])}, ... ({len(words)} numbers),{words[-1]}"
 
 
 def visible(text: str) -> str:

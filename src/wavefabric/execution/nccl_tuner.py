@@ -111,7 +111,7 @@ def build_plugin(path: Path) -> None:
     source, how = str(Path(__file__).with_suffix(".c")), ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
     done = subprocess.run([compiler, *how, "-o", path, source, "-ldl"], capture_output=True, text=True)
     if done.returncode:
-        why = done.stderr[:200] or signal.strsignal(-done.returncode)
+        why = " ".join(done.stderr.split())[:200] or signal.strsignal(-done.returncode)
         raise InputError(f"nccl-tuner: {compiler} failed ({why}); allowed: a C compiler")
 
 

@@ -14,7 +14,7 @@ from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.collectives.tuning import load_tuning
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, load
-from wavefabric.files.hdf5 import attributes, open_hdf5
+from wavefabric.files.hdf5 import attributes, open_hdf5, reading
 from wavefabric.files.input import MOST_SCHEDULE, check_regular, naming, parse_json, read_text
 from wavefabric.files.output import check_output, write_text
 from wavefabric.report.content import BAD, Content
@@ -129,8 +129,11 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
         begun = "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
         why = begun if Path(f"{path}.checkpoint").exists() else f"{error.strerror}; {ALLOWED}"
         raise InputError(f"{path}: {why}") from None
-    if binary:
-        return _hdf5(path)
+    with reading(path):
+        return _hdf5(path) if binary else _json(path, fabric, nbytes)
+
+
+def _json(path: Path, fabric: AnyFabric | None, nbytes: float) -> Content:
     with naming(path):
         facts = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
         facts = facts if isinstance(facts, dict) else {}

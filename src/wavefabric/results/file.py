@@ -125,17 +125,8 @@ class Result(Mapping[str, Any]):
         key = key.strip("/")
         if key not in self._keys:
             raise KeyError(key)
-        with _open(self.path) as file, hdf5.reading(self.path, key):
-            hdf5.check_inside(file, key)
-            dataset = file[key]
-            assert isinstance(dataset, h5py.Dataset)
-            hdf5.check_memory(dataset, host_memory()[0])
-            hdf5.check_stored(dataset)
-            if h5py.check_string_dtype(dataset.dtype) is None:
-                return dataset[()]
-            with hdf5.reading_text():
-                text = dataset.asstr()[()]
-        return text if isinstance(text, str) else list(text)
+        with _open(self.path) as file:
+            return hdf5.read(file, key, host_memory()[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -160,18 +151,16 @@ def read_result(path: str | Path) -> Result:
     keys: list[str] = []
     attrs: dict[str, dict[str, Any]] = {}
 
-    def visit(name: str, item: h5py.HLObject) -> None:
-        attrs[name] = hdf5.attributes(item)
-        if isinstance(item, h5py.Dataset):
-            keys.append(name)
-
     with _open(path) as file, hdf5.reading(path):
         attrs[""] = hdf5.attributes(file)
         if attrs[""].get("format") != FORMAT:
             raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
         if (version := attrs[""].get("format_version", 0)) > FORMAT_VERSION:
             raise InputError(f"{path}: was written by a newer wavefabric (format {version})")
-        file.visititems(visit)
+        for name, item in hdf5.members(file):
+            attrs[name] = hdf5.attributes(item)
+            if isinstance(item, h5py.Dataset):
+                keys.append(name)
     return Result(path, keys, attrs)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.files.hdf5 import reading
 from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.file import Result, read_result
@@ -32,9 +33,10 @@ def plot_result(
     has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
     constellation is drawn.
     """
-    result = read_result(path)
-    if not received(result):
-        raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
+    with reading(path):
+        result = read_result(path)
+        if not received(result):
+            raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
     folder = result.path.parent if out_dir is None else Path(out_dir)
     drawn: dict[str, Callable[[Result], Figure | None]] = {
         "q2": plots.q_squared_figure,
@@ -46,7 +48,7 @@ def plot_result(
     if signal:
         drawn = {"constellation": partial(plots.constellation_figure, **signal)}
     written = []
-    with made_folder(folder):
+    with made_folder(folder), reading(path):
         for name, draw in drawn.items():
             if (figure := draw(result)) is not None:
                 target = folder / f"{result.path.stem}-{name}.{suffix}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.files.hdf5 import reading
 from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.sweeps import SweepResult, mean
@@ -49,10 +50,10 @@ def plot_sweep(
     InputError for a quantity, an axis, a mode or a channel that the result does not have.
     """
     figures = [wanted or SweepFigure()]
-    if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
-        figures.append(SweepFigure(_PENALTY, _DISTANCE))
     folder, written = result.path.parent if out_dir is None else Path(out_dir), []
-    with made_folder(folder):
+    with made_folder(folder), reading(result.path):
+        if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
+            figures.append(SweepFigure(_PENALTY, _DISTANCE))
         for each in figures:
             axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
             name = f"{result.path.stem}-{each.quantity}-over-{axis}.{suffix}".replace("_", "-")
