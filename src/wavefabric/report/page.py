@@ -15,7 +15,7 @@ from wavefabric.collectives.tuning import load_tuning
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, load
 from wavefabric.files.hdf5 import attributes, open_hdf5, reading
-from wavefabric.files.input import MOST_SCHEDULE, check_regular, naming, parse_json, read_text
+from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_start, read_text
 from wavefabric.files.output import check_output, write_text
 from wavefabric.report.content import BAD, Content
 from wavefabric.report.fibre import fibre_content, sweep_content
@@ -122,9 +122,7 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
     InputError if it cannot be read or is damaged; `NoResult` if it is none of our results.
     """
     try:
-        check_regular(path)
-        with open(path, "rb") as file:
-            binary = file.read(len(_SIGNATURE)) == _SIGNATURE
+        binary = read_start(path, len(_SIGNATURE)) == _SIGNATURE
     except OSError as error:
         begun = "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
         why = begun if Path(f"{path}.checkpoint").exists() else f"{error.strerror}; {ALLOWED}"

@@ -25,6 +25,7 @@ from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.errors import InputError
+from wavefabric.files.input import read_bytes
 from wavefabric.files.output import check_output, sync_folder, unwritable, write_text
 from wavefabric.lifecycle.checkpoint.file import read_state
 from wavefabric.results.hdf5_output import OutputFile
@@ -176,7 +177,7 @@ class KWaveOutput:
     def _read_run(self) -> dict[str, Any]:
         """Which run the unfinished file is of."""
         try:
-            run = json.loads(self._run_file.read_text("utf-8"))
+            run = json.loads(read_bytes(self._run_file))
         except (OSError, ValueError):
             return {}
         return run if isinstance(run, dict) else {}
