@@ -75,14 +75,31 @@ def result(folder, inputs):
     row = np.arange(1000.0)
     groups = {f"g{k}": {"x": Data(np.arange(200.0 + k), "m", "numbers")} for k in range(30)}
     rows = Data(Rows((20, 1000), row.dtype, lambda i: row + i), "W", "rows")
-    return ResultWriter(folder / "a.h5").write({"rows": rows, "text": Data(["a", "b"], "", "words"), **groups}, "x")
+    payload = {"rows": rows, "text": Data(["a", "b"], "", "words"), **groups}
+    return ResultWriter(folder / "a.h5").write(payload, "x")
 
 
 def kwave_output(compression):
     def write(folder, inputs):
-        run_kwave_file(inputs / "in.h5", folder / "a.h5", record=("p", "p_max_all"), compression=compression, **CPU)
+        how = {"record": ("p", "p_max_all"), "compression": compression, **CPU}
+        run_kwave_file(inputs / "in.h5", folder / "a.h5", **how)
 
     return write
+
+
+def kwave_input(folder, inputs):
+    write_input(folder / "a.h5", to_problem(*SETTING, BOX, *STEPS.values())[0], None)
+
+
+def measurement(folder, inputs):
+    show_measurement(
+        SimpleNamespace(table=lambda result: []), {"benchmark": "x"}, True, folder / "new", False
+    )
+
+
+def ct(folder, inputs):
+    pytest.importorskip("nibabel")
+    write_ct(CT(np.arange(216.0).reshape(6, 6, 6), np.eye(4)), folder / "a.nii.gz")
 
 
 def series_beside_a_checkpoint(folder, inputs):
@@ -101,7 +118,6 @@ def iteration():
 
 
 RING = collectives.ring_all_reduce(4, 8)
-MODULE = SimpleNamespace(table=lambda result: [], plot=lambda result, path: save_figure(picture(), path) and None)
 
 
 def picture():
@@ -127,11 +143,11 @@ WRITERS = {
     "simulate": lambda folder, inputs: simulate(*SETTING, BOX, **STEPS, **CPU, output=folder / "a.h5"),
     "kwave output": kwave_output(0),
     "kwave output, compressed": kwave_output(3),
-    "kwave input": lambda folder, inputs: write_input(folder / "a.h5", to_problem(*SETTING, BOX, *STEPS.values())[0], None),
+    "kwave input": kwave_input,
     "lock": lambda folder, inputs: FileLock(folder / "a").release() or (folder / "a").write_bytes(b""),
     "text": lambda folder, inputs: write_text(folder / "a.json", "{}\n" * 5000, "output"),
     "several texts": lambda folder, inputs: write_all({folder / "a": "x" * 100, folder / "b": "y" * 9000}),
-    "measurement": lambda folder, inputs: show_measurement(MODULE, {"benchmark": "x", "a": 1.0}, True, folder / "new", False),
+    "measurement": measurement,
     "png": lambda folder, inputs: save_figure(picture(), folder / "a.png"),
     "svg": lambda folder, inputs: save_figure(picture(), folder / "a.svg"),
     "pdf": lambda folder, inputs: save_figure(picture(), folder / "a.pdf"),
@@ -140,7 +156,7 @@ WRITERS = {
     "circuits, html": circuits(".html"),
     "fabric, png": lambda folder, inputs: draw_fabric(load("lightpath:2x2"), folder / "a.png"),
     "page": lambda folder, inputs: write_report(inputs / "wave.h5", folder / "a.html"),
-    "ct": lambda folder, inputs: pytest.importorskip("nibabel") and write_ct(CT(np.arange(6.0 ** 3).reshape(6, 6, 6), np.eye(4)), folder / "a.nii.gz"),
+    "ct": ct,
     "kept run": lambda folder, inputs: _keep(folder / "a.npz", {"a": np.arange(5000.0)}),
     "chakra": lambda folder, inputs: write_chakra(folder / "a", tasks()),
     "perfetto": lambda folder, inputs: write_perfetto(folder / "a.json", iteration()),

@@ -14,6 +14,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5o  # type: ignore[attr-defined]
 
 from wavefabric.errors import InputError, quoted
 from wavefabric.files.input import check_regular
@@ -101,15 +102,21 @@ def attributes(item: h5py.HLObject) -> dict[str, Any]:
     with reading_text():
         # References between a dataset and its dimension scales are for HDF5 alone.
         for name in (each for each in item.attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
-            stored = item.attrs.get_id(name)
-            if 0 < stored.get_space().get_simple_extent_npoints() * stored.dtype.itemsize <= _LONG_ATTRIBUTE:
-                with contextlib.suppress(TypeError):  # a type that NumPy does not have
+            with contextlib.suppress(TypeError):  # a type that NumPy does not have
+                stored = item.attrs.get_id(name)
+                size = stored.get_space().get_simple_extent_npoints() * stored.dtype.itemsize
+                if 0 < size <= _LONG_ATTRIBUTE and _can_be_read(stored.dtype):
                     result[plain(name)] = plain(item.attrs[name])
     return result
 
 
+def _can_be_read(dtype: np.dtype) -> bool:
+    """Whether values are numbers or text: HDF5 crashes on damaged lists of variable length."""
+    return not dtype.hasobject or h5py.check_string_dtype(dtype) is not None
+
+
 def plain(value: Any) -> Any:
-    """Return a value of a file as Python has it: an array of one entry as the entry, text as valid Unicode."""
+    """Return a value of a file as Python has it: of an array with one entry this, text as valid Unicode."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
     if isinstance(value, str):  # h5py keeps bytes that are no UTF-8 as surrogates
@@ -119,16 +126,19 @@ def plain(value: Any) -> Any:
 
 def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
     """Names and objects of all that hard links lead to, each object once."""
-    ways, seen = [("", file)], set()
+    ways: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
+    seen: set[Any] = set()
     while ways:
         name, item = ways.pop()
         if name:
             yield name, item
-        for part in reversed(list(item) if isinstance(item, h5py.Group) else ()):
+        if not isinstance(item, h5py.Group):
+            continue
+        for part in reversed(list(item)):
             if not isinstance(item.get(part, getlink=True), h5py.HardLink):
                 continue
             child, path = item[part], f"{name}/{part}".lstrip("/")
-            address = h5py.h5o.get_info(child.id).addr
+            address = h5o.get_info(child.id).addr
             if isinstance(child, h5py.Group | h5py.Dataset) and address not in seen:
                 seen.add(address)
                 ways.append((path, child))
@@ -149,7 +159,7 @@ def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
         if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
             raise InputError(f"{file.filename}: '{name}' is no dataset with values; allowed: one")
         text = h5py.check_string_dtype(dataset.dtype) is not None
-        if dataset.dtype.hasobject and not text:
+        if not _can_be_read(dataset.dtype):
             raise _fault(dataset, "has values of variable length or references; allowed: numbers or text")
         check_stored(dataset)
         # A text takes much more memory than the pointer to it.
@@ -209,7 +219,9 @@ def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
     space would let a run make.
     """
     stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
-    together = max(size if together is None else together, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize)
+    together = max(
+        size if together is None else together, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
+    )
     if size > max(_SMALL, _MOST_PACKED * stored) or together > max(_LARGE, _USUALLY_PACKED * stored):
         raise _fault(dataset, f"has the shape {dataset.shape}, but only {stored} bytes of it were written")
     if dataset.chunks:
@@ -222,12 +234,9 @@ def check_memory(dataset: h5py.Dataset, free: int) -> None:
     """Raise InputError for a dataset larger than ``free`` bytes; space that was never written counts too."""
     size = bytes_of(dataset)
     if size > free:
-        raise _fault(dataset, f"takes {_words(size)} of memory; allowed: up to {_words(free)}")
-
-
-def _words(size: float) -> str:
-    """Return bytes in words."""
-    return f"{size / 2**30:.1f} GiB" if size >= 2**29 else f"{size / 2**20:.3g} MiB"
+        raise _fault(
+            dataset, f"takes {size / 2**20:.3g} MiB of memory; allowed: up to {free / 2**20:.3g} MiB"
+        )
 
 
 def _fault(dataset: h5py.Dataset, what: str) -> InputError:

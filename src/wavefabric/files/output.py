@@ -98,8 +98,8 @@ def unwritable(path: Path, key: str, error: OSError) -> InputError:
 def replacing(path: Path, key: str = "output") -> Iterator[Path]:
     """Write a file whole or not at all: gives a new name in the same folder that becomes ``path`` at the end.
 
-    If the block fails, the file is removed and ``path`` stays as it was. An OSError in the block, such as that
-    of a full disk, becomes an `InputError` that calls the file ``key``.
+    If the block fails, the file is removed and ``path`` stays as it was. An OSError, such as that of a full
+    disk, becomes an `InputError` that calls the file ``key``.
     """
     prefix, partial = f".{path.name[:_LONG_NAME]}.", None
     try:
@@ -123,7 +123,7 @@ def replacing(path: Path, key: str = "output") -> Iterator[Path]:
 
 @contextlib.contextmanager
 def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
-    """Make a folder, with its parents, for what the block writes; those that are new and empty go if it fails.
+    """Make a folder, with its parents, for what the block writes; if it fails, new and empty ones go.
 
     `InputError`, which calls it ``key``, if it cannot be made.
     """

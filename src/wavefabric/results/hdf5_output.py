@@ -15,45 +15,34 @@ from wavefabric.system.interrupt import DeferredInterrupt
 
 
 class _Stream(io.FileIO):
-    """The bytes of a file, whose first error is kept as ``fault``; nothing is written after it."""
+    """The bytes of a file; the first error, an interrupt too, is kept as ``fault``, and ends all writing."""
 
     def __init__(self, path: str | Path, mode: str):
         super().__init__(path, mode)
         self.fault: BaseException | None = None
 
     def write(self, data: Any) -> int:
-        rest = memoryview(data)
-
-        def write_all() -> None:
-            nonlocal rest
-            while rest:
-                rest = rest[io.FileIO.write(self, rest) :]
-
-        self._try(write_all)
+        self._move(super().write, memoryview(data))
         return len(data)
 
     def readinto(self, buffer: Any) -> int:
-        rest = memoryview(buffer)
-
-        def read_all() -> None:
-            nonlocal rest
-            while rest and (count := io.FileIO.readinto(self, rest)):
-                rest = rest[count:]
-
-        self._try(read_all)
+        rest = self._move(super().readinto, memoryview(buffer))
         rest[:] = bytes(len(rest))  # beyond the end of the file, or lost
         return len(buffer)
 
     def truncate(self, size: int | None = None) -> int:
-        self._try(lambda: io.FileIO.truncate(self, size))
-        return self.tell() if size is None else size
+        cut = super().truncate
+        self._move(lambda _: cut(size) and 0, memoryview(b" "))
+        return size or 0
 
-    def _try(self, call: Callable[[], object]) -> None:
-        if self.fault is None:
-            try:
-                call()
-            except BaseException as error:  # an interrupt too: HDF5 must never see a failure
-                self.fault = error
+    def _move(self, call: Callable[[Any], int | None], rest: memoryview) -> memoryview:
+        """Call until all is moved, or no more can be; the part that is not."""
+        try:
+            while rest and self.fault is None and (count := call(rest)):
+                rest = rest[count:]
+        except BaseException as error:
+            self.fault = error
+        return rest
 
 
 class OutputFile(h5py.File):
@@ -78,15 +67,17 @@ class OutputFile(h5py.File):
 
     def flush(self) -> None:
         """Write what HDF5 keeps in memory."""
-        with DeferredInterrupt() as interrupt:
-            super().flush()
-        self.check()
-        interrupt.check()
+        self._complete(super().flush)
 
     def close(self) -> None:
         """Write what HDF5 keeps in memory, and end."""
-        with DeferredInterrupt() as interrupt:
-            super().close()
+        try:
+            self._complete(super().close)
+        finally:
             self._stream.close()
+
+    def _complete(self, call: Callable[[], None]) -> None:
+        with DeferredInterrupt() as interrupt:
+            call()
         self.check()
         interrupt.check()

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording

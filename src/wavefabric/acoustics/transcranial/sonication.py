@@ -16,6 +16,8 @@ from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
 
+#: Elements of an array: each is placed on the grid by itself.
+MOST_ELEMENTS = 4096
 #: How the phases of elements are found.
 CORRECTIONS = ("time_reversal", "none")
 #: Sound speed by which the grid and uncorrected phases are made, m/s.
@@ -86,7 +88,8 @@ class Sonication:
         units = {"frequency": "Hz", "diameter": "m", "radius": "m", "pressure": "Pa", "behind": "m"}
         for name, unit in units.items():
             assign(self, name, positive(getattr(self, name), unit, name))
-        require(is_whole(self.elements) and self.elements >= 1, "elements", self.elements, "from 1")
+        few = is_whole(self.elements) and 1 <= self.elements <= MOST_ELEMENTS
+        require(few, "elements", self.elements, f"1 to {MOST_ELEMENTS}")
         check_choice(self.correction, CORRECTIONS, "correction")
         for name, low, high in (("points_per_wavelength", 2, 100), ("duty_cycle", 0, 1)):
             value = real(getattr(self, name), name)

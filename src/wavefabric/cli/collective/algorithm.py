@@ -98,6 +98,7 @@ def build_by_name(
     chosen = options.registry(algorithm, ranks, fabric)
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
+    check_range("--elements", options.elements, 1, math.inf, "a whole number from 1")
     elements = default_elements(ranks, options.parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)
     verify(schedule)

@@ -79,7 +79,7 @@ def command(
     if options.model != "kernel":
         refuse(changed(options, "protocol", "graph"), f"with --model {options.model}", "with --model kernel")
     check_target(options.output, options.force, PICTURES)
-    bytes_each = parse_sizes(options.bytes or "64M", "--bytes", options.factor)
+    bytes_each = parse_sizes("64M" if options.bytes is None else options.bytes, "--bytes", options.factor)
     setting = make_setting(fabric, circuit, order)
     left_out: dict[str, str] = {}
     if options.algorithms is None:
