@@ -13,6 +13,7 @@ from wavefabric.collectives.registry import build
 from wavefabric.fabric import check_plan, cost, draw_circuits, load, plan_circuits
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+folder.mkdir(parents=True, exist_ok=True)
 wafer = load("lightpath:4x8")
 array = 16 << 20  # bytes that every GPU holds
 elements = 2 * wafer.ranks

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from wavefabric.acoustics import Grid, Medium, Sensor, delay_and_sum, linear_array, log_compress, simulate
 from wavefabric.cli.common.progress import make_progress
+from wavefabric.files.output import check_output
 
 SPEED, FREQUENCY, SPACING = 1540.0, 2e6, 0.2e-3  # m/s, Hz, m
 ANGLES = np.radians([-12, -6, 0, 6, 12])
@@ -35,6 +36,8 @@ def phantom(grid, surface):
 
 
 def main(folder="."):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = check_output(Path(folder) / "b_mode.png", force=True)  # before the work
     grid = Grid((190, 216), SPACING, pml_size="auto", pml_inside=False)
     surface = grid.coordinates[0][8]
     array = linear_array(grid, (surface, 0), 64, 0.4e-3, None, 0.5e-3, (1, 0))
@@ -66,7 +69,7 @@ def main(folder="."):
     depths = pixels[:, 0, 0]
     # What absorption took on the way there and back: 0.5 dB/(MHz^1.5 cm).
     image = image * 10 ** (2 * 50 * (FREQUENCY / 1e6) ** 1.5 * depths[:, None] / 20)
-    draw(Path(folder) / "b_mode.png", log_compress(image, 45), medium, pixels)
+    draw(path, log_compress(image, 45), medium, pixels)
 
 
 def draw(path, levels, medium, pixels):

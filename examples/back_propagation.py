@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wavefabric.cli.common.progress import make_progress
+from wavefabric.files.output import check_output
 from wavefabric.optics import run_link
 from wavefabric.optics.run_file.load import RunFile
 
@@ -56,6 +57,8 @@ def link(power, back, symbols):
 
 def main(folder=".", symbols=2048, powers=POWERS):
     out, progress = Path(folder), make_progress(False)
+    out.mkdir(parents=True, exist_ok=True)
+    picture = check_output(out / "back-propagation.png", force=True)  # before the work
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes, best = figure.add_subplot(), {}
     for name, back in RECEIVERS.items():
@@ -71,7 +74,7 @@ def main(folder=".", symbols=2048, powers=POWERS):
     axes.set(xlabel="launch power per channel (dBm)", ylabel="Q² of the middle channel (dB)")
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(out / "back-propagation.png", dpi=160)
+    figure.savefig(picture, dpi=160)
     (out / "back-propagation.h5").unlink()
     return best
 

@@ -18,6 +18,7 @@ from wavefabric.acoustics import Grid, Medium, Sensor, focused_bowl, simulate
 from wavefabric.acoustics.pictures.fields import plot_field, plot_profiles
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.cli.common.progress import make_progress
+from wavefabric.files.output import check_output
 
 FREQUENCY, RADIUS, DIAMETER, SURFACE_PRESSURE = 500e3, 64e-3, 64e-3, 60e3  # Hz, m, m, Pa
 WATER = 1500.0  # m/s
@@ -62,6 +63,7 @@ def steady(grid, medium, transducer, longest_step, periods, label):
 def main(folder="demo", refinement="1"):
     folder, fine = Path(folder), int(refinement)
     folder.mkdir(parents=True, exist_ok=True)
+    path = check_output(folder / "focused-bowl.png", force=True)  # before the work
     shape = (56 * fine, 56 * fine, 148 * fine)
     spacing = (1.25e-3 / fine, 1.25e-3 / fine, 0.5e-3 / fine)
     grid = Grid(shape, spacing, pml_size=(8, 8, 10), pml_inside=False)
@@ -100,7 +102,7 @@ def main(folder="demo", refinement="1"):
         exact[lit]
     )
     print(f"water, on the axis: {100 * error:.1f} % from O'Neill's solution")
-    draw(grid, apex, fields, exact, peaks, folder / "focused-bowl.png")
+    draw(grid, apex, fields, exact, peaks, path)
 
 
 def draw(grid, apex, fields, exact, peaks, path):

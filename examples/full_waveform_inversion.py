@@ -8,12 +8,14 @@ Usage: python examples/full_waveform_inversion.py [folder] [iterations]
 """
 
 import sys
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import minimize
 
 from wavefabric import acoustics
+from wavefabric.files.output import check_output
 
 WATER, DT, STEPS, NOISE = 1500.0, 0.4e-6, 270, 0.01  # m/s; s; noise of the largest signal
 RING, ELEMENTS, SHOTS, INSIDE = 53e-3, 32, range(0, 32, 4), 44e-3  # radii, m
@@ -69,6 +71,8 @@ def band(signals, frequency):
 
 
 def main(folder=".", iterations=8):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = check_output(Path(folder) / "full_waveform_inversion.png", force=True)  # before the work
     fine, z, ring, pulse, run = scene(192)
     heard = [acoustics.simulate(*each, **run)["p"][:, ::2] for each in shots(fine, breast(z), ring, pulse)]
     apart = abs((np.arange(ELEMENTS) - np.array(SHOTS)[:, None] + 16) % ELEMENTS - 16)
@@ -102,7 +106,7 @@ def main(folder=".", iterations=8):
         panel.plot(*1e3 * ring.centres.T, "s", color="white", markersize=2)
         panel.set(title=f"{name}, error {rms(speed, z):.1f} m/s", xlabel="x (mm)", ylabel="y (mm)")
     figure.colorbar(shown, ax=figure.axes, label="sound speed (m/s)", shrink=0.8)
-    figure.savefig(f"{folder}/full_waveform_inversion.png", dpi=90)
+    figure.savefig(path, dpi=90)
     return [rms(speed, z) for speed in maps.values()]
 
 

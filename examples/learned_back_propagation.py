@@ -17,6 +17,7 @@ from numpy.polynomial.legendre import legval
 from scipy.optimize import minimize
 
 from wavefabric.device import get_device
+from wavefabric.files.output import check_output
 from wavefabric.optics import (
     Amplifier,
     DifferentiablePropagator,
@@ -97,6 +98,8 @@ def snr(noise):
 
 
 def main(folder=".", symbols=2048, powers=POWERS, spans=SPANS, iterations=100):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = check_output(Path(folder) / "learned-back-propagation.png", force=True)  # before the work
     device = get_device("cpu", threads=1)  # the field is too small to be cut
     few, fine = Receiver(symbols, spans, 1, device), Receiver(symbols, spans, 20, device)
     curves = {}
@@ -121,7 +124,7 @@ def main(folder=".", symbols=2048, powers=POWERS, spans=SPANS, iterations=100):
     axes.set(xlabel="launch power (dBm)", ylabel="SNR of the symbols (dB)")
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(Path(folder) / "learned-back-propagation.png", dpi=160)
+    figure.savefig(path, dpi=160)
     return {name: max(curve) for name, curve in curves.items()}
 
 

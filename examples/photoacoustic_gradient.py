@@ -9,12 +9,14 @@ Usage: python examples/photoacoustic_gradient.py [folder] [iterations]
 
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from wavefabric import acoustics
 from wavefabric.acoustics import Grid, Medium, Sensor, Source
+from wavefabric.files.output import check_output
 
 DT, STEPS, NOISE, WEIGHT, EPSILON = 30e-9, 420, 0.03, 2.0, 30.0  # s; of the largest signal; λ, ε, Pa
 EDGE, ROW = -6.1e-3, (15, 0.7e-3, None, 0.8e-3)  # m: where arrays are; number, width, –, pitch of elements
@@ -69,6 +71,8 @@ def fista(misfit, shape, iterations):
 
 
 def main(folder=".", iterations=35):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = check_output(Path(folder) / "photoacoustic_gradient.png", force=True)  # before the work
     fine, medium, array, p0 = scene(256, 0.05e-3)
     inputs = fine, medium, Source(p0=p0, smooth=False), Sensor.elements(array)
     heard = acoustics.simulate(*inputs, dt=DT / 2, steps=2 * STEPS - 1)["p"][:, ::2]
@@ -99,7 +103,7 @@ def main(folder=".", iterations=35):
             print(f"{name}: error {100 * errors[-1]:.1f} %, PSNR {psnr:.1f} dB")
             panel.set_title(f"{name}\nerror {100 * errors[-1]:.0f} %")
     figure.colorbar(shown, ax=figure.axes, label="initial pressure (Pa)", shrink=0.85)
-    figure.savefig(f"{folder}/photoacoustic_gradient.png", dpi=100)
+    figure.savefig(path, dpi=100)
     return errors
 
 

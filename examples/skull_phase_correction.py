@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from wavefabric import acoustics
 from wavefabric.acoustics import ContinuousWave, Grid, Medium, Sensor, Source
+from wavefabric.files.output import check_output
 
 FREQUENCY, PERIOD, PERIODS = 500e3, 32, 42  # Hz; time steps; simulated, of which the last 4 are recorded
 DT, STEPS, WATER, PRESSURE = 1 / FREQUENCY / PERIOD, PERIOD * PERIODS, 1500.0, 50e3  # s; ; m/s; Pa
@@ -36,6 +37,8 @@ def skull(x, y):
 
 
 def main(folder=".", iterations=6):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = check_output(Path(folder) / "skull_phase_correction.png", force=True)  # before the work
     grid = Grid((144, 176), "0.5 mm", pml_size="auto", pml_inside=False)
     x, y = np.meshgrid(*grid.coordinates, indexing="ij")
     medium, brain = skull(x, y)
@@ -68,7 +71,7 @@ def main(folder=".", iterations=6):
     back = Source(p_mask=target, p=ContinuousWave(FREQUENCY, PRESSURE, ramp=2))
     heard = acoustics.simulate(grid, medium, back, Sensor.elements(array, "p_amp", **HEARD), **RUN)
     phases["time reversal"] = -heard["p_phase"][0]
-    figures, path = {}, Path(folder) / "skull_phase_correction.png"
+    figures = {}
     for name, each in phases.items():
         amplitude = amplitude_of(each)
         focus = acoustics.focus_of(amplitude, grid, inside=brain)

@@ -12,11 +12,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate, time_reversal
+from wavefabric.files.output import check_output
 
 WATER, DT, STEPS = Medium(1500.0, 1000.0), 20e-9, 500
 
 
 def main(folder="."):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = check_output(Path(folder) / "time_reversal.png", force=True)  # before the work
     grid = Grid((96, 96), "0.1 mm", pml_size="auto", pml_inside=False)
     x, y = np.meshgrid(*grid.coordinates, indexing="ij")
     p0 = np.zeros(grid.shape)
@@ -46,7 +49,6 @@ def main(folder="."):
         panel.set(title=title, xlabel="y (mm)")
     panels[0].set_ylabel("x (mm)")
     figure.colorbar(shown, ax=panels, label="pressure (Pa)")
-    path = Path(folder) / "time_reversal.png"
     figure.savefig(path, dpi=120)
     print(f"wrote {path}")
 

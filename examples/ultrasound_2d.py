@@ -6,7 +6,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from wavefabric.acoustics import Grid, Medium, Sensor, Source, simulate
+from wavefabric.files.output import check_output
 
+path = check_output(sys.argv[1] if len(sys.argv) > 1 else "ultrasound_2d.png", force=True)  # before the work
 grid = Grid((128, 128), "0.1 mm", pml_inside=False)  # the absorbing layer lies around these points
 x, y = np.meshgrid(*grid.coordinates, indexing="ij")  # m
 
@@ -30,4 +32,4 @@ plt.axhline(2, color="grey", linestyle=":")
 plt.xlabel("y / mm")
 plt.ylabel("x / mm")
 plt.title(f"{results.time[-1] * 1e6:.1f} µs")
-plt.savefig(sys.argv[1] if len(sys.argv) > 1 else "ultrasound_2d.png", dpi=120)
+plt.savefig(path, dpi=120)

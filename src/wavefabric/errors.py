@@ -7,16 +7,23 @@ from typing import Any
 
 #: Characters of a value that an error line shows, and of the whole line.
 MOST_SHOWN, MOST_LINE = 200, 2000
+#: A list of more numbers than a line is for.
+_NUMBER = r"[-+.\de]+"
+_NUMBERS = re.compile(rf"{_NUMBER}(?:,\s*{_NUMBER}){{20,}}")
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 1},}}")
 _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")
 
 
 class InputError(ValueError):
-    """Bad input. The message names the key or argument, what was given and what is allowed."""
+    """Bad input. The message names the key or argument, what was given and what is allowed.
+
+    Numbers of NumPy read as plain ones (-1.0, not np.float64(-1.0)), arrays stand in the one line, and long
+    lists of numbers are shortened, as all of it is.
+    """
 
     def __init__(self, message: object = ""):
-        # Numbers of NumPy read as plain ones, -1.0, not np.float64(-1.0); arrays stand in the one line.
-        super().__init__(re.sub(r"\s*\n\s*", " ", _NUMPY_SCALAR.sub(r"\1", str(message))))
+        text = re.sub(r"\s*\n\s*", " ", _NUMPY_SCALAR.sub(r"\1", str(message)))
+        super().__init__(cut(_NUMBERS.sub(_ends, text), MOST_LINE))
 
 
 class FieldLost(InputError):
@@ -44,6 +51,12 @@ def cut(text: str, most: int = MOST_SHOWN) -> str:
         return text
     end = most // 3
     return f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+
+
+def _ends(numbers: re.Match[str]) -> str:
+    """The first and the last of a list of numbers."""
+    words = numbers[0].split(",")
+    return f"{','.join(words[:4])}, ... ({len(words)} numbers),{words[-1]}"
 
 
 def visible(text: str) -> str:

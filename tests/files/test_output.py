@@ -77,7 +77,7 @@ def test_whole_or_not_at_all(tmp_path):
         partial.write_text("one")
         assert not path.exists()
     path.chmod(0o640)
-    with pytest.raises(FileNotFoundError), replacing(path) as partial:
+    with pytest.raises(InputError, match="No such file"), replacing(path) as partial:
         partial.rename(tmp_path / "b")  # so that the end fails
     (tmp_path / "b").unlink()
     assert path.read_text() == "one"

@@ -78,7 +78,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     def broken(i):
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match="disk full"):
         ResultWriter(tmp_path / "r.h5").write({"a": Data(Rows((2, 2), np.dtype(float), broken), "", "x")})
     assert os.listdir(tmp_path) == []
 

@@ -100,6 +100,7 @@ def main(argv: list[str] | None = None) -> None:
         with warnings.catch_warnings(), terminable():
             warnings.showwarning = failure.show_warning
             code = _command(words, invocation)
+            sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt, Exception) as error:
         code, message, shown = _ending(error)
         fault = error if shown or (debug and message and isinstance(error, Exception)) else None

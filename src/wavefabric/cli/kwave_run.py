@@ -13,7 +13,7 @@ from wavefabric.cli.common.ranks import RankOptions, is_rank_zero, must_start, o
 from wavefabric.cli.common.recording import RecordingOptions
 from wavefabric.cli.common.show import print_json
 from wavefabric.cli.run_options import RunOptions
-from wavefabric.files.input import check_regular
+from wavefabric.files.input import read_start
 
 if TYPE_CHECKING:
     from wavefabric.acoustics.recording.sinks import Report
@@ -62,9 +62,7 @@ def is_hdf5(file: Path) -> bool:
     if suffix in (".h5", ".hdf5"):
         return True
     try:
-        check_regular(file)
-        with open(file, "rb") as handle:
-            return suffix != ".toml" and handle.read(len(_SIGNATURE)) == _SIGNATURE
+        return suffix != ".toml" and read_start(file, len(_SIGNATURE)) == _SIGNATURE
     except (OSError, ValueError):  # whoever reads it says why
         return False
 

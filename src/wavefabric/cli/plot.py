@@ -11,7 +11,7 @@ import typer
 from wavefabric.cli.common.options import changed, option, options, refuse
 from wavefabric.cli.common.show import print_written
 from wavefabric.errors import InputError
-from wavefabric.files.output import check_output
+from wavefabric.files.output import check_output, made_folder
 from wavefabric.units import quantity as quantity_of
 
 if TYPE_CHECKING:
@@ -127,11 +127,8 @@ def _ultrasound(recorded: RecordedFile, options: PlotOptions) -> None:
     folder = next(iter(targets.values())).parent
     for target in targets.values() if folder.is_dir() else ():
         check_output(target, options.force, "--output", inputs=[recorded.path])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--output: {folder} cannot be used as a folder ({error.strerror})") from None
-    drawn, faults = plot_recorded(recorded, targets, positions)
+    with made_folder(folder, "--output"):
+        drawn, faults = plot_recorded(recorded, targets, positions)
     print_written(drawn)
     if faults:
         first, *more = faults

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.errors import UnusableCheckpoint
+from wavefabric.errors import InputError, UnusableCheckpoint
 from wavefabric.files.output import replacing
 from wavefabric.system.machine import cpu_model
 from wavefabric.system.user_cache import cache_directory
@@ -103,7 +103,7 @@ def _read(problem: str) -> _Wisdom:
 
 
 def _write(problem: str, wisdom: _Wisdom) -> None:
-    with contextlib.suppress(OSError):  # No cache folder: slower next time, not wrong.
+    with contextlib.suppress(OSError, InputError):  # No cache folder: slower next time, not wrong.
         file = _file(problem)
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as partial:

@@ -20,6 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from wavefabric.errors import InputError
 from wavefabric.files.output import replacing
 from wavefabric.system import numba_cache
 from wavefabric.system.compiling import compiling
@@ -303,7 +304,7 @@ def _read(name: str) -> bytes | None:
 
 def _write(name: str, code: bytes) -> None:
     """Where files can be written."""
-    with contextlib.suppress(OSError), replacing(_file(name)) as partial:
+    with contextlib.suppress(OSError, InputError), replacing(_file(name)) as partial:
         partial.write_bytes(hashlib.sha256(code).digest() + code)
 
 

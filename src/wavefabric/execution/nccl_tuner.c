@@ -3,10 +3,13 @@
    2.29) and 6 (2.30). NCCL takes the newest version that it knows. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -95,7 +98,11 @@ static int start(size_t ranks, size_t nodes, Logger log, void **context) {
   if (dladdr(wavefabric_nccl_trial, &own) && (slash = strrchr(own.dli_fname, '/')))
     snprintf(beside, sizeof beside, "%.*s/nccl_tuner.conf", (int)(slash - own.dli_fname), own.dli_fname);
   if (!path || !*path) path = beside;
-  FILE *file = fopen(path, "r");
+  /* Opening a pipe would wait for somebody who writes to it. */
+  int handle = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat kind;
+  FILE *file = handle >= 0 && !fstat(handle, &kind) && S_ISREG(kind.st_mode) ? fdopen(handle, "r") : NULL;
+  if (handle >= 0 && !file) close(handle);
   *context = calloc(COUNT(OPERATIONS), sizeof(Table));
   while (file && *context && (!line || !fault) && fgets(text, sizeof text, file)) {
     line++;

@@ -1,7 +1,9 @@
 """NCCL's algorithms, protocols and channels: measured, and the fastest in a tuner plugin (`nccl_tuner.c`)."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from wavefabric.execution import report
 from wavefabric.execution.run_schedule import sizes_between
 from wavefabric.execution.timed_schedule import SizedSchedule, check_and_time, check_memory, values_of
 from wavefabric.execution.timing import Ranks, check_options
-from wavefabric.files.output import check_output, replacing
+from wavefabric.files.output import check_output, made_folder, replacing
 from wavefabric.system.interrupt import DeferredInterrupt
 from wavefabric.system.progress import Progress
 from wavefabric.units import time_words
@@ -109,7 +111,8 @@ def build_plugin(path: Path) -> None:
     source, how = str(Path(__file__).with_suffix(".c")), ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
     done = subprocess.run([compiler, *how, "-o", path, source, "-ldl"], capture_output=True, text=True)
     if done.returncode:
-        raise InputError(f"nccl-tuner: {compiler} failed ({done.stderr[:200]}); allowed: a C compiler")
+        why = " ".join(done.stderr.split())[:200] or signal.strsignal(-done.returncode)
+        raise InputError(f"nccl-tuner: {compiler} failed ({why}); allowed: a C compiler")
 
 
 def check_folder(folder: Path, force: bool) -> None:
@@ -121,11 +124,13 @@ def check_folder(folder: Path, force: bool) -> None:
 def write_plugin(folder: str | Path, tuning: NCCLTuning, force: bool = False) -> list[Path]:
     """Write library and table to a folder, new or not; `InputError` as of `check_folder`, `build_plugin`."""
     check_folder(folder := Path(folder), force)
-    folder.mkdir(exist_ok=True)
-    with replacing(folder / LIBRARY) as library, replacing(folder / TABLE) as table:
-        build_plugin(library)
-        table.write_text(tuning.to_text(), encoding="utf-8")
-    return [folder / LIBRARY, folder / TABLE]
+    with tempfile.TemporaryDirectory(prefix="wavefabric-") as work:
+        build_plugin(Path(work, LIBRARY))
+        contents = {LIBRARY: Path(work, LIBRARY).read_bytes(), TABLE: tuning.to_text().encode()}
+    with made_folder(folder, "nccl-tuner"), contextlib.ExitStack() as stack:
+        for name, content in contents.items():
+            stack.enter_context(replacing(folder / name, "nccl-tuner")).write_bytes(content)
+    return [folder / name for name in contents]
 
 
 def search(collectives: Sequence[str], sizes: Sequence[int], timer: Timer, bar: Progress) -> list[NCCLSize]:

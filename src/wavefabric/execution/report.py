@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.exchange.transports import TRANSPORTS
+from wavefabric.files.output import save_figure
 from wavefabric.results.plots import BLUE, COLOURS, GREY, MARKERS, ORANGE, STYLE
 
 
@@ -47,7 +48,7 @@ def figure(
     with mpl.rc_context(settings):
         drawn = Figure(figsize=size, layout="constrained")
         yield drawn
-        drawn.savefig(path, dpi=160)
+        save_figure(drawn, path, "--output", dpi=160)
 
 
 def look(number: int) -> dict[str, Any]:

@@ -13,16 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
+from h5py import h5o  # type: ignore[attr-defined]
 
-from wavefabric.errors import InputError
+from wavefabric.errors import InputError, quoted
 from wavefabric.files.input import check_regular
 
 #: Soft links that may follow each other.
 _MOST_LINKS = 16
-#: Bytes that are not looked at.
-_SMALL = 1 << 24
-#: Bytes of samples to a byte of the file: DEFLATE packs no better.
-_MOST_PACKED = 1100
+#: Bytes that need no second look, and from which data must not be packed better than data usually are.
+_SMALL, _LARGE = 1 << 24, 1 << 28
+#: Bytes of samples to a byte of the file: DEFLATE packs no better; data that are not the same everywhere.
+_MOST_PACKED, _USUALLY_PACKED = 1100, 64
+#: Chunks that need no second look; bytes of an attribute; members of a file, and groups in each other.
+_MOST_CHUNKS, _LONG_ATTRIBUTE, _MOST_MEMBERS, _DEEPEST = 1 << 16, 1 << 16, 1 << 17, 32
+#: Bytes of memory for a short text in a list.
+_TEXT_BYTES = 128
 #: Bytes of memory for reading texts.
 _MOST_TEXT = 1 << 29
 #: What h5py and NumPy raise of a damaged file: the error depends on where the damage is.
@@ -60,9 +66,11 @@ def reading(path: str | Path, name: str = "") -> Iterator[None]:
         yield
     except InputError:
         raise
-    except _DAMAGE:
+    except _DAMAGE as error:
         where = f"{path}: dataset '{name}'" if name else str(path)
-        raise InputError(f"{where}: cannot be read; the file is damaged or cut short") from None
+        missing = isinstance(error, KeyError) and len(error.args) == 1 and isinstance(error.args[0], str)
+        what = f"has no {quoted(error.args[0])}" if missing else "cannot be read"
+        raise InputError(f"{where}: {what}; the file is damaged or cut short") from error
 
 
 @contextlib.contextmanager
@@ -89,15 +97,78 @@ def reading_text() -> Iterator[None]:
 
 
 def attributes(item: h5py.HLObject) -> dict[str, Any]:
-    """Attributes by name, without those that are large, references, or of a type that NumPy does not have."""
+    """Attributes by name: texts, numbers and lists, without those that are large, empty or references."""
     result: dict[str, Any] = {}
     with reading_text():
         # References between a dataset and its dimension scales are for HDF5 alone.
         for name in (each for each in item.attrs if each not in ("DIMENSION_LIST", "REFERENCE_LIST")):
-            if item.attrs.get_id(name).get_storage_size() <= _SMALL:
-                with contextlib.suppress(TypeError):
-                    result[name] = item.attrs[name]
+            with contextlib.suppress(TypeError):  # a type that NumPy does not have
+                stored = item.attrs.get_id(name)
+                size = stored.get_space().get_simple_extent_npoints() * stored.dtype.itemsize
+                if 0 < size <= _LONG_ATTRIBUTE and _can_be_read(stored.dtype):
+                    result[plain(name)] = plain(item.attrs[name])
     return result
+
+
+def _can_be_read(dtype: np.dtype) -> bool:
+    """Whether values are numbers or text: HDF5 crashes on damaged lists of variable length."""
+    return not dtype.hasobject or h5py.check_string_dtype(dtype) is not None
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a file as Python has it: of an array with one entry this, text as valid Unicode."""
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
+    if isinstance(value, str):  # h5py keeps bytes that are no UTF-8 as surrogates
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return value
+
+
+def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
+    """Names and objects of all that hard links lead to, each object once."""
+    ways: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
+    seen: set[Any] = set()
+    while ways:
+        name, item = ways.pop()
+        if name:
+            yield name, item
+        if not isinstance(item, h5py.Group):
+            continue
+        for part in reversed(list(item)):
+            if not isinstance(item.get(part, getlink=True), h5py.HardLink):
+                continue
+            child, path = item[part], f"{name}/{part}".lstrip("/")
+            address = h5o.get_info(child.id).addr
+            if isinstance(child, h5py.Group | h5py.Dataset) and address not in seen:
+                seen.add(address)
+                ways.append((path, child))
+            if len(seen) > _MOST_MEMBERS or path.count("/") > _DEEPEST:
+                limits = f"{_MOST_MEMBERS} datasets and groups, {_DEEPEST} groups inside each other"
+                raise InputError(f"{file.filename}: holds more than a result does; allowed: up to {limits}")
+
+
+def read(file: h5py.File, name: str, most: int = _SMALL) -> Any:
+    """Return all of a dataset: a number or array, text or a list of texts.
+
+    Its size is checked before anything is read: at most ``most`` bytes of memory. `InputError` also if it is
+    missing, no dataset, empty, damaged, or leads out of the file.
+    """
+    with reading(file.filename, name):
+        check_inside(file, name)
+        dataset = file.get(name)
+        if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+            raise InputError(f"{file.filename}: '{name}' is no dataset with values; allowed: one")
+        text = h5py.check_string_dtype(dataset.dtype) is not None
+        if not _can_be_read(dataset.dtype):
+            raise _fault(dataset, "has values of variable length or references; allowed: numbers or text")
+        check_stored(dataset)
+        # A text takes much more memory than the pointer to it.
+        check_memory(dataset, most // (_TEXT_BYTES // dataset.dtype.itemsize + 1) if text else most)
+        if not text:
+            return dataset[()]
+        with reading_text():
+            texts = dataset.asstr()[()]
+    return texts if isinstance(texts, str) else list(texts)
 
 
 def check_inside(file: h5py.File, name: str) -> None:
@@ -141,18 +212,31 @@ def bytes_of(dataset: h5py.Dataset) -> int:
     return math.prod(dataset.shape or ()) * dataset.dtype.itemsize
 
 
-def check_stored(dataset: h5py.Dataset) -> None:
-    """Raise InputError for a large dataset of which (nearly) nothing was ever written."""
-    stored = dataset.id.get_storage_size()
-    if bytes_of(dataset) > max(_SMALL, _MOST_PACKED * stored):
+def check_stored(dataset: h5py.Dataset, together: int | None = None) -> None:
+    """Raise InputError for a large dataset of which little was ever written, or that is in many small parts.
+
+    ``together`` are the most bytes that are read together, by default all: more is packed than a disk's
+    space would let a run make.
+    """
+    stored, size = dataset.id.get_storage_size(), bytes_of(dataset)
+    together = max(
+        size if together is None else together, math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
+    )
+    if size > max(_SMALL, _MOST_PACKED * stored) or together > max(_LARGE, _USUALLY_PACKED * stored):
         raise _fault(dataset, f"has the shape {dataset.shape}, but only {stored} bytes of it were written")
+    if dataset.chunks:
+        count = math.prod(-(-n // m) for n, m in zip(dataset.shape, dataset.chunks, strict=True))
+        if count > max(_MOST_CHUNKS, stored):
+            raise _fault(dataset, f"is cut into {count} chunks, but only {stored} bytes of it were written")
 
 
 def check_memory(dataset: h5py.Dataset, free: int) -> None:
     """Raise InputError for a dataset larger than ``free`` bytes; space that was never written counts too."""
     size = bytes_of(dataset)
-    if size > max(_SMALL, free):
-        raise _fault(dataset, f"takes {size / 2**30:.1f} GiB of memory; {free / 2**30:.1f} GiB are free")
+    if size > free:
+        raise _fault(
+            dataset, f"takes {size / 2**20:.3g} MiB of memory; allowed: up to {free / 2**20:.3g} MiB"
+        )
 
 
 def _fault(dataset: h5py.Dataset, what: str) -> InputError:

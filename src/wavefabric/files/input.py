@@ -30,21 +30,31 @@ _KINDS |= {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise OSError, whose ``strerror`` says why, for a pipe, a device, a socket, or if nothing is there."""
+    """Raise OSError, whose ``strerror`` says why, for a pipe, a device, a socket, or if nothing is there.
+
+    Files of the kernel, whose reader may wait for ever, count as devices.
+    """
     _check(os.stat(path).st_mode, path)
+    if os.path.realpath(path).startswith(("/proc/", "/sys/")):
+        raise OSError(errno.EINVAL, "is of the kernel, not a regular file", str(path))
 
 
 def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
     """All of a regular file; OSError if it cannot be read, is none (`check_regular`) or has more bytes."""
+    content = read_start(path, most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"is larger than {most >> 20} MiB", str(path))
+    return content
+
+
+def read_start(path: str | Path, most: int) -> bytes:
+    """The first bytes of a regular file; OSError if it cannot be read or is none (`check_regular`)."""
     check_regular(path)
     # Should it have become a pipe since, opening does not wait.
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(number, "rb") as file:
         _check(os.fstat(number).st_mode, path)
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"is larger than {most >> 20} MiB", str(path))
-    return content
+        return file.read(most)
 
 
 def _check(mode: int, path: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import stat
@@ -20,6 +21,8 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+#: Errors of a disk, or of a limit, that has no room for a file.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Names of partial files are cut here: file systems allow 255 bytes.
 _LONG_NAME = 100
 
@@ -43,7 +46,7 @@ def check_output(
         if not fault:
             _try_folder(path)
     except OSError as error:
-        raise InputError(unwritable(path, key, error.strerror or str(error))) from None
+        raise unwritable(path, key, error) from None
     if fault:
         raise InputError(f"{key}: {fault}; allowed: {allowed}")
     return path
@@ -82,43 +85,84 @@ def _try_folder(path: Path) -> None:
     tempfile.NamedTemporaryFile(prefix=f"{path.name}.checkpoint.", suffix=_PARTIAL, dir=folder).close()
 
 
-def unwritable(path: Path, key: str, why: str) -> str:
-    """The error of a file that cannot be written."""
-    return f"{key}: {path} cannot be written ({why}); allowed: a name in a folder that can be written"
+def unwritable(path: Path, key: str, error: OSError) -> InputError:
+    """Return the error to raise for a file that cannot be written, ``key`` in front."""
+    why = error.strerror or str(error)
+    if error.filename is not None and Path(error.filename).parent != path.parent:
+        why = f"{error.filename}: {why}"
+    allowed = "a disk with more space" if error.errno in _FULL else "a name in a folder that can be written"
+    return InputError(f"{key}: {path} cannot be written ({why}); allowed: {allowed}")
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, key: str = "output") -> Iterator[Path]:
     """Write a file whole or not at all: gives a new name in the same folder that becomes ``path`` at the end.
 
-    If the block fails, the file is removed and ``path`` stays as it was.
+    If the block fails, the file is removed and ``path`` stays as it was. An OSError, such as that of a full
+    disk, becomes an `InputError` that calls the file ``key``.
     """
-    prefix = f".{path.name[:_LONG_NAME]}."
-    number, name = tempfile.mkstemp(prefix=prefix, suffix=_PARTIAL, dir=path.parent)
-    os.close(number)
-    partial = Path(name)
+    prefix, partial = f".{path.name[:_LONG_NAME]}.", None
     try:
+        number, name = tempfile.mkstemp(prefix=prefix, suffix=_PARTIAL, dir=path.parent)
+        partial = Path(name)
+        os.close(number)
         os.chmod(partial, (path.stat().st_mode & 0o777) if path.exists() else 0o666 & ~_umask())
         yield partial
         with open(partial, "rb+") as handle:
             os.fsync(handle.fileno())
         os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+    except BaseException as error:
+        if partial is not None:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+        if isinstance(error, OSError):
+            raise unwritable(path, key, error) from None
         raise
     sync_folder(path.parent)
 
 
+@contextlib.contextmanager
+def made_folder(folder: Path, key: str = "output") -> Iterator[None]:
+    """Make a folder, with its parents, for what the block writes; if it fails, new and empty ones go.
+
+    `InputError`, which calls it ``key``, if it cannot be made.
+    """
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            for each in new:
+                each.rmdir()
+        if isinstance(error, OSError):
+            raise InputError(f"{key}: {folder} cannot be used as a folder ({error.strerror})") from None
+        raise
+
+
 def write_text(path: str | Path, text: str, what: str, force: bool = False) -> Path:
     """Write a file whole; `InputError` if it exists (without `force`) or cannot be written."""
+    return write_bytes(path, text.encode("utf-8"), what, force)
+
+
+def write_bytes(path: str | Path, content: bytes, what: str, force: bool = False) -> Path:
+    """Write a file whole; errors as of `write_text`."""
     path = check_output(path, force, what)
-    try:
-        with replacing(path) as partial:
-            partial.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(unwritable(path, what, str(error.strerror))) from None
+    with replacing(path, what) as partial:
+        partial.write_bytes(content)
     return path
+
+
+def save_figure(figure: Any, path: str | Path, key: str = "output", **how: Any) -> Path:
+    """Write a Matplotlib figure whole, in the format of the ending, and replace what is there.
+
+    A name without an ending gets that of PNG. Errors as of `write_text`; ``how`` goes to ``savefig``.
+    """
+    path = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    # Libraries of pictures do not say why a file cannot be written.
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix.lower().removeprefix("."), **how)
+    return write_bytes(path, picture.getvalue(), key, force=True)
 
 
 def json_rows(content: Mapping[str, Any], rows: Collection[str]) -> str:

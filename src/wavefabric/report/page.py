@@ -14,8 +14,8 @@ from wavefabric.acoustics.pictures.recorded import open_recorded
 from wavefabric.collectives.tuning import load_tuning
 from wavefabric.errors import InputError
 from wavefabric.fabric import AnyFabric, load
-from wavefabric.files.hdf5 import attributes, open_hdf5
-from wavefabric.files.input import MOST_SCHEDULE, check_regular, naming, parse_json, read_text
+from wavefabric.files.hdf5 import attributes, open_hdf5, plain, reading
+from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_start, read_text
 from wavefabric.files.output import check_output, write_text
 from wavefabric.report.content import BAD, Content
 from wavefabric.report.fibre import fibre_content, sweep_content
@@ -62,7 +62,9 @@ def write_report(
     """
     path, timed = Path(path), (None if fabric is None else load(fabric), nbytes)
     whole = path.is_dir()
-    index = _check(output or (path / "index.html" if whole else path.with_suffix(".html")), force, path)
+    index = _check(
+        output or (path / "index.html" if whole else path.with_name(f"{plain(path.stem)}.html")), force, path
+    )
     if whole and not (path / SUITE).exists():
         pages, contents = _folder(path, index, force, timed)
     else:
@@ -94,7 +96,7 @@ def _folder(
         raise InputError(f"{path}: no result in this folder; {ALLOWED}")
     # Two results of one name, or a result called index, keep their endings.
     stems = Counter([index.stem, *(file.stem for file in contents)])
-    names = {file: f"{file.stem if stems[file.stem] == 1 else file.name}.html" for file in contents}
+    names = {file: plain(f"{file.stem if stems[file.stem] == 1 else file.name}.html") for file in contents}
     targets = {file: _check(index.parent / name, force, file) for file, name in names.items()}
     cards = [(content, quote(names[file])) for file, content in contents.items()]
     made = {target.resolve() for target in (index, *targets.values())}
@@ -109,7 +111,7 @@ def _folder(
 
 def _render(template: str, content: Content, back: str = "", **words: Any) -> str:
     footer = f"wavefabric {__version__}, page written {stamp()}"
-    return environment().get_template(template).render(c=content, back=back, footer=footer, **words)
+    return plain(environment().get_template(template).render(c=content, back=back, footer=footer, **words))
 
 
 class NoResult(InputError):
@@ -122,15 +124,16 @@ def read_content(path: Path, fabric: AnyFabric | None = None, nbytes: float = 64
     InputError if it cannot be read or is damaged; `NoResult` if it is none of our results.
     """
     try:
-        check_regular(path)
-        with open(path, "rb") as file:
-            binary = file.read(len(_SIGNATURE)) == _SIGNATURE
+        binary = read_start(path, len(_SIGNATURE)) == _SIGNATURE
     except OSError as error:
         begun = "the run was interrupted, and its checkpoint is there; allowed: a result; repeat the command"
         why = begun if Path(f"{path}.checkpoint").exists() else f"{error.strerror}; {ALLOWED}"
         raise InputError(f"{path}: {why}") from None
-    if binary:
-        return _hdf5(path)
+    with reading(path):
+        return _hdf5(path) if binary else _json(path, fabric, nbytes)
+
+
+def _json(path: Path, fabric: AnyFabric | None, nbytes: float) -> Content:
     with naming(path):
         facts = parse_json(read_text(path, "result", MOST_SCHEDULE), "result")
         facts = facts if isinstance(facts, dict) else {}

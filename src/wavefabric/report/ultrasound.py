@@ -68,12 +68,11 @@ def _cost(file: RecordedFile, attrs: dict[str, Any]) -> tuple[dict[str, float], 
         used = gpu or _number(attrs.get("total_memory_in_use"))
         return seconds, file.steps, steady, used * 2**20, "of the GPU" if gpu else "resident"
     with hdf5.reading(file.path, "cost"):
-        group: Any = file.file["cost"]
-        phases = {name: group["seconds"].get(name) for name in PHASES.values()}
-        seconds = {name: float(phase[()]) for name, phase in phases.items() if phase is not None}
-        known = {name: float(group[name][()]) for name in _NUMBERS if name in group}
+        phases = {name: f"cost/seconds/{name}" for name in PHASES.values()}
+        seconds = {name: float(file.read(phase)) for name, phase in phases.items() if phase in file}
+        known = {name: float(file.read(f"cost/{name}")) for name in _NUMBERS if f"cost/{name}" in file}
         used, ranks = known.get("gpu_memory") or known["peak_memory"], int(known["ranks"])
-        where = where_words(attrs, ranks, group["decomposition"].asstr()[()] if ranks > 1 else "")
+        where = where_words(attrs, ranks, file.read("cost/decomposition") if ranks > 1 else "")
         return seconds, int(known["steps"]), known.get("step", 0.0), used, where
 
 

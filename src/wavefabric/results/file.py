@@ -12,6 +12,7 @@ import numpy as np
 from wavefabric.errors import InputError
 from wavefabric.files import hdf5
 from wavefabric.files.output import check_output, remove_partials, replacing
+from wavefabric.results.hdf5_output import OutputFile
 from wavefabric.results.lock import locked
 from wavefabric.results.provenance import provenance
 from wavefabric.system.machine import host_memory
@@ -64,24 +65,27 @@ class ResultWriter:
         with locked(self.path):
             self._check()  # another run may have ended since the first look
             remove_partials(self.path)
-            with replacing(self.path) as unfinished, h5py.File(unfinished, "w") as file:
+            with replacing(self.path, "output.file") as unfinished, OutputFile(unfinished) as file:
                 file.attrs["format"] = FORMAT
                 file.attrs["format_version"] = FORMAT_VERSION
                 _attributes(file, attributes if attributes is not None else provenance())
                 if run_file:
-                    _dataset(file, "run_file", Data(run_file, "", "the run file that made this result"))
-                _group(file, payload)
+                    text = Data(run_file, "", "the run file that made this result")
+                    _dataset(file, "run_file", text, file.check)
+                _group(file, payload, file.check)
         return self.path
 
 
-def _group(group: h5py.Group, payload: Mapping[str, Any]) -> None:
+def _group(group: h5py.Group, payload: Mapping[str, Any], check: Callable[[], None]) -> None:
+    """Write a group; ``check`` raises what the disk said, so that no more is made for nothing."""
     for name, value in payload.items():
         if name == "attrs":
             _attributes(group, value)
         elif isinstance(value, Mapping):
-            _group(group.create_group(name), value)
+            _group(group.create_group(name), value, check)
         else:
-            _dataset(group, name, Data(*value))
+            _dataset(group, name, Data(*value), check)
+        check()
 
 
 def _attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
@@ -89,12 +93,13 @@ def _attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
         group.attrs[name] = "" if value is None else value
 
 
-def _dataset(group: h5py.Group, name: str, data: Data) -> None:
+def _dataset(group: h5py.Group, name: str, data: Data, check: Callable[[], None]) -> None:
     value = data.value
     if isinstance(value, Rows):
         dataset = group.create_dataset(name, value.shape, value.dtype)
         for i in range(value.shape[0]):
             dataset[i] = value.read(i)
+            check()
     elif (array := np.asarray(value)).dtype.kind == "U":
         dataset = group.create_dataset(name, array.shape, h5py.string_dtype(), array.astype(object))
     else:
@@ -120,17 +125,8 @@ class Result(Mapping[str, Any]):
         key = key.strip("/")
         if key not in self._keys:
             raise KeyError(key)
-        with _open(self.path) as file, hdf5.reading(self.path, key):
-            hdf5.check_inside(file, key)
-            dataset = file[key]
-            assert isinstance(dataset, h5py.Dataset)
-            hdf5.check_memory(dataset, host_memory()[0])
-            hdf5.check_stored(dataset)
-            if h5py.check_string_dtype(dataset.dtype) is None:
-                return dataset[()]
-            with hdf5.reading_text():
-                text = dataset.asstr()[()]
-        return text if isinstance(text, str) else list(text)
+        with _open(self.path) as file:
+            return hdf5.read(file, key, host_memory()[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -155,18 +151,16 @@ def read_result(path: str | Path) -> Result:
     keys: list[str] = []
     attrs: dict[str, dict[str, Any]] = {}
 
-    def visit(name: str, item: h5py.HLObject) -> None:
-        attrs[name] = hdf5.attributes(item)
-        if isinstance(item, h5py.Dataset):
-            keys.append(name)
-
     with _open(path) as file, hdf5.reading(path):
         attrs[""] = hdf5.attributes(file)
         if attrs[""].get("format") != FORMAT:
             raise InputError(f"{path}: is HDF5, but not a result file of wavefabric")
         if (version := attrs[""].get("format_version", 0)) > FORMAT_VERSION:
             raise InputError(f"{path}: was written by a newer wavefabric (format {version})")
-        file.visititems(visit)
+        for name, item in hdf5.members(file):
+            attrs[name] = hdf5.attributes(item)
+            if isinstance(item, h5py.Dataset):
+                keys.append(name)
     return Result(path, keys, attrs)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.files.hdf5 import reading
+from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.file import Result, read_result
 from wavefabric.results.plots import COLOURS, GREY, STYLE, distance, mode_groups, received
@@ -31,10 +33,11 @@ def plot_result(
     has nothing to draw, or the folder cannot be used. With ``mode`` or ``channel``, from 1, only their
     constellation is drawn.
     """
-    result = read_result(path)
-    if not received(result):
-        raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
-    folder = plots.figure_folder(result, out_dir)
+    with reading(path):
+        result = read_result(path)
+        if not received(result):
+            raise InputError(f"{path}: holds no received signals (/received), so there is nothing to draw")
+    folder = result.path.parent if out_dir is None else Path(out_dir)
     drawn: dict[str, Callable[[Result], Figure | None]] = {
         "q2": plots.q_squared_figure,
         "penalty": plots.penalty_figure,
@@ -45,10 +48,11 @@ def plot_result(
     if signal:
         drawn = {"constellation": partial(plots.constellation_figure, **signal)}
     written = []
-    for name, draw in drawn.items():
-        if (figure := draw(result)) is not None:
-            written.append(folder / f"{result.path.stem}-{name}.{suffix}")
-            figure.savefig(written[-1], dpi=160)
+    with made_folder(folder), reading(path):
+        for name, draw in drawn.items():
+            if (figure := draw(result)) is not None:
+                target = folder / f"{result.path.stem}-{name}.{suffix}"
+                written.append(save_figure(figure, target, dpi=160))
     return written
 
 

@@ -6,6 +6,7 @@ keeps apart the processes of one machine alone; a file system without locks is w
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from wavefabric.errors import InputError
+from wavefabric.files.output import unwritable
 
 
 def lock_path(path: str | Path) -> Path:
@@ -37,11 +39,16 @@ class FileLock:
         self._text = json.dumps(owner)
         try:
             self._file = self._take()
-            self._file.truncate(0)
-            self._file.write(self._text)
-            self._file.flush()
+            try:
+                self._file.truncate(0)
+                if os.write(self._file.fileno(), self._text.encode()) < len(self._text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                self._lock.unlink(missing_ok=True)
+                self._file.close()
+                raise
         except OSError as error:
-            raise InputError(f"{key}: {self._lock} cannot be written ({error.strerror or error})") from None
+            raise unwritable(self._lock, key, error) from None
 
     def _take(self) -> TextIO:
         while True:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,16 +49,6 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
-
-
-def figure_folder(result: Result, out_dir: str | Path | None) -> Path:
-    """Where the figures of a result go, made if missing; InputError if it cannot be."""
-    folder = Path(out_dir) if out_dir is not None else result.path.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"output: {folder} cannot be used as a folder ({error.strerror})") from None
-    return folder
 
 
 def received(result: Result) -> list[str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.files.hdf5 import reading
+from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.sweeps import SweepResult, mean
 
@@ -48,14 +50,14 @@ def plot_sweep(
     InputError for a quantity, an axis, a mode or a channel that the result does not have.
     """
     figures = [wanted or SweepFigure()]
-    if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
-        figures.append(SweepFigure(_PENALTY, _DISTANCE))
-    folder, written = plots.figure_folder(result, out_dir), []
-    for each in figures:
-        axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
-        name = f"{result.path.stem}-{each.quantity}-over-{axis}.{suffix}".replace("_", "-")
-        draw_sweep(result, each).savefig(folder / name, dpi=160)
-        written.append(folder / name)
+    folder, written = result.path.parent if out_dir is None else Path(out_dir), []
+    with made_folder(folder), reading(result.path):
+        if wanted is None and len(result["position"]) > 2 and np.isfinite(_values(result, _PENALTY)).any():
+            figures.append(SweepFigure(_PENALTY, _DISTANCE))
+        for each in figures:
+            axis = (each.over or next(iter(result.axes))).rpartition(".")[2]
+            name = f"{result.path.stem}-{each.quantity}-over-{axis}.{suffix}".replace("_", "-")
+            written.append(save_figure(draw_sweep(result, each), folder / name, dpi=160))
     return written
 
 

@@ -15,10 +15,10 @@ class SweepResult(Result):
     def __init__(self, result: Result):
         super().__init__(result.path, result._keys, result._attrs)
         names = str(self.attrs().get("axes", "")).split()
-        if not names or any(name not in self for name in names):
-            raise InputError(f"{self.path}: holds no axes of a sweep; allowed: what `wavefabric sweep` wrote")
         #: Values along each dimension, by the key of the run file that names it.
-        self.axes: dict[str, Any] = {name: self[name] for name in names}
+        self.axes: dict[str, Any] = {name: self[name] for name in names if name in self}
+        if not names or len(self.axes) < len(names) or not all(map(np.ndim, self.axes.values())):
+            raise InputError(f"{self.path}: holds no axes of a sweep; allowed: what `wavefabric sweep` wrote")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -107,7 +107,8 @@ class _KernelCache(FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
-            super().save_overload(sig, data)
+            with contextlib.suppress(OSError):  # a full disk: compiled again next time
+                super().save_overload(sig, data)
         finally:
             self._release()
 

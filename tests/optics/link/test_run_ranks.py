@@ -200,7 +200,7 @@ def test_a_rank_that_cannot_write_is_said_by_all(comm, folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("wavefabric.results.file._dataset", fail)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match="No space left"):
         links.run_link(run, folder / "full.h5", comm=comm)
 
 

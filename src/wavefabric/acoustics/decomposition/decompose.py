@@ -253,7 +253,8 @@ _MULTIPLES = (2, 1, 1)
 
 def _too_short(n: int, blocks: int, multiple: int, overlap: int) -> bool:
     """Whether an overlap would reach beyond some block of an axis that is divided."""
-    return blocks > 1 and (blocks > n or min(widened(n, blocks, overlap, multiple)) < overlap)
+    # What cannot fit must not be searched for: that would take as long as the numbers are large.
+    return blocks > 1 and (blocks * overlap > n or min(widened(n, blocks, overlap, multiple)) < overlap)
 
 
 def _local_grid(shape: Triple, ranks: int, overlap: int) -> Triple:

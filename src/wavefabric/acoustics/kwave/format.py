@@ -16,7 +16,7 @@ import numpy as np
 import wavefabric
 from wavefabric.acoustics.problem import Absorption, Cuboids, SourceMode
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, open_hdf5, reading
+from wavefabric.files.hdf5 import attributes, bytes_of, check_inside, check_stored, open_hdf5, read, reading
 
 #: Their places are the numbers in the file.
 MODES: tuple[SourceMode, ...] = get_args(SourceMode)
@@ -93,6 +93,10 @@ class Reader:
         key = dataset_key(self.path, name)
         return InputError(f"{key}: {actual}" + (f"; allowed: {allowed}" if allowed else ""))
 
+    def read(self, name: str, *most: int) -> Any:
+        """All of a dataset of any form, of at most so many bytes."""
+        return read(self.file, name, *most)
+
     def reading(self, name: str) -> AbstractContextManager[None]:
         """Name what is read where the file turns out to be damaged."""
         return reading(self.path, name)
@@ -156,6 +160,7 @@ class Reader:
         if not any(_fits(item.shape, shape) for shape in shapes):
             allowed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
             raise self.fault(name, f"has the shape {item.shape}", f"{allowed}, in z, y, x order")
+        check_stored(item, together=0)
         self.sizes[name] = bytes_of(item)
         if self.outline:
             return np.broadcast_to(np.zeros((), dtype), item.shape)
@@ -169,8 +174,6 @@ def _fits(shape: tuple[int, ...], allowed: tuple[int | str, ...]) -> bool:
 
 def _text(value: Any) -> str | None:
     """An attribute's text up to its first zero; None if it is no text."""
-    if isinstance(value, np.ndarray) and value.size == 1:
-        value = value.reshape(-1)[0]
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return value.split("\0")[0] if isinstance(value, str) else None

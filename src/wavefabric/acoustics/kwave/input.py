@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
@@ -29,6 +28,7 @@ from wavefabric.acoustics.problem import (
 from wavefabric.device.base import Device
 from wavefabric.errors import InputError
 from wavefabric.files.output import check_output, replacing
+from wavefabric.results.hdf5_output import OutputFile
 from wavefabric.system.machine import host_memory
 
 # Indices are 64 bit in the file, and sizes are multiplied freely.
@@ -280,10 +280,11 @@ def write_input(
         raise InputError("grid.shape: has one dimension; allowed: 2 or 3, as k-Wave's files have")
     contents = _grid(problem) | _medium(problem) | _sources(problem)
     contents |= {} if sensor is None else datasets.sensor_datasets(sensor)
-    with replacing(path) as partial, h5py.File(partial, "w", libver=("earliest", "v110")) as file:
+    with replacing(path, "path") as partial, OutputFile(partial, libver=("earliest", "v110")) as file:
         datasets.put_header(file, "input", description, "%Y-%m-%d %H:%M:%S")
         for name, value in contents.items():
             datasets.put(file, name, value if datasets.kind_of(name) == "long" else _single(name, value))
+            file.check()
     return path
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,10 @@ from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, sync_folder, write_text
+from wavefabric.files.input import read_bytes
+from wavefabric.files.output import check_output, sync_folder, unwritable, write_text
 from wavefabric.lifecycle.checkpoint.file import read_state
+from wavefabric.results.hdf5_output import OutputFile
 
 
 @dataclass(eq=False)
@@ -57,7 +59,7 @@ class KWaveOutput:
         if self.input.path.resolve() in [name.resolve() for name in (self.path, *working_names(self.path))]:
             fault = "is the input, or replaces it while it is made"
             raise InputError(f"output: {self.path} {fault}; allowed: another")
-        self._file: h5py.File | None = None
+        self._file: OutputFile | None = None
         self._items: dict[str, list[h5py.Dataset]] = {}
         self._begun = False
 
@@ -79,39 +81,44 @@ class KWaveOutput:
             self._begun = True
             run = {"parts": described, "run": layout.run, "checkpoint": str(self.checkpoint or "")}
             write_text(self._run_file, json.dumps(run), "output", force=True)
-            file = self._create(datasets)
+            with self._writing():
+                file = self._create(datasets)
         self._items = {name: [file[item.path] for item in items] for name, items in datasets.items()}  # type: ignore[misc]
 
     def write_rows(self, name: str, first: int, block: np.ndarray) -> None:
         rows, items = slice(first, first + len(block)), self._items[name]
-        if not isinstance(self.input.sensor, Cuboids):
-            items[0][0, rows] = block
-            return
-        for item, part in zip(items, _split(block, [item.shape[1:] for item in items]), strict=True):
-            item[rows] = part
+        with self._writing():
+            if not isinstance(self.input.sensor, Cuboids):
+                items[0][0, rows] = block
+                return
+            for item, part in zip(items, _split(block, [item.shape[1:] for item in items]), strict=True):
+                item[rows] = part
 
     def flush(self) -> None:
-        self._sync()
+        with self._writing():
+            self._sync()
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
         assert self._file is not None
         complete = self._packed if self.compression else self._partial
         try:
-            for name, array in arrays:
-                items = self._items[name]
-                parts = _split(array.reshape(-1), [item.shape for item in items])
-                for item, part in zip(items, parts, strict=True):
-                    item[...] = part
-            if self.compression:
-                with output_layout.compressed_copy(self._file, self._packed, self.compression) as packed:
-                    output_layout.put_run(packed, self.input, self.threads, report)
-            else:
-                output_layout.put_run(self._file, self.input, self.threads, report)
-                self._sync()
-            self._close()
-            _to_disk(complete)
-            os.replace(complete, self.path)
+            with self._writing():
+                for name, array in arrays:
+                    items = self._items[name]
+                    parts = _split(array.reshape(-1), [item.shape for item in items])
+                    for item, part in zip(items, parts, strict=True):
+                        item[...] = part
+                    self._file.check()
+                if self.compression:
+                    with output_layout.compressed_copy(self._file, self._packed, self.compression) as packed:
+                        output_layout.put_run(packed, self.input, self.threads, report)
+                else:
+                    output_layout.put_run(self._file, self.input, self.threads, report)
+                    self._sync()
+                self._close()
+                _to_disk(complete)
+                os.replace(complete, self.path)
         finally:
             self._close()
             self._packed.unlink(missing_ok=True)
@@ -123,13 +130,26 @@ class KWaveOutput:
         if not self._begun:
             return
         if keep and self._file is not None:
-            self._sync()
+            with contextlib.suppress(OSError):  # the first error is the one to show
+                self._sync()
         self._close()
         if not keep:
             self._remove_working_files()
         self._begun = False
 
     # --- The file ------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Raise an error of the disk as InputError; it goes before those of HDF5 that follow from it."""
+        try:
+            try:
+                yield
+            finally:
+                if self._file is not None:
+                    self._file.check()
+        except OSError as error:
+            raise unwritable(self.path, "output", error) from None
 
     def _check_space(self, datasets: dict[str, list[OutputDataset]]) -> None:
         """Everything is laid out at once: say so now if the disk cannot hold it."""
@@ -157,13 +177,13 @@ class KWaveOutput:
     def _read_run(self) -> dict[str, Any]:
         """Which run the unfinished file is of."""
         try:
-            run = json.loads(self._run_file.read_text("utf-8"))
+            run = json.loads(read_bytes(self._run_file))
         except (OSError, ValueError):
             return {}
         return run if isinstance(run, dict) else {}
 
-    def _create(self, datasets: dict[str, list[OutputDataset]]) -> h5py.File:
-        file = self._file = h5py.File(self._partial, "w", **OPEN_OPTIONS)
+    def _create(self, datasets: dict[str, list[OutputDataset]]) -> OutputFile:
+        file = self._file = OutputFile(self._partial, **OPEN_OPTIONS)
         output_layout.put_run(file, self.input, self.threads, Report())
         for items in datasets.values():
             for item in items:
@@ -172,12 +192,12 @@ class KWaveOutput:
         self._sync()
         return file
 
-    def _reopen(self, described: str, run: str) -> h5py.File:
+    def _reopen(self, described: str, run: str) -> OutputFile:
         fault = "is missing, the checkpoint needs what it holds; remove the checkpoint and start anew"
         again = "remove it and the checkpoint and start anew"
         if self._partial.exists():
             try:
-                self._file = h5py.File(self._partial, "r+", **OPEN_OPTIONS)
+                self._file = OutputFile(self._partial, "r+", **OPEN_OPTIONS)
                 earlier = self._read_run()
                 if earlier.get("parts") == described and earlier.get("run") == run:
                     return self._file

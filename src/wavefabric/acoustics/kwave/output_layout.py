@@ -18,6 +18,7 @@ from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.problem import Cuboids
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.acoustics.run_settings import default_threads
+from wavefabric.results.hdf5_output import OutputFile
 from wavefabric.system.variables import PLAN
 
 #: How all output files are opened. A format that older readers know. Rows are written whole: HDF5's chunk
@@ -142,7 +143,8 @@ def compressed_copy(file: h5py.File, path: Path, level: int) -> Iterator[h5py.Fi
         for first in range(0, item.shape[axis], count):
             part = (slice(None),) * axis + (slice(first, first + count),)
             target[part] = item[part]
+            packed.check()
 
-    with h5py.File(path, "w", **OPEN_OPTIONS) as packed:
+    with OutputFile(path, **OPEN_OPTIONS) as packed:
         file.visititems(copy)
         yield packed

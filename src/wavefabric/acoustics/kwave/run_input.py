@@ -43,8 +43,8 @@ class KWaveFileSettings(RunSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_flags("copy_sensor_mask", "force")
-        right = self.steps is None or (is_whole(self.steps) and self.steps >= 1)
-        require(right, "steps", self.steps, "a whole number from 1")
+        right = self.steps is None or (is_whole(self.steps) and 1 <= self.steps < 1 << 40)
+        require(right, "steps", self.steps, "a whole number from 1, below 2^40")
         level = self.compression
         require(is_whole(level) and 0 <= level <= 9, "compression", level, "a whole number from 0 to 9")
         require(is_whole(self.start), "start", self.start, "a whole number from 1")

@@ -12,6 +12,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import check_choice, in_unit, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
+from wavefabric.files.output import save_figure
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, STYLE
 from wavefabric.units import show
 
@@ -197,11 +198,8 @@ def add_colour_bar(picture: Any, axes: Any, label: str, **options: Any) -> None:
 
 def save(figure: Any, path: str | Path | None, key: str) -> Figure:
     """Write a figure, 160 dots per inch, if there is a ``path``, which is called ``key`` in errors."""
-    try:
-        if path is not None:
-            figure.savefig(path, dpi=160)
-    except OSError as error:
-        raise InputError(f"{key}: {path} cannot be written ({error.strerror})") from None
+    if path is not None:
+        save_figure(figure, path, key, dpi=160)
     return figure
 
 

@@ -15,7 +15,7 @@ from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, show_
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
 from wavefabric.errors import InputError
-from wavefabric.files.output import replacing, unwritable
+from wavefabric.files.output import replacing
 from wavefabric.system.progress import Progress
 from wavefabric.units import show
 
@@ -104,7 +104,7 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
     top = movie.top()
     factor, label, _ = scale_of(movie.item, top)
     x, y = movie.millimetres
-    with style(**{"axes.titlepad": 8, "axes.grid": False}), replacing(target) as unfinished:
+    with style(**{"axes.titlepad": 8, "axes.grid": False}), replacing(target, "--output") as unfinished:
         axes = new_axes(6.4, 6.4 * min(1.4, max(0.5, float(np.ptp(y) / np.ptp(x)))))
         colours = colours_of(-top * factor, top * factor)
         image = show_image(axes, np.zeros(movie.shape[::-1]), x, y, **colours)
@@ -125,9 +125,8 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
                     writer.grab_frame()
                     progress.update(number + 1)
             named.replace(unfinished)
-        except (OSError, CalledProcessError) as error:
-            why = getattr(error, "strerror", None) or f"{kind[1:]}: {error}"
-            raise InputError(unwritable(target, "--output", why)) from None
+        except CalledProcessError as error:
+            raise OSError(f"{kind[1:]}: {error}") from None
         finally:
             progress.finish()
             named.unlink(missing_ok=True)

@@ -47,7 +47,8 @@ def plot_recorded(
     _check_cuts(file, cuts or {})
     for name, target in targets.items():
         try:
-            figure = recorded_figure(file, name, cuts)
+            with file.reading(name):
+                figure = recorded_figure(file, name, cuts)
         except InputError as error:
             faults[name] = error
             continue

@@ -16,10 +16,12 @@ import numpy as np
 from wavefabric.acoustics.kwave.format import AXES, Reader
 from wavefabric.acoustics.recording.quantities import is_tone, quantity_of
 from wavefabric.errors import InputError
-from wavefabric.files.hdf5 import check_inside, check_memory, check_stored
+from wavefabric.files.hdf5 import bytes_of, check_inside, check_memory, check_stored
 from wavefabric.results.file import FORMAT
 from wavefabric.system.machine import host_memory
 
+#: Bytes of a number for each of three axes; how much more the points of a sensor take than their indices.
+_AXES_BYTES, _INDEX_BYTES = 24, 8
 #: Points along an axis, or steps, that no run has.
 _MOST_STEPS = 1 << 40
 
@@ -66,31 +68,37 @@ class RecordedFile(Reader):
         for name in ("grid/shape", "grid/spacing", "grid/dt", "time"):
             if name not in self:
                 raise self.fault(name, "is missing; this is no complete result of an ultrasound simulation")
+        self.prefix = "recorded/"
         with self.reading("grid"):
-            grid: Any = self.file["grid"]
-            self.shape = tuple(int(n) for n in grid["shape"][()])
-            self.spacing = tuple(float(d) for d in grid["spacing"][()])
-            self.dt, self.prefix = float(grid["dt"][()]), "recorded/"
-            self.axisymmetric = "axisymmetric" in grid and bool(grid["axisymmetric"][()])
+            self.shape = tuple(int(n) for n in self.read("grid/shape", _AXES_BYTES))
+            self.spacing = tuple(float(d) for d in self.read("grid/spacing", _AXES_BYTES))
+            self.dt = float(self.read("grid/dt", _AXES_BYTES))
+            name = "grid/axisymmetric"
+            self.axisymmetric = name in self and bool(self.read(name, _AXES_BYTES))
 
     def origin(self, axis: int) -> int:
         """The point at the origin of an axis: N // 2, of a radius the first."""
         return 0 if self.axisymmetric and axis == 1 else self.shape[axis] // 2
 
+    def first_time(self) -> float:
+        """Time of the first sample of all series of a result of ours, s."""
+        with self.reading("time"):
+            return float(self.read("time", host_memory()[0])[0])
+
     def sensor_box(self, number: int) -> np.ndarray | None:
         """First and last point of a box along x, y(, z), from 0; None if not known. A mask may fill one."""
-        kwave, axes, file = int(self.steps > 0), len(self.shape), self.file
+        kwave, axes, most = int(self.steps > 0), len(self.shape), host_memory()[0] // _INDEX_BYTES
         boxes, points = "sensor/boxes", "sensor/points"
         if kwave:
             boxes, points = "sensor_mask_corners", "sensor_mask_index"
         if boxes in self:
             with self.reading(boxes):
-                corners = np.reshape(file[boxes][()], (-1, 2, 3 if kwave else axes))  # type: ignore[index]
+                corners = np.reshape(self.read(boxes, most), (-1, 2, 3 if kwave else axes))
                 return corners[number, :, :axes].astype(np.int64) - kwave
         if points not in self:
             return None
         with self.reading(points):
-            index = np.ravel(file[points][()]).astype(np.int64) - kwave  # type: ignore[index]
+            index = np.ravel(self.read(points, most)).astype(np.int64) - kwave
             at = np.array(np.unravel_index(index, self.shape, order="F"))
             corners = np.stack([at.min(axis=1), at.max(axis=1)])
             return corners if np.prod(corners[1] - corners[0] + 1) == index.size else None
@@ -154,7 +162,9 @@ class RecordedArray:
         least = {"field": len(points), "box": len(points), "series": 2, "points": 1}[self.kind]
         if len(shape) < least or (self.kind == "box" and len(self._flat(shape)) != least):
             raise self.fault(f"has {len(shape)} dimensions; allowed: {least}")
-        check_stored(data)
+        # In three dimensions a field is read by planes.
+        planes = self.kind in ("field", "box") and len(self._flat(shape)) == 3
+        check_stored(data, bytes_of(data) // min((n for n in shape if n > 1), default=1) if planes else None)
 
     def _flat(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a field or box along x, y(, z): k-Wave's have z in 2-D too."""
@@ -187,7 +197,7 @@ class RecordedArray:
         if not (is_tone(self.name) and number.isdecimal() and "frequencies" in self.file):
             return None
         with self.file.reading("frequencies"):
-            frequencies = np.ravel(self.file.file["frequencies"][()])  # type: ignore[index]
+            frequencies = np.ravel(self.file.read("frequencies"))
             return float(frequencies[int(number)]) if int(number) < frequencies.size else None
 
     def coordinates(self, axis: int) -> np.ndarray:
@@ -254,8 +264,7 @@ class RecordedArray:
         file = self.file
         if file.steps:
             return (file.steps - self.size[1]) * file.dt
-        with file.reading("time"):
-            return float(file.file["time"][0])  # type: ignore[index]
+        return file.first_time()
 
     def values(self) -> np.ndarray:
         """One value a point."""
@@ -279,7 +288,7 @@ class RecordedArray:
                 for i, point in enumerate(points):
                     at = np.unravel_index(int(point), data.shape[:-1], order="F")
                     values[i] = np.asarray(data[tuple(int(n) for n in at)])[rows]
-                first = round(float(file.file["time"][0]) / file.dt)  # type: ignore[index]
+                first = round(file.first_time() / file.dt)
             if not 0 <= first < _MOST_STEPS:
                 raise self.fault(f"begins at step {first}; the file is damaged")
         return values, points, (first + rows) * file.dt

@@ -3,6 +3,7 @@
 A sink is called on rank 0 alone, with what all ranks have recorded: it knows no ranks.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from glob import escape
@@ -12,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from wavefabric.errors import InputError
+from wavefabric.files.output import unwritable
 
 _SERIES_ENDING = ".series.partial"
 
@@ -74,6 +76,18 @@ class Sink(Protocol):
         """The run ends early; ``keep`` what is there if a checkpoint refers to it."""
 
 
+def _reserved(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Map an array in a new file whose space is taken: a disk full later would end the process (SIGBUS)."""
+    try:
+        array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+        with open(path, "rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        return array
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise unwritable(path, "checkpoint", error) from None
+
+
 class MemorySink(Sink):
     """Keeps everything: ``arrays[name]``, time series as (rows, samples)."""
 
@@ -124,7 +138,7 @@ class SeriesFiles(MemorySink):
         for name, shape in layout.series.items():
             path = self._path(name)
             if not rows_done:
-                self.arrays[name] = np.lib.format.open_memmap(path, "w+", layout.dtype, shape)
+                self.arrays[name] = _reserved(path, layout.dtype, shape)
                 continue
             try:
                 series = np.lib.format.open_memmap(path, "r+")

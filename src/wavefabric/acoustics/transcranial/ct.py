@@ -25,7 +25,7 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transducers.mask import Length, Point, direction, point
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.files.input import check_regular
-from wavefabric.files.output import check_output, replacing, unwritable
+from wavefabric.files.output import check_output, write_bytes
 
 #: Hounsfield units of air.
 AIR = -1000.0
@@ -181,13 +181,8 @@ def write_ct(ct: CT, path: str | Path, force: bool = False) -> Path:
     image = _nibabel().Nifti1Image(np.rint(ct.values).astype(np.int16), ct.affine)
     image.header.set_xyzt_units("mm")
     path = check_output(path, force, "ct", endings=(".nii", ".gz"))
-    try:
-        with replacing(path) as made:
-            content = image.to_bytes()
-            made.write_bytes(gzip.compress(content) if path.suffix.lower() == ".gz" else content)
-    except OSError as error:
-        raise InputError(unwritable(path, "ct", str(error.strerror))) from None
-    return path
+    content = image.to_bytes()
+    return write_bytes(path, gzip.compress(content) if path.suffix.lower() == ".gz" else content, "ct", force)
 
 
 def _nibabel() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.transcranial.plan import Plan
-from wavefabric.files.output import replacing
+from wavefabric.files.output import save_figure
 from wavefabric.results.plots import BLUE, GREY, RED, STYLE
 
 
@@ -16,14 +16,11 @@ def draw_page(plan: Plan, path: str | Path) -> Path:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    path = Path(path)
     with mpl.rc_context({**STYLE, "axes.titlepad": 6, "axes.grid": False}):
         figure = Figure(figsize=(13, 7.4), layout="constrained")
         rows: Any = [["ct", "y", "words"], ["heat", "z", "line"]]
         _draw(figure, figure.subplot_mosaic(rows, width_ratios=(1, 1, 0.85)), plan)
-        with replacing(path) as unfinished:
-            figure.savefig(unfinished, dpi=130, format=path.suffix.lstrip(".") or "png")
-    return path
+        return save_figure(figure, path, dpi=130)
 
 
 def _draw(figure: Any, panels: Any, plan: Plan) -> None:

@@ -11,11 +11,13 @@ from wavefabric.acoustics.arguments import check_choice, is_whole, positive, rea
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
-from wavefabric.acoustics.transducers.arrays import MOST_ELEMENTS, spherical_array
+from wavefabric.acoustics.transducers.arrays import spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
 
+#: Elements of an array: each is placed on the grid by itself.
+MOST_ELEMENTS = 4096
 #: How the phases of elements are found.
 CORRECTIONS = ("time_reversal", "none")
 #: Sound speed by which the grid and uncorrected phases are made, m/s.

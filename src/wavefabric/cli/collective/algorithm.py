@@ -99,6 +99,7 @@ def build_by_name(
     chosen = options.registry(algorithm, ranks, fabric)
     if why := why_refused(algorithm, collective, ranks, **chosen):
         raise InputError(why)
+    check_range("--elements", options.elements, 1, math.inf, "a whole number from 1")
     parts = options.parts * rings_of(algorithm, chosen["grid"])
     elements = default_elements(ranks, parts) if options.elements is None else options.elements
     schedule = build(algorithm, collective, ranks, elements, **chosen)

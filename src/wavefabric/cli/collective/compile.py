@@ -56,7 +56,7 @@ def command(algorithm: RankedAlgorithmOptions, options: CompileOptions, words: W
     elif options.fabric is None:
         raise InputError("--fabric: none given with --output; allowed: one, such as hgx-h200")
     check_target(options.output, options.force, STILL, inputs=words or ())
-    array_bytes = parse_size(options.bytes or "1M")
+    array_bytes = parse_size("1M" if options.bytes is None else options.bytes)
     fabric = None if options.fabric is None else load_fabric(options.fabric)
     if isinstance(fabric, PhotonicFabric):
         raise InputError(f"--fabric: {options.fabric} is photonic; allowed: electrical")

@@ -83,7 +83,7 @@ def command(
         allowed = "1 or more" if options.model == "flow" else "with --model flow"
         raise InputError(f"--engines: {options.engines} given; allowed: {allowed}")
     check_target(options.output, options.force, PICTURES)
-    bytes_each = parse_sizes(options.bytes or "64M", "--bytes", options.factor)
+    bytes_each = parse_sizes("64M" if options.bytes is None else options.bytes, "--bytes", options.factor)
     setting = make_setting(fabric, circuit, order)
     ranks = setting.fabric.ranks if algorithm.ranks is None else algorithm.ranks
     if model_for(setting.fabric, ranks, options.model) != "kernel":

@@ -54,7 +54,7 @@ def command(
         raise InputError("--output: none given; allowed: a name that ends in .png, .svg, .pdf, .gif or .html")
     check_target(output, request.force, pictures.ENDINGS, inputs=words or ())
     check_range("--rounds", most, 1, math.inf, "1 or more")
-    array_bytes = parse_size(request.bytes or "64M")
+    array_bytes = parse_size("64M" if request.bytes is None else request.bytes)
     setting = make_setting(fabric, circuit, order)
     pictures.check_ending(output, setting.fabric)
     if most is not None and not isinstance(setting.fabric, PhotonicFabric):

@@ -62,7 +62,7 @@ def optimal(
     """
     begun = time.monotonic()
     solver.check(algorithm)
-    size = parse_size(solver.bytes or "64M")
+    size = parse_size("64M" if solver.bytes is None else solver.bytes)
     assert solver.fabric is not None
     fabric = load_fabric(solver.fabric, solver.lasers, solver.waveguides)
     if algorithm.ranks not in (None, fabric.ranks):

@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import os
 import re
 import sys
 import unicodedata
@@ -37,7 +38,11 @@ def nearest(character: str) -> str:
 
 
 def print_anywhere() -> None:
-    """From now on nothing that is printed fails for want of a character."""
+    """From now on nothing that is printed fails for want of a character, or of a stream (``>&-``)."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            # The lowest number that is free: a file opened later must not get what libraries print.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             ascii_only = codecs.lookup(stream.encoding).name == "ascii"

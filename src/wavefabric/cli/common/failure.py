@@ -44,7 +44,7 @@ def describe(error: BaseException) -> str:
         case MemoryError():
             return f"memory: {str(error) or 'not enough for this run'}"
         case OSError() if error.strerror:
-            return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+            return f"{error.filename or 'standard output'}: {error.strerror}"
     return f"{type(error).__name__}: {error}"
 
 

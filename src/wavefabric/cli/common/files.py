@@ -14,7 +14,7 @@ from wavefabric.cli.common.options import check_range
 from wavefabric.errors import InputError
 from wavefabric.files import input as input_file
 from wavefabric.files.input import MOST_TEXT
-from wavefabric.files.output import check_output, replacing, unwritable
+from wavefabric.files.output import check_output, replacing
 
 if TYPE_CHECKING:
     from wavefabric.fabric import AnyFabric
@@ -68,13 +68,9 @@ def write_all(texts: Mapping[Path, str], force: bool = False, key: str = "--outp
     """Write files; nothing is replaced before all of them are whole on the disk."""
     for path in texts:
         check_output(path, force, key)
-    path = Path()
-    try:
-        with contextlib.ExitStack() as stack:
-            for path, text in texts.items():
-                stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(unwritable(path, key, str(error.strerror))) from None
+    with contextlib.ExitStack() as stack:
+        for path, text in texts.items():
+            stack.enter_context(replacing(path, key)).write_text(text, encoding="utf-8")
     return list(texts)
 
 

@@ -20,6 +20,7 @@ from wavefabric.cli.common.ranks import PANEL, RankOptions
 from wavefabric.cli.common.show import console, plain, status_line
 from wavefabric.errors import InputError
 from wavefabric.exchange.transports import TRANSPORTS
+from wavefabric.files.output import made_folder, write_text
 
 if TYPE_CHECKING:
     from wavefabric.execution.timing import Ranks
@@ -114,16 +115,13 @@ def show_measurement(
     stem = (output or Path()) / result["benchmark"]
     if plot is None:
         plot = not as_json or output is not None
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
+    with made_folder(stem.parent, "--output"):
         if output is not None:
             written.append(stem.with_name(f"{stem.name}.json"))
-            written[0].write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            write_text(written[0], json.dumps(result, indent=1) + "\n", "--output", force=True)
         if plot and result.get("cases") != []:  # nothing could be measured: nothing to draw
             picture = stem.with_name(f"{stem.name}.png")
             written += module.plot(result, picture) or [picture]
-    except OSError as error:
-        raise InputError(f"--output: {stem.parent} cannot be used ({error.strerror})") from None
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,8 @@ from wavefabric.fabric.electrical.flows import flows
 from wavefabric.fabric.electrical.static_routes import transfer_bytes
 from wavefabric.fabric.photonic.circuit_plan import CircuitPlan
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
-from wavefabric.files.output import check_output, replacing
+from wavefabric.files import output
+from wavefabric.files.output import check_output, replacing, write_text
 from wavefabric.system.progress import Progress
 from wavefabric.units import binary_bytes, counted, time_words
 
@@ -84,9 +85,11 @@ def draw_circuits(
     default = {".gif": FILM, ".html": MOST_FRAMES}.get(ending, PANELS)
     shown = scene(schedule, plan, cost, default if most is None else min(most, MOST_FRAMES))
     if ending == ".html":
-        return _write(path, lambda partial: partial.write_text(page(shown), encoding="utf-8"))
+        return write_text(path, page(shown), "output", force=True)
     if ending == ".gif":
-        return _write(path, lambda partial: gif(shown, partial, progress))
+        with replacing(path) as partial:
+            gif(shown, partial, progress)
+        return path
     return save_figure(path, wafers.circuits_figure(shown))
 
 
@@ -226,16 +229,4 @@ def draw_costs(
 
 def save_figure(path: Path, figure: style.Figure) -> Path:
     """Write a figure in the format of the path's ending, whole or not at all."""
-    suffix = path.suffix.lower().removeprefix(".")
-    colour = figure.get_facecolor()
-    return _write(path, lambda partial: figure.savefig(partial, dpi=130, format=suffix, facecolor=colour))
-
-
-def _write(path: Path, make: Callable[[Path], object]) -> Path:
-    try:
-        with replacing(path) as partial:
-            make(partial)
-    except OSError as error:
-        fault = f"{path} cannot be written ({error.strerror})"
-        raise InputError(f"output: {fault}; allowed: another name") from None
-    return path
+    return output.save_figure(figure, path, dpi=130, facecolor=figure.get_facecolor())

@@ -48,7 +48,8 @@ def save(path: str | Path, arrays: Arrays, state: dict[str, Any], fingerprint: s
     path = Path(path)
     partial = _partial(path)
     try:
-        with open(partial, "wb") as file:
+        partial.unlink(missing_ok=True)  # of a save that was killed, or a pipe that would wait for a reader
+        with open(partial, "xb") as file:
             _write(file, arrays, state, fingerprint)
             file.flush()
             os.fsync(file.fileno())

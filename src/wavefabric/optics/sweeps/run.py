@@ -99,6 +99,15 @@ class _Sweep:
 
     def run(self, resume: bool) -> None:
         on_first_rank(self.comm, lambda: self._begin(resume))
+        try:
+            self._run_points()
+            on_first_rank(self.comm, self._write)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()  # nothing was finished
+            raise
+
+    def _run_points(self) -> None:
         done = on_first_rank(self.comm, self._finished)
         missing = [point for point in self.points if point.fingerprint not in done]
         # Neighbours cost about the same, and so do the points of each rank.
@@ -108,7 +117,6 @@ class _Sweep:
             while self.apart and len(self._finished()) < len(self.points):
                 time.sleep(_LOOK)  # not in MPI, where no Ctrl-C would come through
                 self.progress.update(0)
-        on_first_rank(self.comm, self._write)
 
     def _run_point(self, point: Point, file: Path) -> None:
         self.progress.begin(point)
@@ -165,7 +173,7 @@ class _Sweep:
         try:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise InputError(unwritable(self.folder, "output.file", str(error.strerror))) from None
+            raise unwritable(self.folder, "output.file", error) from None
 
     def _finished(self) -> set[str]:
         return {match[1] for match in self._names() if match[0] == f"{match[1]}.h5"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wavefabric.errors import InputError
-from wavefabric.files.output import check_output, replacing, unwritable
+from wavefabric.files.output import check_output, replacing
 from wavefabric.training.gpu.work import Work, backward_work, forward_work, update_work
 from wavefabric.training.iteration.calls import Call
 from wavefabric.training.iteration.memory import layer_memory
@@ -56,15 +56,11 @@ def write_chakra(
     for other in messages.trace_paths(prefix):
         if other.name not in {path.name for path in paths.values()}:
             raise InputError(f"output: {other} is of a trace of other GPUs; allowed: another name")
-    written = Path(prefix)
-    try:
-        with ExitStack() as stack:
-            for gpu, written in paths.items():
-                partial = stack.enter_context(replacing(written))
-                with open(partial, "wb") as file:
-                    file.writelines(writer.messages(gpu))
-    except OSError as error:
-        raise InputError(unwritable(written, "output", str(error.strerror))) from None
+    with ExitStack() as stack:
+        for gpu, path in paths.items():
+            partial = stack.enter_context(replacing(path))
+            with open(partial, "wb") as file:
+                file.writelines(writer.messages(gpu))
     return list(paths.values())
 
 
