@@ -6,7 +6,7 @@ A rule that is broken raises InputError, whose text begins with the key of the t
 import itertools
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
@@ -54,8 +54,7 @@ class ProfileTable(RunFileTable):
     trench_depth: Annotated[float, Field(ge=0, lt=0.1, strict=True)] = 0.0
     table_csv: InputFile | None = None
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def check(self) -> None:
         needed = ["core_diameter", "numerical_aperture"]
         if self.table_csv is not None:
             if other := sorted(self.model_fields_set - {"table_csv"}):
@@ -65,7 +64,6 @@ class ProfileTable(RunFileTable):
         if (self.trench_width > 0) != (self.trench_depth > 0):
             key = "trench_depth" if self.trench_width > 0 else "trench_width"
             raise InputError(f"{key}: missing; a trench needs both trench_width and trench_depth")
-        return self
 
 
 class RandomCouplingTable(RunFileTable):
@@ -86,8 +84,7 @@ class RamanTable(RunFileTable):
     area: Annotated[float, in_unit("m^2", least=1e-18, most=1)] = 80e-12
     gain_csv: InputFile | None = None
 
-    @model_validator(mode="after")
-    def _one_gain(self) -> Self:
+    def check(self) -> None:
         if self.gain_csv is not None and "gain" in self.model_fields_set:
             raise InputError("gain: given together with gain_csv; allowed: one of the two")
         if (self.slope is None) == (self.gain == "triangular"):
@@ -95,7 +92,6 @@ class RamanTable(RunFileTable):
             raise InputError(f'slope: {fault}; gain = "triangular" needs it, others have none')
         if self.gain == "silica" and self.gain_csv is None and "area" in self.model_fields_set:
             raise InputError('area: given with gain = "silica"; allowed with "triangular" and gain_csv')
-        return self
 
 
 class FibreTable(RunFileTable):
@@ -127,8 +123,7 @@ class FibreTable(RunFileTable):
             return {"dispersion": "solver", **data}
         return data
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def check(self) -> None:
         files = self.present("groups_csv", "kappa_csv", "modes_csv")
         source = "modes_csv" if files else "[fibre.profile]"
         if self.preset is not None:
@@ -149,7 +144,14 @@ class FibreTable(RunFileTable):
         idle = self.present(*self._keys_without_effect())
         if idle := [key for key in idle if key in self.model_fields_set]:
             raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
-        return self
+        if self.attenuation_csv is not None and self.attenuation_slope is not None:
+            raise InputError("attenuation_slope: given together with attenuation_csv; allowed: either")
+        numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
+        if any(b <= a for a, b in itertools.pairwise(numbers)):
+            raise InputError(f"groups: {numbers} given, must be increasing group numbers")
+        most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
+        if most is not None and max(numbers) > most:
+            raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
 
     def _keys_without_effect(self) -> list[str]:
         """Keys that this source of the fibre does not read."""
@@ -160,22 +162,6 @@ class FibreTable(RunFileTable):
             return ["beta2", "beta3", "gamma", *["wavelength"] * solved_preset]
         coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
         return ["beta2", "beta3", "dispersion", *coupling, *n2]
-
-    @model_validator(mode="after")
-    def _one_loss_spectrum(self) -> Self:
-        if self.attenuation_csv is not None and self.attenuation_slope is not None:
-            raise InputError("attenuation_slope: given together with attenuation_csv; allowed: either")
-        return self
-
-    @model_validator(mode="after")
-    def _groups_exist(self) -> Self:
-        numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
-        if any(b <= a for a, b in itertools.pairwise(numbers)):
-            raise InputError(f"groups: {numbers} given, must be increasing group numbers")
-        most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
-        if most is not None and max(numbers) > most:
-            raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
-        return self
 
 
 class LinkTable(RunFileTable):
@@ -258,8 +244,7 @@ class SignalTable(RunFileTable):
             return ()
         return power if isinstance(power[0], tuple) else (power,)
 
-    @model_validator(mode="after")
-    def _one_grid(self) -> Self:
+    def check(self) -> None:
         inputs = {key for form in _FREQUENCY_FORMS for key in self.present(*form)}
         forms = [form for form in _FREQUENCY_FORMS if inputs & (set(form) - {"spacing"})]
         if len(forms) != 1:
@@ -281,17 +266,12 @@ class SignalTable(RunFileTable):
             key, _, text = str(error).partition(": ")
             own = {"last": "last_frequency", "frequencies": "frequencies" if self.frequencies else "spacing"}
             raise InputError(f"{own.get(key, key)}: {text}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _powers_for_all_channels(self) -> Self:
         rows, channels = self._power_rows, len(self.grid)
         per_mode = rows is self.launch_power
         for number, row in enumerate(rows, start=1):
             if len(row) != channels and (len(row) > 1 or not per_mode):
                 actual = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
                 raise InputError(f"launch_power: {actual}, there are {channels} channels; {POWER_FORMS}")
-        return self
 
 
 class BackPropagationTable(RunFileTable):
@@ -302,11 +282,9 @@ class BackPropagationTable(RunFileTable):
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=1024)] | None = None
 
-    @model_validator(mode="after")
-    def _samples_of_a_channel(self) -> Self:
+    def check(self) -> None:
         if self.of == "band" and self.samples_per_symbol is not None:
             raise InputError('samples_per_symbol: given with of = "band"; allowed with of = "channel"')
-        return self
 
 
 class ReceiverTable(RunFileTable):
@@ -331,18 +309,12 @@ class ReceiverTable(RunFileTable):
     back_propagation: BackPropagationTable | None = None
     constellations: Literal["middle", "all"] = "middle"
 
-    @model_validator(mode="after")
-    def _window_holds_neighbours(self) -> Self:
+    def check(self) -> None:
         if self.phase_window == 1:
             raise InputError("phase_window: 1 given, must be 0 (one phase for all) or at least 2")
-        return self
-
-    @model_validator(mode="after")
-    def _keys_have_an_effect(self) -> Self:
         of_mimo = {"joint", "taps", "training", "decision_directed", "memory"} & self.model_fields_set
         if self.equaliser == "ideal" and of_mimo:
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
-        return self
 
     @property
     def mimo(self) -> Equaliser | None:
@@ -394,8 +366,7 @@ class SolverTable(RunFileTable):
         rest = {key: value for key, value in data.items() if key != "step"}
         return rest | {"step_penalty": match[1] or STEP_PENALTY}
 
-    @model_validator(mode="after")
-    def _one_step_control(self) -> Self:
+    def check(self) -> None:
         controls = self.present("step", "step_penalty", "max_phase", "tolerance")
         if len(controls) != 1:
             fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
@@ -407,7 +378,6 @@ class SolverTable(RunFileTable):
         if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
             actual = f'"{self.exchange}" given with kerr = "{self.kerr}"'
             raise InputError(f'exchange: {actual}; allowed: the same, or "auto"')
-        return self
 
 
 class OutputTable(RunFileTable):
