@@ -34,11 +34,12 @@ def number(value: Any, unit: str, key: str) -> float:
     return float(array)
 
 
-def positive(value: Any, unit: str, key: str) -> float:
-    """One positive finite number in ``unit``, from a number or text."""
+def positive(value: Any, unit: str, key: str, zero: bool = False) -> float:
+    """One positive finite number in ``unit``, or with ``zero`` one of 0 or more, from a number or text."""
     value = number(value, unit, key)
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{key}: {value!r}{' ' + unit if unit else ''} given; allowed: a positive number")
+    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        allowed = "0 or more" if zero else "a positive number"
+        raise InputError(f"{key}: {value!r}{' ' + unit if unit else ''} given; allowed: {allowed}")
     return value
 
 

@@ -75,7 +75,7 @@ def run_link_file(file: Path, options: RunOptions, ranks: RankOptions, recording
 
 def _conclude(path: Path, settings: RunFile, check: StepCheck | None, options: RunOptions) -> None:
     """Draw the figures of a result and print its table."""
-    from wavefabric.optics.link.beside import left_out
+    from wavefabric.optics.link.expected import left_out
     from wavefabric.optics.link.result import group_rows
     from wavefabric.results import read_result
     from wavefabric.results.link_plots import plot_result

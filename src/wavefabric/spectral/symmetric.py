@@ -45,12 +45,8 @@ class CpuSymmetricFFT:
         self._threads = threads
 
     def forward(self, array: np.ndarray, symmetry: Symmetry) -> None:
-        transform, kind = {
-            "even": (scipy.fft.dct, 3),
-            "even_half": (scipy.fft.dct, 4),
-            "odd_half": (scipy.fft.dst, 4),
-        }[symmetry]
-        self._put(array, transform, kind)
+        kinds = {"even": (scipy.fft.dct, 3), "even_half": (scipy.fft.dct, 4), "odd_half": (scipy.fft.dst, 4)}
+        self._put(array, *kinds[symmetry])
 
     def forward_scaled(self, out: np.ndarray, array: np.ndarray, factor: np.ndarray) -> None:
         real = np.finfo(array.dtype).dtype

@@ -14,7 +14,6 @@ from wavefabric.quantities import (
     choice,
     dispersion_coefficients,
     instance,
-    number,
     numbers,
     positive,
     within,
@@ -81,7 +80,7 @@ class Fibre:
             raise InputError("groups: group numbers must start at 1 or above and not decrease")
         choice("kappa_of", self.kappa_of, ("group", "mode", "row"))
         k = {"group": len(np.unique(groups)), "mode": m, "row": 2 * m}[self.kappa_of]
-        alpha, gamma = numbers(self.alpha, "1/m", "alpha"), number(self.gamma, "1/W/m", "gamma")
+        alpha, gamma = numbers(self.alpha, "1/m", "alpha"), positive(self.gamma, "1/W/m", "gamma", zero=True)
         alpha = np.full(m, alpha) if alpha.ndim == 0 else alpha
         a_eff = np.full(m, np.nan) if self.a_eff is None else numbers(self.a_eff, "m^2", "a_eff")
         beta, kappa = dispersion_coefficients(self.beta), numbers(self.kappa, "", "kappa")
@@ -99,8 +98,6 @@ class Fibre:
             raise InputError(f"alpha: {alpha.min()!r} 1/m; attenuation must be 0 or more")
         if np.any(a_eff <= 0):
             raise InputError(f"a_eff: {np.nanmin(a_eff)!r} m²; effective areas must be positive")
-        if not (math.isfinite(gamma) and gamma >= 0):
-            raise InputError(f"gamma: {gamma!r} 1/(W m); must be finite and 0 or more")
         values: dict[str, Any] = {**arrays, "labels": tuple(self.labels), "groups": groups.astype(np.int64)}
         values |= {"gamma": gamma, "wavelength": positive(self.wavelength, "m", "wavelength")}
         for key, value in values.items():

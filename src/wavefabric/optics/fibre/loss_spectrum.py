@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 
 from wavefabric.errors import InputError
+from wavefabric.files.input import naming
 from wavefabric.optics.fibre.csv_files import Array, read_columns
 from wavefabric.optics.fibre.fibre import Fibre
 from wavefabric.quantities import number, numbers, positive
@@ -44,10 +45,8 @@ class LossSpectrum:
         columns = read_columns(path, ("frequency_thz", "attenuation_db_per_km"))
         order = np.argsort(columns["frequency_thz"])
         alpha = columns["attenuation_db_per_km"][order] * quantity("1 dB/km", "1/m")
-        try:
+        with naming(path):
             return cls.table(columns["frequency_thz"][order] * 1e12, alpha)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
 
     @classmethod
     def polynomial(cls, coefficients: Any, reference: float | str) -> "LossSpectrum":

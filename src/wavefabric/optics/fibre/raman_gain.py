@@ -11,6 +11,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import wofz
 
 from wavefabric.errors import InputError
+from wavefabric.files.input import naming
 from wavefabric.optics.fibre.csv_files import Array, read_columns
 from wavefabric.quantities import number, numbers, positive
 from wavefabric.units import SPEED_OF_LIGHT, show
@@ -100,10 +101,8 @@ class RamanGain:
     def from_csv(cls, path: str | Path, area: Any, **options: Any) -> "RamanGain":
         """From the columns ``shift_thz,efficiency_per_w_per_km``; ``area`` and options as in the class."""
         table = read_columns(path, ("shift_thz", "efficiency_per_w_per_km"))
-        try:
+        with naming(path):
             return cls(table["shift_thz"] * 1e12, table["efficiency_per_w_per_km"] * 1e-3, area, **options)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
 
     def at(self, shift: ArrayLike) -> Array:
         """C_R at signed frequency shifts (Hz), 1/(W m), for a pump at ``pump_frequency``; odd."""

@@ -10,7 +10,7 @@ from wavefabric.device import philox
 from wavefabric.errors import InputError
 from wavefabric.optics.fibre.fibre import Array, Fibre
 from wavefabric.optics.fibre.mode_mixing import ModeMixing, haar_unitary
-from wavefabric.quantities import choice, number, positive
+from wavefabric.quantities import choice, positive
 
 #: Rows that a random unitary of full strength couples.
 COUPLED = ("groups", "polarisations")
@@ -52,10 +52,7 @@ class RandomCoupling:
         object.__setattr__(self, "correlation_length", length)
         choice("within", self.within, COUPLED)
         for key, unit in (("pmd", "s/sqrt(m)"), ("delay_spread", "s/sqrt(m)"), ("between_groups", "1/m")):
-            value = number(getattr(self, key), unit, key)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{key}: {value!r} {unit} given; allowed: 0 or more")
-            object.__setattr__(self, key, value)
+            object.__setattr__(self, key, positive(getattr(self, key), unit, key, zero=True))
         philox.check_seed(self.seed)
 
     def sections(self, length: float) -> int:

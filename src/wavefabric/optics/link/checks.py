@@ -39,7 +39,10 @@ def warnings_before(
     warnings = []
     limit = resonance(fibre, transmitter)
     if steps is not None and (taken := settings.link.length / steps) > limit.step:
-        warnings.append(f"solver.step: {_above(taken, limit)}; {_numerical(numerical_db)}")
+        cost = "a shorter step, or --verify-step, tells how much of it is numerical"
+        if numerical_db is not None:
+            cost = f"theory expects these steps to cost up to {numerical_db:.2g} dB of Q²"
+        warnings.append(f"solver.step: {_above(taken, limit)}; {cost}")
     if text := _raman_left_out(settings, fibre, transmitter):
         warnings.append(text)
     length = settings.link.length * settings.link.spans
@@ -61,12 +64,6 @@ def warnings_before(
                 f"{length / 1e3:g} km, more than {settings.receiver.taps} taps hold without strong coupling"
             )
     return warnings
-
-
-def _numerical(penalty: float | None) -> str:
-    if penalty is None:
-        return "a shorter step, or --verify-step, tells how much of it is numerical"
-    return f"theory expects these steps to cost up to {penalty:.2g} dB of Q²"
 
 
 def _raman_left_out(settings: RunFile, fibre: Fibre, transmitter: Transmitter) -> str:

@@ -1,4 +1,4 @@
-"""What theory expects of a run file, before or beside its run."""
+"""What theory expects of a run file, before or beside its run, and what the run's result keeps of it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,18 @@ from wavefabric.optics.run_file.load import RunFile, run_file
 from wavefabric.optics.theory.expected import PARTS, Expectation, expected_quality
 from wavefabric.optics.theory.gaussian_noise import Options, Spans
 from wavefabric.optics.theory.response import QUADRATURES, Steps
+from wavefabric.results import Data
 from wavefabric.system.progress import warn
 from wavefabric.units import db
+
+#: Unit and meaning of what a result keeps.
+_KEPT = {
+    "q_squared_db": ("dB", "Q squared by mode and channel that theory expects"),
+    "nli": ("W", "nonlinear interference behind the matched filter, both polarisations"),
+    "ase": ("W", "noise of the amplifiers"),
+    "loaded": ("W", "noise of the OSNR"),
+    "numerical": ("W", "what steps and sampling add to the interference"),
+}
 
 
 def left_out(run: RunFile) -> str:
@@ -85,3 +95,26 @@ def _levels(one: Expectation, inside: np.ndarray) -> dict[str, float | None]:
         "q_squared_min_db": float(one.q_squared_db[lit].min()) if lit.any() else None,
         **{f"snr_{part}_db": db(lit.sum() / total) if total > 0 else None for part, total in noise.items()},
     }
+
+
+def expected_beside(run: RunFile, fibre: Fibre) -> dict[str, Expectation]:
+    """`expected_of` a run, empty unless ``output.theory`` asks for it and theory has all that the run has."""
+    return expected_of(run, fibre) if run.output.theory and not left_out(run) else {}
+
+
+def theory_payload(expected: dict[str, Expectation]) -> dict[str, Any]:
+    """Groups of ``/theory`` in a result file, by the names of ``/received``."""
+    return {
+        name: {part: Data(getattr(one, part), unit, text) for part, (unit, text) in _KEPT.items()}
+        for name, one in expected.items()
+    }
+
+
+def numerical_penalty_db(expected: dict[str, Expectation]) -> float | None:
+    """Largest loss of Q² by steps and sampling at the farthest receiver position, dB; None without theory."""
+    if not expected:
+        return None
+    last = max(expected.values(), key=lambda one: one.distance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = 10 * np.log10(last.noise / (last.noise - last.numerical))
+    return float(np.nanmax(loss, initial=0.0))

@@ -285,9 +285,7 @@ class SpanSections:
         number, section = self._filters.index(boundary), path.link.length / self.count
         middles = [section * (a + b) / 2 for a, b in pairwise(self._filters)]
         start, stop = [0.0, *middles][number], [*middles, path.link.length][number]
-        sign = -1 if self._backward else 1
-
-        def log_gain(frequencies: Array) -> Array:
-            return sign * spectral.log_gain(self._span, start, stop, frequencies)
-
-        filter_band(self._device, A, path.grid, log_gain, path.local_modes.range)
+        sign, at = -1 if self._backward else 1, (self._span, start, stop)
+        filter_band(
+            self._device, A, path.grid, lambda f: sign * spectral.log_gain(*at, f), path.local_modes.range
+        )

@@ -1,7 +1,7 @@
 """Reception of a field behind some spans of a link, as the run file says: of runs and of trial steps."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wavefabric.exchange.communicator import Communicator
@@ -13,18 +13,19 @@ from wavefabric.optics.signal.receiver import Receiver, ReceiverResult
 from wavefabric.system.progress import Progress
 
 
+@dataclass
 class LinkReceiver:
     """Loads noise, undoes the link or propagates back, and receives, on all ranks of ``comm``.
 
     With ``inverse`` the receiver knows the inverse of the whole link, whatever its equaliser.
     """
 
-    def __init__(
-        self, run: RunFile, path: LinkPath, receiver: Receiver, comm: Communicator, inverse: bool = False
-    ):
-        self._run, self._path, self._receiver, self._comm = run, path, receiver, comm
-        self._inverted = path.inverted or inverse
-        self._back: BackPropagation | None = None
+    run: RunFile
+    path: LinkPath
+    receiver: Receiver
+    comm: Communicator
+    inverse: bool = False
+    _back: BackPropagation | None = None
 
     def receive(
         self,
@@ -40,10 +41,10 @@ class LinkReceiver:
         ``on_row(done, total)`` is called after each row and back-propagated span; ``options`` are those of
         `Receiver.receive`.
         """
-        path, receiver, device = self._path, self._receiver, self._comm.device
-        modes, gain, back = path.local_modes, path.net_gain(spans), self._run.receiver.back_propagation
+        path, receiver, device = self.path, self.receiver, self.comm.device
+        modes, gain, back = path.local_modes, path.net_gain(spans), self.run.receiver.back_propagation
         through = spans * path.link.length, path.fibre.beta, path.inverse_mixing(spans)
-        if self._inverted:
+        if path.inverted or self.inverse:
             field, through = field.copy(), (0.0, None, None)
             if back is not None or not path.unitary:
                 # What amplifies some rows more than others, or is not linear, changes noise: it comes first.
@@ -52,11 +53,11 @@ class LinkReceiver:
             if back is None:
                 path.undo_linear(operators, field, spans)
             else:
-                solver = self._run.solver
-                self._back = self._back or BackPropagation(path, device, self._comm, solver, back)
+                solver = self.run.solver
+                self._back = self._back or BackPropagation(path, device, self.comm, solver, back)
                 progress.start(self._back.parts * spans, "digital back-propagation, spans")
                 self._back.run(field, spans, on_row)
         progress.start(modes.rows, f"receiver, {f'span {spans}' if spans else 'back to back'}, rows")
-        options |= {"joint": self._run.receiver.sets(path.fibre.group_sizes), "control": self._comm.control}
+        options |= {"joint": self.run.receiver.sets(path.fibre.group_sizes), "control": self.comm.control}
         options |= {"first_mode": modes.first_mode, "modes": path.fibre.modes, "progress": on_row}
         return receiver.receive(device, field, *through, power_gain=gain, **options)

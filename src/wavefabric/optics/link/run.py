@@ -24,7 +24,6 @@ from wavefabric.lifecycle.agreement import (
 from wavefabric.lifecycle.checkpoint.file import checkpoint_path
 from wavefabric.lifecycle.checkpoint.when import Checkpoints, RunCheckpoint
 from wavefabric.optics.fibre.fibre import Fibre
-from wavefabric.optics.link.beside import expected_beside, numerical_penalty_db, theory_payload
 from wavefabric.optics.link.build import (
     build_fibre,
     build_receiver,
@@ -34,6 +33,7 @@ from wavefabric.optics.link.build import (
     result_writer,
 )
 from wavefabric.optics.link.checks import resonance, warning_after, warnings_before
+from wavefabric.optics.link.expected import expected_beside, numerical_penalty_db, theory_payload
 from wavefabric.optics.link.path import LinkPath
 from wavefabric.optics.link.reception import LinkReceiver
 from wavefabric.optics.link.result import POINTS, arrays_of, payload, solver_attributes
@@ -272,12 +272,9 @@ class _Link:
         if self.settings.receiver.back_to_back:
             modes = tuple(self.fibre.group_sizes.tolist())
             key = (modes, self.path.plain, self.path.unitary, back_to_back_key(self.settings))
-            self.received["back_to_back"] = self.shared.get("back_to_back", key, self._back_to_back, most=64)
+            receive = partial(self._receive, "back_to_back", 0)
+            self.received["back_to_back"] = self.shared.get("back_to_back", key, receive, most=64)
         return 0, None
-
-    def _back_to_back(self) -> tuple[float, dict[str, np.ndarray]]:
-        self._receive("back_to_back", 0)
-        return self.received["back_to_back"]
 
     def _span(self, span: int, inside: dict | None) -> None:
         link = self.settings.link
@@ -301,11 +298,11 @@ class _Link:
         self.propagator.run(self.A, link.length, inside, on_step, on_check, sections, on_energy)
         self.path.amplify(self.device, self.A, span)
         if span + 1 in self.settings.receiver.spans(link.spans):
-            self._receive(f"span_{span + 1}", span + 1)
+            self.received[f"span_{span + 1}"] = self._receive(f"span_{span + 1}", span + 1)
         if span + 1 < link.spans:
             self._checkpoint(span + 1, None)
 
-    def _receive(self, name: str, spans: int) -> None:
+    def _receive(self, name: str, spans: int) -> tuple[float, dict[str, np.ndarray]]:
         begun = working_time()
         kept = [(mode, channel) for mode in self.local_modes.range for channel in self._kept_channels()]
         how, lost = (self.progress, self._stoppable), []
@@ -317,8 +314,8 @@ class _Link:
         spectrum = power_spectrum(self.device, self.A, self.transmitter.grid)
         parts = self.comm.control.gather(arrays_of(result) | {"spectrum": spectrum}) or []
         whole = {key: np.concatenate([part[key] for part in parts]) for key in (parts[0] if parts else ())}
-        self.received[name] = (spans * self.settings.link.length, whole)
         self.seconds["receiver"] += working_time() - begun
+        return spans * self.settings.link.length, whole
 
     def _kept_channels(self) -> range:
         """Channels of which received symbols are kept."""

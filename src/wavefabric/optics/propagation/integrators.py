@@ -48,8 +48,8 @@ class Integrator:
         """Bytes held beside A, from those of a field and of an array of phase rates."""
         return cls.extra_fields * field + cls.rate_arrays * rates
 
-    @staticmethod
-    def lengths(h: float) -> tuple[float, ...]:
+    @classmethod
+    def lengths(cls, h: float) -> tuple[float, ...]:
         """Lengths of linear propagation that a step of h uses."""
         return (h / 2,)
 
@@ -152,24 +152,34 @@ class Strang(Integrator):
 
     name, order = "strang", 2
     cost_per_step, cost_per_interval = (2, 1), (4, 0)
+    #: Fractions of a step that the flows of L̂ and of N̂ go over, in turn.
+    linear, kerr = (0.5, 0.5), (1.0,)
 
-    @staticmethod
-    def lengths(h: float) -> tuple[float, ...]:
-        return (h / 2, h, -h / 2)
+    @classmethod
+    def pairs(cls, h: float) -> list[tuple[float, float]]:
+        """Lengths of each flow of N̂ in a step, and of that of L̂ behind it."""
+        behind = *cls.linear[1:-1], 2 * cls.linear[0]
+        return [(b * h, a * h) for b, a in zip(cls.kerr, behind, strict=True)]
+
+    @classmethod
+    def lengths(cls, h: float) -> tuple[float, ...]:
+        first = cls.linear[0] * h
+        return tuple(dict.fromkeys((first, *(length for _, length in cls.pairs(h)), -first)))
 
     def rotate(self, A, h: float) -> None:
         """The nonlinear sub-step."""
         self.operators.kerr_rotate(A, h)
 
     def begin(self, A, h: float) -> None:
-        self.operators.linear(A, h / 2)
+        self.operators.linear(A, self.linear[0] * h)
 
     def step(self, A, h: float) -> None:
-        self.rotate(A, h)
-        self.operators.linear(A, h)
+        for kerr, linear in self.pairs(h):
+            self.rotate(A, kerr)
+            self.operators.linear(A, linear)
 
     def end(self, A, h: float) -> None:
-        self.operators.linear(A, -h / 2)
+        self.operators.linear(A, -self.linear[0] * h)
 
     def last(self, A, h: float) -> None:
         self.rotate(A, h)
@@ -218,7 +228,7 @@ class SSFMAgrawal(Integrator):
         operators.linear(A, h / 2)
 
 
-class BlanesMoan(Integrator):
+class BlanesMoan(Strang):
     r"""Symmetric splitting S6 of Blanes & Moan 2002: 12 FFTs, 6 evaluations, fourth order.
 
     .. math::
@@ -231,22 +241,7 @@ class BlanesMoan(Integrator):
 
     name, order = "blanes_moan", 4
     cost_per_step, cost_per_interval = (12, 6), (4, 0)
-
-    @staticmethod
-    def lengths(h: float) -> tuple[float, ...]:
-        first = LINEAR[0]
-        return (first * h, *(a * h for a in LINEAR[1:4]), 2 * first * h, -first * h)
-
-    def begin(self, A, h: float) -> None:
-        self.operators.linear(A, LINEAR[0] * h)
-
-    def step(self, A, h: float) -> None:
-        for a, b in zip((*LINEAR[1:-1], 2 * LINEAR[0]), KERR, strict=True):
-            self.operators.kerr_rotate(A, b * h)
-            self.operators.linear(A, a * h)
-
-    def end(self, A, h: float) -> None:
-        self.operators.linear(A, -LINEAR[0] * h)
+    linear, kerr, last = LINEAR, KERR, Integrator.last
 
 
 #: Integrator classes by the name used in run files and on the command line: the one list of them.

@@ -69,8 +69,7 @@ class TransformsAndTable(LinearPropagation):
         self._device.map_rows(len(self.table_row), rows)
 
     def _fill(self, free, length):
-        table = (
-            self._device.empty((len(self._coefficients), self._n), np.complex128) if free is None else free
-        )
+        shape = len(self._coefficients), self._n
+        table = self._device.empty(shape, np.complex128) if free is None else free
         self._kernels.transfer_table(table, self._coefficients, self._domega, length)
         return table

@@ -7,9 +7,9 @@ into one line that names the key, what was given and what is allowed.
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from pydantic import PrivateAttr, StrictStr, ValidationError, model_validator
+from pydantic import PrivateAttr, StrictStr, ValidationError
 
 from wavefabric.errors import InputError
 from wavefabric.files.faults import one_line
@@ -37,18 +37,15 @@ class RunFile(values.RunFileTable):
     _text: str = PrivateAttr("")
     _path: Path | None = PrivateAttr(None)
 
-    @model_validator(mode="after")
-    def _tables_agree(self) -> Self:
-        if self.solver.step is not None and self.solver.step > self.link.length * (1 + 1e-12):
-            limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
-            raise InputError(f"solver.step: {self.solver.step:g} m given, {limit}")
+    def check(self) -> None:
+        back = self.receiver.back_propagation
+        for key, step in (("solver", self.solver.step), ("receiver.back_propagation", back and back.step)):
+            if step is not None and step > self.link.length * (1 + 1e-12):
+                limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
+                raise InputError(f"{key}.step: {step:g} m given, {limit}")
         whole = self.link.length * self.link.spans
         if beyond := [at for at in self.output.snapshots if at > whole * (1 + 1e-12)]:
             raise InputError(f"output.snapshots: {beyond[0]:g} m given, the link ends at {whole:g} m")
-        back = self.receiver.back_propagation
-        if back is not None and back.step > self.link.length * (1 + 1e-12):
-            limit = f"must not exceed the span (link.length = {self.link.length:g} m)"
-            raise InputError(f"receiver.back_propagation.step: {back.step:g} m given, {limit}")
         if isinstance(self.receiver.at, list) and max(self.receiver.at) > self.link.spans:
             limit = f"the link has spans 1 to {self.link.spans} (link.spans)"
             raise InputError(f"receiver.at: span {max(self.receiver.at)} given, {limit}")
@@ -59,7 +56,6 @@ class RunFile(values.RunFileTable):
             actual = f"{SPEED_OF_LIGHT / carrier:g} m is {carrier / 1e12:.1f} THz"
             limit = f"within 5 % of the channels at {self.signal.centre / 1e12:.1f} THz"
             raise InputError(f"fibre.wavelength: {actual}, allowed: {limit}")
-        return self
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ A rule that is broken raises InputError, whose text begins with the key of the t
 import itertools
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
@@ -15,27 +15,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_valida
 from wavefabric.errors import InputError
 from wavefabric.optics.propagation.integrators import INTEGRATORS
 from wavefabric.optics.propagation.phase_groups import EXCHANGE_FORMS, KERR_FORMS
-from wavefabric.optics.run_file.values import (
-    MOST_CHANNELS,
-    MOST_SPANS,
-    MOST_SYMBOLS,
-    MOST_TAPS,
-    MOST_THREADS,
-    POWER_FORMS,
-    STEP_PENALTY,
-    Count,
-    Frequency,
-    Groups,
-    InputFile,
-    Length,
-    Offset,
-    Powers,
-    RunFileTable,
-    Seed,
-    Spans,
-    in_unit,
-    output_file,
-)
+from wavefabric.optics.run_file import values
 from wavefabric.optics.signal.carrier import METHODS as PHASES
 from wavefabric.optics.signal.constellation import FORMATS
 from wavefabric.optics.signal.equaliser import Equaliser
@@ -43,19 +23,18 @@ from wavefabric.optics.signal.wdm import WdmGrid, channels_about, channels_betwe
 from wavefabric.units import show
 
 
-class ProfileTable(RunFileTable):
+class ProfileTable(values.RunFileTable):
     """[fibre.profile]: a power-law index profile with a trench, or one from a table. Lengths in m."""
 
-    core_diameter: Length | None = None
+    core_diameter: values.Length | None = None
     numerical_aperture: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     exponent: Annotated[float, Field(gt=0, strict=True, allow_inf_nan=True)] = 2.0
-    trench_gap: Offset = 0.0
-    trench_width: Offset = 0.0
+    trench_gap: values.Offset = 0.0
+    trench_width: values.Offset = 0.0
     trench_depth: Annotated[float, Field(ge=0, lt=0.1, strict=True)] = 0.0
-    table_csv: InputFile | None = None
+    table_csv: values.InputFile | None = None
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def check(self) -> None:
         needed = ["core_diameter", "numerical_aperture"]
         if self.table_csv is not None:
             if other := sorted(self.model_fields_set - {"table_csv"}):
@@ -65,29 +44,27 @@ class ProfileTable(RunFileTable):
         if (self.trench_width > 0) != (self.trench_depth > 0):
             key = "trench_depth" if self.trench_width > 0 else "trench_width"
             raise InputError(f"{key}: missing; a trench needs both trench_width and trench_depth")
-        return self
 
 
-class RandomCouplingTable(RunFileTable):
+class RandomCouplingTable(values.RunFileTable):
     """[fibre.random_coupling]: random coupling along the fibre. pmd and delay_spread in s/√m."""
 
-    correlation_length: Length
+    correlation_length: values.Length
     within: Literal["groups", "polarisations"] = "groups"
-    pmd: Annotated[float, in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
-    delay_spread: Annotated[float, in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
-    between_groups: Annotated[float, in_unit("1/m", least=0, most=1e3)] = 0.0
+    pmd: Annotated[float, values.in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
+    delay_spread: Annotated[float, values.in_unit("s/sqrt(m)", least=0, most=1e-9)] = 0.0
+    between_groups: Annotated[float, values.in_unit("1/m", least=0, most=1e3)] = 0.0
 
 
-class RamanTable(RunFileTable):
+class RamanTable(values.RunFileTable):
     """[fibre.raman]: stimulated Raman scattering. slope in 1/(W m Hz), area in m²."""
 
     gain: Literal["silica", "triangular"] = "silica"
-    slope: Annotated[float, in_unit("1/W/m/Hz", above=0, most=1)] | None = None
-    area: Annotated[float, in_unit("m^2", least=1e-18, most=1)] = 80e-12
-    gain_csv: InputFile | None = None
+    slope: Annotated[float, values.in_unit("1/W/m/Hz", above=0, most=1)] | None = None
+    area: Annotated[float, values.in_unit("m^2", least=1e-18, most=1)] = 80e-12
+    gain_csv: values.InputFile | None = None
 
-    @model_validator(mode="after")
-    def _one_gain(self) -> Self:
+    def check(self) -> None:
         if self.gain_csv is not None and "gain" in self.model_fields_set:
             raise InputError("gain: given together with gain_csv; allowed: one of the two")
         if (self.slope is None) == (self.gain == "triangular"):
@@ -95,30 +72,29 @@ class RamanTable(RunFileTable):
             raise InputError(f'slope: {fault}; gain = "triangular" needs it, others have none')
         if self.gain == "silica" and self.gain_csv is None and "area" in self.model_fields_set:
             raise InputError('area: given with gain = "silica"; allowed with "triangular" and gain_csv')
-        return self
 
 
-class FibreTable(RunFileTable):
+class FibreTable(values.RunFileTable):
     """[fibre]: what the light travels through. attenuation in 1/m (power), n2 in m²/W, beta2 in s²/m."""
 
     preset: Literal["graded-index-62.5", "single-mode"] | None = None
     profile: ProfileTable | None = None
-    modes_csv: InputFile | None = None
-    groups_csv: InputFile | None = None
-    kappa_csv: InputFile | None = None
-    groups: Groups | None = None
+    modes_csv: values.InputFile | None = None
+    groups_csv: values.InputFile | None = None
+    kappa_csv: values.InputFile | None = None
+    groups: values.Groups | None = None
     coupling: Literal["groups", "modes"] = "groups"
     dispersion: Literal["paper", "solver"] = "paper"
-    attenuation: Annotated[float, in_unit("1/m", least=0, most=1e3)] | None = None
-    n2: Annotated[float, in_unit("m^2/W", least=0, most=1e-6)] | None = None
-    wavelength: Length | None = None
-    beta2: Annotated[float, in_unit("s^2/m", least=-1e-15, most=1e-15)] | None = None
-    beta3: Annotated[float, in_unit("s^3/m", least=-1e-27, most=1e-27)] | None = None
-    gamma: Annotated[float, in_unit("1/W/m", least=0, most=1e6)] | None = None
+    attenuation: Annotated[float, values.in_unit("1/m", least=0, most=1e3)] | None = None
+    n2: Annotated[float, values.in_unit("m^2/W", least=0, most=1e-6)] | None = None
+    wavelength: values.Length | None = None
+    beta2: Annotated[float, values.in_unit("s^2/m", least=-1e-15, most=1e-15)] | None = None
+    beta3: Annotated[float, values.in_unit("s^3/m", least=-1e-27, most=1e-27)] | None = None
+    gamma: Annotated[float, values.in_unit("1/W/m", least=0, most=1e6)] | None = None
     random_coupling: RandomCouplingTable | None = None
     raman: RamanTable | None = None
-    attenuation_csv: InputFile | None = None
-    attenuation_slope: Annotated[float, in_unit("1/m/Hz", least=-1e-9, most=1e-9)] | None = None
+    attenuation_csv: values.InputFile | None = None
+    attenuation_slope: Annotated[float, values.in_unit("1/m/Hz", least=-1e-9, most=1e-9)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -127,8 +103,7 @@ class FibreTable(RunFileTable):
             return {"dispersion": "solver", **data}
         return data
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def check(self) -> None:
         files = self.present("groups_csv", "kappa_csv", "modes_csv")
         source = "modes_csv" if files else "[fibre.profile]"
         if self.preset is not None:
@@ -149,7 +124,14 @@ class FibreTable(RunFileTable):
         idle = self.present(*self._keys_without_effect())
         if idle := [key for key in idle if key in self.model_fields_set]:
             raise InputError(f"{idle[0]}: has no effect with {source}; remove it")
-        return self
+        if self.attenuation_csv is not None and self.attenuation_slope is not None:
+            raise InputError("attenuation_slope: given together with attenuation_csv; allowed: either")
+        numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
+        if any(b <= a for a, b in itertools.pairwise(numbers)):
+            raise InputError(f"groups: {numbers} given, must be increasing group numbers")
+        most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
+        if most is not None and max(numbers) > most:
+            raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
 
     def _keys_without_effect(self) -> list[str]:
         """Keys that this source of the fibre does not read."""
@@ -161,33 +143,17 @@ class FibreTable(RunFileTable):
         coupling, n2 = ["coupling"] * bool(self.kappa_csv), ["n2"] * (self.gamma is not None)
         return ["beta2", "beta3", "dispersion", *coupling, *n2]
 
-    @model_validator(mode="after")
-    def _one_loss_spectrum(self) -> Self:
-        if self.attenuation_csv is not None and self.attenuation_slope is not None:
-            raise InputError("attenuation_slope: given together with attenuation_csv; allowed: either")
-        return self
 
-    @model_validator(mode="after")
-    def _groups_exist(self) -> Self:
-        numbers = self.groups if isinstance(self.groups, list) else [self.groups or 1]
-        if any(b <= a for a, b in itertools.pairwise(numbers)):
-            raise InputError(f"groups: {numbers} given, must be increasing group numbers")
-        most = {"graded-index-62.5": 15, "single-mode": 1}.get(self.preset or "")
-        if most is not None and max(numbers) > most:
-            raise InputError(f"groups: {max(numbers)} given, {self.preset} has groups 1 to {most}")
-        return self
-
-
-class LinkTable(RunFileTable):
+class LinkTable(values.RunFileTable):
     """[link]: spans of fibre, each followed by an amplifier. length in m; noise_figure and gains in dB."""
 
-    length: Length
-    spans: Annotated[Count, Field(le=MOST_SPANS)] = 1
-    noise_figure: Annotated[float, in_unit("dB", least=0, most=100)] | None = None
-    gain: Annotated[float, in_unit("dB", least=0, most=200)] | None = None
+    length: values.Length
+    spans: Annotated[values.Count, Field(le=values.MOST_SPANS)] = 1
+    noise_figure: Annotated[float, values.in_unit("dB", least=0, most=100)] | None = None
+    gain: Annotated[float, values.in_unit("dB", least=0, most=200)] | None = None
     mix_groups: StrictBool = False
-    mode_dependent_gain: Annotated[float, in_unit("dB", least=0, most=30)] = 0.0
-    gain_tilt: Annotated[float, in_unit("1/Hz", least=-1e-9, most=1e-9)] = 0.0
+    mode_dependent_gain: Annotated[float, values.in_unit("dB", least=0, most=30)] = 0.0
+    gain_tilt: Annotated[float, values.in_unit("1/Hz", least=-1e-9, most=1e-9)] = 0.0
     gain_flattening: StrictBool = False
 
 
@@ -203,23 +169,25 @@ _FREQUENCY_RULE = (
 )
 
 
-class SignalTable(RunFileTable):
+class SignalTable(values.RunFileTable):
     """[signal]: what each spatial mode carries. Frequencies and symbol_rate in Hz, launch_power in W."""
 
     modulation: Literal[tuple(FORMATS)] = "qpsk"  # type: ignore[valid-type]  # names of a registry
-    symbol_rate: Annotated[float, in_unit("Hz", least=1, most=1e16)]
-    symbols: Annotated[StrictInt, Field(ge=16, le=MOST_SYMBOLS)]
-    samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=MOST_SYMBOLS)]
+    symbol_rate: Annotated[float, values.in_unit("Hz", least=1, most=1e16)]
+    symbols: Annotated[StrictInt, Field(ge=16, le=values.MOST_SYMBOLS)]
+    samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=values.MOST_SYMBOLS)]
     rolloff: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    launch_power: Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
-    waveform: InputFile | None = None
-    channels: Annotated[Count, Field(le=MOST_CHANNELS)] | None = None
-    spacing: Frequency | None = None
-    linewidth: Annotated[float, in_unit("Hz", least=0, most=1e16)] = 0.0
-    centre_frequency: Frequency | None = None
-    first_frequency: Frequency | None = None
-    last_frequency: Frequency | None = None
-    frequencies: Annotated[list[Frequency], Field(min_length=1, max_length=MOST_CHANNELS)] | None = None
+    launch_power: values.Powers  # a number, a tuple of one a channel, or a tuple of such tuples, one a mode
+    waveform: values.InputFile | None = None
+    channels: Annotated[values.Count, Field(le=values.MOST_CHANNELS)] | None = None
+    spacing: values.Frequency | None = None
+    linewidth: Annotated[float, values.in_unit("Hz", least=0, most=1e16)] = 0.0
+    centre_frequency: values.Frequency | None = None
+    first_frequency: values.Frequency | None = None
+    last_frequency: values.Frequency | None = None
+    frequencies: (
+        Annotated[list[values.Frequency], Field(min_length=1, max_length=values.MOST_CHANNELS)] | None
+    ) = None
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -258,8 +226,7 @@ class SignalTable(RunFileTable):
             return ()
         return power if isinstance(power[0], tuple) else (power,)
 
-    @model_validator(mode="after")
-    def _one_grid(self) -> Self:
+    def check(self) -> None:
         inputs = {key for form in _FREQUENCY_FORMS for key in self.present(*form)}
         forms = [form for form in _FREQUENCY_FORMS if inputs & (set(form) - {"spacing"})]
         if len(forms) != 1:
@@ -272,77 +239,66 @@ class SignalTable(RunFileTable):
             raise InputError(f"{missing[0]}: missing; {_FREQUENCY_RULE}")
         if self.first_frequency and self.last_frequency and self.spacing:
             steps = (self.last_frequency - self.first_frequency) / self.spacing
-            if steps >= MOST_CHANNELS:
+            if steps >= values.MOST_CHANNELS:
                 makes = f"{self.spacing:g} Hz given makes {steps:.3g} channels"
-                raise InputError(f"spacing: {makes}; allowed: up to {MOST_CHANNELS}")
+                raise InputError(f"spacing: {makes}; allowed: up to {values.MOST_CHANNELS}")
         try:
             self.wdm_grid.check(self.rolloff)
         except InputError as error:
             key, _, text = str(error).partition(": ")
             own = {"last": "last_frequency", "frequencies": "frequencies" if self.frequencies else "spacing"}
             raise InputError(f"{own.get(key, key)}: {text}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _powers_for_all_channels(self) -> Self:
         rows, channels = self._power_rows, len(self.grid)
         per_mode = rows is self.launch_power
         for number, row in enumerate(rows, start=1):
             if len(row) != channels and (len(row) > 1 or not per_mode):
                 actual = f"{len(row)} powers{f' for mode {number}' if per_mode else ''} given"
-                raise InputError(f"launch_power: {actual}, there are {channels} channels; {POWER_FORMS}")
-        return self
+                raise InputError(
+                    f"launch_power: {actual}, there are {channels} channels; {values.POWER_FORMS}"
+                )
 
 
-class BackPropagationTable(RunFileTable):
+class BackPropagationTable(values.RunFileTable):
     """[receiver.back_propagation]: of the whole band, or of each channel by itself. step in m."""
 
-    step: Length
+    step: values.Length
     of: Literal["band", "channel"] = "band"
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
     samples_per_symbol: Annotated[StrictInt, Field(ge=2, le=1024)] | None = None
 
-    @model_validator(mode="after")
-    def _samples_of_a_channel(self) -> Self:
+    def check(self) -> None:
         if self.of == "band" and self.samples_per_symbol is not None:
             raise InputError('samples_per_symbol: given with of = "band"; allowed with of = "channel"')
-        return self
 
 
-class ReceiverTable(RunFileTable):
+class ReceiverTable(values.RunFileTable):
     """[receiver]: noise loading, what is undone and how, where to receive.
 
     osnr in dB (0.1 nm, both polarisations), linewidth in Hz.
     """
 
-    osnr: Annotated[float, in_unit("dB", least=-100, most=200)] | None = None
-    noise_seed: Seed = 1
-    linewidth: Annotated[float, in_unit("Hz", least=0, most=1e16)] = 0.0
+    osnr: Annotated[float, values.in_unit("dB", least=-100, most=200)] | None = None
+    noise_seed: values.Seed = 1
+    linewidth: Annotated[float, values.in_unit("Hz", least=0, most=1e16)] = 0.0
     phase: Literal[PHASES] = "auto"  # type: ignore[valid-type]  # names of a registry
-    phase_window: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 64
+    phase_window: Annotated[StrictInt, Field(ge=0, le=values.MOST_SYMBOLS)] = 64
     equaliser: Literal["ideal", "mimo"] = "ideal"
     joint: Literal["groups", "all"] = "groups"
-    taps: Annotated[Count, Field(le=MOST_TAPS)] = 16
-    training: Annotated[Count, Field(le=MOST_SYMBOLS)] = 4096
+    taps: Annotated[values.Count, Field(le=values.MOST_TAPS)] = 16
+    training: Annotated[values.Count, Field(le=values.MOST_SYMBOLS)] = 4096
     decision_directed: StrictBool = True
-    memory: Annotated[StrictInt, Field(ge=0, le=MOST_SYMBOLS)] = 0
+    memory: Annotated[StrictInt, Field(ge=0, le=values.MOST_SYMBOLS)] = 0
     back_to_back: StrictBool = True
-    at: Spans = "each"
+    at: values.Spans = "each"
     back_propagation: BackPropagationTable | None = None
     constellations: Literal["middle", "all"] = "middle"
 
-    @model_validator(mode="after")
-    def _window_holds_neighbours(self) -> Self:
+    def check(self) -> None:
         if self.phase_window == 1:
             raise InputError("phase_window: 1 given, must be 0 (one phase for all) or at least 2")
-        return self
-
-    @model_validator(mode="after")
-    def _keys_have_an_effect(self) -> Self:
         of_mimo = {"joint", "taps", "training", "decision_directed", "memory"} & self.model_fields_set
         if self.equaliser == "ideal" and of_mimo:
             raise InputError(f'{min(of_mimo)}: has no effect with equaliser = "ideal"; remove it')
-        return self
 
     @property
     def mimo(self) -> Equaliser | None:
@@ -362,23 +318,23 @@ class ReceiverTable(RunFileTable):
         return (total,) if self.at == "end" else tuple(range(1, total + 1))
 
 
-class SolverTable(RunFileTable):
+class SolverTable(values.RunFileTable):
     """[solver]: integrator, step control and arithmetic. step in m, max_phase in rad.
 
     ``step = "auto:0.01 dB"`` becomes a ``step_penalty`` in dB: the step is chosen by it.
     """
 
     integrator: Literal[tuple(INTEGRATORS)] = "rk4ip"  # type: ignore[valid-type]  # names of a registry
-    step: Length | None = None
-    step_penalty: Annotated[float, in_unit("dB", above=0, most=10)] | None = None
-    max_phase: Annotated[float, in_unit("rad", above=0, most=1e6)] | None = None
+    step: values.Length | None = None
+    step_penalty: Annotated[float, values.in_unit("dB", above=0, most=10)] | None = None
+    max_phase: Annotated[float, values.in_unit("rad", above=0, most=1e6)] | None = None
     tolerance: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     precision: Literal["double", "single"] = "double"
     kerr: Literal[KERR_FORMS] = "auto"  # type: ignore[valid-type]  # names of a registry
     svd_tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 1e-12
     exchange: Literal[EXCHANGE_FORMS] = "auto"  # type: ignore[valid-type]  # names of a registry
     device: Annotated[pydantic.StrictStr, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
-    threads: Annotated[Count, Field(le=MOST_THREADS)] | None = None
+    threads: Annotated[values.Count, Field(le=values.MOST_THREADS)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -392,10 +348,9 @@ class SolverTable(RunFileTable):
         if match is None:
             raise InputError(f'step: {show(step)} given; allowed: a length, or "auto:0.01 dB"')
         rest = {key: value for key, value in data.items() if key != "step"}
-        return rest | {"step_penalty": match[1] or STEP_PENALTY}
+        return rest | {"step_penalty": match[1] or values.STEP_PENALTY}
 
-    @model_validator(mode="after")
-    def _one_step_control(self) -> Self:
+    def check(self) -> None:
         controls = self.present("step", "step_penalty", "max_phase", "tolerance")
         if len(controls) != 1:
             fault = f"{controls[1]}: given together with {controls[0]}" if controls else "step: missing"
@@ -407,20 +362,19 @@ class SolverTable(RunFileTable):
         if "auto" not in (self.exchange, self.kerr) and self.kerr not in (self.exchange, "svd"):
             actual = f'"{self.exchange}" given with kerr = "{self.kerr}"'
             raise InputError(f'exchange: {actual}; allowed: the same, or "auto"')
-        return self
 
 
-class OutputTable(RunFileTable):
+class OutputTable(values.RunFileTable):
     """[output]: the result file and checkpoints. checkpoint_every in steps, checkpoint_interval in s.
 
     power_every and snapshots in m.
     """
 
-    file: Annotated[Path, BeforeValidator(output_file)] | None = None
+    file: Annotated[Path, BeforeValidator(values.output_file)] | None = None
     save_field: StrictBool = False
-    power_every: Length | None = None
-    snapshots: list[Length] = Field(default_factory=list)
-    checkpoint_every: Count = 100
-    checkpoint_interval: Annotated[float, in_unit("s", least=0)] = 60.0
+    power_every: values.Length | None = None
+    snapshots: list[values.Length] = Field(default_factory=list)
+    checkpoint_every: values.Count = 100
+    checkpoint_interval: Annotated[float, values.in_unit("s", least=0)] = 60.0
     figures: StrictBool = True
     theory: StrictBool | None = None

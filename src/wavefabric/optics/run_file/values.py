@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pydantic
@@ -107,6 +107,14 @@ class RunFileTable(pydantic.BaseModel):
     """A table of the run file: no unknown keys, no infinities, never changed."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @pydantic.model_validator(mode="after")
+    def _checked(self) -> Self:
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Refuse keys that do not go together."""
 
     def present(self, *keys: str) -> list[str]:
         """Those keys that have a value."""

@@ -14,11 +14,6 @@ _END = 32
 _HALF_A_TURN = 4 / math.pi**2
 
 
-def step_products(xp, samples, apart: int):
-    """Products Σ y[n + apart] y*[n] over the rows of ``samples`` (rows, channels, n): (channels, n)."""
-    return (xp.roll(samples, -apart, axis=-1) * samples.conj()).sum(axis=0)
-
-
 def carrier_offset(device, window, sent):
     """Return how often the carriers turn per window, and the delay in symbols: float arrays (channels,).
 
@@ -32,12 +27,16 @@ def carrier_offset(device, window, sent):
     xp, (_, channels, n) = device.xp, sent.shape
     samples = device.ifft(window)
 
+    def products(rows, apart: int):
+        """Σ y[n + apart] y*[n] over the rows: (channels, n)."""
+        return (xp.roll(rows, -apart, axis=-1) * rows.conj()).sum(axis=0)
+
     def across(apart: int, first: int, last: int):
         """Correlation over all delays (channels, n) of pairs that begin at symbols first … last."""
         # Odd samples follow half a symbol later, and count as rows.
-        both = step_products(xp, samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
+        both = products(samples, 2 * apart).reshape(channels, n, 2).sum(axis=-1)
         both[:, :first] = both[:, last:] = 0
-        spectrum = device.fft(both) * device.fft(step_products(xp, sent, apart)).conj()
+        spectrum = device.fft(both) * device.fft(products(sent, apart)).conj()
         spectrum[:, 0] = 0
         return device.ifft(spectrum)
 

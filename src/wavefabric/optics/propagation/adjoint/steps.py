@@ -4,8 +4,10 @@ A *stage* is what is taken again and reversed at once: a Kerr flow and the linea
 split steps, a whole step for others. Between stages the field is as the integrator holds it.
 """
 
+from typing import Any
+
 from wavefabric.optics.propagation.adjoint.operators import StepOperators
-from wavefabric.optics.propagation.integrators import KERR, LINEAR, Integrator
+from wavefabric.optics.propagation.integrators import KERR
 
 
 class AdjointSteps:
@@ -19,7 +21,7 @@ class AdjointSteps:
     #: Length of linear propagation that the begin takes ahead; whether steps may have linear phases.
     first, phased = 0.0, False
 
-    def __init__(self, operators: StepOperators, integrator: Integrator, h: float):
+    def __init__(self, operators: StepOperators, integrator: Any, h: float):
         self.operators, self.forward, self.integrator, self.h = operators, operators.forward, integrator, h
         self.fields = [self.forward.empty() for _ in range(self.extra_fields)]
 
@@ -78,18 +80,13 @@ class AdjointSteps:
 
 
 class AdjointStrangSteps(AdjointSteps):
-    """Of ``strang``, and of other compositions by the fractions of a step of their flows."""
+    """Of ``strang``, and of its subclasses by the fractions of a step of their flows."""
 
     phased = True
-    linear, kerr = (0.5, 0.5), (1.0,)
 
     def __init__(self, operators, integrator, h):
         super().__init__(operators, integrator, h)
-        self.first, between = self.linear[0] * h, (*self.linear[1:-1], 2 * self.linear[0])
-        self.pairs = [(b * h, a * h) for b, a in zip(self.kerr, between, strict=True)]
-
-    def rotate(self, A, h: float) -> None:
-        self.forward.kerr_rotate(A, h)
+        self.first, self.pairs = integrator.linear[0] * h, integrator.pairs(h)
 
     def rotate_adjoint(self, A, Y, h: float) -> None:
         self.operators.kerr_adjoint("rotate", A, Y, h)
@@ -102,7 +99,7 @@ class AdjointStrangSteps(AdjointSteps):
 
     def stage(self, A, number):
         kerr, linear, phased = self._select(number)
-        self.rotate(A, kerr)
+        self.integrator.rotate(A, kerr)
         self.forward.linear(A, linear)
         if phased:
             self.operators.phase(A)
@@ -112,7 +109,7 @@ class AdjointStrangSteps(AdjointSteps):
         if phased:
             behind = self.operators.behind
             self.operators.device.copy(behind, A)
-            self.rotate(behind, kerr)
+            self.integrator.rotate(behind, kerr)
             self.forward.linear(behind, linear)
             self.operators.phase(Y, adjoint_of=behind)
         self.operators.linear_adjoint(Y, linear)
@@ -124,9 +121,6 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
 
     extra_fields = 5
 
-    def rotate(self, A, h):
-        self.forward.kerr_rotate_rk4(A, h)
-
     def rotate_adjoint(self, A, Y, h):
         self.runge_kutta_adjoint(A, Y, 0.0)
 
@@ -134,7 +128,7 @@ class AdjointSSFMRK4Steps(AdjointStrangSteps):
 class AdjointBlanesMoanSteps(AdjointStrangSteps):
     """Of ``blanes_moan``."""
 
-    linear, kerr, stages_of_step = LINEAR, KERR, len(KERR)
+    stages_of_step = len(KERR)
 
 
 class AdjointRK4IPSteps(AdjointSteps):

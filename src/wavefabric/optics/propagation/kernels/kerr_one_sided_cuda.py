@@ -2,7 +2,7 @@
 
 import heapq
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,23 +93,10 @@ class KerrSizes(NamedTuple):
         return best if best.blocks >= _LEAST else None
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """What all kernels of a rank share."""
-
-    device: Any
-    comm: Communicator
-    coupling: PhaseGroupCoupling
-    n: int
-    dtype: Any
-    received: bool
-    timeout: Any
-
-
 class _Kernels:
     """Those that read one field, or two; collective."""
 
-    def __init__(self, of: _Inputs, chosen: Tiling, blocks: int | None):
+    def __init__(self, of: "OneSidedKerr", chosen: Tiling, blocks: int | None):
         device, comm, coupling, real = of.device, of.comm, of.coupling, np.finfo(of.dtype).dtype
         own, parts, first = coupling.own_groups, sum(coupling.parts), sum(coupling.parts[: comm.rank])
         options = (*type_options(of.dtype), *chosen.definitions)
@@ -180,17 +167,18 @@ class OneSidedKerr:
         tile: tuple[int, int] | None = None,
         blocks: int | None = None,
     ):
+        self.device, self.comm, self.coupling = device, comm, coupling
+        self.n, self.dtype, self.received = int(n), dtype, received
         self.timeout = comm.timeout("Kerr operator over ranks")
         everybody = comm.control.all_gather((int(coupling.start[-1]), device.block_memory))
         rows, memory = zip(*everybody, strict=True)
         sizes = KerrSizes(max(rows), max(coupling.parts), sum(coupling.parts), min(memory))
-        inputs = _Inputs(device, comm, coupling, int(n), dtype, received, self.timeout)
         #: By name of the operator.
         self.kernels: dict[str, _Kernels] = {}
         for fields, names in OPERATORS.items():
             chosen = sizes.tiling(fields, dtype, tile)
             if chosen is not None:
-                self.kernels |= dict.fromkeys(names, _Kernels(inputs, chosen, blocks))
+                self.kernels |= dict.fromkeys(names, _Kernels(self, chosen, blocks))
         device.synchronize()  # kernels may be in other streams
 
     def serves(self, operator: KerrOperator) -> bool:
