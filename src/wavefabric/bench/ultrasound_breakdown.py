@@ -114,27 +114,40 @@ class _Case:
         counted = {count: _Counted(exchange) for count, exchange in halo.exchanges.items()}
         halo.exchanges = counted  # type: ignore[assignment]
         stepper.begin_anew(1)  # a graph would tell nobody
-        each = {count: exchange.started for count, exchange in counted.items()}
+        # Fields of each exchange of a step, one after the other.
+        starts = [count for count, exchange in counted.items() for _ in range(exchange.started)]
         bound = {count: exchange.inner for count, exchange in counted.items()}
         halo.exchanges = bound
         stepper.begin_anew()
         times = self.steps.times(stepper)
         # A fused step leaves an exchange under way.
         stepper.stages.layout.finish_exchanges()
-        fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
-        pack = self.time(self.packing(stepper, fields, each))
+        nothing = without_transfers(self.comm, self.comm.one_sided)
+        cut = decompose(self.shape, self.comm.size, self.options)
+        packing = HaloExchange(stepper.stages.coefficients, nothing, cut)
+
+        def fill(halo: HaloExchange) -> None:
+            for count in starts:
+                halo.fill(counted[count].fields)
+
+        def messages() -> None:
+            for count in starts:
+                bound[count].exchange.start()
+                bound[count].exchange.finish()
+
+        pack = self.time(lambda: fill(packing))
         if self.comm.one_sided:
             # Packing is sending, where kernels store in other ranks' memory.
-            exchange = max(0.0, self.time(lambda: self.fill(halo, fields, each)) - pack)
+            exchange = max(0.0, self.time(lambda: fill(halo)) - pack)
         else:
-            exchange = self.time(lambda: self.messages(bound, each))
+            exchange = self.time(messages)
         rest = times["ms"] - compute - pack - exchange
         return times | {
             "transport": self.comm.label,
             "medium": self.medium,
             "grid": list(self.options.grid or ()),
             "overlap": self.options.overlap,
-            "bytes_sent_a_step": sum(n * bound[count].bytes for count, n in each.items()),
+            "bytes_sent_a_step": sum(bound[count].bytes for count in starts),
             "compute": compute,
             "pack": pack,
             "exchange": exchange,
@@ -142,26 +155,6 @@ class _Case:
             "hidden": max(0.0, -rest),
             "finite": stepper.finite(),
         }
-
-    @staticmethod
-    def messages(bound, each) -> None:
-        for count, number in each.items():
-            for _ in range(number):
-                bound[count].exchange.start()
-                bound[count].exchange.finish()
-
-    @staticmethod
-    def fill(halo: HaloExchange, fields, each) -> None:
-        for count, number in each.items():
-            for _ in range(number):
-                halo.fill(fields[count])
-
-    def packing(self, stepper: Stepper, fields, each) -> Callable[[], None]:
-        """Packing and unpacking of a step, with exchanges that move nothing."""
-        cut = decompose(self.shape, self.comm.size, self.options)
-        nothing = without_transfers(self.comm, self.comm.one_sided)
-        halo = HaloExchange(stepper.stages.coefficients, nothing, cut)
-        return lambda: self.fill(halo, fields, each)
 
     def time(self, work: Callable[[], Any]) -> float:
         return self.steps.times(work)["ms"]
