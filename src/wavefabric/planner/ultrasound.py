@@ -87,7 +87,7 @@ class UltrasoundStep:
 
     def _program(self) -> Callable[[StepTimeline], None]:
         if self.exchange is None:
-            return self._alone
+            return lambda t: t.work(self._whole_step())
         local = self.partition.options.kind == "local"
         if self.stages == "plain":
             return self._plain_local if local else self._plain_global
@@ -172,9 +172,6 @@ class UltrasoundStep:
         return self._sent * self.item * count
 
     # --- One rank --------------------------------------------------------------------------------------
-
-    def _alone(self, t: StepTimeline) -> None:
-        t.work(self._whole_step())
 
     def _whole_step(self) -> float:
         if self.stages == "fused" and self.rates.name != "cpu":
