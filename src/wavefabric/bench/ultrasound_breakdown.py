@@ -1,6 +1,7 @@
 """Benchmark ``ultrasound-breakdown``: where the time of a step of the local decomposition goes."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -73,20 +74,6 @@ def _sped_up(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [case | {"speed_up": staged[key(case)] / case["ms"] if staged else None} for case in cases]
 
 
-class _Counted:
-    """An exchange of overlaps that counts how often it is started."""
-
-    def __init__(self, inner):
-        self.inner, self.started, self.fields = inner, 0, []
-
-    def start(self, fields) -> None:
-        self.started, self.fields = self.started + 1, list(fields)
-        self.inner.start(fields)
-
-    def finish(self, fields, weights=None) -> None:
-        self.inner.finish(fields, weights)
-
-
 class _Case:
     """One medium, cut and transport."""
 
@@ -111,57 +98,55 @@ class _Case:
     def run(self, compute: float) -> dict[str, Any]:
         stepper = self.stepper()
         halo: HaloExchange = stepper.stages.layout.halo  # type: ignore[attr-defined]
-        counted = {count: _Counted(exchange) for count, exchange in halo.exchanges.items()}
-        halo.exchanges = counted  # type: ignore[assignment]
+        #: Fields of each exchange of a step.
+        starts: list[list] = []
+
+        def noted(start: Callable[[list], None], fields: list) -> None:
+            starts.append(list(fields))
+            start(fields)
+
+        for exchange in halo.exchanges.values():
+            exchange.start = partial(noted, exchange.start)  # type: ignore[method-assign]
         stepper.begin_anew(1)  # a graph would tell nobody
-        each = {count: exchange.started for count, exchange in counted.items()}
-        bound = {count: exchange.inner for count, exchange in counted.items()}
-        halo.exchanges = bound
+        for exchange in halo.exchanges.values():
+            del exchange.start  # the class's own again
         stepper.begin_anew()
         times = self.steps.times(stepper)
         # A fused step leaves an exchange under way.
         stepper.stages.layout.finish_exchanges()
-        fields = {count: exchange.fields for count, exchange in counted.items() if exchange.fields}
-        pack = self.time(self.packing(stepper, fields, each))
+        nothing = without_transfers(self.comm, self.comm.one_sided)
+        cut = decompose(self.shape, self.comm.size, self.options)
+        packing = HaloExchange(stepper.stages.coefficients, nothing, cut)
+
+        def fill(halo: HaloExchange) -> None:
+            for fields in starts:
+                halo.fill(fields)
+
+        def messages() -> None:
+            for fields in starts:
+                halo.exchanges[len(fields)].exchange.start()
+                halo.exchanges[len(fields)].exchange.finish()
+
+        pack = self.time(lambda: fill(packing))
         if self.comm.one_sided:
             # Packing is sending, where kernels store in other ranks' memory.
-            exchange = max(0.0, self.time(lambda: self.fill(halo, fields, each)) - pack)
+            sending = max(0.0, self.time(lambda: fill(halo)) - pack)
         else:
-            exchange = self.time(lambda: self.messages(bound, each))
-        rest = times["ms"] - compute - pack - exchange
+            sending = self.time(messages)
+        rest = times["ms"] - compute - pack - sending
         return times | {
             "transport": self.comm.label,
             "medium": self.medium,
             "grid": list(self.options.grid or ()),
             "overlap": self.options.overlap,
-            "bytes_sent_a_step": sum(n * bound[count].bytes for count, n in each.items()),
+            "bytes_sent_a_step": sum(halo.exchanges[len(fields)].bytes for fields in starts),
             "compute": compute,
             "pack": pack,
-            "exchange": exchange,
+            "exchange": sending,
             "idle": max(0.0, rest),
             "hidden": max(0.0, -rest),
             "finite": stepper.finite(),
         }
-
-    @staticmethod
-    def messages(bound, each) -> None:
-        for count, number in each.items():
-            for _ in range(number):
-                bound[count].exchange.start()
-                bound[count].exchange.finish()
-
-    @staticmethod
-    def fill(halo: HaloExchange, fields, each) -> None:
-        for count, number in each.items():
-            for _ in range(number):
-                halo.fill(fields[count])
-
-    def packing(self, stepper: Stepper, fields, each) -> Callable[[], None]:
-        """Packing and unpacking of a step, with exchanges that move nothing."""
-        cut = decompose(self.shape, self.comm.size, self.options)
-        nothing = without_transfers(self.comm, self.comm.one_sided)
-        halo = HaloExchange(stepper.stages.coefficients, nothing, cut)
-        return lambda: self.fill(halo, fields, each)
 
     def time(self, work: Callable[[], Any]) -> float:
         return self.steps.times(work)["ms"]

@@ -134,13 +134,11 @@ class _Case:
         times: list[float] = []
         lines: list[dict[str, Any]] = []
         self.say(f"{self.name}: bare transforms")
-        needed = [
-            needed_bytes(outline(name, self.shape), NO_SENSOR, self.dtype, self.device) for name in media
-        ]
+        how = NO_SENSOR, self.dtype, self.device
+        needed = sum(needed_bytes(outline(name, self.shape), *how) for name in media)
+        kinds = 1 + self.options.plain + bool(self.options.points)
         # In turn, or one at a time where memory is short.
-        together = (1 + self.options.plain + bool(self.options.points)) * sum(
-            needed
-        ) < 0.8 * self.device.memory()[0]
+        together = kinds * needed < 0.8 * self.device.memory()[0]
         with own_process.bare_transforms(self.device, self.shape, self.dtype) as bare_time:
             for group in [list(media)] if together else [[name] for name in media]:
                 more_times, more_lines = self._rounds(group, bare_time)

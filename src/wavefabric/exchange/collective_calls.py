@@ -10,7 +10,7 @@ from wavefabric.collectives.arguments import whole
 from wavefabric.collectives.tuning import Tuning, load_tuning
 from wavefabric.device import Device, bfloat16
 from wavefabric.errors import InputError, one_line, quoted
-from wavefabric.exchange.control import Control
+from wavefabric.exchange.control import Control, on_first_rank
 from wavefabric.exchange.prepared_calls import PreparedCalls, ProgramOf, Request, schedule_digest
 
 #: Element types of arrays, besides bfloat16.
@@ -159,16 +159,9 @@ def _checked_algorithm(algorithm: str | Schedule, radix: int | None, pieces: int
 
 def checked_tuning(control: Control, tuning: str | Path | Tuning | None) -> Tuning | None:
     """A tuning for these ranks, read by rank 0 for all if it is a file; collective. `InputError` on all."""
+    known: Any = tuning
     if not isinstance(tuning, Tuning | None):
-        result: Tuning | InputError | None = None
-        try:
-            result = load_tuning(tuning) if control.rank == 0 else None
-        except InputError as error:
-            result = error
-        result = control.bcast(result)
-        if isinstance(result, InputError):
-            raise result
-        tuning = result
-    if tuning is not None and tuning.ranks != control.size:
-        raise InputError(f"tuning: for {tuning.ranks} ranks; allowed here: {control.size}")
-    return tuning
+        known = on_first_rank(control, lambda: load_tuning(tuning))
+    if known is not None and known.ranks != control.size:
+        raise InputError(f"tuning: for {known.ranks} ranks; allowed here: {control.size}")
+    return known

@@ -5,7 +5,7 @@ And what ranks do with it before anything else: find one another, and compare wh
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from typing import Any, NoReturn
 
@@ -145,6 +145,19 @@ def check_agreement(control: Control, facts: dict[str, str]) -> None:
     `InputError` on all ranks alike names the first key that differs, two ranks and their values.
     """
     compare(control.all_gather(facts))
+
+
+def on_first_rank(control: Control, call: Callable[[], Any]) -> Any:
+    """Call a function on rank 0; all ranks return what it gives, or raise its `InputError`. Collective."""
+    result = None
+    try:
+        result = call() if control.rank == 0 else None
+    except InputError as error:
+        result = error
+    result = control.bcast(result)
+    if isinstance(result, InputError):
+        raise result
+    return result
 
 
 def compare(gathered: Sequence[dict[str, str]]) -> None:

@@ -189,15 +189,11 @@ class PreparedCalls:
             before, after = 0, int(request.collective == "all-to-all")
         if not elements:
             return None
-        protocol = self._served(schedule, choice.protocol, request.dtype)
-        return PreparedCall(program_of(schedule), request, before, after, protocol)
-
-    def _served(self, schedule: Schedule, protocol: str, dtype) -> str:
-        """A protocol, or what auto means where the transport lacks it or it cannot serve; collective."""
-        transport = self._transport
+        transport, protocol = self._transport, choice.protocol
         if protocol not in transport.protocols or transport.why_refused(protocol) is not None:
             protocol = "auto"
-        return transport.protocol_for(schedule, protocol, dtype)
+        protocol = transport.protocol_for(schedule, protocol, request.dtype)
+        return PreparedCall(program_of(schedule), request, before, after, protocol)
 
     def _choose(self, request: Request, ranks: int, nbytes: int) -> Choice:
         if request.algorithm != "auto":

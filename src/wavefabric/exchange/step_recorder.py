@@ -13,7 +13,7 @@ import numpy as np
 from wavefabric.collectives import Schedule, in_sequence, save, to_json, verify
 from wavefabric.collectives.schedule import scaled
 from wavefabric.errors import InputError
-from wavefabric.exchange.control import Control, check_agreement
+from wavefabric.exchange.control import Control, check_agreement, on_first_rank
 from wavefabric.files.output import check_output
 from wavefabric.system.progress import warn
 from wavefabric.units import counted
@@ -35,7 +35,7 @@ class StepRecorder:
         self._starts: list[tuple[Schedule, int]] = []
         self._watching = self._active = self._in_start = self._complete = False
         if path is not None:
-            self._on_first_rank(lambda: check_output(path, force, "recording"))
+            on_first_rank(control, lambda: check_output(path, force, "recording"))
 
     def note_starts(
         self, owner: Any, method: str, schedule: Schedule, dtype, count: Callable[..., int] = lambda *_: 1
@@ -111,21 +111,10 @@ class StepRecorder:
         verify(schedule)
         self.schedule, path = schedule, self._path
         if path is not None:
-            self._on_first_rank(lambda: save(path, schedule, self._force))
+            on_first_rank(self._control, lambda: save(path, schedule, self._force))
 
     def tell_missing(self) -> None:
         """One line on stderr, from rank 0, if no schedule was made."""
         if self.schedule is None and self._control.rank == 0:
             why = "no exchange was started in the step" if self._complete else "no second step was taken"
             warn(f"recording: {why}" + (f"; {self._path} was not written" if self._path else ""))
-
-    def _on_first_rank(self, call: Callable[[], Any]) -> None:
-        """All raise the `InputError` that ``call`` raises on rank 0."""
-        fault = ""
-        try:
-            if self._control.rank == 0:
-                call()
-        except InputError as error:
-            fault = str(error)
-        if fault := self._control.bcast(fault):
-            raise InputError(fault)

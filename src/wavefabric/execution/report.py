@@ -8,7 +8,8 @@ from typing import Any
 
 from wavefabric.exchange.transports import TRANSPORTS
 from wavefabric.files.output import save_figure
-from wavefabric.results.plots import BLUE, COLOURS, GREY, MARKERS, ORANGE, STYLE
+from wavefabric.results import plots
+from wavefabric.results.plots import BLUE, COLOURS, GREY, MARKERS, ORANGE
 
 
 def table(
@@ -41,11 +42,9 @@ def figure(
     path: str | Path, size: tuple[float, float], grid: str = "both", style: dict[str, Any] | None = None
 ) -> Iterator[Any]:
     """A Matplotlib figure in the style of all results, written to `path` afterwards; size in inches."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    settings: Any = {**STYLE, "axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}
-    with mpl.rc_context(settings):
+    with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": grid, **(style or {})}):
         drawn = Figure(figsize=size, layout="constrained")
         yield drawn
         save_figure(drawn, path, "--output", dpi=160)
@@ -88,9 +87,7 @@ def step_bars(
 def log_axes(axes: Any, x: str, y: str) -> None:
     """Logarithmic axes with these labels, x in powers of 2."""
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set(yscale="log", xlabel=x, ylabel=y)
 
 
 def log2_ticks(axes: Any, values: Sequence[int]) -> None:

@@ -102,12 +102,8 @@ class ExchangeTimes:
 
     def placed(self, schedule: Schedule, item: int) -> "ExchangeTimes":
         """With the order of GPUs in which a schedule is fastest, if they are not all alike."""
-        carried = self.carried
-        if (
-            self.own.host_bandwidth is not None
-            or not depends_on_pair(carried)
-            or not isinstance(carried, Fabric)
-        ):
+        carried, staged = self.carried, self.own.host_bandwidth is not None
+        if staged or not depends_on_pair(carried) or not isinstance(carried, Fabric):
             return self
         order = best_order(schedule, carried, item)
         best = replace(self, order=tuple(order[: schedule.ranks]))

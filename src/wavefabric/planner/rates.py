@@ -5,7 +5,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -131,16 +131,14 @@ class SolverRates:
         """
         key = name, precision, medium, tuple(shape), points
         if key not in self._kernels:
-            self._kernels[key] = self._seconds_a_point(*key)
+            if name in self._timed(precision, medium):
+                seconds = self._kernel(name, precision, medium, shape)
+                seconds *= self._graph_over_kernels(precision, medium, points)
+            else:
+                whole = sum(count * FIELDS[each] for each, count in _runs(medium).items())
+                seconds = self.step(precision, medium, "fused", shape) * FIELDS[name] / whole
+            self._kernels[key] = seconds
         return self._kernels[key]
-
-    def _seconds_a_point(
-        self, name: str, precision: str, medium: str, shape: Sequence[int], points: int
-    ) -> float:
-        if not self._timed(precision, medium) >= {name}:
-            return self.step(precision, medium, "fused", shape) * FIELDS[name] / _fields(medium)
-        seconds = self._kernel(name, precision, medium, shape)
-        return seconds * self._graph_over_kernels(precision, medium, points)
 
     def _timed(self, precision: str, medium: str) -> set[str]:
         """Kernels with times, if all of a step have them."""
@@ -150,7 +148,9 @@ class SolverRates:
     def _kernel(self, name: str, precision: str, medium: str, shape: Sequence[int]) -> float:
         """From the kernel that is timed at most lengths: the ratio to it depends less on the length."""
         times, length = self.tables.kernels[precision][medium][name], shape["xyz".index(name[0])]
-        like = _most_timed(self.tables.kernels, _LIKE.get(name, name))
+        most = _LIKE.get(name, name)
+        media = (timed for kernels in self.tables.kernels.values() for timed in kernels.values())
+        like = max((timed[most] for timed in media if most in timed), key=len)
         ratios = [(n, ps / _between(like, n)) for n, ps in times]
         return self.factor * 1e-12 * _between(like, length) * _between(ratios, length)
 
@@ -218,15 +218,6 @@ def _runs(medium: str) -> Counter[str]:
     return kernel_runs(0 if medium == "homogeneous" else 2)
 
 
-def _fields(medium: str) -> float:
-    return sum(count * FIELDS[name] for name, count in _runs(medium).items())
-
-
-def _most_timed(kernels: Mapping[str, Mapping[str, Mapping[str, Pairs]]], name: str) -> Pairs:
-    tables = (times[name] for media in kernels.values() for times in media.values() if name in times)
-    return max(tables, key=len)
-
-
 def _between(pairs: Pairs, at: float) -> float:
     """The value at a length: exact, linear in the logarithm between two, that of the nearest beyond."""
     lengths, values = zip(*pairs, strict=True)
@@ -284,13 +275,10 @@ def load_rates(text: str | Path) -> SolverRates:
     cpu, threads = machine.get("device") == "cpu", machine.get("threads")
     threads = threads if isinstance(threads, int) else 1
     kind = {"name": "cpu", "block_memory": 0, "threads": threads} if cpu else {}
-    label = path.stem if path.parent == DEVICES else machine.get("gpu") or machine.get("cpu") or path.stem
-    return SolverRates(str(label), tables, 1.0, tables.memory_bytes, _measured_on(machine), **kind)
-
-
-def _measured_on(machine: Mapping[str, Any]) -> str:
-    chip = machine.get("gpu") or machine.get("cpu") or "unknown"
-    return f"measured on {chip} with wavefabric {machine.get('wavefabric', '?')}"
+    chip = machine.get("gpu") or machine.get("cpu")
+    source = f"measured on {chip or 'unknown'} with wavefabric {machine.get('wavefabric', '?')}"
+    label = path.stem if path.parent == DEVICES else chip or path.stem
+    return SolverRates(str(label), tables, 1.0, tables.memory_bytes, source, **kind)
 
 
 def _scaled(table: ScaledTable) -> SolverRates:

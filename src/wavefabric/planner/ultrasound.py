@@ -40,11 +40,6 @@ class StepMedium:
     #: Fractional Laplacians: 0 lossless or Stokes, 1 absorbing, 2 dispersive too.
     laplacians: int = 0
 
-    @property
-    def fields_exchanged(self) -> int:
-        """Overlaps of fields that local decompositions fill in a 3-D step."""
-        return 4 + self.laplacians
-
 
 @dataclass(frozen=True)
 class UltrasoundStep:
@@ -92,7 +87,7 @@ class UltrasoundStep:
 
     def _program(self) -> Callable[[StepTimeline], None]:
         if self.exchange is None:
-            return self._alone
+            return lambda t: t.work(self._whole_step())
         local = self.partition.options.kind == "local"
         if self.stages == "plain":
             return self._plain_local if local else self._plain_global
@@ -148,10 +143,20 @@ class UltrasoundStep:
         return self._seconds[key]
 
     def _pack(self, fields: float) -> float:
-        """s to pack, or unpack, what travels."""
-        local = self.partition.options.kind == "local"
-        kind = ("points" if self.partition.grid[0] > 1 else "planes") if local else "spectrum"
-        return self.rates.pack(self._sent * fields * self.item, kind)
+        """s to pack, or unpack, what travels; of a spectrum what stays on the rank is copied too."""
+        moved = self._sent * fields * self.item
+        if self.partition.options.kind == "local":
+            return self.rates.pack(moved, "points" if self.partition.grid[0] > 1 else "planes")
+        return self.rates.pack(moved, "spectrum") / (1 - 1 / self.partition.ranks)
+
+    def _send(self, t: StepTimeline, name: str, fields: float) -> None:
+        t.work(self._pack(fields), "pack")
+        self._start(t, name, fields)
+
+    def _receive(self, t: StepTimeline, name: str, fields: float) -> None:
+        assert self.exchange is not None
+        t.finish(name, self.exchange.own.overhead)
+        t.work(self._pack(fields), "pack")
 
     def _start(self, t: StepTimeline, name: str, fields: float) -> None:
         assert self.exchange is not None
@@ -162,13 +167,11 @@ class UltrasoundStep:
     def bytes_sent(self) -> float:
         """B that the busiest rank sends in a step."""
         local = self.partition.options.kind == "local"
-        count = self.medium.fields_exchanged - (self.size[2] == 1) if local else 2 * self._transposes
+        # Overlaps of so many fields are filled, of one velocity less in a plane.
+        count = 4 + self.medium.laplacians - (self.size[2] == 1) if local else 2 * self._transposes
         return self._sent * self.item * count
 
     # --- One rank --------------------------------------------------------------------------------------
-
-    def _alone(self, t: StepTimeline) -> None:
-        t.work(self._whole_step())
 
     def _whole_step(self) -> float:
         if self.stages == "fused" and self.rates.name != "cpu":
@@ -209,42 +212,21 @@ class UltrasoundStep:
             t.work(self.kernel("x_pressure"))
         self._send(t, "p", 1)
 
-    def _send(self, t: StepTimeline, name: str, fields: int) -> None:
-        assert self.exchange is not None
-        t.work(self._pack(fields), "pack")
-        self._start(t, name, fields)
-
     def _forward_y(self, t: StepTimeline, name: str, fields: int) -> None:
         """Along y, planes that need no overlap first; rows of overlaps along x again when they have come."""
-        early, again = self._early_planes, self._rows_again
+        part, (x, y, _) = self._busiest, self.partition.grid
+        early = part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
+        again = 1.0 if x > 1 else 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
         t.work(self.kernel("y_transform", fields * early))
-        assert self.exchange is not None
-        t.finish(name, self.exchange.own.overhead)
-        t.work(self._pack(fields), "pack")
+        self._receive(t, name, fields)
         t.work(self.kernel("x_forward", fields * again))
         t.work(self.kernel("y_transform", fields * (1 - early)))
 
-    @cached_property
-    def _early_planes(self) -> float:
-        x, y, _ = self.partition.grid
-        part = self._busiest
-        return part.owned_size[2] / part.size[2] if x == y == 1 else 0.0
-
-    @cached_property
-    def _rows_again(self) -> float:
-        part = self._busiest
-        if self.partition.grid[0] > 1:
-            return 1.0
-        return 1 - math.prod(part.owned_size[1:]) / math.prod(part.size[1:])
-
     def _plain_local(self, t: StepTimeline) -> None:
-        assert self.exchange is not None
         groups = [1, 3 if self.size[2] > 1 else 2, *[1] * self.medium.laplacians]
         for fields in groups:
-            t.work(self._pack(fields), "pack")
-            self._start(t, "halo", fields)
-            t.finish("halo", self.exchange.own.overhead)
-            t.work(self._pack(fields), "pack")
+            self._send(t, "halo", fields)
+            self._receive(t, "halo", fields)
             t.work(self._whole_step() / len(groups), launches=self._launches // len(groups))
 
     # --- One Fourier basis -----------------------------------------------------------------------------
@@ -271,26 +253,16 @@ class UltrasoundStep:
 
     def _through_z(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
         """Spectra to columns, a kernel along z each, and back; under work on those before and after."""
-        assert self.exchange is not None
-        overhead = self.exchange.own.overhead
         for number in range(forth):
             t.work(self.kernel("y_transform"))
-            t.work(self._pack_all(), "pack")
-            self._start(t, f"forth {number}", 2)
+            self._send(t, f"forth {number}", 2)
         for number in range(forth):
-            t.finish(f"forth {number}", overhead)
-            t.work(self._pack_all(), "pack")
+            self._receive(t, f"forth {number}", 2)
             t.work(self.kernel(along_z))
             for more in [number] if forth == back else range(back):
-                t.work(self._pack_all(), "pack")
-                self._start(t, f"back {more}", 2)
+                self._send(t, f"back {more}", 2)
         for number in range(back):
-            t.finish(f"back {number}", overhead)
-            t.work(self._pack_all(), "pack")
-
-    def _pack_all(self) -> float:
-        """s to pack, or unpack, a spectrum; what stays on the rank is copied too."""
-        return self._pack(2) / (1 - 1 / self.partition.ranks)
+            self._receive(t, f"back {number}", 2)
 
     def _through_z_stored(self, t: StepTimeline, forth: int, back: int, along_z: str) -> None:
         """Kernels along y and z store where other ranks hold the values: the links may be slower."""
@@ -319,6 +291,6 @@ class UltrasoundStep:
         count = self._transposes
         for _ in range(count):
             t.work(self._whole_step() / count, launches=4)
-            t.work(2 * self._pack_all(), "pack")
+            t.work(2 * self._pack(2), "pack")
             self._start(t, "transpose", 2)
             t.finish("transpose", self.exchange.own.overhead)

@@ -14,7 +14,7 @@ from wavefabric.files.hdf5 import reading
 from wavefabric.files.output import made_folder, save_figure
 from wavefabric.results import plots
 from wavefabric.results.file import Result, read_result
-from wavefabric.results.plots import COLOURS, GREY, STYLE, distance, mode_groups, received
+from wavefabric.results.plots import COLOURS, GREY, distance, mode_groups, received
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,18 +58,14 @@ def plot_result(
 
 def spectrum_figure(result: Result) -> Figure | None:
     """Power spectral density, mean over the modes, at each receiver position; None if the file has none."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     names = [name for name in received(result) if f"received/{name}/spectrum" in result]
     if not names or "signal/spectrum_frequencies" not in result:
         return None
     frequencies = _numbers(result, "signal/spectrum_frequencies", 1)
     if len(names) > _MOST:
         names = [names[k] for k in np.unique(np.linspace(0, len(names) - 1, _MOST).round().astype(int))]
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-        axes = figure.add_subplot()
+    with plots.style():
+        axes = plots.new_axes(8.4, 4.2)
         highest = -np.inf
         for k, name in enumerate(names):
             density = _numbers(result, f"received/{name}/spectrum", 2)
@@ -90,13 +86,12 @@ def spectrum_figure(result: Result) -> Figure | None:
         axes.set(xlabel="optical frequency (THz)", ylabel="dBm in 12.5 GHz")
         axes.set_title("Spectrum, mean over the modes", pad=8)
         axes.legend(ncols=6, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0)
-    return figure
+    return axes.figure
 
 
 def power_figure(result: Result) -> Figure | None:
     """Mean power of a mode along the link for each mode group; None without two positions in the file."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     if "along_z/power" not in result or "along_z/distance" not in result:
         return None
@@ -108,9 +103,8 @@ def power_figure(result: Result) -> Figure | None:
         return None
     groups = mode_groups(result, power.shape[1])
     numbers = np.unique(groups)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-        axes = figure.add_subplot()
+    with plots.style():
+        axes = plots.new_axes(8.4, 4.2)
         colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(numbers)))
         for number, colour in zip(numbers, colours, strict=True):
             with np.errstate(divide="ignore"):
@@ -120,7 +114,7 @@ def power_figure(result: Result) -> Figure | None:
         axes.set_title("Power along the link", pad=8)
         if len(numbers) > 1:
             axes.legend(title="mode group", ncols=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
+    return axes.figure
 
 
 def _numbers(result: Result, key: str, dimensions: int) -> np.ndarray:

@@ -70,7 +70,7 @@ def q_squared_figure(result: Result) -> Figure:
     name = received(result)[-1]
     q = _q_squared_db(result, name)
     modes, channels = q.shape
-    figure, axes = _mode_axes(mode_groups(result, modes))
+    axes = _mode_axes(mode_groups(result, modes))
     x, size = np.arange(1, modes + 1), _size(modes)
     low, high = q.min(axis=1), q.max(axis=1)
     if channels > 1:
@@ -85,7 +85,7 @@ def q_squared_figure(result: Result) -> Figure:
     axes.set_ylabel("Q² (dB)")
     count = f"over {channels} WDM channels" if channels > 1 else "of the channel"
     _finish(axes, f"Q² {count}, {_where(result, name)}")
-    return figure
+    return axes.figure
 
 
 def penalty_figure(
@@ -103,7 +103,7 @@ def penalty_figure(
     if np.any(reference > NOISELESS_DB):
         return None
     modes = len(reference)
-    figure, axes = _mode_axes(mode_groups(result, modes))
+    axes = _mode_axes(mode_groups(result, modes))
     x, size = np.arange(1, modes + 1), 1.15 * _size(modes)
     axes.axhline(0, color=GREY, linewidth=1, zorder=1)
     for k, name in enumerate(names[1:]):
@@ -127,7 +127,7 @@ def penalty_figure(
     axes.set_ylabel("mean Q² − back-to-back (dB)")
     # The legend, twice as long then, shares the line.
     _finish(axes, "Nonlinear penalty" if extrapolated else "Nonlinear penalty of each spatial mode")
-    return figure
+    return axes.figure
 
 
 def constellation_figure(
@@ -214,11 +214,18 @@ def plain_text(text: str) -> str:
     return str(text).replace("$", r"\$")
 
 
-def style() -> Any:
-    """Context in which figures have the look of `STYLE`."""
+def style(**more: Any) -> Any:
+    """Context in which figures are drawn: the look of `STYLE`, with more settings of Matplotlib."""
     import matplotlib as mpl
 
-    return mpl.rc_context(STYLE)
+    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
+
+
+def new_axes(width: float, height: float) -> Any:
+    """Axes of a figure of their own, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def _q_squared_db(result: Result, name: str) -> np.ndarray:
@@ -250,13 +257,10 @@ def _size(modes: int) -> float:
     return float(np.clip(60 / modes + 2.2, 2.8, 6))
 
 
-def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
+def _mode_axes(groups: np.ndarray) -> Any:
     """Axes over the spatial modes with every other mode group shaded and the group numbers on top."""
-    from matplotlib.figure import Figure
-
     with style():
-        figure = Figure(figsize=(8.4, 4.4), layout="constrained")
-        axes = figure.add_subplot()
+        axes = new_axes(8.4, 4.4)
         modes = len(groups)
         ends = [0, *(np.flatnonzero(np.diff(groups)) + 1), modes]
         several = len(ends) > 2
@@ -269,7 +273,7 @@ def _mode_axes(groups: np.ndarray) -> tuple[Figure, Axes]:
         axes.set(xlim=(0.5, modes + 0.5), xlabel="spatial mode (mode group on top)")
         every = 1 if modes <= 20 else 5 if modes <= 50 else 10
         axes.set_xticks([1, *range(max(2, every), modes + 1, every)])
-    return figure, axes
+    return axes
 
 
 def _finish(axes: Axes, title: str) -> None:

@@ -63,8 +63,6 @@ def plot_sweep(
 
 def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
     """The figure of one quantity; what theory the file has for it is a dashed line of the same colour."""
-    from matplotlib.figure import Figure
-
     over = wanted.over or next(iter(result.axes))
     if over not in (allowed := [*result.axes, _DISTANCE]):
         raise InputError(f"--over: {over} given; allowed: {', '.join(allowed)}")
@@ -74,8 +72,7 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
     expected = _reduced(result, wanted, over, theory)[0]
     shape, names = centre.shape[:-1], [name for name in result.axes if name not in (over, *_SEEDS)]
     with plots.style():
-        figure = Figure(figsize=(8.8, 4.6), layout="constrained")
-        axes = figure.add_subplot()
+        axes = plots.new_axes(8.8, 4.6)
         x = _abscissa(result, over, centre.shape, axes)
         for line in np.ndindex(shape):
             keep = np.flatnonzero(np.isfinite(centre[line]))
@@ -102,7 +99,7 @@ def draw_sweep(result: SweepResult, wanted: SweepFigure) -> Figure:
         axes.set_title(_title(result, wanted, over, values.shape[-2:]), pad=10)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
+    return axes.figure
 
 
 def _look(line: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Any, str]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 
 class CompilationClock:
@@ -49,7 +50,6 @@ class CompilationClock:
 
 
 CLOCK = CompilationClock()
-_listening = False
 
 
 def working_time() -> float:
@@ -67,11 +67,9 @@ def compiling() -> Iterator[None]:
         CLOCK.end()
 
 
+@cache
 def listen() -> None:
-    """Let Numba report when it compiles; imports Numba."""
-    global _listening
-    if _listening:
-        return
+    """Let Numba report when it compiles, from the first call on; imports Numba."""
     from numba.core import event
 
     class Listener(event.Listener):
@@ -84,4 +82,3 @@ def listen() -> None:
             CLOCK.end()
 
     event.register("numba:compile", Listener())
-    _listening = True

@@ -13,7 +13,7 @@ from wavefabric.acoustics.arguments import check_choice, in_unit, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.errors import InputError
 from wavefabric.files.output import save_figure
-from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, STYLE
+from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
 from wavefabric.units import show
 
 if TYPE_CHECKING:
@@ -160,20 +160,6 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
         axes.legend(loc="best")
         axes.set_title(how.title, pad=18 if how.shaded else 8)
     return save(axes.figure, how.path, "path")
-
-
-def style(**more: Any) -> Any:
-    """Context in which figures are drawn; Matplotlib is imported here, with the Agg backend."""
-    import matplotlib as mpl
-
-    return mpl.rc_context({**STYLE, **more})  # type: ignore[arg-type]
-
-
-def new_axes(width: float, height: float) -> Axes:
-    """Axes of a figure of their own, in inches."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def cell_edges(middles: np.ndarray) -> np.ndarray:

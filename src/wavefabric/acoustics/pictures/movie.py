@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, show_image, style
+from wavefabric.acoustics.pictures.fields import add_colour_bar, show_image
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
 from wavefabric.errors import InputError
 from wavefabric.files.output import replacing
+from wavefabric.results.plots import new_axes, style
 from wavefabric.system.progress import Progress
 from wavefabric.units import show
 

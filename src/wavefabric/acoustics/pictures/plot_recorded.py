@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.pictures.fields import add_colour_bar, new_axes, save, show_image, style
+from wavefabric.acoustics.pictures.fields import add_colour_bar, save, show_image
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe, vector_of
 from wavefabric.errors import InputError
-from wavefabric.results.plots import BLUE, GREY
+from wavefabric.results.plots import BLUE, GREY, new_axes, style
 from wavefabric.units import show
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ May import `exchange` below the communicator, and alone CuPy and NCCL.
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple
 
 from wavefabric.errors import InputError
@@ -53,7 +53,7 @@ def serving(device: str) -> list[str]:
 def available(name: str) -> tuple[bool, str]:
     """Whether this machine has what a transport needs, and its library or what is missing."""
     try:
-        return _load(TRANSPORTS[name].cpu or TRANSPORTS[name].cuda).available()
+        return resolve_name(TRANSPORTS[name].cpu or TRANSPORTS[name].cuda).available()
     except ImportError as error:
         return False, str(error).splitlines()[0]
 
@@ -69,16 +69,10 @@ def open_transport(name: str, group: RankGroup) -> Transport:
     why = "no other serves all ranks"
     for each in names if name == "auto" else [name]:
         try:
-            result = _load(TRANSPORTS[each].on(device))
+            result = resolve_name(TRANSPORTS[each].on(device))
             opened = result.automatic(group) if name == "auto" else result.open(group)
         except ImportError as error:
             opened, why = None, str(error).splitlines()[0]
         if opened is not None:
             return opened
     raise InputError(f"transport: {name!r} cannot be used ({why}); allowed: others of {', '.join(names)}")
-
-
-def _load(source: str) -> type[Transport]:
-    """A transport's class; ImportError says what is missing."""
-    module, _, name = source.rpartition(":")
-    return getattr(import_module(module), name)

@@ -197,14 +197,11 @@ def draw_costs(
     path: str | Path, sizes: Sequence[float], costs: Mapping[str, Sequence[Cost]], fabric: str
 ) -> Path:
     """Time over bytes of the whole array, with the bound; `costs`: of each schedule one a size."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    from wavefabric.results import plots
+    from wavefabric.results.plots import COLOURS, GREY, MARKERS, plain_text
 
-    from wavefabric.results.plots import COLOURS, GREY, MARKERS, STYLE, plain_text
-
-    with mpl.rc_context({**STYLE, "axes.titlepad": 8, "axes.grid.axis": "both"}):
-        figure = Figure(figsize=(8.4, 4.8), layout="constrained")
-        axes = figure.add_subplot()
+    with plots.style(**{"axes.titlepad": 8, "axes.grid.axis": "both"}):
+        axes = plots.new_axes(8.4, 4.8)
         for k, (name, of_size) in enumerate(costs.items()):
             axes.plot(
                 sizes,
@@ -224,7 +221,7 @@ def draw_costs(
         axes.set(xlabel="size of the array", ylabel="time (µs)")
         axes.set_title(f"{plain_text(fabric)}, {next(iter(costs.values()))[0].model} model")
         axes.legend(loc="upper left")
-    return save_figure(Path(path), figure)
+    return save_figure(Path(path), axes.figure)
 
 
 def save_figure(path: Path, figure: style.Figure) -> Path:
