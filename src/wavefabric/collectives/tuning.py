@@ -10,7 +10,7 @@ from wavefabric.collectives.plans.plan import MOST_RANKS as MOST_PLANNED
 from wavefabric.collectives.plans.plan import PROTOCOLS
 from wavefabric.collectives.registry import ALGORITHMS, why_refused
 from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.files.input import naming, read_text
+from wavefabric.files.input import parsed
 from wavefabric.files.output import json_rows, write_text
 
 #: Ways to run a schedule that a choice may name: what a transport does by itself, copy engines, kernels.
@@ -191,9 +191,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
 
 def load_tuning(path: str | Path) -> Tuning:
     """Read a tuning from a JSON file; `InputError`: the file, the key, what was given, what is allowed."""
-    text = read_text(path, "tuning")
-    with naming(path):
-        return tuning_from_json(text)
+    return parsed(path, "tuning", tuning_from_json)
 
 
 def save_tuning(path: str | Path, tuning: Tuning, force: bool = False) -> Path:
