@@ -10,7 +10,7 @@ from wavefabric.collectives.candidates import Choice, candidates, refused
 from wavefabric.collectives.conditions import COLLECTIVES
 from wavefabric.collectives.registry import why_refused
 from wavefabric.errors import InputError, not_one_of, show
-from wavefabric.files.input import naming, read_text
+from wavefabric.files.input import parsed
 from wavefabric.files.output import json_rows, write_text
 
 #: Bytes of the whole array up to which `default_choice` counts rounds, and above which bytes.
@@ -171,9 +171,7 @@ def default_choice(collective: str, ranks: int, nbytes: int) -> Choice:
 
 def load_tuning(path: str | Path) -> Tuning:
     """Read a tuning from a JSON file; `InputError`: the file, the key, what was given, what is allowed."""
-    text = read_text(path, "tuning")
-    with naming(path):
-        return tuning_from_json(text)
+    return parsed(path, "tuning", tuning_from_json)
 
 
 def save_tuning(path: str | Path, tuning: Tuning, force: bool = False) -> Path:

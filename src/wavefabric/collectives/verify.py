@@ -1,6 +1,6 @@
 """The proof that a schedule turns `pre` into `post`: it is replayed on what each chunk holds."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -93,38 +93,39 @@ class ChunkState:
         twice = self.write[self.writer[dst]] != write
         item, origins = self.item[src], self.origins[src]
         wrong = early | twice | (item == _NOTHING)
-        there = _Held(self.item[dst], self.origins[dst])
+        there_item, there_origins = self.item[dst], self.origins[dst]
         for now in range(int(turn.max(initial=-1)) + 1):
             here = np.flatnonzero(turn == now)
             added = here[self.reduces[first:last][here]]
-            there.item[added], there.origins[added] = self.item[dst[added]], self.origins[dst[added]]
-            wrong[added] |= item[added] != there.item[added]
-            wrong[added] |= (origins[added] & there.origins[added]).astype(bool)
+            there_item[added], there_origins[added] = self.item[dst[added]], self.origins[dst[added]]
+            wrong[added] |= item[added] != there_item[added]
+            wrong[added] |= (origins[added] & there_origins[added]).astype(bool)
             if not wrong.any():
                 self.item[dst[here]] = item[here]
                 self.origins[dst[here]] = origins[here]
-                self.origins[dst[added]] |= there.origins[added]
+                self.origins[dst[added]] |= there_origins[added]
         if wrong.any():
             i = int(np.argmax(wrong))
-            self._refuse(first + i, bool(early[i]), bool(twice[i]), _Held(item[i], origins[i]), there.at(i))
+            held, there = (item[i], origins[i]), (there_item[i], there_origins[i])
+            self._refuse(first + i, bool(early[i]), bool(twice[i]), held, there)
         self.writer[dst] = -1
 
-    def _refuse(self, move: int, early: bool, twice: bool, held: "_Held", there: "_Held") -> None:
-        m = self.moves
+    def _refuse(self, move: int, early: bool, twice: bool, held: tuple, there: tuple) -> None:
+        m, (item, origins), (there_item, there_origins) = self.moves, held, there
         if early:
             other = self._other(int(self.writer[m.src[move]]), move)
             why = f"reads a chunk that {other} writes in the same round"
         elif twice:
             other = self._other(int(self.writer[m.dst[move]]), move)
             why = f"writes a chunk that {other} writes in the same round"
-        elif held.item == _NOTHING:
+        elif item == _NOTHING:
             why = "the source holds nothing"
-        elif there.item == _NOTHING:
+        elif there_item == _NOTHING:
             why = "the destination holds nothing to add to"
-        elif held.item != there.item:
-            why = f"item {held.item} cannot be added to item {there.item}"
+        elif item != there_item:
+            why = f"item {item} cannot be added to item {there_item}"
         else:
-            why = f"double counting of {_ranks(held.origins & there.origins)}"
+            why = f"double counting of {_ranks(origins & there_origins)}"
         raise structure.ScheduleError(f"{structure.move_name(self.schedule, m, move)}: {why}")
 
     def _other(self, writer: int, move: int) -> str:
@@ -142,16 +143,6 @@ class ChunkState:
         where = structure.chunk_name(self.schedule, *sorted(post)[i])
         must = _holding(int(item[i]), origins[i])
         raise structure.ScheduleError(f"{self.schedule.name}: post: {where} holds {held}; must hold {must}")
-
-
-class _Held(NamedTuple):
-    """What chunks hold, or (`at`) one of them."""
-
-    item: Any
-    origins: Any
-
-    def at(self, i: int) -> "_Held":
-        return _Held(self.item[i], self.origins[i])
 
 
 def _holding(item: int, origins: Any) -> str:

@@ -7,10 +7,10 @@ import re
 import stat
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wavefabric.errors import InputError, show
 
@@ -18,6 +18,8 @@ from wavefabric.errors import InputError, show
 MOST_TEXT = 16 << 20
 #: Bytes of a file with a schedule, in JSON or XML: a ring all-reduce of 1024 ranks takes 0.3 GiB.
 MOST_SCHEDULE = 1 << 29
+
+_Content = TypeVar("_Content")
 
 #: Parts of a dotted key of TOML. The time that tomllib takes grows with their square.
 DEEPEST = 100
@@ -85,6 +87,13 @@ def read_text(path: str | Path, what: str, most: int = MOST_TEXT) -> str:
         raise InputError(f"{what}: {path} ({error.strerror}); allowed: a file that can be read") from None
     except ValueError:  # a name with a null byte
         raise InputError(f"{what}: not the name of a file; allowed: a file that can be read") from None
+
+
+def parsed(path: str | Path, what: str, parse: Callable[[str], _Content], most: int = MOST_TEXT) -> _Content:
+    """What `parse` makes of the text of a file; errors of `read_text`, and its own with the path in front."""
+    text = read_text(path, what, most)
+    with naming(path):
+        return parse(text)
 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:

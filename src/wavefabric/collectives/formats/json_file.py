@@ -12,7 +12,7 @@ from wavefabric.collectives.arguments import MOST_CHUNKS, MOST_MOVES, MOST_RANKS
 from wavefabric.collectives.schedule import PROTOCOLS, TRANSFER, Holdings, MscclOrigin, Schedule
 from wavefabric.collectives.structure import NAMES, check_structure, is_name
 from wavefabric.errors import InputError, show
-from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_text
+from wavefabric.files.input import MOST_SCHEDULE, parse_json, parsed
 from wavefabric.files.output import json_rows, write_text
 
 FORMAT, VERSION = "wavefabric schedule", 1
@@ -88,9 +88,7 @@ def from_json(text: str) -> Schedule:
 
 def load(path: str | Path) -> Schedule:
     """Read a schedule from a JSON file; `InputError` as of `from_json`, the path in front."""
-    text = read_text(path, "schedule", MOST_SCHEDULE)
-    with naming(path):
-        return from_json(text)
+    return parsed(path, "schedule", from_json, MOST_SCHEDULE)
 
 
 def save(path: str | Path, schedule: Schedule, force: bool = False) -> Path:

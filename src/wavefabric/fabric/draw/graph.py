@@ -35,13 +35,11 @@ def graph(axes: style.Axes, fabric: Fabric, loads: np.ndarray | None = None) -> 
     axes.set(xlim=(low[0], high[0]), ylim=(high[1], low[1]), aspect="equal")
     axes.axis("off")
     unit = style.points_per_unit(axes)
-    both_directions = set(ends)
     thin = min(1.0, 24 / max(len(names), 12))
     width = unit * (0.014 + 0.03 * w.bandwidth / w.bandwidth.max(initial=1.0)) * thin
-    lines = []
-    for (a, b), wide in zip(ends, width / unit, strict=True):
-        apart = 0.5 * wide + 0.012 if (b, a) in both_directions else 0.0
-        lines.append(_line(at, a, b, apart, fabric.ranks))
+    both = set(ends) & {(b, a) for a, b in ends}
+    apart = [0.5 * wide + 0.012 if e in both else 0.0 for e, wide in zip(ends, width / unit, strict=True)]
+    lines = [_line(at, a, b, each, fabric.ranks) for (a, b), each in zip(ends, apart, strict=True)]
     order = np.arange(len(ends))
     if loads is None:
         kind = {(link.source, link.target): link.kind for link in fabric.links}

@@ -19,15 +19,8 @@ FAMILIES = {
     "lightpath": "grid",
 }
 #: One of each family.
-EXAMPLES = {
-    "ring": "ring:8",
-    "mesh": "mesh:4x4",
-    "torus": "torus:4x4",
-    "hypercube": "hypercube:3",
-    "switch": "switch:256",
-    "nodes": "nodes:4x8",
-    "lightpath": "lightpath:8x8",
-}
+_NAMES = "ring:8 mesh:4x4 torus:4x4 hypercube:3 switch:256 nodes:4x8 lightpath:8x8"
+EXAMPLES = {name.partition(":")[0]: name for name in _NAMES.split()}
 
 
 def parse_sizes(kind: str, text: str) -> tuple[int, ...]:

@@ -94,8 +94,7 @@ def _crossed(
     """
     able = {len(fabric.gpus) + fabric.switches.index(name) for name in fabric.multicast_switches}
     routes = static_routes(fabric)
-    wires = routes.wires
-    ends = list(zip(wires.source.tolist(), wires.target.tolist(), strict=True))
+    ends = list(zip(routes.wires.source.tolist(), routes.wires.target.tolist(), strict=True))
     others = [gpu for gpu in members if gpu != at]
     # Of each other one; behind them, for the own part, the route of the first in the other direction.
     far, near = others + [at] * (at in members), [at] * len(others) + others[:1] * (at in members)

@@ -21,7 +21,7 @@ from wavefabric.fabric.io.writing import to_toml
 from wavefabric.fabric.photonic.fabric import PhotonicFabric
 from wavefabric.fabric.photonic.link_budget import LinkBudget
 from wavefabric.files.faults import one_line
-from wavefabric.files.input import naming, parse_toml, read_text
+from wavefabric.files.input import parse_toml, parsed
 from wavefabric.files.output import write_text
 from wavefabric.units import show
 
@@ -45,14 +45,14 @@ def load(text: str | Path) -> Fabric | PhotonicFabric:
     name = str(text)
     # A path that was made on purpose, has a folder or a suffix is never taken for a name.
     if isinstance(text, Path) or name.endswith(".toml") or "/" in name or os.sep in name:
-        return _read(Path(text))
+        return parsed(Path(text), "fabric", from_toml)
     kind, colon, sizes = name.partition(":")
     if colon and kind in families.FAMILIES:
         return _sized(kind, families.parse_sizes(kind, sizes))
     if (PRESETS / f"{name}.toml").is_file() and name in presets():
-        return _read(PRESETS / f"{name}.toml")
+        return parsed(PRESETS / f"{name}.toml", "fabric", from_toml)
     if Path(name).exists() and name:
-        return _read(Path(name))
+        return parsed(Path(name), "fabric", from_toml)
     known = [*presets(), *families.EXAMPLES.values()]
     raise InputError(f"fabric: {not_one_of(name, known, 'a TOML file')}")
 
@@ -80,12 +80,6 @@ def save(path: str | Path, fabric: Fabric | PhotonicFabric, force: bool = False)
     `InputError` if it exists (without `force`), is a folder, or cannot be written.
     """
     return write_text(path, to_toml(fabric), "fabric", force)
-
-
-def _read(path: Path) -> Fabric | PhotonicFabric:
-    text = read_text(path, "fabric")
-    with naming(path):
-        return from_toml(text)
 
 
 def _sized(kind: str, sizes: tuple[int, ...]) -> Fabric | PhotonicFabric:

@@ -11,7 +11,7 @@ from wavefabric.errors import InputError, not_one_of
 from wavefabric.fabric.io.tables import Bandwidth, FabricFileTable, Name, Seconds, converted
 from wavefabric.fabric.io.writing import entries
 from wavefabric.files.faults import checked
-from wavefabric.files.input import naming, parse_toml, read_text
+from wavefabric.files.input import parse_toml, parsed
 from wavefabric.files.output import write_text
 from wavefabric.training.gpu.device_model import DEVICES, EFFICIENCY, DeviceModel, MeasuredTime
 
@@ -118,9 +118,7 @@ def load_device(text: str | Path) -> DeviceModel:
     path = Path(text)
     if not (isinstance(text, Path) or name.endswith(".toml") or os.sep in name or (name and path.exists())):
         raise InputError(f"device: {not_one_of(name, DEVICES, 'a TOML file')}")
-    content = read_text(path, "device")
-    with naming(path):
-        return device_from_toml(content)
+    return parsed(path, "device", device_from_toml)
 
 
 def device_from_toml(text: str) -> DeviceModel:

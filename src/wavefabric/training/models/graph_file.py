@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 from wavefabric.errors import InputError, show
 from wavefabric.fabric.io.tables import FabricFileTable
 from wavefabric.files.faults import checked
-from wavefabric.files.input import naming, parse_json, read_text
+from wavefabric.files.input import parse_json, parsed
 from wavefabric.files.output import json_rows, write_text
 from wavefabric.training.models.graph import OPERATORS, OPTIMIZERS, SPLITS, Layer, ModelGraph
 
@@ -122,9 +122,7 @@ def _layer(table: LayerTable) -> Layer:
 
 def load_graph(path: str | Path) -> ModelGraph:
     """A model from a JSON file; `InputError`, in one line, names the file and the key."""
-    text = read_text(path, "model")
-    with naming(path):
-        return from_json(text)
+    return parsed(path, "model", from_json)
 
 
 def save_graph(path: str | Path, graph: ModelGraph, force: bool = False) -> Path:

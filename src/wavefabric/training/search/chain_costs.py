@@ -177,15 +177,11 @@ def chain_units(model: ModelGraph, by_layer: bool = False) -> tuple[Unit, ...]:
     atoms = [(n,) for n in range(len(model.layers))] if by_layer else list(model.blocks)
     position = [number for number, atom in enumerate(atoms) for _ in atom]
     # An output of atom i that atom j takes joins atoms i + 1 to j; joining moves no output further.
-    joined = [False] * len(atoms)  # to the atom before
-    for producer, consumers in enumerate(model.consumers):
-        for consumer in consumers:
-            for between in range(position[producer] + 2, position[consumer] + 1):
-                joined[between] = True
+    passed = {(position[n], position[taker]) for n, takers in enumerate(model.consumers) for taker in takers}
+    joined = {between for first, last in passed for between in range(first + 2, last + 1)}
     units: list[Unit] = []
-    for atom, with_last in zip(atoms, joined, strict=True):
-        before = units.pop() if with_last else ()
-        units.append(before + tuple(atom))
+    for number, atom in enumerate(atoms):
+        units.append((units.pop() if number in joined else ()) + tuple(atom))
     return tuple(units)
 
 

@@ -249,11 +249,8 @@ class StrategyMoves:
         if stages.count(stages[position]) == 1:
             return None
         stages[position] = stages[cut - 1] if later else stages[cut]
-        stage = [0] * len(strategy.stage)
-        for block, own in zip(self.blocks, stages, strict=True):
-            for n in block:
-                stage[n] = own
-        return replace(strategy, stage=tuple(stage))
+        stage = tuple(own for block, own in zip(self.blocks, stages, strict=True) for _ in block)
+        return replace(strategy, stage=stage)
 
 
 def _microbatches(strategy: Strategy, random: Random) -> Strategy | None:

@@ -1,6 +1,7 @@
 """MSCCL algorithms (XML) as schedules."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from wavefabric.collectives.formats.msccl.check import check_algorithm
 from wavefabric.collectives.formats.msccl.order import run_order, touches
 from wavefabric.collectives.levels import hazards
 from wavefabric.collectives.schedule import TRANSFER, MscclOrigin, Schedule
-from wavefabric.files.input import MOST_SCHEDULE, naming, read_text
+from wavefabric.files.input import MOST_SCHEDULE, parsed
 
 
 def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: int = fmt.SLOTS) -> Schedule:
@@ -55,9 +56,7 @@ def from_msccl(text: str, *, elements: int = 1, root: int | None = None, slots: 
 
 def load_msccl(path: str | Path, **options) -> Schedule:
     """`from_msccl` of a file; an error begins with its path."""
-    text = read_text(path, "msccl", MOST_SCHEDULE)
-    with naming(path):
-        return from_msccl(text, **options)
+    return parsed(path, "msccl", partial(from_msccl, **options), MOST_SCHEDULE)
 
 
 def _transfers(a: fmt.MscclAlgorithm, buffers: BufferMap) -> tuple[np.ndarray, np.ndarray]:

@@ -29,10 +29,6 @@ class _Block:
         #: Reads that are done, as packets that are made of them tell: to all threads, and to some.
         self.done: tuple[set[Access], set[Access]] = set(), set()
 
-    def begin(self, done: set[Access]) -> None:
-        """Start a call, when the reads ``done`` are known to all threads of the rank."""
-        self.at, self.done = 0, (set(done), set())
-
     def meet(self) -> None:
         for told in self.pending.values():
             self.clock.learn(told)
@@ -125,7 +121,7 @@ class _Replay:
         self.begun[rank] = caller.told()
         for block in self.blocks[rank]:
             if self.call[rank] < CALLS:
-                block.begin(self.done[rank])
+                block.at, block.done = 0, (set(self.done[rank]), set())
             block.clock.learn(self.begun[rank])
             block.clock.barrier()
 

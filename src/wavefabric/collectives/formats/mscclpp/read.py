@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from wavefabric.collectives.formats.mscclpp.format import PLAN
 from wavefabric.collectives.formats.mscclpp.operations import PlanOperation, PlanProgram
 from wavefabric.collectives.schedule import TRANSFER, Schedule
 from wavefabric.files.faults import checked
-from wavefabric.files.input import MOST_SCHEDULE, naming, parse_json, read_text
+from wavefabric.files.input import MOST_SCHEDULE, parse_json, parsed
 
 
 def from_mscclpp(text: str, *, elements: int = 1) -> Schedule:
@@ -62,9 +63,7 @@ def is_mscclpp(text: str) -> bool:
 
 def load_mscclpp(path: str | Path, **options) -> Schedule:
     """`from_mscclpp` of a file; an error begins with its path."""
-    text = read_text(path, "mscclpp", MOST_SCHEDULE)
-    with naming(path):
-        return from_mscclpp(text, **options)
+    return parsed(path, "mscclpp", partial(from_mscclpp, **options), MOST_SCHEDULE)
 
 
 def _rows(order: list[PlanOperation]) -> list[tuple]:
