@@ -114,7 +114,7 @@ class _Nobody:
         ({"schedule_of": direct_all_gather([0, 0])}, "has no elements"),
         ({"fabric": Fabric("lone", ("GPU0",), (), (), 0.0)}, "fabric: lone has 1 GPUs; allowed here: 2"),
         ({"fabric": "no-such-fabric"}, "no-such-fabric"),
-        ({"model": "guess", "fabric": "switch:2"}, "model: 'guess'"),
+        ({"model": "guess", "fabric": "switch:2"}, 'model: "guess"'),
     ],
 )
 def test_bad_input_is_refused(options, part):

@@ -224,7 +224,7 @@ def _with(own: AlgorithmOptions, name: str, word: str, parameters: list[str]) ->
     known = ALGORITHMS[name].options
     takes = next((each for each in ("radix", "pieces") if each in known), None)
     for text in parameters:
-        if "grid" in known and "x" in text:
+        if "grid" in known and "x" in text.strip("x"):
             own = replace(own, grid=text)
         elif takes and text.isascii() and text.isdigit() and len(text) < 7:
             own = replace(own, radix=int(text)) if takes == "radix" else replace(own, pieces=int(text))
