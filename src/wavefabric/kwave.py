@@ -1,35 +1,21 @@
 """What a k-wave-python script imports for a simulation: one line of the script changes.
 
->>> from wavefabric.kwave import kspaceFirstOrder
+>>> from wavefabric.kwave import kspaceFirstOrder as kspaceFirstOrder
 
 in place of ``from kwave.kspaceFirstOrder import kspaceFirstOrder``, or of an older function. Grids, media,
 sources, sensors, transducers and options stay k-wave-python's.
 """
 
-from wavefabric.acoustics.kwave.drop_in import kspaceFirstOrder
+from wavefabric.acoustics.kwave.drop_in import kspaceFirstOrder as kspaceFirstOrder
 from wavefabric.acoustics.kwave.older import (
-    kspace_first_order_2d_gpu,
-    kspaceFirstOrder1D,
-    kspaceFirstOrder2D,
-    kspaceFirstOrder2DC,
-    kspaceFirstOrder2DG,
-    kspaceFirstOrder3D,
-    kspaceFirstOrder3DC,
-    kspaceFirstOrder3DG,
-    kspaceFirstOrderAS,
-    kspaceFirstOrderASC,
+    kspace_first_order_2d_gpu as kspace_first_order_2d_gpu,
+    kspaceFirstOrder1D as kspaceFirstOrder1D,
+    kspaceFirstOrder2D as kspaceFirstOrder2D,
+    kspaceFirstOrder2DC as kspaceFirstOrder2DC,
+    kspaceFirstOrder2DG as kspaceFirstOrder2DG,
+    kspaceFirstOrder3D as kspaceFirstOrder3D,
+    kspaceFirstOrder3DC as kspaceFirstOrder3DC,
+    kspaceFirstOrder3DG as kspaceFirstOrder3DG,
+    kspaceFirstOrderAS as kspaceFirstOrderAS,
+    kspaceFirstOrderASC as kspaceFirstOrderASC,
 )
-
-__all__ = [
-    "kspaceFirstOrder",
-    "kspaceFirstOrder1D",
-    "kspaceFirstOrder2D",
-    "kspaceFirstOrder2DC",
-    "kspaceFirstOrder2DG",
-    "kspaceFirstOrder3D",
-    "kspaceFirstOrder3DC",
-    "kspaceFirstOrder3DG",
-    "kspaceFirstOrderAS",
-    "kspaceFirstOrderASC",
-    "kspace_first_order_2d_gpu",
-]
