@@ -14,7 +14,22 @@ from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 
 
-class Results(Mapping[str, Any]):
+class NamedArrays(Mapping[str, Any]):
+    """Arrays by name."""
+
+    _arrays: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+class Results(NamedArrays):
     """Recorded arrays by name: ``results["p"]``, ``results["ux_max"]``, ``results["p_final"]``.
 
     Attributes
@@ -77,15 +92,6 @@ class Results(Mapping[str, Any]):
             box = part.reshape(*array.shape[:-1], *shape).transpose()
             boxes.append(box[(slice(None),) * self.grid.dimensions + (0,) * (3 - self.grid.dimensions)])
         return boxes
-
-    def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
     def __repr__(self) -> str:
         return f"Results({', '.join(self)}; {self.time.size} rows of {self._dt:.4g} s)"

@@ -94,13 +94,13 @@ def kspaceFirstOrder(
     how = KSpaceOptions(grid_shape(kgrid), **options)
     if how.save_only:
         return _saved(kgrid, medium, source, sensor, how)
-    results = dict(simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run))
-    if how.objects["pml_inside"]:
-        inside = how.without_pml()
-        for name, array in results.items():
-            if vector_of(name).endswith(("_final", "_all")):
-                results[name] = array[inside]
-    return results
+    results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
+    layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
+    # A PML that absorbs nothing is none; one that is outside is left out already.
+    inside = tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
+    cut = how.objects["pml_inside"]
+    fields = [name for name in results if cut and vector_of(name).endswith(("_final", "_all"))]
+    return {**results, **{name: results[name][inside] for name in fields}}
 
 
 class KSpaceOptions:
@@ -121,7 +121,6 @@ class KSpaceOptions:
         if isinstance(size, str) and size.lower() == "auto":
             size = tuple(auto_pml_size(n, _AUTO) for n in shape)
         objects["pml_size"] = each_axis(size, len(shape), "pml_size")
-        objects["pml_alpha"] = each_axis(objects.get("pml_alpha", 2.0), len(shape), "pml_alpha")
         self.objects = objects
         self.run = {key: take(key) for key in self._passed_on if key in options}
         check_choice(take("backend", "python"), ("python", "cpp"), "backend")
@@ -148,11 +147,6 @@ class KSpaceOptions:
         if options:
             allowed = "the keywords of k-wave-python's kspaceFirstOrder, and " + ", ".join(self._passed_on)
             raise InputError(f"{next(iter(options))}: is unknown; allowed: {allowed}")
-
-    def without_pml(self) -> tuple[slice, ...]:
-        """The grid without a PML inside it; one that absorbs nothing is none."""
-        layers = zip(self.objects["pml_size"], self.objects["pml_alpha"], strict=True)
-        return tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
 
 
 def precision(dtype: Any) -> Literal["single", "double"]:

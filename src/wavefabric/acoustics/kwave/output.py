@@ -91,7 +91,9 @@ class KWaveOutput:
             item[rows] = part
 
     def flush(self) -> None:
-        self._sync()
+        assert self._file is not None
+        self._file.flush()
+        _to_disk(self._partial)
 
     def finish(self, arrays: Iterable[tuple[str, np.ndarray]], report: Report) -> None:
         """Add statistics, fields and header, and give the file its name."""
@@ -108,7 +110,7 @@ class KWaveOutput:
                     output_layout.put_run(packed, self.input, self.threads, report)
             else:
                 output_layout.put_run(self._file, self.input, self.threads, report)
-                self._sync()
+                self.flush()
             self._close()
             _to_disk(complete)
             os.replace(complete, self.path)
@@ -123,7 +125,7 @@ class KWaveOutput:
         if not self._begun:
             return
         if keep and self._file is not None:
-            self._sync()
+            self.flush()
         self._close()
         if not keep:
             self._remove_working_files()
@@ -169,7 +171,7 @@ class KWaveOutput:
             for item in items:
                 output_layout.allocate(file, item)
         output_layout.put_input(file, self.input, self.copy_sensor_mask)
-        self._sync()
+        self.flush()
         return file
 
     def _reopen(self, described: str, run: str) -> h5py.File:
@@ -186,11 +188,6 @@ class KWaveOutput:
                 fault = f"is damaged; {again}"
         self._close()
         raise InputError(f"output: {self._partial} {fault}")
-
-    def _sync(self) -> None:
-        assert self._file is not None
-        self._file.flush()
-        _to_disk(self._partial)
 
     def _close(self) -> None:
         self._items = {}

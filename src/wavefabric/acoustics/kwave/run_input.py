@@ -138,8 +138,6 @@ def _recording(inputs: KWaveInput, options: KWaveFileSettings) -> Recording:
 
 
 def _sink(output: str | Path, inputs: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
-    same: dict[str, Any] = {
-        key: getattr(options, key) for key in ("compression", "copy_sensor_mask", "force", "threads")
-    }
-    saved = options.checkpoints
+    names, saved = ("compression", "copy_sensor_mask", "force", "threads"), options.checkpoints
+    same: dict[str, Any] = {key: getattr(options, key) for key in names}
     return KWaveOutput(Path(output), inputs, start=options.start - 1, checkpoint=saved and saved.path, **same)

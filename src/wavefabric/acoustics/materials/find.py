@@ -53,10 +53,7 @@ class Sets:
     def numbers(self, arrays: Sequence[np.ndarray], dtype) -> Iterator[np.ndarray]:
         """Planes (Ny, Nx) of the numbers of the points' sets, one after another; the same array each time.
 
-        Raises
-        ------
-        RuntimeError
-            If the arrays have changed since, to values that were not there.
+        `RuntimeError`: the arrays have changed since, to values that were not there.
         """
         shape, before = arrays[0].shape[1:], self._count
         plane = np.empty(shape, dtype)
