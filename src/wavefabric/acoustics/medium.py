@@ -111,10 +111,10 @@ class Medium:
         def to_memory(value: Any, key: str) -> float | np.ndarray:
             return value if isinstance(value, float) else grid.to_memory(value, key)
 
-        def in_memory(name: str) -> float | np.ndarray:
-            return to_memory(getattr(self, name), f"medium.{name}")
-
-        density = in_memory("density")
+        names = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        parameters: dict[str, Any] = {name: to_memory(given[name], f"medium.{name}") for name in given}
+        density = parameters["density"]
         key, staggered = "medium.density_staggered", self.density_staggered
         if staggered is None:
             staggered = tuple(stagger(density, axis, wrap) for axis, wrap in enumerate(grid.periodic))
@@ -122,17 +122,10 @@ class Medium:
             staggered = listed(staggered, key, f"one an axis, {grid.dimensions}")
             require(len(staggered) == grid.dimensions, key, len(staggered), f"one an axis, {grid.dimensions}")
             staggered = tuple(to_memory(_number_or_array(each, "kg/m^3", key), key) for each in staggered)
-        parameters: dict[str, Any] = {
-            "sound_speed": in_memory("sound_speed"),
-            "density": density,
-            "density_staggered": staggered,
-            "reference_speed": self.speeds[1] if self.reference_speed is None else self.reference_speed,
-        }
-        if self.nonlinearity is not None:
-            parameters["nonlinearity"] = in_memory("nonlinearity")
+        speed = self.speeds[1] if self.reference_speed is None else self.reference_speed
+        parameters |= {"density_staggered": staggered, "reference_speed": speed}
         if self.alpha_coeff is not None:
-            parameters |= {"absorption": self.absorption, "alpha_coeff": in_memory("alpha_coeff")}
-            parameters |= {"alpha_power": self.alpha_power, "dispersion": self.dispersion}
+            parameters |= {name: getattr(self, name) for name in ("absorption", "alpha_power", "dispersion")}
         return parameters
 
 

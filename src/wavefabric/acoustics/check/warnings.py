@@ -65,9 +65,8 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
     before the run does, after them. A signal that goes on to the end of the run or beyond is mirrored at its
     end instead, since there it does not break off. Of very many points the strongest count alone.
     """
-    limit = highest_frequency(problem)
     c, spacing = float(np.min(problem.sound_speed)), max(problem.spacing[: problem.dimensions])
-    lines = []
+    limit, lines = highest_frequency(problem), []
     for key, signal, ends in source_signals(problem):
         energy, frequency = _spectrum(signal, ends, problem.dt, limit)
         above = np.where(frequency > limit, energy, 0.0)

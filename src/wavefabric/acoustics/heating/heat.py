@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,9 +173,7 @@ class _Run:
         check_memory(comm, comm.device, need, "this run", "use a smaller grid or fewer recorded points")
         policy = self.how.checkpoints
         self._checkpoint = None if policy is None else RunCheckpoint(comm, policy, digest)
-        with ExitStack() as stack:
-            if self._checkpoint is not None:
-                stack.enter_context(locked_by_first_rank(comm, self._checkpoint.path, "checkpoint"))
+        with locked_by_first_rank(comm, policy and policy.path, "checkpoint"):
             saved = None if self._checkpoint is None else self._checkpoint.find()
             self._prepare()
             done = 0

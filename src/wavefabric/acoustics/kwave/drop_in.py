@@ -96,11 +96,12 @@ def kspaceFirstOrder(
         return _saved(kgrid, medium, source, sensor, how)
     results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
     layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
-    # A PML that absorbs nothing is none; one that is outside is left out already.
+    # A PML that absorbs nothing is none.
     inside = tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
-    cut = how.objects["pml_inside"]
-    fields = [name for name in results if cut and vector_of(name).endswith(("_final", "_all"))]
-    return {**results, **{name: results[name][inside] for name in fields}}
+    if how.objects["pml_inside"]:
+        whole = [name for name in results if vector_of(name).endswith(("_final", "_all"))]
+        return {**results, **{name: results[name][inside] for name in whole}}
+    return dict(results)
 
 
 class KSpaceOptions:

@@ -121,7 +121,7 @@ def _run_as_program(
             contents, output = read_input(path), Path(simulation.output_filename)
             contents = replace(contents, problem=replace(contents.problem, **switches))
             settings = KWaveFileSettings(force=True, names=_NAMES, start=recording.start + 1, **run)
-            run_input(contents, output, settings, _NAMES, begun)
+            run_input(contents, output, settings, begun)
             results = _read_output(output, crop=not simulation.pml_inside)
             if execution.delete_data:
                 output.unlink(missing_ok=True)

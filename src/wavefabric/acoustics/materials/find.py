@@ -205,10 +205,7 @@ class _Search:
         alone = [group for name in names if (group := self._group([name])) is not None]
         result: IndexedGroup | None = None
         for group in sorted(alone, key=lambda group: len(group.sets)):
-            if result is None:
-                result = group
-            else:
-                result = self._group([*result.names, *group.names]) or result
+            result = group if result is None else self._group([*result.names, *group.names]) or result
         return result
 
     def _staggered(self, names: Sequence[str]) -> list[IndexedGroup]:

@@ -272,11 +272,12 @@ class RecordedArray:
                 for i, row in enumerate(rows):
                     line = data[0, row] if data.ndim == 3 else data[row]
                     values[:, i] = np.asarray(line).reshape(-1)[points]
+                first = file.steps - samples
             else:
                 for i, point in enumerate(points):
                     at = np.unravel_index(int(point), data.shape[:-1], order="F")
                     values[i] = np.asarray(data[tuple(int(n) for n in at)])[rows]
-            first = round(self.first_time() / file.dt)
+                first = round(float(file.file["time"][0]) / file.dt)  # type: ignore[index]
             if not 0 <= first < _MOST_STEPS:
                 raise self.fault(f"begins at step {first}; the file is damaged")
         return values, points, (first + rows) * file.dt
