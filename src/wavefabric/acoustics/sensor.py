@@ -94,11 +94,9 @@ class Sensor:
         local = [name for name in quantities if is_local(name)]
         local += [name for name in tones if TONES[name].kind == "points"]
         if self.mask is None and local:
-            raise InputError(
-                f"sensor.mask: is missing, and {show(local[0].removesuffix('_raw'))} is recorded there; "
-                "allowed: True or False for each point, or quantities of the whole domain alone, such as "
-                "p_max_all"
-            )
+            actual = f"is missing, and {show(local[0].removesuffix('_raw'))} is recorded there"
+            whole = "quantities of the whole domain alone, such as p_max_all"
+            raise InputError(f"sensor.mask: {actual}; allowed: True or False for each point, or {whole}")
         where: Any = None
         if local:
             where = self.mask(grid) if callable(self.mask) else grid.points(self.mask, "sensor.mask")

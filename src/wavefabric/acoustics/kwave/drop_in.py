@@ -111,12 +111,11 @@ class KSpaceOptions:
     """
 
     _passed_on = ("output", "force", "checkpoint", "check_stability", "progress", "comm", "decomposition")
-    _not_here = ("signal_order", "axisymmetric")
 
     def __init__(self, shape: tuple[int, ...], **options: Any):
         take = options.pop
         objects: dict[str, Any] = {"pml_size": 20, "pml_inside": False}
-        read = [each.name for each in fields(ObjectOptions) if each.name not in self._not_here]
+        read = {each.name for each in fields(ObjectOptions)} - {"signal_order", "axisymmetric"}
         objects |= {name: take(name) for name in read if name in options}
         size = objects["pml_size"]
         if isinstance(size, str) and size.lower() == "auto":
