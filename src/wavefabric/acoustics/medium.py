@@ -112,8 +112,8 @@ class Medium:
             return value if isinstance(value, float) else grid.to_memory(value, key)
 
         names = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        parameters: dict[str, Any] = {name: to_memory(given[name], f"medium.{name}") for name in given}
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        parameters: dict[str, Any] = {name: to_memory(values[name], f"medium.{name}") for name in values}
         density = parameters["density"]
         key, staggered = "medium.density_staggered", self.density_staggered
         if staggered is None:
