@@ -16,7 +16,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def require(right: Any, key: str, value: Any, allowed: str) -> None:
     """Refuse a value that is not right."""
     if not right:
-        raise InputError(f"{key}: {show(value)}; allowed: {allowed}")
+        ensure(False, key, show(value), allowed)
+
+
+def ensure(right: Any, key: str, actual: Any, allowed: str) -> None:
+    """As `require`, where words say what is not right."""
+    if not right:
+        raise InputError(f"{key}: {actual}; allowed: {allowed}")
 
 
 def as_array(values: Any, key: str) -> np.ndarray:
@@ -67,8 +73,7 @@ def per_axis(value: Any, n: int) -> tuple[Any, ...]:
 def real_array(values: Any, key: str) -> np.ndarray:
     """As `as_array`; refuses an array of another type than real numbers."""
     array = as_array(values, key)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
+    ensure(array.dtype.kind in "fiu", key, f"is of type {array.dtype}", "real numbers")
     return array
 
 

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.decomposition.decompose import Partition, decompose
 from wavefabric.acoustics.fused.axis_kernels_cuda import longest_axes
 from wavefabric.acoustics.fused.fused_cuda import FusedCudaStages
@@ -19,7 +20,6 @@ from wavefabric.acoustics.solver.coefficients import Coefficients, Fields
 from wavefabric.acoustics.solver.layout import FieldLayout
 from wavefabric.acoustics.solver.source_terms import SourceTerms
 from wavefabric.acoustics.solver.stages import PlainStages, Stages
-from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 from wavefabric.spectral.vector_butterflies import PRIMES
 
@@ -87,8 +87,7 @@ def stages_form(
     """The same on all ranks; ``one_sided``: whether kernels store in other ranks' memory."""
     sharing = "one" if decomposition.ranks == 1 else decomposition.options.kind
     if problem.axisymmetric:
-        if sharing not in RADIAL:
-            raise InputError(f"decomposition: {sharing} with an axisymmetric grid; allowed: global")
+        ensure(sharing in RADIAL, "decomposition", f"{sharing} with an axisymmetric grid", "global")
         return RADIAL[sharing]
     fused = CUDA[sharing]
     if device.name == "cpu":

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import require
-from wavefabric.errors import InputError
+from wavefabric.acoustics.arguments import ensure, require
 
 
 def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound_speed: float) -> np.ndarray:
@@ -36,9 +35,12 @@ def bowl_on_axis(z: Any, radius: float, diameter: float, frequency: float, sound
 def bowl_depth(radius: float, diameter: float) -> float:
     """Depth of a spherical bowl from its rim to its apex, m, of its radius of curvature and aperture, m."""
     _check_positive(radius=radius, diameter=diameter)
-    allowed = f"up to {2 * radius:g} m, twice the radius of curvature"
-    if diameter > 2 * radius:
-        raise InputError(f"diameter: {diameter:g} m; allowed: {allowed}")
+    ensure(
+        diameter <= 2 * radius,
+        "diameter",
+        f"{diameter:g} m",
+        f"up to {2 * radius:g} m, twice the radius of curvature",
+    )
     return radius - math.sqrt(radius**2 - (diameter / 2) ** 2)
 
 

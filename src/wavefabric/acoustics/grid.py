@@ -6,7 +6,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, real, require, typed
+from wavefabric.acoustics.arguments import (
+    as_array,
+    ensure,
+    is_whole,
+    per_axis,
+    positive,
+    real,
+    require,
+    typed,
+)
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.problem import Problem
 from wavefabric.errors import InputError
@@ -83,20 +92,18 @@ class Grid:
     def _pml_sizes(self) -> tuple[int, ...]:
         size, n = self.pml_size, len(self.shape)
         if isinstance(size, str) and size == "auto":
-            if self.pml_inside:
-                raise InputError("grid.pml_size: 'auto' with pml_inside=True; allowed: pml_inside=False")
+            ensure(not self.pml_inside, "grid.pml_size", "'auto' with pml_inside=True", "pml_inside=False")
             sides = zip(self.shape, self._sides, strict=False)
             return tuple(auto_pml_size(n, AUTO_PML, each) for n, each in sides)
         sizes = per_axis(_DEFAULT_PML[n] if size is None else size, n)
         right = len(sizes) == n and all(is_whole(number) and number >= 0 for number in sizes)
         require(right, "grid.pml_size", size, "a whole number from 0, one an axis, 'auto' or None")
         for points, number, sides in zip(self.shape, sizes, self._sides, strict=False):
-            if self.pml_inside and number and sides * number >= points:
-                actual = (
-                    f"{number} points on {'each' if sides == 2 else 'one'} side leave nothing of {points}"
-                )
-                allowed = f"at most {(points - 1) // sides}, or pml_inside=False"
-                raise InputError(f"grid.pml_size: {actual}; allowed: {allowed}")
+            side = "each" if sides == 2 else "one"
+            actual = f"{number} points on {side} side leave nothing of {points}"
+            allowed = f"at most {(points - 1) // sides}, or pml_inside=False"
+            fits = not self.pml_inside or sides * number < points
+            ensure(fits, "grid.pml_size", actual, allowed)
         return tuple(int(number) for number in sizes)
 
     @property
@@ -201,8 +208,7 @@ class Grid:
         is copied if no PML is added and x is fastest in memory (Fortran order) already.
         """
         array = self._shaped(values, key)
-        if array.dtype.kind not in "fiub":
-            raise InputError(f"{key}: is of type {array.dtype}; allowed: real numbers")
+        ensure(array.dtype.kind in "fiub", key, f"is of type {array.dtype}", "real numbers")
         if array.dtype.kind != "f":
             array = array.astype(np.float64)
         return np.ascontiguousarray(self._padded(array, "edge" if outside == "edge" else "constant"))
@@ -237,8 +243,7 @@ class Grid:
         The mask is bool, or 0 and 1, and of the grid's shape; ``key`` names it in errors.
         """
         flat = np.flatnonzero(self._padded(self.mask(mask, key), "constant"))
-        if flat.size == 0:
-            raise InputError(f"{key}: marks no point; allowed: one point or more")
+        ensure(flat.size, key, "marks no point", "one point or more")
         return flat
 
     def mask(self, values: Any, key: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, check_choice, listed, real, require
+from wavefabric.acoustics.arguments import as_array, check_choice, ensure, listed, real, require
 from wavefabric.errors import InputError
 from wavefabric.units import quantity, show
 
@@ -69,10 +69,8 @@ class Medium:
     density_staggered: Any = None
 
     def __post_init__(self) -> None:
-        if self.density is None:
-            raise InputError(
-                "medium.density: is missing; allowed: kg/m³, one number or one for each grid point"
-            )
+        allowed = "kg/m³, one number or one for each grid point"
+        ensure(self.density is not None, "medium.density", "is missing", allowed)
         check_choice(self.absorption, ("power_law", "stokes"), "medium.absorption")
         units = {"sound_speed": "m/s", "density": "kg/m^3", "alpha_coeff": "", "nonlinearity": ""}
         assign = object.__setattr__
@@ -92,8 +90,7 @@ class Medium:
         if self.alpha_coeff is None:
             return y
         if self.absorption == "stokes":
-            if y not in (None, 2.0):
-                raise InputError(f"medium.alpha_power: {show(y)} with Stokes absorption; allowed: 2")
+            ensure(y in (None, 2.0), "medium.alpha_power", f"{show(y)} with Stokes absorption", "2")
             return 2.0
         if y is None or not 0 <= y < 3 or (y == 1 and self.dispersion):
             actual = "is missing" if y is None else show(y)
@@ -104,9 +101,8 @@ class Medium:
     def speeds(self) -> tuple[float, float]:
         """Smallest and largest sound speed, m/s."""
         low, high = float(np.min(self.sound_speed)), float(np.max(self.sound_speed))
-        if not (low > 0 and high < math.inf):
-            actual = "has values that are not above 0 and finite"
-            raise InputError(f"medium.sound_speed: {actual}; allowed: m/s, above 0")
+        actual = "has values that are not above 0 and finite"
+        ensure(low > 0 and high < math.inf, "medium.sound_speed", actual, "m/s, above 0")
         return low, high
 
     def on(self, grid: Any) -> dict[str, Any]:
@@ -115,10 +111,10 @@ class Medium:
         def to_memory(value: Any, key: str) -> float | np.ndarray:
             return value if isinstance(value, float) else grid.to_memory(value, key)
 
-        def in_memory(name: str) -> float | np.ndarray:
-            return to_memory(getattr(self, name), f"medium.{name}")
-
-        density = in_memory("density")
+        names = ("sound_speed", "density", "nonlinearity", "alpha_coeff")
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        parameters: dict[str, Any] = {name: to_memory(values[name], f"medium.{name}") for name in values}
+        density = parameters["density"]
         key, staggered = "medium.density_staggered", self.density_staggered
         if staggered is None:
             staggered = tuple(stagger(density, axis, wrap) for axis, wrap in enumerate(grid.periodic))
@@ -126,17 +122,10 @@ class Medium:
             staggered = listed(staggered, key, f"one an axis, {grid.dimensions}")
             require(len(staggered) == grid.dimensions, key, len(staggered), f"one an axis, {grid.dimensions}")
             staggered = tuple(to_memory(_number_or_array(each, "kg/m^3", key), key) for each in staggered)
-        parameters: dict[str, Any] = {
-            "sound_speed": in_memory("sound_speed"),
-            "density": density,
-            "density_staggered": staggered,
-            "reference_speed": self.speeds[1] if self.reference_speed is None else self.reference_speed,
-        }
-        if self.nonlinearity is not None:
-            parameters["nonlinearity"] = in_memory("nonlinearity")
+        speed = self.speeds[1] if self.reference_speed is None else self.reference_speed
+        parameters |= {"density_staggered": staggered, "reference_speed": speed}
         if self.alpha_coeff is not None:
-            parameters |= {"absorption": self.absorption, "alpha_coeff": in_memory("alpha_coeff")}
-            parameters |= {"alpha_power": self.alpha_power, "dispersion": self.dispersion}
+            parameters |= {name: getattr(self, name) for name in ("absorption", "alpha_power", "dispersion")}
         return parameters
 
 
@@ -174,12 +163,10 @@ def density_jump(density: Any, sound_speed: Any, between: Sequence[Any] = ()) ->
         z1, z2 = (np.moveaxis(rho * sound_speed, axis, 0)[i, *at[1:]] for i in (at[0], at[0] + 1))
         worst = max(worst, (float((high / low)[at]), float(abs(z1 - z2) / (z1 + z2))))
     jump, reflection = worst
+    if not reflection:
+        return None
     text = f"changes {jump:.3g}-fold between neighbouring points, more than {LARGEST_JUMP}-fold, where up to "
-    return (
-        f"{text}15 % (by a box 60 %) of the reflection coefficient {reflection:.4g} is lost"
-        if reflection
-        else None
-    )
+    return f"{text}15 % (by a box 60 %) of the reflection coefficient {reflection:.4g} is lost"
 
 
 def _number_or_array(value: Any, unit: str, key: str) -> float | np.ndarray:

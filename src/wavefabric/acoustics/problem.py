@@ -7,6 +7,7 @@ column-major) index is ours plus one.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -114,6 +115,13 @@ class Cuboids:
             z, y, x = np.ogrid[z0 : z1 + 1, y0 : y1 + 1, x0 : x1 + 1]
             parts.append(((z * ny + y) * nx + x).reshape(-1))
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def split(values: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """The values of arrays of these shapes, which follow one another along the last axis."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    parts = np.split(values, ends, axis=-1)
+    return [part.reshape(*values.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 @dataclass(frozen=True)

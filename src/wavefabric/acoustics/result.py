@@ -7,14 +7,29 @@ from typing import Any
 import numpy as np
 
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.problem import Cuboids, Problem, Recording
+from wavefabric.acoustics.problem import Cuboids, Problem, Recording, split
 from wavefabric.acoustics.recording.quantities import describe, is_field, is_tone
 from wavefabric.acoustics.recording.sinks import Report
 from wavefabric.results.file import Data, ResultWriter
 from wavefabric.results.provenance import provenance
 
 
-class Results(Mapping[str, Any]):
+class NamedArrays(Mapping[str, Any]):
+    """Arrays by name."""
+
+    _arrays: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+class Results(NamedArrays):
     """Recorded arrays by name: ``results["p"]``, ``results["ux_max"]``, ``results["p_final"]``.
 
     Attributes
@@ -69,23 +84,10 @@ class Results(Mapping[str, Any]):
     def _at_sensor(self, array: np.ndarray, where: Any) -> Any:
         if not isinstance(where, Cuboids):
             return array.T
-        shapes = where.shapes()
-        ends = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
-        boxes = []
-        for shape, part in zip(shapes, np.split(array, ends, axis=-1), strict=True):
-            # (…, points) -> (…, Cz, Cy, Cx) -> (Cx, Cy, Cz, …)
-            box = part.reshape(*array.shape[:-1], *shape).transpose()
-            boxes.append(box[(slice(None),) * self.grid.dimensions + (0,) * (3 - self.grid.dimensions)])
-        return boxes
-
-    def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
+        dims = self.grid.dimensions
+        # (…, points) -> (…, Cz, Cy, Cx) -> (Cx, Cy, Cz, …)
+        boxes = (box.transpose() for box in split(array, where.shapes()))
+        return [box[(slice(None),) * dims + (0,) * (3 - dims)] for box in boxes]
 
     def __repr__(self) -> str:
         return f"Results({', '.join(self)}; {self.time.size} rows of {self._dt:.4g} s)"

@@ -67,36 +67,15 @@ def run(
     loading_seconds: float = 0.0,
     observer: Observer | None = None,
 ) -> Report:
-    """Simulate. Collective where several ranks were started.
+    """Simulate a problem of the whole grid. Collective where several ranks were started.
 
-    Parameters
-    ----------
-    problem, recording
-        Of the whole grid, the same on all ranks.
-    sink : Sink or None
-        Takes what is recorded, on rank 0; not used on other ranks.
-    options : RunSettings, optional
-        Of which ``check_stability`` is not looked at.
-    loading_seconds : float
-        Time that reading the input took, for the report.
-    observer : Observer, optional
-        Looks on.
-
-    Returns
-    -------
-    Report
-        ``steps < total_steps`` if a checkpoint ended the run (`Checkpoints.stop`).
-
-    Raises
-    ------
-    InputError
-        Too little memory, a checkpoint of another run or layout, ranks that were given different problems, a
-        decomposition that does not fit. All errors are raised on all ranks.
-    FieldLost
-        If the pressure is no longer finite, the energy has grown beyond what the sources can have put in, or
-        what alternates in sign from step to step grows exponentially.
-    KeyboardInterrupt
-        After Ctrl-C or SIGTERM, once a checkpoint was saved, if there is one to be.
+    ``sink`` takes what is recorded, on rank 0 alone; ``check_stability`` of the options is not looked at;
+    ``loading_seconds`` is what reading the input took, for the report, whose ``steps < total_steps`` if a
+    checkpoint ended the run (`Checkpoints.stop`). Errors, on all ranks alike: `InputError` for too little
+    memory, a checkpoint of another run or layout, ranks that were given different problems, a decomposition
+    that does not fit; `FieldLost` if the pressure is no longer finite, the energy has grown beyond what the
+    sources can have put in, or what alternates in sign from step to step grows exponentially;
+    KeyboardInterrupt after Ctrl-C or SIGTERM, once a checkpoint was saved, if there is one to be.
     """
     begun = working_time()
     options = (options or RunSettings()).with_ranks(problem.shape)
@@ -139,12 +118,10 @@ class _Run:
         self._alternation_watch = AlternationWatch()
 
     def run(self, sink: Sink | None, begun: float, loading: float) -> Report:
-        files = [(getattr(sink, "path", None), "output")]
-        if self._checkpoint is not None:
-            files.append((self._checkpoint.path, "checkpoint"))
+        files = {"output": sink, "checkpoint": self._checkpoint}
         with ExitStack() as stack:
-            for path, key in files:
-                stack.enter_context(locked_by_first_rank(self._comm, path, key))
+            for key, file in files.items():
+                stack.enter_context(locked_by_first_rank(self._comm, getattr(file, "path", None), key))
             state = self._checkpoint.find() if self._checkpoint is not None else None
             self._allocate(sink)
             self._resume_or_begin(state)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import as_array, is_whole, per_axis, positive, require
+from wavefabric.acoustics.arguments import as_array, ensure, is_whole, per_axis, positive, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
 from wavefabric.acoustics.recording.quantities import QUANTITIES, TONES, is_local
@@ -94,11 +94,9 @@ class Sensor:
         local = [name for name in quantities if is_local(name)]
         local += [name for name in tones if TONES[name].kind == "points"]
         if self.mask is None and local:
-            raise InputError(
-                f"sensor.mask: is missing, and {show(local[0].removesuffix('_raw'))} is recorded there; "
-                "allowed: True or False for each point, or quantities of the whole domain alone, such as "
-                "p_max_all"
-            )
+            actual = f"is missing, and {show(local[0].removesuffix('_raw'))} is recorded there"
+            whole = "quantities of the whole domain alone, such as p_max_all"
+            raise InputError(f"sensor.mask: {actual}; allowed: True or False for each point, or {whole}")
         where: Any = None
         if local:
             where = self.mask(grid) if callable(self.mask) else grid.points(self.mask, "sensor.mask")
@@ -149,8 +147,7 @@ def _in_total(at: np.ndarray, grid: Grid) -> Any:
 def _elements(transducer: Any, grid: Grid) -> Elements:
     key = "sensor.elements"
     require(hasattr(transducer, "receiving"), key, transducer, "a transducer, such as bowl(...)")
-    if transducer.shape != grid.shape:
-        raise InputError(f"{key}: on a grid of the shape {transducer.shape}; allowed: {grid.shape}")
+    ensure(transducer.shape == grid.shape, key, f"on a grid of the shape {transducer.shape}", f"{grid.shape}")
     weights = transducer.receiving
     weights.sort_indices()
     index = _in_total(np.stack(np.unravel_index(transducer.index, grid.shape, order="F")), grid)
@@ -170,13 +167,8 @@ def _interpolation(positions: Any, grid: Grid) -> Interpolation:
     outside = ~((steps >= -_SLACK) & (steps <= cells + _SLACK)).all(axis=0)
     if outside.any():
         first = tuple(float(x) for x in metres[:, np.argmax(outside)])
-        ends = list(
-            zip(
-                (-origin * spacing).ravel().tolist(),
-                ((cells - origin) * spacing).ravel().tolist(),
-                strict=True,
-            )
-        )
+        low, high = ((end * spacing).ravel().tolist() for end in (-origin, cells - origin))
+        ends = list(zip(low, high, strict=True))
         raise InputError(f"{key}: {first} m is outside the grid; allowed: {ends} m along each axis")
     steps = np.clip(steps, 0, cells)
     # A point on the last plane belongs to the cell before it.

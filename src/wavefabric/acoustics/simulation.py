@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_types, is_whole, positive, require
+from wavefabric.acoustics.arguments import check_types, ensure, is_whole, positive, require
 from wavefabric.acoustics.check.rules import MOST_STEPS, check, check_recording
 from wavefabric.acoustics.check.warnings import problem_warnings
 from wavefabric.acoustics.grid import Grid
@@ -152,11 +152,9 @@ def prepare(
 ) -> tuple[Problem, Recording, SettingsType]:
     """What the solver takes of the arguments of `simulate`; a time step that it chose is stable."""
     dt, steps = how.dt, how.steps
-    if steps is not None and how.t_end is not None:
-        raise InputError("steps: is given along with t_end; allowed: one of them")
+    ensure(steps is None or how.t_end is None, "steps", "is given along with t_end", "one of them")
     if how.record is not None:
-        if sensor is not None:
-            raise InputError("record: is given along with a sensor; allowed: Sensor(record=...) instead")
+        ensure(sensor is None, "record", "is given along with a sensor", "Sensor(record=...) instead")
         sensor = Sensor(record=how.record)
     if dt is None:
         silent = grid.silent_problem(medium, grid.cfl_step(medium, how.cfl))

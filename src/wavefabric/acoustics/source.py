@@ -7,7 +7,15 @@ from typing import Any, get_args
 import numpy as np
 import scipy.fft
 
-from wavefabric.acoustics.arguments import check_choice, check_types, positive, real, real_array, require
+from wavefabric.acoustics.arguments import (
+    check_choice,
+    check_types,
+    ensure,
+    positive,
+    real,
+    real_array,
+    require,
+)
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import (
     PressureSource,
@@ -166,8 +174,7 @@ class Source:
         if self.transducer is not None:
             check_types(**{"source.transducer": (self.transducer, Transducer)})
             parameters["transducer"] = self._transducer(self.transducer, grid, sound_speed, dt)
-        if not parameters:
-            raise InputError("source: drives nothing; allowed: p0, p, ux, uy, uz or transducer")
+        ensure(parameters, "source", "drives nothing", "p0, p, ux, uy, uz or transducer")
         return parameters
 
     def scale(self, name: str, grid: Grid, c: np.ndarray, dt: float) -> np.ndarray:
@@ -222,9 +229,8 @@ class Source:
 
     def _velocity(self, grid: Grid, sound_speed: float | np.ndarray, dt: float) -> VelocitySource:
         for axis in "xyz"[grid.dimensions :]:
-            if getattr(self, f"u{axis}") is not None:
-                actual = f"is given on a grid of {grid.dimensions} dimension{'s' * (grid.dimensions > 1)}"
-                raise InputError(f"source.u{axis}: {actual}; allowed: None")
+            actual = f"is given on a grid of {grid.dimensions} dimension{'s' * (grid.dimensions > 1)}"
+            ensure(getattr(self, f"u{axis}") is None, f"source.u{axis}", actual, "None")
         check_choice(self.u_mode, _MODES, "source.u_mode")
         index = grid.points(self.u_mask, "source.u_mask")
         c, signals = at_points(sound_speed, index), []
@@ -246,13 +252,10 @@ class Source:
         if delay.shape == grid.shape:
             delay = delay.T[np.asarray(transducer.mask).T != 0]
         if delay.shape != index.shape or delay.dtype.kind not in "iu" or delay.min() < 0:
-            raise InputError(
-                f"{key}.delay: allowed: whole numbers from 0, one for each of the {index.size} points"
-            )
-        steps = signal.size - int(delay.max())
-        if steps < 1:
-            allowed = f"below {signal.size}, the signal's samples"
-            raise InputError(f"{key}.delay: up to {delay.max()} steps; allowed: {allowed}")
+            allowed = f"whole numbers from 0, one for each of the {index.size} points"
+            raise InputError(f"{key}.delay: allowed: {allowed}")
+        steps, allowed = signal.size - int(delay.max()), f"below {signal.size}, the signal's samples"
+        ensure(steps >= 1, f"{key}.delay", f"up to {delay.max()} steps", allowed)
         scale = self.scale("transducer", grid, at_points(sound_speed, index), dt)
         return TransducerSource(index, delay.astype(np.int64), signal * scale, steps)
 
@@ -265,10 +268,8 @@ def at_points(field: float | np.ndarray, index: np.ndarray) -> np.ndarray:
 def _scaled(values: Any, scale: np.ndarray, points: int, key: str) -> Signal:
     """Signals as (steps, points) or (steps, 1), times one scale or one for each point."""
     if isinstance(values, ProductSignal):
-        right = len(values.weights) in (1, points)
-        require(
-            right, f"{key}.amplitude", len(values.weights), f"a number, or one for each of {points} points"
-        )
+        count, allowed = len(values.weights), f"a number, or one for each of {points} points"
+        require(count in (1, points), f"{key}.amplitude", count, allowed)
         weights = np.broadcast_to(values.weights, (points, values.weights.shape[1]))
         return replace(values, weights=weights * scale[:, None])
     signal = check_series(values, points, key, shared=True)

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole
+from wavefabric.acoustics.arguments import ensure, is_whole
 from wavefabric.acoustics.problem import (
     Absorption,
     Cuboids,
@@ -23,7 +23,6 @@ from wavefabric.acoustics.problem import (
 )
 from wavefabric.acoustics.recording.quantities import QUANTITIES, is_local
 from wavefabric.acoustics.solver.formulas import disperses, on_axis
-from wavefabric.errors import InputError
 
 _AXES = "xyz"
 
@@ -65,10 +64,8 @@ def check(problem: Problem, names: Mapping[str, str] | None = None, *, first_ind
     _medium(problem, rules)
     if problem.initial_pressure is not None:
         rules.field("initial_pressure", problem.initial_pressure, scalar=False)
-    if problem.pressure_source is not None:
-        _at_points(
-            "pressure_source", problem.pressure_source, {"signal": problem.pressure_source.signal}, rules
-        )
+    if (pressure := problem.pressure_source) is not None:
+        _at_points("pressure_source", pressure, {"signal": pressure.signal}, rules)
     if problem.velocity_source is not None:
         dims, signals = problem.dimensions, problem.velocity_source.signals
         right = len(signals) == dims and any(signal is not None for signal in signals)
@@ -204,8 +201,7 @@ class _Rules:
         self._problem = problem
 
     def require(self, right: Any, key: str, actual: Any, allowed: str) -> None:
-        if not right:
-            raise InputError(f"{self.names[key]}: {actual}; allowed: {allowed}")
+        ensure(right, self.names[key], actual, allowed)
 
     def one_of(self, key: str, value: str, allowed: tuple[str, ...]) -> None:
         self.require(value in allowed, key, repr(value), ", ".join(allowed))
@@ -231,9 +227,8 @@ class _Rules:
         """One number, or one for each grid point; from ``low``, or above it."""
         grid = self._problem.array_shape
         if isinstance(value, np.ndarray) and value.ndim:
-            self.require(
-                value.shape == grid, key, f"has the shape {value.shape}", f"{grid}, that of the grid"
-            )
+            actual = f"has the shape {value.shape}"
+            self.require(value.shape == grid, key, actual, f"{grid}, that of the grid")
             least, _ = self.finite(key, value)
         else:
             allowed = "a finite number" if scalar else f"an array of shape {grid}"

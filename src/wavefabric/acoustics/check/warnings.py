@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import real, typed
+from wavefabric.acoustics.arguments import real, require, typed
 from wavefabric.acoustics.check.rules import PYTHON_NAMES
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium, density_jump
 from wavefabric.acoustics.problem import Problem, ProductSignal, Signal
 from wavefabric.acoustics.solver.formulas import wavenumber_range
 from wavefabric.acoustics.stability.power_law import PowerLaw
-from wavefabric.errors import InputError
-from wavefabric.units import show
 
 #: A share of a signal's energy above the limit that is said. Tone bursts that begin and end abruptly have
 #: some 0.1 % of theirs far above their frequency.
@@ -36,9 +34,8 @@ def problem_warnings(problem: Problem, names: Mapping[str, str] | None = None, a
     if line := power_law_line(problem):
         lines.append(f"{names['alpha_power']}: {line}{advice}")
     if jump := density_jump(problem.density, problem.sound_speed, problem.density_staggered):
-        lines.append(
-            f"{names['density']}: {jump}; layered_medium(..., kernel='geometric') and its like keep it"
-        )
+        keeping = "layered_medium(..., kernel='geometric') and its like keep it"
+        lines.append(f"{names['density']}: {jump}; {keeping}")
     return lines
 
 
@@ -51,8 +48,8 @@ def max_frequency(grid: Grid, medium: Medium, points_per_wavelength: float = 2.0
     InputError
         If there are not more than 0 points to a wavelength.
     """
-    if not real(points_per_wavelength, "points_per_wavelength") > 0:
-        raise InputError(f"points_per_wavelength: {show(points_per_wavelength)}; allowed: above 0")
+    right = real(points_per_wavelength, "points_per_wavelength") > 0
+    require(right, "points_per_wavelength", points_per_wavelength, "above 0")
     return medium.speeds[0] / (points_per_wavelength * max(grid.spacing))
 
 
@@ -68,9 +65,8 @@ def band_warnings(problem: Problem, names: Mapping[str, str] = PYTHON_NAMES) -> 
     before the run does, after them. A signal that goes on to the end of the run or beyond is mirrored at its
     end instead, since there it does not break off. Of very many points the strongest count alone.
     """
-    limit = highest_frequency(problem)
     c, spacing = float(np.min(problem.sound_speed)), max(problem.spacing[: problem.dimensions])
-    lines = []
+    limit, lines = highest_frequency(problem), []
     for key, signal, ends in source_signals(problem):
         energy, frequency = _spectrum(signal, ends, problem.dt, limit)
         above = np.where(frequency > limit, energy, 0.0)

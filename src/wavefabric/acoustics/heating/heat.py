@@ -2,15 +2,14 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import pairs, positive, real, real_array, require, typed
+from wavefabric.acoustics.arguments import ensure, pairs, positive, real, real_array, require, typed
 from wavefabric.acoustics.check.rules import MOST_STEPS
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.heating.dose import dose_rate
@@ -19,10 +18,11 @@ from wavefabric.acoustics.heating.tissue import ThermalMedium
 from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.delivery import RankParts, broadcast
 from wavefabric.acoustics.recording.sampling import Sampler
+from wavefabric.acoustics.result import NamedArrays
 from wavefabric.acoustics.run import identity
 from wavefabric.acoustics.run_settings import RunSettings
 from wavefabric.acoustics.sensor import Sensor
-from wavefabric.errors import FieldLost, InputError
+from wavefabric.errors import FieldLost
 from wavefabric.exchange.control import check_agreement
 from wavefabric.lifecycle.agreement import Status, check_memory, combine, locked_by_first_rank
 from wavefabric.lifecycle.checkpoint.when import RunCheckpoint
@@ -41,7 +41,7 @@ _TEXTS = {
 }
 
 
-class Heated(Mapping[str, np.ndarray]):
+class Heated(NamedArrays):
     """By name ``temperature``, at the end, and ``temperature_max``, °C, and ``dose``, CEM43 minutes,
     of the grid's shape; with a sensor ``series``, (points, times), at ``time``, s.
 
@@ -52,15 +52,6 @@ class Heated(Mapping[str, np.ndarray]):
         self, arrays: dict[str, np.ndarray], grid: Grid, seconds: np.ndarray, device: str, writes: bool
     ):
         self._arrays, self.grid, self.time, self._device, self._writes = arrays, grid, seconds, device, writes
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write an HDF5 result file, on rank 0; `InputError` if it exists (without `force`)."""
@@ -124,8 +115,7 @@ def heat(
     FieldLost
         If the temperature is not finite.
     """
-    if grid.axisymmetric:
-        raise InputError("grid: is axisymmetric; allowed: a Cartesian grid for temperatures")
+    ensure(not grid.axisymmetric, "grid", "is axisymmetric", "a Cartesian grid for temperatures")
     bare = replace(grid, pml_size=0, pml_inside=True)
     phases = _phases(schedule)
     step = _default_step(grid, medium) if dt is None else positive(dt, "s", "dt")
@@ -136,8 +126,7 @@ def heat(
         _field(getattr(medium, name), grid, f"thermal.{name}")
     where = None if sensor is None else replace(sensor, record=("p",), start=0, frequencies=()).on(bare)
     how = RunSettings(**options).with_ranks(bare.total_shape)
-    run = _Run(bare, medium, fields, phases, step, where, how)
-    return run()
+    return _Run(bare, medium, fields, phases, step, where, how)()
 
 
 def _phases(schedule: Any) -> list[tuple[float, float]]:
@@ -179,13 +168,12 @@ class _Run:
         inputs = self.grid, self.medium, tuple(self.fields.values()), self.recording
         digest = identity(*inputs, tuple(self.phases), self.step)
         check_agreement(comm.control, {"heat": digest})
-        need = 8 * (FIELDS * points // comm.size + self._samples * (self._steps + 1))
+        samples = 0 if self.recording is None else self.recording.samples
+        need = 8 * (FIELDS * points // comm.size + samples * (self._steps + 1))
         check_memory(comm, comm.device, need, "this run", "use a smaller grid or fewer recorded points")
         policy = self.how.checkpoints
         self._checkpoint = None if policy is None else RunCheckpoint(comm, policy, digest)
-        with ExitStack() as stack:
-            if self._checkpoint is not None:
-                stack.enter_context(locked_by_first_rank(comm, self._checkpoint.path, "checkpoint"))
+        with locked_by_first_rank(comm, policy and policy.path, "checkpoint"):
             saved = None if self._checkpoint is None else self._checkpoint.find()
             self._prepare()
             done = 0
@@ -197,10 +185,6 @@ class _Run:
             if self._checkpoint is not None:
                 self._checkpoint.remove()
         return result
-
-    @property
-    def _samples(self) -> int:
-        return 0 if self.recording is None else self.recording.samples
 
     def _prepare(self) -> None:
         comm, device = self.how.ranks, self.how.ranks.device

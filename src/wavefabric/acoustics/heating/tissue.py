@@ -101,9 +101,8 @@ def absorbed_power(medium: Medium, amplitude: Any, frequencies: Any) -> np.ndarr
     single = len(tones) == 1 and fields.shape[:1] != (1,)
     fields = fields[None] if single else fields
     right = len(fields) == len(tones) and shapes <= {fields.shape[1:]}
-    require(
-        right, "amplitude", fields.shape, f"one field for each of {len(tones)} frequencies, as the medium"
-    )
+    allowed = f"one field for each of {len(tones)} frequencies, as the medium"
+    require(right, "amplitude", fields.shape, allowed)
     neper = 100 * math.log(10) / 20  # 1/m in a dB/cm
     power = np.zeros(fields.shape[1:])
     for field, tone in zip(fields, tones, strict=True):

@@ -94,13 +94,14 @@ def kspaceFirstOrder(
     how = KSpaceOptions(grid_shape(kgrid), **options)
     if how.save_only:
         return _saved(kgrid, medium, source, sensor, how)
-    results = dict(simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run))
+    results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
+    layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
+    # A PML that absorbs nothing is none.
+    inside = tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
     if how.objects["pml_inside"]:
-        inside = how.without_pml()
-        for name, array in results.items():
-            if vector_of(name).endswith(("_final", "_all")):
-                results[name] = array[inside]
-    return results
+        whole = [name for name in results if vector_of(name).endswith(("_final", "_all"))]
+        return {**results, **{name: results[name][inside] for name in whole}}
+    return dict(results)
 
 
 class KSpaceOptions:
@@ -110,18 +111,16 @@ class KSpaceOptions:
     """
 
     _passed_on = ("output", "force", "checkpoint", "check_stability", "progress", "comm", "decomposition")
-    _not_here = ("signal_order", "axisymmetric")
 
     def __init__(self, shape: tuple[int, ...], **options: Any):
         take = options.pop
         objects: dict[str, Any] = {"pml_size": 20, "pml_inside": False}
-        read = [each.name for each in fields(ObjectOptions) if each.name not in self._not_here]
+        read = {each.name for each in fields(ObjectOptions)} - {"signal_order", "axisymmetric"}
         objects |= {name: take(name) for name in read if name in options}
         size = objects["pml_size"]
         if isinstance(size, str) and size.lower() == "auto":
             size = tuple(auto_pml_size(n, _AUTO) for n in shape)
         objects["pml_size"] = each_axis(size, len(shape), "pml_size")
-        objects["pml_alpha"] = each_axis(objects.get("pml_alpha", 2.0), len(shape), "pml_alpha")
         self.objects = objects
         self.run = {key: take(key) for key in self._passed_on if key in options}
         check_choice(take("backend", "python"), ("python", "cpp"), "backend")
@@ -148,11 +147,6 @@ class KSpaceOptions:
         if options:
             allowed = "the keywords of k-wave-python's kspaceFirstOrder, and " + ", ".join(self._passed_on)
             raise InputError(f"{next(iter(options))}: is unknown; allowed: {allowed}")
-
-    def without_pml(self) -> tuple[slice, ...]:
-        """The grid without a PML inside it; one that absorbs nothing is none."""
-        layers = zip(self.objects["pml_size"], self.objects["pml_alpha"], strict=True)
-        return tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)
 
 
 def precision(dtype: Any) -> Literal["single", "double"]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.check.rules import PYTHON_NAMES, check, check_recording
 from wavefabric.acoustics.kwave import format as datasets
 from wavefabric.acoustics.kwave.format import ABSORPTION, AXES, DATASETS, MODES, Reader, dataset_key
@@ -274,10 +275,8 @@ def write_input(
     if problem.absorption == "power_law" and not problem.dispersion:
         raise InputError("medium.dispersion: False; allowed: True, k-Wave's files have no such switch")
     for name in ("k_space", "staggered"):
-        if not getattr(problem, name):
-            raise InputError(f"{name}: False; allowed: True, k-Wave's files have no such switch")
-    if problem.dimensions == 1:
-        raise InputError("grid.shape: has one dimension; allowed: 2 or 3, as k-Wave's files have")
+        ensure(getattr(problem, name), name, "False", "True, k-Wave's files have no such switch")
+    ensure(problem.dimensions > 1, "grid.shape", "has one dimension", "2 or 3, as k-Wave's files have")
     contents = _grid(problem) | _medium(problem) | _sources(problem)
     contents |= {} if sensor is None else datasets.sensor_datasets(sensor)
     with replacing(path, "path") as partial, OutputFile(partial, libver=("earliest", "v110")) as file:
@@ -351,11 +350,9 @@ def _transducer(problem: Problem) -> dict[str, Any]:
     velocity, transducer = problem.velocity_source, problem.transducer
     if transducer is None:
         return {"transducer_source_flag": 0}
-    if velocity and not np.array_equal(velocity.index, transducer.index):
-        raise InputError(
-            "source.transducer.mask: other points than those of the velocity source; "
-            "allowed: the same points, k-Wave's files hold one list for both"
-        )
+    same = not velocity or np.array_equal(velocity.index, transducer.index)
+    allowed = "the same points, k-Wave's files hold one list for both"
+    ensure(same, "source.transducer.mask", "other points than those of the velocity source", allowed)
     return {
         "transducer_source_flag": transducer.steps,
         "u_source_index": transducer.index[None, None] + 1,

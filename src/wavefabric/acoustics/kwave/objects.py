@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import is_whole, require
+from wavefabric.acoustics.arguments import ensure, is_whole, require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.kwave.sources import apodized, read_source
 from wavefabric.acoustics.kwave.values import (
@@ -196,8 +196,7 @@ def _smoothed(problem: Problem, grid: Grid, options: ObjectOptions) -> Problem:
 def _refuse_what_is_not_read(**objects: Any) -> None:
     for part, names, instead in _NOT_READ:
         for name in names.split():
-            if _attribute(objects[part], name) is not None:
-                raise InputError(f"{part}.{name}: is set; allowed: None ({instead})")
+            ensure(_attribute(objects[part], name) is None, f"{part}.{name}", "is set", f"None ({instead})")
 
 
 def _attribute(described: Any, name: str) -> Any:
@@ -260,8 +259,7 @@ def _medium(medium: Any, grid: Grid, options: ObjectOptions) -> Medium:
     require(speed is not None, "medium.sound_speed", None, "one number, or an array of the grid's shape")
     known = mode is None or (isinstance(mode, str) and mode in ("no_dispersion", "stokes"))
     require(known, "medium.alpha_mode", mode, "None, 'no_dispersion' or 'stokes'")
-    if isinstance(power, np.ndarray):
-        raise InputError("medium.alpha_power: is an array; allowed: one number")
+    ensure(not isinstance(power, np.ndarray), "medium.alpha_power", "is an array", "one number")
     stokes = mode == "stokes" or options.axisymmetric or (power is not None and math.isclose(power, 2))
     allowed = "None or 'stokes' on an axisymmetric grid"
     require(not options.axisymmetric or mode != "no_dispersion", "medium.alpha_mode", mode, allowed)
@@ -342,8 +340,7 @@ def _sensor(mask: Any, grid: Grid) -> tuple[Sensor, np.ndarray | None]:
             right = all(1 <= a <= b <= n for a, b, n in zip(first, last, grid.shape, strict=True))
             actual = f"a cuboid from {plain(first)} to {plain(last)}"
             allowed = f"whole numbers, each corner from 1 to {list(grid.shape)}, the first the lower one"
-            if not (right and all(n == n // 1 for n in first + last)):
-                raise InputError(f"sensor.mask: {actual}; allowed: {allowed}")
+            ensure(right and all(n == n // 1 for n in first + last), "sensor.mask", actual, allowed)
         return Sensor.boxes(*mask.T.reshape(-1, 2, dims).astype(np.int64) - 1), None
     mask = grid_mask(mask, grid, "sensor.mask")
     return Sensor(mask), fortran_positions(mask)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -47,17 +47,6 @@ _NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}
 _BETWEEN = 1e-3
 
 
-class _Inputs(NamedTuple):
-    """The arguments of an older function, in its order."""
-
-    kgrid: Any
-    source: Any
-    sensor: Any
-    medium: Any
-    simulation: Any
-    execution: Any
-
-
 def _function(
     name: str, dimensions: int, device: str | None = None, axisymmetric: bool = False
 ) -> Callable[..., dict[str, Any]]:
@@ -70,12 +59,12 @@ def _function(
         require(len(shape) == dimensions, "kgrid.N", list(shape), f"{dimensions} numbers with {name}")
         kind = is_axisymmetric(simulation, axisymmetric, dimensions)
         timed = _timed(kgrid, medium, source)
+        objects = timed, medium, source, sensor
         options = keywords(simulation, execution, shape, kind, device)
         if dimensions == 1 or (execution.is_python_backend and not kind):
-            results = kspaceFirstOrder(timed, medium, source, sensor, **options)
+            results = kspaceFirstOrder(*objects, **options)
         else:
-            inputs = _Inputs(timed, source, sensor, medium, simulation, execution)
-            results = _run_as_program(inputs, KSpaceOptions(shape, **options), kind)
+            results = _run_as_program(objects, simulation, execution, KSpaceOptions(shape, **options), kind)
         if timed is not kgrid:  # k-wave-python puts there what was left to it, and scripts read it
             kgrid.Nt, kgrid.dt = timed.Nt, timed.dt
         for axis, size in zip("xyz", options["pml_size"], strict=False):
@@ -104,9 +93,11 @@ def _function(
     return run
 
 
-def _run_as_program(inputs: _Inputs, options: KSpaceOptions, axisymmetric: bool) -> dict[str, Any]:
+def _run_as_program(
+    objects: tuple[Any, ...], simulation: Any, execution: Any, options: KSpaceOptions, axisymmetric: bool
+) -> dict[str, Any]:
     """Write k-Wave's input file, run it as k-Wave's program, and return what the output file holds."""
-    kgrid, source, sensor, medium, simulation, execution = inputs
+    kgrid, medium, source, sensor = objects
     begun, read = time.perf_counter(), {**options.objects, "signal_order": "F", "axisymmetric": axisymmetric}
     run: dict[str, Any] = {**options.run, "precision": "single", "record": recorded(sensor)}
     require_files(simulation, "simulation_options", "input_filename", "output_filename")
@@ -130,7 +121,7 @@ def _run_as_program(inputs: _Inputs, options: KSpaceOptions, axisymmetric: bool)
             contents, output = read_input(path), Path(simulation.output_filename)
             contents = replace(contents, problem=replace(contents.problem, **switches))
             settings = KWaveFileSettings(force=True, names=_NAMES, start=recording.start + 1, **run)
-            run_input(contents, output, settings, _NAMES, begun)
+            run_input(contents, output, settings, begun)
             results = _read_output(output, crop=not simulation.pml_inside)
             if execution.delete_data:
                 output.unlink(missing_ok=True)
@@ -185,10 +176,8 @@ def _at_grid_points(sensor: Any, kgrid: Any, simulation: Any, axisymmetric: bool
     nearest = np.round(steps)
     inside = ((nearest.T >= 0) & (np.array(shape) > nearest.T)).all(axis=1)
     if not inside.all():
-        first, ends = (
-            positions[:, np.argmin(inside)].tolist(),
-            [x[[0, -1]].tolist() for x in grid.coordinates],
-        )
+        first = positions[:, np.argmin(inside)].tolist()
+        ends = [x[[0, -1]].tolist() for x in grid.coordinates]
         raise InputError(f"sensor.mask: the point {first} m; allowed: {ends} m along each axis")
     interpolation = {getattr(simulation, name, "linear") for name in ("cart_interp", "cartesian_interp")}
     if "nearest" not in interpolation and np.abs(steps - nearest).max() > _BETWEEN:

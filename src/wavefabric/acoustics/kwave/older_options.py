@@ -110,8 +110,12 @@ def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric
     each = [None if isinstance(one, ChosenSize) else plain(one) for one in each]
     # k-wave-python chooses for axisymmetric grids; as it does, as if the radius had a PML at both ends.
     if getattr(simulation, "pml_auto", False) or (axisymmetric and size is None and not any(each)):
-        low, high = _search_range(simulation)
-        return tuple(auto_pml_size(n, range(low, high + 1)) for n in shape)
+        ends = plain(getattr(simulation, "pml_search_range", [10, 40]))
+        right = isinstance(ends, list | tuple) and len(ends) == 2 and all(map(is_whole, ends))
+        right = right and 0 <= ends[0] <= ends[1] <= _MOST_SEARCHED
+        allowed = f"two whole numbers, the lower first, from 0 to {_MOST_SEARCHED}"
+        require(right, "simulation_options.pml_search_range", ends, allowed)
+        return tuple(auto_pml_size(n, range(ends[0], ends[1] + 1)) for n in shape)
     if size is None:
         return tuple(usual if one is None else one for one in each)
     sizes = each_axis(size, len(shape), key)
@@ -121,15 +125,6 @@ def _pml_sizes(simulation: Any, shape: tuple[int, ...], usual: int, axisymmetric
         allowed = f"None, or {other} as pml_size says"
         require(one in (None, other), f"simulation_options.pml_{axis}_size", one, allowed)
     return sizes
-
-
-def _search_range(simulation: Any) -> tuple[int, int]:
-    ends = plain(getattr(simulation, "pml_search_range", [10, 40]))
-    right = isinstance(ends, list | tuple) and len(ends) == 2 and all(map(is_whole, ends))
-    right = right and 0 <= ends[0] <= ends[1] <= _MOST_SEARCHED
-    allowed = f"two whole numbers, the lower first, from 0 to {_MOST_SEARCHED}"
-    require(right, "simulation_options.pml_search_range", ends, allowed)
-    return ends[0], ends[1]
 
 
 def _pml_alphas(simulation: Any, dimensions: int) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ checkpoint goes with it.
 
 import contextlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,7 @@ import numpy as np
 from wavefabric.acoustics.kwave import output_layout
 from wavefabric.acoustics.kwave.input import KWaveInput
 from wavefabric.acoustics.kwave.output_layout import OPEN_OPTIONS, OutputDataset, output_datasets
-from wavefabric.acoustics.problem import Cuboids
+from wavefabric.acoustics.problem import Cuboids, split
 from wavefabric.acoustics.recording.sinks import RecordingLayout, Report
 from wavefabric.errors import InputError
 from wavefabric.files.input import read_bytes
@@ -91,7 +90,7 @@ class KWaveOutput:
             if not isinstance(self.input.sensor, Cuboids):
                 items[0][0, rows] = block
                 return
-            for item, part in zip(items, _split(block, [item.shape[1:] for item in items]), strict=True):
+            for item, part in zip(items, split(block, [item.shape[1:] for item in items]), strict=True):
                 item[rows] = part
 
     def flush(self) -> None:
@@ -106,7 +105,7 @@ class KWaveOutput:
             with self._writing():
                 for name, array in arrays:
                     items = self._items[name]
-                    parts = _split(array.reshape(-1), [item.shape for item in items])
+                    parts = split(array.reshape(-1), [item.shape for item in items])
                     for item, part in zip(items, parts, strict=True):
                         item[...] = part
                     self._file.check()
@@ -243,10 +242,3 @@ def _goes_on(checkpoint: Path, run: str) -> bool:
         return bool(run) and read_state(checkpoint, None).get("run") == run
     except (InputError, OSError):
         return False
-
-
-def _split(values: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """The values of datasets of these shapes, which follow one another along the last axis."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-    parts = np.split(values, ends, axis=-1)
-    return [part.reshape(*values.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)]

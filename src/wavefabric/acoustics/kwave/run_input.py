@@ -104,20 +104,18 @@ def run_kwave_file(input: str | Path, output: str | Path, **options: Any) -> Rep
     inputs = read_input(input, device)
     if how.steps is not None:
         inputs = replace(inputs, problem=replace(inputs.problem, steps=how.steps))
-    names = {**dataset_names(inputs.path), "alpha_power": f"{inputs.path}: alpha_power"}
-    return run_input(inputs, output, how, {**names, **how.names}, begun)
+    return run_input(inputs, output, how, begun)
 
 
-def run_input(
-    inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, names: Mapping[str, str], begun: float
-) -> Report:
-    """Run what an input file holds; ``names`` are those of lines, ``begun`` is when reading began."""
+def run_input(inputs: KWaveInput, output: str | Path, how: KWaveFileSettings, begun: float) -> Report:
+    """Run what an input file holds; ``begun`` is when reading began."""
+    path = inputs.path
+    names = {**dataset_names(path), "alpha_power": f"{path}: alpha_power", "where": f"{path}: ", **how.names}
     recording = _recording(inputs, how)
     how = how.with_ranks(inputs.problem.shape)
     sink = on_all_ranks(how.ranks, lambda: None if how.ranks.rank else _sink(output, inputs, how))
     otherwise = names.get("check_stability=False", "check_stability=False")
-    where = names.get("where", f"{inputs.path}: ")
-    check_run(inputs.problem, how, names, where, otherwise and f", or {otherwise}", advice="")
+    check_run(inputs.problem, how, names, names["where"], otherwise and f", or {otherwise}", advice="")
     how.started(inputs)
     return run(inputs.problem, recording, sink, how, time.perf_counter() - begun)
 
@@ -138,8 +136,6 @@ def _recording(inputs: KWaveInput, options: KWaveFileSettings) -> Recording:
 
 
 def _sink(output: str | Path, inputs: KWaveInput, options: KWaveFileSettings) -> KWaveOutput:
-    same: dict[str, Any] = {
-        key: getattr(options, key) for key in ("compression", "copy_sensor_mask", "force", "threads")
-    }
-    saved = options.checkpoints
+    names, saved = ("compression", "copy_sensor_mask", "force", "threads"), options.checkpoints
+    same: dict[str, Any] = {key: getattr(options, key) for key in names}
     return KWaveOutput(Path(output), inputs, start=options.start - 1, checkpoint=saved and saved.path, **same)

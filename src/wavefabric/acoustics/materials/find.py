@@ -53,10 +53,7 @@ class Sets:
     def numbers(self, arrays: Sequence[np.ndarray], dtype) -> Iterator[np.ndarray]:
         """Planes (Ny, Nx) of the numbers of the points' sets, one after another; the same array each time.
 
-        Raises
-        ------
-        RuntimeError
-            If the arrays have changed since, to values that were not there.
+        `RuntimeError`: the arrays have changed since, to values that were not there.
         """
         shape, before = arrays[0].shape[1:], self._count
         plane = np.empty(shape, dtype)
@@ -208,10 +205,7 @@ class _Search:
         alone = [group for name in names if (group := self._group([name])) is not None]
         result: IndexedGroup | None = None
         for group in sorted(alone, key=lambda group: len(group.sets)):
-            if result is None:
-                result = group
-            else:
-                result = self._group([*result.names, *group.names]) or result
+            result = group if result is None else self._group([*result.names, *group.names]) or result
         return result
 
     def _staggered(self, names: Sequence[str]) -> list[IndexedGroup]:

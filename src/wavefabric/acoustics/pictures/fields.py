@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, in_unit, require
+from wavefabric.acoustics.arguments import check_choice, ensure, in_unit, require
 from wavefabric.acoustics.grid import Grid
-from wavefabric.errors import InputError
 from wavefabric.files.output import save_figure
 from wavefabric.results.plots import BLUE, GREY, INK, ORANGE, RED, new_axes, style
 from wavefabric.units import show
@@ -26,8 +25,7 @@ _LINE_COLOURS = (BLUE, RED, ORANGE, INK)
 def plane(field: Any, grid: Grid, normal: str = "y", at: float | str = 0.0) -> np.ndarray:
     """The grid plane of a field nearest to a coordinate (m) on its ``normal``; in 2-D the field itself."""
     values = np.asarray(field)
-    if values.shape != grid.shape:
-        raise InputError(f"field: has the shape {values.shape}; allowed: {grid.shape}, the grid's")
+    ensure(values.shape == grid.shape, "field", f"has the shape {values.shape}", f"{grid.shape}, the grid's")
     if grid.dimensions == 2:
         return values
     check_choice(normal, tuple("xyz"), "normal")
@@ -91,11 +89,9 @@ def plot_field(field: Any, grid: Grid, **options: Any) -> Figure:
         return plane(values, grid, how.normal, how.at)
 
     values = cut(field).astype(float) * how.scale
-    if not np.isfinite(values).all():
-        raise InputError("field: has values that are not finite; allowed: finite numbers")
+    ensure(np.isfinite(values).all(), "field", "has values that are not finite", "finite numbers")
     top = float(values.max()) if how.peak is None else how.peak * how.scale
-    if not top > 0:
-        raise InputError("field: has no value above 0; allowed: a positive field, such as p_max_all")
+    ensure(top > 0, "field", "has no value above 0", "a positive field, such as p_max_all")
     millimetres = _millimetres(grid, how.origin)
     right = max(names, key=lambda name: np.ptp(millimetres[name]))
     up = names.replace(right, "")
@@ -138,10 +134,8 @@ def plot_profiles(position: Any, profiles: Mapping[str, Any], **options: Any) ->
     how = ProfilePicture(**options)
     millimetres = np.asarray(position, float) * 1e3
     for name, values in profiles.items():
-        if np.shape(values) != millimetres.shape:
-            raise InputError(
-                f"profiles[{show(name)}]: has the shape {np.shape(values)}; allowed: {millimetres.shape}"
-            )
+        shape, allowed = np.shape(values), millimetres.shape
+        ensure(shape == allowed, f"profiles[{show(name)}]", f"has the shape {shape}", f"{allowed}")
     with style():
         axes = how.axes if how.axes is not None else new_axes(7.6, 6.2 * 0.45 + 1.1)
         for k, (name, (first, last)) in enumerate(how.shaded.items()):
@@ -213,8 +207,7 @@ def _contours(
     axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, top: float, decibels: Sequence[float]
 ) -> None:
     decibels = sorted(set(decibels))
-    if decibels[-1] >= 0:
-        raise InputError(f"contours_db: {decibels[-1]:g} dB; allowed: below 0")
+    ensure(decibels[-1] < 0, "contours_db", f"{decibels[-1]:g} dB", "below 0")
     heights = {level: top * 10 ** (level / 20) for level in decibels}
     heights = {level: height for level, height in heights.items() if values.min() < height < values.max()}
     if not heights:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.pictures.fields import add_colour_bar, show_image
 from wavefabric.acoustics.pictures.plot_recorded import colours_of, scale_of
 from wavefabric.acoustics.pictures.recorded import RecordedFile
@@ -34,23 +35,18 @@ class Movie:
     def __init__(self, file: RecordedFile, name: str, every: int | None = None):
         allowed = ", ".join(each for each, item in file.items.items() if item.kind == "series")
         matches = [each for each in file.items if name in (each, each.partition("/")[0])]
-        if not matches or file.items[matches[0]].kind != "series":
-            actual = "is not in" if not matches else "is no time series of"
-            raise InputError(
-                f"--movie: {show(name)} {actual} {file.path}; allowed: {allowed or 'none there'}"
-            )
-        if len(matches) > 1:
-            raise InputError(f"--movie: {name} has {len(matches)} boxes; allowed: {', '.join(matches)}")
+        actual = f"{show(name)} {'is no time series of' if matches else 'is not in'} {file.path}"
+        right = matches and file.items[matches[0]].kind == "series"
+        ensure(right, "--movie", actual, allowed or "none there")
+        ensure(len(matches) == 1, "--movie", f"{name} has {len(matches)} boxes", ", ".join(matches))
         self.item = item = file.items[matches[0]]
         (shape, first), self._samples = item.box_of_series(), item.size[1]
         self._box = shape
         axes = [axis for axis, n in enumerate(shape) if n > 1]
-        if len(axes) != 2:
-            actual = " x ".join(map(str, shape)) or "single points"
-            raise InputError(
-                f"--movie: {item.name} was recorded at {actual}; allowed: a box that is one point thick in "
-                "one direction, such as Sensor.boxes(((0, 0, 32), (63, 63, 32))), or a mask of its points"
-            )
+        actual = f"{item.name} was recorded at {' x '.join(map(str, shape)) or 'single points'}"
+        allowed = "a box that is one point thick in one direction, such as "
+        allowed += "Sensor.boxes(((0, 0, 32), (63, 63, 32))), or a mask of its points"
+        ensure(len(axes) == 2, "--movie", actual, allowed)
         #: Numbers of the plane's axes, its points along them, and their coordinates, mm.
         self.axes, self.shape = axes, tuple(shape[axis] for axis in axes)
         start = [0] * len(shape)
@@ -63,8 +59,7 @@ class Movie:
         positions = (f", {'xyz'[a]} = {start[a] * file.spacing[a] * 1e3:.4g} mm" for a in flat)
         self.title = "".join((item.name, *positions)).replace("-", "−")
         self.every = max(1, math.ceil(self._samples / _FRAMES)) if every is None else every
-        if self.every < 1:
-            raise InputError(f"--every: {every} given; allowed: a whole number from 1")
+        ensure(self.every >= 1, "--every", f"{every} given", "a whole number from 1")
         self.steps = np.arange(0, self._samples, self.every)
         self.times = item.first_time() + self.steps * file.dt
 
@@ -94,11 +89,9 @@ def draw_movie(movie: Movie, target: Path, fps: int = 20, progress: Progress | N
     """
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
-    if not 1 <= fps <= 100:
-        raise InputError(f"--fps: {fps} given; allowed: 1 to 100")
+    ensure(1 <= fps <= 100, "--fps", f"{fps} given", "1 to 100")
     kind = target.suffix.lower()
-    if kind not in (".gif", ".mp4"):
-        raise InputError(f"--output: {target} for a movie; allowed: .gif, .mp4")
+    ensure(kind in (".gif", ".mp4"), "--output", f"{target} for a movie", ".gif, .mp4")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError("--output: .mp4 needs ffmpeg, which is not installed; allowed: .gif")
     progress = progress or Progress()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.pictures.fields import add_colour_bar, save, show_image
 from wavefabric.acoustics.pictures.recorded import RecordedArray, RecordedFile
 from wavefabric.acoustics.recording.quantities import describe, vector_of
@@ -84,10 +85,7 @@ def select_quantities(file: RecordedFile, wanted: Sequence[str]) -> list[str]:
     names: list[str] = []
     for quantity in wanted:
         matches = [name for name in file.items if quantity in (name, name.partition("/")[0], vector_of(name))]
-        if not matches:
-            raise InputError(
-                f"--quantity: {show(quantity)} is not in {file.path}; allowed: {', '.join(file.items)}"
-            )
+        ensure(matches, "--quantity", f"{show(quantity)} is not in {file.path}", ", ".join(file.items))
         names += matches
     return list(dict.fromkeys(names))
 

@@ -108,9 +108,8 @@ class RecordedFile(Reader):
         counts = all(0 < n < _MOST_STEPS for n in (*self.shape, self.steps or 1))
         lengths = all(1e-12 < d < 1e6 for d in self.spacing) and 1e-18 < self.dt < 1e6
         if not (counts and lengths and len(self.spacing) == len(self.shape) in (1, 2, 3)):
-            actual = (
-                f"has a grid of {self.shape} points, {self.spacing} m apart, with time steps of {self.dt} s"
-            )
+            points = f"{self.shape} points, {self.spacing} m apart"
+            actual = f"has a grid of {points}, with time steps of {self.dt} s"
             raise InputError(f"{self.path}: {actual}; the file is damaged")
 
     def _find_arrays(self) -> "Iterator[RecordedArray]":
@@ -187,9 +186,8 @@ class RecordedArray:
                 return self._flat(data.shape)
             if not self.file.steps:
                 return math.prod(data.shape[:-1]), data.shape[-1]
-            return (
-                (data.shape[2], data.shape[1]) if data.ndim == 3 else (math.prod(data.shape[1:]), len(data))
-            )
+            samples, *points = data.shape[data.ndim == 3 :]
+            return math.prod(points), samples
 
     def frequency(self) -> float | None:
         """Hz of an amplitude or phase, if the file says it."""

@@ -50,14 +50,9 @@ def weights(n: int, factor: int, offset: float, kernel: Kernel) -> csr_array:
 class Averages:
     """Means at the points of a grid, block by block along its last axis.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Points of the grid.
-    factors : tuple of int
-        Fine cells in a spacing of each axis; 0 along an axis that the medium does not change with.
-    kernel : str
-        ``"lanczos"`` or ``"box"``, of density and compressibility, or ``"geometric"``, of density and speed.
+    ``factors``: fine cells in a spacing of each axis; 0 along an axis that the medium does not change with.
+    ``kernel``: ``"lanczos"`` or ``"box"``, of density and compressibility, or ``"geometric"``, of density and
+    speed.
     """
 
     def __init__(self, shape: tuple[int, ...], factors: tuple[int, ...], kernel: Kernel):
@@ -67,10 +62,9 @@ class Averages:
 
     def blocks(self) -> Iterator[tuple[slice, tuple[slice, ...]]]:
         """Points along the last axis, and the fine cells, REACH cells more on each side, that they need."""
-        whole = [
-            (n + 2 * REACH) * max(f, 1) if f else 1 for n, f in zip(self.shape, self._factors, strict=True)
-        ]
-        *_, n = self.shape
+        sizes = zip(self.shape, self._factors, strict=True)
+        whole = [(n + 2 * REACH) * factor if factor else 1 for n, factor in sizes]
+        n = self.shape[-1]
         factor = self._factors[-1]
         rest = int(np.prod(whole[:-1]))
         points = n if not factor else max(1, min(n, _BLOCK // (rest * factor) - 2 * REACH))

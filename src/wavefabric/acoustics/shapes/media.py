@@ -9,6 +9,7 @@ import numpy as np
 from wavefabric.acoustics.arguments import (
     check_choice,
     check_types,
+    ensure,
     in_unit,
     is_whole,
     pairs,
@@ -20,7 +21,6 @@ from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.medium import Medium
 from wavefabric.acoustics.shapes.averaging import REACH, Averages, Kernel, effective
 from wavefabric.acoustics.shapes.material import Material
-from wavefabric.errors import InputError
 
 #: Fine cells in a spacing: of layers, which cost little, and of shapes.
 LAYER_CELLS, SHAPE_CELLS = 1000, 8
@@ -134,8 +134,8 @@ def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lan
     shape = tuple(n * factor for n in grid.shape)
     present = {name: np.asarray(value) for name in _PARAMETERS if (value := getattr(fine, name)) is not None}
     for name, value in present.items():
-        if value.ndim and value.shape != shape:
-            raise InputError(f"fine.{name}: has the shape {value.shape}; allowed: {shape}")
+        right = value.shape in ((), shape)
+        ensure(right, f"fine.{name}", f"has the shape {value.shape}", f"{shape}")
     mirrored = [grid.axisymmetric and axis == 1 for axis in range(grid.dimensions)]
 
     def sample(cells: tuple[slice, ...]) -> dict[str, np.ndarray]:
@@ -146,9 +146,8 @@ def averaged_medium(grid: Grid, fine: Medium, factor: int, kernel: Kernel = "lan
                 index = np.where(index < factor // 2, factor - 1 - index, index)
             at.append(np.clip(index, 0, shape[axis] - 1))
         zeros = np.zeros(tuple(len(index) for index in at))
-        return {
-            name: zeros + (value[np.ix_(*at)] if value.ndim else value) for name, value in present.items()
-        }
+        cut = np.ix_(*at)
+        return {name: zeros + (value[cut] if value.ndim else value) for name, value in present.items()}
 
     how = {name: getattr(fine, name) for name in ("absorption", "dispersion", "reference_speed")}
     power = 2.0 if fine.alpha_power is None else fine.alpha_power
@@ -202,11 +201,9 @@ def _medium(grid: Grid, sample: Any, factors: tuple[int, ...], kernel: Kernel, h
     staggered = [means.pop(f"staggered{axis}") for axis in range(grid.dimensions)]
     for name, values in (*means.items(), *(("density", each) for each in staggered)):
         # NaN is refused too.
-        if name in _PARAMETERS[:2] and not (values.min() > 0 and np.isfinite(values).all()):
-            what = name.replace("_", " ")
-            raise InputError(
-                f"kernel: {kernel} makes a {what} not above 0 at so large a contrast; allowed: 'box'"
-            )
+        right = name not in _PARAMETERS[:2] or (values.min() > 0 and np.isfinite(values).all())
+        actual = f"{kernel} makes a {name.replace('_', ' ')} not above 0 at so large a contrast"
+        ensure(right, "kernel", actual, "'box'")
     whole = {name: np.broadcast_to(values, grid.shape) for name, values in means.items()}
     if "alpha_coeff" not in whole:
         how = {name: value for name, value in how.items() if name == "reference_speed"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefabric.acoustics.arguments import ensure
 from wavefabric.acoustics.decomposition.decompose import Decomposition
 from wavefabric.acoustics.problem import Problem
 from wavefabric.acoustics.solver.formulas import wavenumber_range
@@ -12,7 +13,6 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.acoustics.solver.step import Step
 from wavefabric.acoustics.stability.energy import chunks, row_weights
 from wavefabric.acoustics.stability.free_steps import FreeSteps, fill_with_noise
-from wavefabric.errors import InputError
 from wavefabric.exchange.communicator import Communicator
 
 #: Above this eigenvalue a field alternates in sign from step to step and grows.
@@ -62,8 +62,6 @@ class LargestEigenvalue:
         field = problem.points * np.dtype(dtype).itemsize
         self._doubt = math.log(1.648 * math.sqrt(problem.points) / _PROBABILITY)
         self._window = max(_WINDOW, min(_MOST, _BYTES // field))
-        #: Applications of T so far.
-        self.applications = 0
 
     def fits(self) -> bool:
         """Whether every rank has the memory."""
@@ -89,7 +87,6 @@ class LargestEigenvalue:
         vectors, projected = [vector], np.zeros((most + 1, most))
         for number in range(most):
             new, count = operator(vectors[-1]), number + 1
-            self.applications += 1
             for back, old in enumerate(reversed(vectors)):
                 projected[number - back, number] = product = self._product(operator, old, new)
                 operator.subtract(new, product, old)
@@ -97,10 +94,8 @@ class LargestEigenvalue:
             projected[count, number] = norm
             exact = count == points or norm <= 10 * np.finfo(c.dtype).eps * abs(projected).max()
             if exact or count % _LOOK == 0:
-                if not np.isfinite(projected[:count, :count]).all():
-                    raise InputError(
-                        "medium: density and sound speed overflow; allowed: values nearer together"
-                    )
+                right = np.isfinite(projected[:count, :count]).all()
+                ensure(right, "medium", "density and sound speed overflow", "values nearer together")
                 result = float(np.real(np.linalg.eigvals(projected[:count, :count])).max())
                 error = 0.0 if exact else (self._doubt / (2 * count - 1)) ** 2
                 if exact or count == most or result > LIMIT or result * (1 + error) <= LIMIT:

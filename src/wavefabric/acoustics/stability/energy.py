@@ -100,9 +100,8 @@ def source_strength(problem: Problem) -> np.ndarray:
             low, high = float(np.min(problem.density)), float(np.max(problem.sound_speed))
             weights = np.full(p.index.shape, high * high / low)
         weights = weights * _rings(problem, p.index, 0, p.mode)
-        strength += np.sqrt(
-            _squares(problem, p.signal, problem.dimensions**2 * _stiffening(problem) * weights)
-        )
+        weights = problem.dimensions**2 * _stiffening(problem) * weights
+        strength += np.sqrt(_squares(problem, p.signal, weights))
     if u is not None:
         for axis, (signal, density) in enumerate(zip(u.signals, problem.density_staggered, strict=True)):
             if signal is not None:
@@ -151,10 +150,8 @@ def _squares(problem: Problem, signal: Signal, weights: np.ndarray) -> np.ndarra
 def _delayed(problem: Problem, source: TransducerSource) -> np.ndarray:
     """The same of a transducer: each point takes the signal from its delay on."""
     steps = min(source.steps, problem.steps)
-    mass = _at_points(problem.density_staggered[0], source.index) * _rings(
-        problem, source.index, 0, "dirichlet"
-    )
-    weights = np.bincount(source.delay, mass)
+    mass = _at_points(problem.density_staggered[0], source.index)
+    weights = np.bincount(source.delay, mass * _rings(problem, source.index, 0, "dirichlet"))
     signal = np.asarray(source.signal, np.float64) ** 2
     squares = np.zeros(problem.steps)
     for delay in np.flatnonzero(weights):

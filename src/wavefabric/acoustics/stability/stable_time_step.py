@@ -139,10 +139,8 @@ def instability_causes(problem: Problem) -> str:
     medium, causes = MediumExtremes.of(problem), []
     limit = proved_limit(problem, medium)
     if problem.dt > limit:
-        cause = medium.cause(problem.reference_speed)
-        causes.append(
-            f"the time step of {problem.dt:.6g} s may be too large, {limit:.3g} s is safe ({cause})"
-        )
+        safe = f"{limit:.3g} s is safe ({medium.cause(problem.reference_speed)})"
+        causes.append(f"the time step of {problem.dt:.6g} s may be too large, {safe}")
     causes += [line] if (line := pole_of_dispersion(problem)) is not None else []
     if problem.nonlinearity is not None:
         causes.append("a source may be too strong for the grid")
