@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, is_whole, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, positive, real, require
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
-from wavefabric.acoustics.transducers.arrays import MOST_ELEMENTS, spherical_array
+from wavefabric.acoustics.transducers.arrays import check_elements, spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
@@ -88,8 +88,7 @@ class Sonication:
         units = {"frequency": "Hz", "diameter": "m", "radius": "m", "pressure": "Pa", "behind": "m"}
         for name, unit in units.items():
             assign(self, name, positive(getattr(self, name), unit, name))
-        right = is_whole(self.elements) and 1 <= self.elements <= MOST_ELEMENTS
-        require(right, "elements", self.elements, f"from 1 to {MOST_ELEMENTS}")
+        check_elements(self.elements)
         check_choice(self.correction, CORRECTIONS, "correction")
         for name, low, high in (("points_per_wavelength", 2, 100), ("duty_cycle", 0, 1)):
             value = real(getattr(self, name), name)
@@ -139,18 +138,10 @@ class Sonication:
     @cached_property
     def transducer(self) -> TransducerMask:
         """The bowl, or the array, on the grid."""
-        position, ahead = (self.apex, 0.0, 0.0), (self.apex + 1.0, 0.0, 0.0)
+        surface = self.grid, (self.apex, 0.0, 0.0), self.radius, self.diameter, (self.apex + 1.0, 0.0, 0.0)
         if self.elements == 1:
-            return bowl(self.grid, position, self.radius, self.diameter, ahead)
-        return spherical_array(
-            self.grid,
-            position,
-            self.radius,
-            self.diameter,
-            ahead,
-            elements=self.elements,
-            element_diameter=self.element_diameter,
-        )
+            return bowl(*surface)
+        return spherical_array(*surface, elements=self.elements, element_diameter=self.element_diameter)
 
     @property
     def geometric_phases(self) -> np.ndarray:
