@@ -157,10 +157,7 @@ def gather_columns(thread, fft, s0, sz, dz, kappa, scratch):
 
 @parallel_kernel
 def multiply_columns(thread, fft, spectra, operators, last, scratch):
-    """Along z: each of some spectra times its operator; the last comes back by ``last``, the others by Z_BACK.
-
-    Z_BACK_BY_DOWN and Z_BACK_BY_UP differentiate it besides.
-    """
+    """Along z: each spectrum times its operator. The last comes back by ``last``: Z_BACK or a derivative."""
     slab, count = scratch.shape[2], len(spectra)
     for number in thread_range(thread, spectra[0].shape[1] // slab):
         block, y = scratch[thread.number], number * slab
