@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from wavefabric.acoustics.arguments import check_choice, positive, real, require
+from wavefabric.acoustics.arguments import check_choice, is_whole, positive, real, require
 from wavefabric.acoustics.focused_bowl import bowl_depth
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.transcranial.ct import BeamFrame, along_beam
-from wavefabric.acoustics.transducers.arrays import check_elements, spherical_array
+from wavefabric.acoustics.transducers.arrays import MOST_ELEMENTS, spherical_array
 from wavefabric.acoustics.transducers.elements import bowl
 from wavefabric.acoustics.transducers.mask import Point, TransducerMask, point
 from wavefabric.errors import InputError
@@ -88,7 +88,8 @@ class Sonication:
         units = {"frequency": "Hz", "diameter": "m", "radius": "m", "pressure": "Pa", "behind": "m"}
         for name, unit in units.items():
             assign(self, name, positive(getattr(self, name), unit, name))
-        check_elements(self.elements)
+        right = is_whole(self.elements) and 1 <= self.elements <= MOST_ELEMENTS
+        require(right, "elements", self.elements, f"from 1 to {MOST_ELEMENTS}")
         check_choice(self.correction, CORRECTIONS, "correction")
         for name, low, high in (("points_per_wavelength", 2, 100), ("duty_cycle", 0, 1)):
             value = real(getattr(self, name), name)

@@ -80,7 +80,7 @@ def linear_array(
     if grid.axisymmetric:
         raise InputError("grid: is axisymmetric; allowed: a Cartesian grid, or annular_array")
     n, how = grid.dimensions, ArrayOptions(**options)
-    check_elements(elements)
+    _check_number(elements)
     centre, axes = placed(grid, position, focus, None if n == 2 else how.along)
     width, step = positive(element_width, "m", "element_width"), positive(pitch, "m", "pitch")
     require(step >= width * (1 - 1e-9), "pitch", pitch, f"from {width:g} m, the element's width")
@@ -110,7 +110,7 @@ def spherical_array(
     """
     if grid.dimensions != 3:
         raise InputError(f"grid: has {grid.dimensions} dimensions; allowed: 3")
-    check_elements(elements)
+    _check_number(elements)
     apex, axes = placed(grid, position, focus)
     curvature, aperture = positive(radius, "m", "radius"), positive(diameter, "m", "diameter")
     size = positive(element_diameter, "m", "element_diameter")
@@ -140,7 +140,6 @@ def annular_array(
     return assemble(grid, [ring(grid, position, pair, focus, radius) for pair in rings], tolerance)
 
 
-def check_elements(elements: Any) -> None:
-    """Refuse what is no number of elements."""
+def _check_number(elements: Any) -> None:
     right = is_whole(elements) and 1 <= elements <= MOST_ELEMENTS
     require(right, "elements", elements, f"a whole number from 1 to {MOST_ELEMENTS}")
