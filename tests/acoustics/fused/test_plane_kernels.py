@@ -87,7 +87,7 @@ def test_multiply_columns(shape, dtype):
     grid = Grid(shape, dtype)
     spectrum, operator = grid.noise(grid.half), grid.operator()
     wanted = along_z(spectrum, operator)
-    plane_kernels.multiply_columns(grid.fft, spectrum, operator, grid.columns())
+    plane_kernels.multiply_columns(grid.fft, (spectrum,), (operator,), axes.Z_BACK, grid.columns())
     grid.check(spectrum, wanted)
 
 
@@ -111,7 +111,7 @@ def test_divergence_columns(shape, dtype, side):
     spectra, kappa = [grid.noise(grid.half) for _ in range(3)], grid.operator()
     backs = {"up": axes.Z_BACK_BY_UP, "down": axes.Z_BACK_BY_DOWN}
     uy, ux, uz = (one.copy() for one in spectra)
-    plane_kernels.divergence_columns(grid.fft, *spectra, kappa, grid.columns(), backs[side])
+    plane_kernels.multiply_columns(grid.fft, tuple(spectra), (kappa,) * 3, backs[side], grid.columns())
     grid.check(spectra[0], along_z(uy, kappa))
     grid.check(spectra[1], along_z(ux, kappa))
     grid.check(spectra[2], along_z(uz, kappa, getattr(grid, side)[2]))
@@ -123,7 +123,8 @@ def test_absorption_columns(shape, dtype):
     grid = Grid(shape, dtype)
     s0, s1, nabla1, nabla2 = grid.noise(grid.half), grid.noise(grid.half), grid.operator(), grid.operator()
     rate, total = s0.copy(), s1.copy()
-    plane_kernels.absorption_columns(grid.fft, s0, s1, nabla1, nabla2, grid.columns())
+    operators = nabla1, nabla2
+    plane_kernels.multiply_columns(grid.fft, (s0, s1), operators, axes.Z_BACK, grid.columns())
     grid.check(s0, along_z(rate, nabla1))
     grid.check(s1, along_z(total, nabla2))
 

@@ -352,10 +352,7 @@ def _box(subdomain: Subdomain, offset, over: int, owned: bool) -> tuple[slice, s
     box = []
     for step, inside in zip(reversed(offset), subdomain.owned, strict=True):
         low, high = inside.start, inside.stop
-        if step < 0:
-            box.append(slice(high - over, high) if owned else slice(low - over, low))
-        elif step > 0:
-            box.append(slice(low, low + over) if owned else slice(high, high + over))
-        else:
-            box.append(inside)
+        before, after = slice(low - over, low), slice(high, high + over)
+        first, last = slice(low, low + over), slice(high - over, high)
+        box.append((inside, first if owned else after, last if owned else before)[step])
     return tuple(box)  # type: ignore[return-value]

@@ -54,7 +54,7 @@ _SHARED, _SHARED_ROW = 96 * 1024, 160 * 1024
 FORMS = ("uniform", "full", "index8", "index16")
 #: Those of `AT_POINTS`, and of the staggered densities, when not said: full grids.
 ALL_FULL: Mapping[str, str] = dict.fromkeys((*AT_POINTS, "staggered"), "full")
-#: Of `split_layers.runs_along`.
+#: Of `split_density.runs_along`.
 NO_LAYERS = np.zeros((0, 3), np.uint64)
 
 
@@ -155,9 +155,7 @@ def sinc_series(largest: float, real) -> list[float]:
 
 
 def index_macro(runs: np.ndarray) -> str:
-    """Place of an x among the points of the layers along x, by `split_layers.runs_along`, as an expression
-    in x.
-    """
+    """Place of an x among the points of the layers along x, of `split_density.runs_along`, as C text."""
     expression = "-1"
     for first, end, position in runs[::-1].tolist():
         expression = f"(x) >= {first} && (x) < {end} ? (x) - {first} + {position} : {expression}"
@@ -187,9 +185,8 @@ def prelude(
 ) -> str:
     """Definitions before the sources, for a grid (Nz, Ny, Nx), a medium and the axes to be transformed.
 
-    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `split_layers.runs_along`.
-    ``firsts``:
-    where the parts of the ranks begin along the axis whose passes end in a transpose, but the first's.
+    ``series`` are those of `sinc_series`, ``runs`` the layers along x, of `split_density.runs_along`.
+    ``firsts``: where ranks' parts begin along the axis whose passes end in a transpose, but the first's.
     """
     forms = medium.forms
     macros: dict[str, object] = {

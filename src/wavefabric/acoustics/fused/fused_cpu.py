@@ -20,6 +20,7 @@ from wavefabric.acoustics.solver.stages import Stages
 from wavefabric.spectral.vector_axes import (
     X_BACK_BY_UP,
     Y_BACK_BY_UP,
+    Z_BACK,
     Z_BACK_BY_DOWN,
     Z_BACK_BY_UP,
     AxisTransforms,
@@ -86,10 +87,9 @@ class FusedCpuStages(Stages):
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-        s0, s1, s2 = self._spectra
         source = self._source(self.sources.pressure if active[0] else None, int(f.clock[0]))
         mode = 0 if not c.lossy else 1 if c.stokes else 2
-        kernels.divergence_columns(self._fft_axes, s0, s1, s2, c.kappa, self._columns, Z_BACK_BY_DOWN)
+        self._multiply_columns(self._spectra, [c.kappa] * 3, Z_BACK_BY_DOWN)
         kernels.density_planes(
             self._fft_axes, tuple(self._spectra), f.rho, f.split_layers, f.p, self._medium, c.dt, source,
             c.dimensions, c.nonlinear, mode, c.disperses, self._rows, self._row,
@@ -101,10 +101,8 @@ class FusedCpuStages(Stages):
         if not c.lossy or c.stokes:
             return  # `density` has done it in the same pass
         s0, s1, _ = self._spectra
-        if c.disperses:
-            kernels.absorption_columns(self._fft_axes, s0, s1, c.nabla1, c.nabla2, self._columns)
-        else:
-            kernels.multiply_columns(self._fft_axes, s0, c.nabla1, self._columns)
+        count = 1 + c.disperses
+        self._multiply_columns(self._spectra[:count], [c.nabla1, c.nabla2][:count])
         rows = self._rows, self._row
         kernels.pressure_planes(
             self._fft_axes, s0, s1, f.rho, f.p, self._medium, c.nonlinear, c.disperses, *rows
@@ -119,15 +117,18 @@ class FusedCpuStages(Stages):
         """field ← F⁻¹{operator F{field}}; the last spectrum is free when sources ask for this."""
         axes, batch, spectrum = self._fft_axes, self._axes.batch, self._spectra[-1]
         kernels.transform_planes(axes, batch, field, spectrum)
-        kernels.multiply_columns(axes, spectrum, operator, self._columns)
+        self._multiply_columns([spectrum], [operator])
         kernels.transform_planes_back(axes, batch, spectrum, field if out is None else out)
         self.transforms += 2
+
+    def _multiply_columns(self, spectra: list, operators: list, last: int = Z_BACK) -> None:
+        kernels.multiply_columns(self._fft_axes, tuple(spectra), tuple(operators), last, self._columns)
 
     def adjoint_divergence(self, fields) -> None:
         c, axes, batch = self.coefficients, self._fft_axes, self._axes.batch
         for field, spectrum in zip(fields, self._by_axis(), strict=True):
             kernels.transform_planes(axes, batch, field, spectrum)
-        kernels.divergence_columns(axes, *self._spectra, c.kappa, self._columns, Z_BACK_BY_UP)
+        self._multiply_columns(self._spectra, [c.kappa] * 3, Z_BACK_BY_UP)
         kernels.derivative_planes(axes, batch, self._by_axis(), tuple(fields), X_BACK_BY_UP, Y_BACK_BY_UP)
         self.transforms += 6
 

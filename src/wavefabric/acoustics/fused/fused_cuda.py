@@ -60,7 +60,6 @@ class FusedCudaStages(Stages):
 
     def density(self, active: tuple[bool, ...]) -> None:
         c, f = self.coefficients, self.fields
-
         self._divergence_spectra(self.layout.down)
         _, source = self._structures_for(active)
         self._planes.run("x_density", *self._spectra, self._state, source, c.dt, f.clock)
@@ -77,10 +76,7 @@ class FusedCudaStages(Stages):
         s0, s1, _ = self._spectra
         if not c.lossy or c.stokes:
             return  # `density` made it
-        nablas = c.nabla1, c.nabla2
-        self.layout.through_z(
-            range(1 + c.disperses), lambda s, numbers: self._columns.z_scale(s, nablas, numbers)
-        )
+        self._absorption_spectra()
         self._planes.run("x_pressure", s0, s1, self._state, c.disperses, c.eta_factor)
         self.layout.start_exchange([self.fields.p], [s0])
         self.transforms += 2 + c.disperses
@@ -138,10 +134,7 @@ class FusedCudaStages(Stages):
         state, _ = self._adjoint_structures(change)
         s0, s1, _ = self._spectra
         self._planes.run("x_adjoint_losses", s0, s1, state, c.eta_factor, c.disperses)
-        nablas = c.nabla1, c.nabla2
-        self.layout.through_z(
-            range(1 + c.disperses), lambda s, numbers: self._columns.z_scale(s, nablas, numbers)
-        )
+        self._absorption_spectra()
         self._planes.run("x_adjoint_pressure", s0, s1, state, c.disperses)
         self.transforms += 2 + 2 * c.disperses
         return True
@@ -167,14 +160,10 @@ class FusedCudaStages(Stages):
         if not self._adjoint_passes:
             self._planes.load_adjoint()
         c, adjoint, before, after = self.coefficients, change.fields, change.before, change.after
-        densities = (
-            [each.rho for each in (before, after)],
-            [each.split_layers.parts for each in (before, after)],
-        )
         words = [*adjoint.split_layers.words, adjoint.rho, adjoint.p, before.rho, change.rate]
         words += [word for parameter in at_points(c).values() for word in members(parameter)[:2]]
-        for total, parts in zip(*densities, strict=True):
-            words += [total, *parts]
+        for each in (before, after):
+            words += [each.rho, *each.split_layers.parts]
         state = structure(c.device, *words, change.density_bar if change.density_bar.size else None)
         words = []
         parts = zip(
@@ -207,6 +196,12 @@ class FusedCudaStages(Stages):
             )
         self._planes.run("x_backward", spectrum, out)
         self.transforms += 2
+
+    def _absorption_spectra(self) -> None:
+        """Spectra along x of what absorption transforms, times its operators."""
+        c = self.coefficients
+        nablas, numbers = (c.nabla1, c.nabla2), range(1 + c.disperses)
+        self.layout.through_z(numbers, lambda s, some: self._columns.z_scale(s, nablas, some))
 
     def _divergence_spectra(self, factors) -> None:
         """Spectra along x of three components ← those of their derivatives by these factors."""

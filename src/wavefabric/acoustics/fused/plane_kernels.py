@@ -156,13 +156,16 @@ def gather_columns(thread, fft, s0, sz, dz, kappa, scratch):
 
 
 @parallel_kernel
-def multiply_columns(thread, fft, spectrum, operator, scratch):
-    """Along z: a spectrum times an operator."""
-    slab = scratch.shape[2]
-    for number in thread_range(thread, spectrum.shape[1] // slab):
+def multiply_columns(thread, fft, spectra, operators, last, scratch):
+    """Along z: each spectrum times its operator. The last comes back by ``last``: Z_BACK or a derivative."""
+    slab, count = scratch.shape[2], len(spectra)
+    for number in thread_range(thread, spectra[0].shape[1] // slab):
         block, y = scratch[thread.number], number * slab
-        following = min(y + slab, spectrum.shape[1] - slab)
-        _multiply(fft, axes.Z_BACK, spectrum, operator, y, block, spectrum, following)
+        following = min(y + slab, spectra[0].shape[1] - slab)
+        for i in range(count):
+            ends = i + 1 == count
+            coming, at = spectra[0 if ends else i + 1], following if ends else y
+            _multiply(fft, last if ends else axes.Z_BACK, spectra[i], operators[i], y, block, coming, at)
 
 
 @parallel_kernel
@@ -219,21 +222,6 @@ def velocity_planes(
 
 
 @parallel_kernel
-def divergence_columns(thread, fft, s0, s1, s2, kappa, scratch, z_back):
-    """Along z: s0, s1 (u_y, u_x) ← κ F{u}, s2 (u_z) ← ∂z of it; ∂x and ∂y are left to the planes.
-
-    ``z_back`` is Z_BACK_BY_DOWN or, for the adjoint step, Z_BACK_BY_UP.
-    """
-    slab = scratch.shape[2]
-    for number in thread_range(thread, s0.shape[1] // slab):
-        block, y = scratch[thread.number], number * slab
-        following = min(y + slab, s0.shape[1] - slab)
-        _multiply(fft, axes.Z_BACK, s0, kappa, y, block, s1, y)
-        _multiply(fft, axes.Z_BACK, s1, kappa, y, block, s2, y)
-        _multiply(fft, z_back, s2, kappa, y, block, s0, following)
-
-
-@parallel_kernel
 def density_planes(
     thread, fft, spectra, rho, split_layers, p, medium, dt, source, parts, nonlinear, mode, disperses, rows,
     scratch,
@@ -280,16 +268,6 @@ def density_planes(
         _transform(fft, axes.Y_FORTH, s0[z], s0[z])
         if mode == 2 and disperses:
             _transform(fft, axes.Y_FORTH, s1[z], s1[z])
-
-
-@parallel_kernel
-def absorption_columns(thread, fft, s0, s1, nabla1, nabla2, scratch):
-    """Along z: s0 ← (−∇²)^{(y−2)/2} s0 and s1 ← (−∇²)^{(y−1)/2} s1, of a medium that disperses."""
-    slab = scratch.shape[2]
-    for number in thread_range(thread, s0.shape[1] // slab):
-        block, y = scratch[thread.number], number * slab
-        _multiply(fft, axes.Z_BACK, s0, nabla1, y, block, s1, y)
-        _multiply(fft, axes.Z_BACK, s1, nabla2, y, block, s0, min(y + slab, s0.shape[1] - slab))
 
 
 @parallel_kernel

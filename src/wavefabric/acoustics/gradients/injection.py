@@ -7,8 +7,9 @@ import numpy as np
 
 from wavefabric.acoustics.decomposition.subdomain import Subdomain
 from wavefabric.acoustics.parallel.restrict import restrict_array
-from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation, Recording
+from wavefabric.acoustics.problem import Recording
 from wavefabric.acoustics.recording.quantities import quantity_of
+from wavefabric.acoustics.recording.sampling import rows_of
 from wavefabric.acoustics.recording.tones import sum_names, weights
 from wavefabric.acoustics.solver.coefficients import Fields
 from wavefabric.acoustics.solver.stages import Stages
@@ -97,19 +98,10 @@ def _target(fields: Fields, name: str) -> Any:
 
 def _transposed(recording: Recording, subdomain: Subdomain) -> tuple[np.ndarray, ...]:
     """Grid points of a rank that are read: each once, and from ``bounds`` on the samples and weights."""
-    where = recording.where
-    if isinstance(where, Interpolation):
-        points, weights_ = where.corners.ravel(), where.weights.ravel()
-        samples = np.repeat(np.arange(len(where.corners)), where.corners.shape[1])
-    elif isinstance(where, Elements):
-        points, weights_ = where.points, where.weights
-        samples = np.repeat(np.arange(where.bounds.size - 1), np.diff(where.bounds))
-    else:
-        points = where.indices(subdomain.shape) if isinstance(where, Cuboids) else where
-        points = np.asarray([] if points is None else points, np.int64)
-        samples, weights_ = np.arange(points.size), np.ones(points.size)
-    mask, local = subdomain.local_index(points)
+    rows = rows_of(recording.where, subdomain.shape)
+    samples = np.repeat(np.arange(rows.bounds.size - 1), np.diff(rows.bounds))
+    mask, local = subdomain.local_index(rows.points)
     order = np.argsort(local, kind="stable")
     index, counts = np.unique(local, return_counts=True)
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return index, bounds, samples[mask][order].astype(np.int64), weights_[mask][order].astype(np.float64)
+    return index, bounds, samples[mask][order].astype(np.int64), rows.weights[mask][order].astype(np.float64)

@@ -15,18 +15,15 @@ from wavefabric.units import show
 
 #: A function of the `Results` that gives its value and, by name, its derivatives with respect to them.
 Objective = Callable[[Results], tuple[float, Mapping[str, Any]]]
-#: Quantities that can be differentiated.
-DIFFERENTIABLE = ("p_raw", "u_raw", "p_final", "u_final")
+#: Quantities that can be differentiated, besides amplitudes.
+DIFFERENTIABLE = ("p", "u", "p_final", "u_final")
 
 
 def check_recorded(recording: Recording) -> None:
     """Refuse a recording of which something has no derivative here."""
-    names, allowed = (
-        [n.removesuffix("_raw") for n in each] for each in (recording.quantities, DIFFERENTIABLE)
-    )
-    for name in names:
-        if name not in allowed:
-            what = f"{show(name)} has no derivative; allowed: {', '.join(allowed)}, p_amp, p_amp_all"
+    for name in (quantity.removesuffix("_raw") for quantity in recording.quantities):
+        if name not in DIFFERENTIABLE:
+            what = f"{show(name)} has no derivative; allowed: {', '.join(DIFFERENTIABLE)}, p_amp, p_amp_all"
             raise InputError(f"sensor.record: {what}")
 
 

@@ -82,23 +82,22 @@ class FusedGlobalLayout(FusedLayout):
             self.plane_kernels.y_transform([self.spectra[number]], False)
         self._forth[number].start([self.spectra[number]])
 
-    def _receive_columns(self, number: int) -> None:
-        self._forth[number].finish([self._columns[number]])
-
     def _send_columns(self, number: int) -> None:
         self._back[number].start([self._columns[number]])
 
-    def _receive_planes(self, number: int) -> None:
-        self._back[number].finish([self.spectra[number]])
+    def _receive(self, number: int, planes: bool) -> None:
+        """The spectrum of that number is there: as columns, or as planes."""
+        exchange, arrays = (self._back, self.spectra) if planes else (self._forth, self._columns)
+        exchange[number].finish([arrays[number]])
 
     def gradient(self) -> None:
         self._send_planes(0, True)
-        self._receive_columns(0)
+        self._receive(0, planes=False)
         self.column_kernels.run("z_gradient", *self._columns[:2], *self.squares, self.up[2])
         self._send_columns(0)
         self._send_columns(1)
-        self._receive_planes(0)
-        self._receive_planes(1)
+        self._receive(0, planes=True)
+        self._receive(1, planes=True)
         self.plane_kernels.run("y_gradient", *self.spectra, *self.up[:2], layers=2)
 
     def gather(self) -> None:
@@ -106,21 +105,21 @@ class FusedGlobalLayout(FusedLayout):
         for number in range(2):
             self._send_planes(number, False)
         for number in range(2):
-            self._receive_columns(number)
+            self._receive(number, planes=False)
         self.column_kernels.run("z_gather", *self._columns[:2], *self.squares, self.down[2])
         self._send_columns(0)
-        self._receive_planes(0)
+        self._receive(0, planes=True)
         self.plane_kernels.y_transform([self.spectra[0]], True)
 
     def through_z(self, numbers: Sequence[int], along_z: Callable, along_y: bool = True) -> None:
         for number in numbers:
             self._send_planes(number, along_y)
         for number in numbers:
-            self._receive_columns(number)
+            self._receive(number, planes=False)
             along_z(self._columns, [number])
             self._send_columns(number)
         for number in numbers:
-            self._receive_planes(number)
+            self._receive(number, planes=True)
             if along_y:
                 self.plane_kernels.y_transform([self.spectra[number]], True)
 
@@ -195,19 +194,12 @@ class OneSidedLayout(FusedGlobalLayout):
     def _send_planes(self, number: int, along_y: bool) -> None:
         self.plane_kernels.y_scatter(self.spectra[number], number, along_y)
 
-    def _receive_columns(self, number: int) -> None:
-        self._await(0, number)
-
     def _send_columns(self, number: int) -> None:
         """The kernel along z has done it."""
 
-    def _receive_planes(self, number: int) -> None:
-        self._await(1, number)
-
-    def _await(self, route: int, number: int) -> None:
-        """The spectrum of that number is there: as columns (0) or planes (1)."""
+    def _receive(self, number: int, planes: bool) -> None:
         if self._timeout.waits:
-            flags, taken = self._flags.own[route, number], self._counts[route, number, 2:]
+            flags, taken = self._flags.own[int(planes), number], self._counts[int(planes), number, 2:]
             self.column_kernels.await_ranks(flags, taken, self.comm.rank, self._timeout)
 
 
@@ -230,8 +222,13 @@ class FusedLocalLayout(FusedLayout):
         self._overlap_rows = c.device.asarray(np.flatnonzero(overlap).astype(np.int32))
         #: Planes that are transformed along y while the overlaps travel.
         self._early = z if whole_rows and y == slice(0, ny) else slice(0, 0)
-        if c.lossy and not c.stokes:
-            self.exchanged = self._absorption_fields()
+        if c.lossy and not c.stokes:  # p is free until it is known, so one field more at most
+            sent = np.zeros(c.shape[:2], np.uint8)
+            for message in halo_messages(self.partition):
+                if message.src == self.comm.rank:
+                    sent[message.src_box[:2]] = 1
+            both = (c.device.zeros(c.shape, c.dtype), self.fields.p) if c.disperses else (self.fields.p, None)
+            self.exchanged = *both, c.device.asarray(sent.reshape(-1))
 
     @classmethod
     def nbytes(cls, problem: Problem, dtype: np.dtype, decomposition: Partition, rank: int) -> int:
@@ -239,18 +236,6 @@ class FusedLocalLayout(FusedLayout):
         subdomain = decomposition.subdomains[rank]
         rate = dtype.itemsize * math.prod(subdomain.size) if disperses(problem) else 0
         return HaloExchange.nbytes(problem, subdomain, dtype) + rate
-
-    def _absorption_fields(self) -> tuple:
-        """What absorption transforms: p is free until it is known, so one field more at most."""
-        c, p = self.coefficients, self.fields.p
-        sent = np.zeros(c.shape[:2], np.uint8)
-        for message in halo_messages(self.partition):
-            if message.src == self.comm.rank:
-                sent[message.src_box[:2]] = 1
-        flags = c.device.asarray(sent.reshape(-1))
-        if c.disperses:
-            return c.device.zeros(c.shape, c.dtype), p, flags
-        return p, None, flags
 
     # --- Exchanges -------------------------------------------------------------------------------------
 

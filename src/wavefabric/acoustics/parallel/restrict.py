@@ -48,9 +48,8 @@ def restrict_array(value, subdomain: Subdomain):
     """What a rank holds of a whole-grid array (Nz, Ny, Nx), contiguous; scalars and None as they are."""
     if value is None or np.ndim(value) == 0:
         return value
-    for axis, (first, size, n) in enumerate(
-        zip(subdomain.first, subdomain.size, subdomain.shape, strict=True)
-    ):
+    axes = zip(subdomain.first, subdomain.size, subdomain.shape, strict=True)
+    for axis, (first, size, n) in enumerate(axes):
         at = 2 - axis
         if first >= 0 and first + size <= n:
             value = value[(slice(None),) * at + (slice(first, first + size),)]

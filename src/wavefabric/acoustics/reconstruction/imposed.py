@@ -12,6 +12,7 @@ from scipy.spatial import KDTree
 from wavefabric.acoustics.arguments import require
 from wavefabric.acoustics.grid import Grid
 from wavefabric.acoustics.problem import Cuboids, Elements, Interpolation
+from wavefabric.acoustics.recording.sampling import rows_of
 from wavefabric.acoustics.sensor import Sensor
 
 #: A grid point is driven where a sensor hears it with this part of its largest weight or more.
@@ -44,14 +45,8 @@ class Imposed:
         allowed = "a mask, Sensor.points or Sensor.elements"
         require(not isinstance(where, Cuboids), "mask", "Sensor.boxes", allowed)
         size = int(np.prod(grid.shape))
-        if isinstance(where, Interpolation):
-            rows, ends = where.corners.shape
-            entries = where.weights.ravel(), where.corners.ravel(), np.arange(rows + 1) * ends
-        elif isinstance(where, Elements):
-            entries = where.weights, where.points, where.bounds
-        else:
-            entries = np.ones(where.size), where, np.arange(where.size + 1)
-        heard = csr_array(entries, (len(entries[2]) - 1, size))
+        rows = rows_of(where, grid.total_shape)
+        heard = csr_array((rows.weights, rows.points, rows.bounds), (rows.bounds.size - 1, size))
         limits = _HEARD * heard.max(axis=1).toarray().ravel()
         heard.data[heard.data < np.repeat(limits, np.diff(heard.indptr))] = 0
         heard.eliminate_zeros()

@@ -151,14 +151,12 @@ class _Reversal:
         self._grid, self._medium, self._dt, self._how = grid, medium, dt, how
         self._imposed = Imposed.of(mask, grid)
         points = self._imposed.weights.shape[1]
-        signals = check_series(signals, points, "signals")
-        self._signals = signals.astype(np.float64)
+        self._signals = check_series(signals, points, "signals").astype(np.float64)
         self._norm = float(np.linalg.norm(self._signals))
         if not 0 < self._norm < np.inf:
             raise InputError("signals: are zero everywhere, or not finite; allowed: finite pressures, Pa")
-        self._region = self._imposed.enclosed
-        if how.region is not None:
-            self._region = grid.mask(how.region, "region")
+        region = how.region
+        self._region = self._imposed.enclosed if region is None else grid.mask(region, "region")
         # p = c₀²ρ at a Dirichlet point.
         self._reversed = replace(medium, nonlinearity=None)
         if not how.absorption:

@@ -11,6 +11,18 @@ from wavefabric.acoustics.recording.delivery import RankParts
 WEIGHTS = np.array([3.0, -25.0, 150.0, 150.0, -25.0, 3.0]) / 256.0
 
 
+def rows_of(where: Any, shape: tuple[int, int, int]) -> Elements:
+    """Points, of a grid (Nx, Ny, Nz), and weights of each value that a `Recording` reads, as elements."""
+    if isinstance(where, Elements):
+        return where
+    if isinstance(where, Interpolation):
+        rows, ends = where.corners.shape
+        return Elements(np.arange(rows + 1) * ends, where.corners.ravel(), where.weights.ravel())
+    index = where.indices(shape) if isinstance(where, Cuboids) else where
+    index = np.asarray([] if index is None else index, np.int64)
+    return Elements(np.arange(index.size + 1), index, np.ones(index.size))
+
+
 class Sampler:
     """Reads a field at the sensor.
 
@@ -27,28 +39,22 @@ class Sampler:
         #: Values that this rank records.
         self.samples = recording.samples
         part = c.subdomain if comm is not None else None
-        if isinstance(where, Interpolation):
-            self._read = self._between(c.kernels, where, part, comm)
-            return
+        arrays: tuple[np.ndarray, ...]
         if isinstance(where, Elements):
-            self._read = self._elements(c.kernels, where, part, comm)
-            return
-        index = where.indices(c.subdomain.shape) if isinstance(where, Cuboids) else where
-        index = np.asarray([] if index is None else index, np.int64)
-        if comm is not None:
-            mask, local = c.subdomain.local_index(index)
-            self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(index))
-            index, self.samples = local, len(local)
-        corners = self._device.asarray(np.ascontiguousarray(index[:, None], np.int64))
-        weights = self._device.asarray(np.zeros((0, 1)))
+            self._sample, arrays, more = c.kernels.sample_elements, self._elements(where, part, comm), ()
+        elif isinstance(where, Interpolation):
+            self._sample, arrays, more = c.kernels.sample, self._between(where, part, comm), (True,)
+        else:
+            index = rows_of(where, c.subdomain.shape).points
+            if comm is not None:
+                mask, local = c.subdomain.local_index(index)
+                self.columns = RankParts.of_columns(comm, np.flatnonzero(mask), len(index))
+                index, self.samples = local, len(local)
+            self._sample, arrays, more = c.kernels.sample, (index[:, None], np.zeros((0, 1))), (False,)
+        self._where = *map(self._device.asarray, map(np.ascontiguousarray, arrays)), *more
 
-        def read(target: Any, row: int, field: Any) -> None:
-            c.kernels.sample(target, row, field, corners, weights, False)
-
-        self._read = read
-
-    def _between(self, kernels, where: Interpolation, part, comm) -> Any:
-        """What reads points between those of the grid."""
+    def _between(self, where: Interpolation, part, comm) -> tuple[np.ndarray, ...]:
+        """Corners and weights of the points between those of the grid that this rank reads."""
         corners, weights = where.corners, where.weights
         if part is not None:
             mask, local = part.local_index(corners)
@@ -59,16 +65,10 @@ class Sampler:
             spare = np.where(mask, index, index.max(axis=1, keepdims=True, where=mask, initial=0))
             corners, weights = spare[here], own[here]
             self._add_parts(here, comm)
-        at = self._device.asarray(np.ascontiguousarray(corners, np.int64))
-        by = self._device.asarray(np.ascontiguousarray(weights, np.float64))
+        return corners.astype(np.int64, copy=False), weights.astype(np.float64, copy=False)
 
-        def read(target: Any, row: int, field: Any) -> None:
-            kernels.sample(target, row, field, at, by, True)
-
-        return read
-
-    def _elements(self, kernels, where: Elements, part, comm) -> Any:
-        """What reads elements."""
+    def _elements(self, where: Elements, part, comm) -> tuple[np.ndarray, ...]:
+        """Bounds, points and weights of the elements that this rank reads."""
         bounds, points, weights = where.bounds, where.points, where.weights
         if part is not None:
             mask, points = part.local_index(points)
@@ -76,14 +76,7 @@ class Sampler:
             weights, here = weights[mask], counts > 0
             bounds = np.concatenate([[0], np.cumsum(counts[here])])
             self._add_parts(here, comm)
-        arrays = (bounds.astype(np.int64), points.astype(np.int64), weights)
-        bounds, points, weights = (self._device.asarray(np.ascontiguousarray(each)) for each in arrays)
-
-        def read(target: Any, row: int, field: Any) -> None:
-            if bounds.size > 1:
-                kernels.sample_elements(target, row, field, bounds, points, weights)
-
-        return read
+        return bounds.astype(np.int64), points.astype(np.int64), weights
 
     def _add_parts(self, here: np.ndarray, comm) -> None:
         """Values of which this rank adds a share to rank 0's."""
@@ -97,11 +90,11 @@ class Sampler:
     def read(self, target: Any, row: int, field: Any) -> None:
         """``target[row]``, shape (samples,), ← values of ``field``; collective with several ranks."""
         if self._parts is None:
-            self._read(target, row, field)
+            self._sample(target, row, field, *self._where)
             return
         if self._values is None:
             self._values = self._device.empty((1, self._shared), field.dtype)
-        self._read(self._values, 0, field)
+        self._sample(self._values, 0, field, *self._where)
         values = self._parts.summed(np.asarray(self._device.to_host(self._values[0])))
         if values is not None:
             target[row] = self._device.asarray(values, target.dtype)

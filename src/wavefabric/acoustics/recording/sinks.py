@@ -36,9 +36,8 @@ class Report:
     steps: int = 0  # done now
     total_steps: int = 0
     device: str = ""
-    seconds: dict[str, float] = field(
-        default_factory=dict
-    )  # by phase (compilation apart), over all legs, rank 0's
+    #: By phase (compilation apart), over all legs, rank 0's.
+    seconds: dict[str, float] = field(default_factory=dict)
     transforms_per_step: float = 0.0
     #: s a step when the first ones, which compile and capture, are over; 0 for runs of a few steps.
     step_seconds: float = 0.0

@@ -93,21 +93,14 @@ class AxisymmetricStages(PlainStages):
     def _gradient(self, spectrum: Any, real: Any, axis: int) -> None:
         self._backward(spectrum, real, self._VELOCITY[axis])
 
-    def density(self, active: tuple[bool, ...]) -> None:
-        c, f, quotient = self.coefficients, self.fields, self._quotient
-        axial, radial = self._spectra
-        self._forward(f.u[0], axial)
-        # ∂u_r/∂r + u_r/r: the radius divides what is transformed along x.
-        self._forward(f.u[1], radial, None)
+    def _derivatives(self, fields: list, factors: list) -> None:
+        """∂u_x/∂x, and ∂u_r/∂r + u_r/r: the radius divides what is transformed along x."""
+        c, quotient, (axial, radial) = self.coefficients, self._quotient, self._spectra
+        self._forward(fields[0], axial)
+        self._forward(fields[1], radial, None)
         self._fft.radial.forward_scaled(quotient, radial, self._inverse_radius)
         self._fft.radial.forward(radial, "odd_half")
-        c.kernels.ring_divergence_spectra(axial, radial, quotient, c.kappa, *c.down[:2])
-        for spectrum, real in zip(self._spectra, self._real, strict=True):
-            self._backward(spectrum, real)
-        c.kernels.update_density(
-            f.rho, f.split_layers, *f.three(self._real), c.density, c.dt, c.nonlinear, c.axes
-        )
-        self.sources.add_pressure(f, active)
+        c.kernels.ring_divergence_spectra(axial, radial, quotient, c.kappa, *factors[:2])
 
     def apply_operator(
         self, field: Any, operator: Any, axis: int | None = None, adjoint: bool = False, out: Any = None

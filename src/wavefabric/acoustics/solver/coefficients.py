@@ -54,13 +54,8 @@ class Coefficients:
             [device.asarray(f, real) for f in formulas.pml_factors(problem, staggered, subdomain)]
             for staggered in (False, True)
         )
-        self.up, self.down = (
-            [
-                device.asarray(d, self.complex)
-                for d in self._in_order(formulas.derivatives(problem, sign, subdomain))
-            ]
-            for sign in (1, -1)
-        )
+        both = (self._in_order(formulas.derivatives(problem, sign, subdomain)) for sign in (1, -1))
+        self.up, self.down = ([device.asarray(d, self.complex) for d in each] for each in both)
         for vectors in (self.pml, self.pml_staggered, self.up, self.down):
             vectors += [vectors[-1][:1]] * (3 - len(vectors))  # of axes that are missing: never read
         self.dt, self.half_dt = real.type(problem.dt), real.type(problem.dt / 2)
@@ -126,12 +121,8 @@ class Coefficients:
         problem, subdomain = self.problem, self.subdomain
         #: 1/N of the transforms, there and back.
         self.scale = (0.5 if problem.axisymmetric else 1.0) / subdomain.basis_points
-        kx2, ky2, kz2 = self._in_order(
-            [
-                subdomain.spectrum(k2, axis)
-                for axis, k2 in enumerate(formulas.squares(problem, subdomain.basis))
-            ]
-        )
+        squares = enumerate(formulas.squares(problem, subdomain.basis))
+        kx2, ky2, kz2 = self._in_order([subdomain.spectrum(k2, axis) for axis, k2 in squares])
         kx2 = np.pad(kx2, (0, self.half_shape[2] - kx2.size))
         #: k² along x (half), y and z, on the host, in double precision.
         self.squares = [np.asarray(k2, np.float64) for k2 in (kx2, ky2, kz2)]

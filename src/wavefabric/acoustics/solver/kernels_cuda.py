@@ -15,11 +15,6 @@ def _split_layers(split_layers) -> list:
     return [*arrays, np.int64(layers_x), np.int64(layers_y)]
 
 
-def _full(parameter) -> np.int32:
-    """Whether a medium parameter is a full grid, not one row."""
-    return np.int32(parameter.shape[0] > 1 or parameter.shape[1] > 1)
-
-
 class AcousticKernels:
     """The kernels on one CUDA device; the precision follows from the arrays."""
 
@@ -63,7 +58,7 @@ class AcousticKernels:
             if kind in "pm":
                 converted.append(argument)
             if kind == "m":
-                converted.append(_full(argument))
+                converted.append(np.int32(max(argument.shape[:2]) > 1))
             elif kind == "s":
                 converted += _split_layers(argument)
             elif kind == "l":
@@ -124,9 +119,9 @@ class AcousticKernels:
         self._items("sample", field.dtype, count, target[row], field, *arguments)
 
     def sample_elements(self, target, row, field, bounds, points, weights) -> None:
-        grid = (bounds.size - 1, 1, 1)
         arguments = target[row], field, bounds, points, weights
-        self._launch("sample_elements", field.dtype, grid, _BLOCK, *arguments)
+        if bounds.size > 1:
+            self._launch("sample_elements", field.dtype, (bounds.size - 1, 1, 1), _BLOCK, *arguments)
 
     def accumulate(self, target, kind, values) -> None:
         """Sums of squares are double."""

@@ -72,8 +72,12 @@ def source_forms(source: PressureSource | VelocitySource) -> tuple[SourceForm | 
     """The form of each signal: of the pressure, or of each velocity component."""
     if isinstance(source, LocalPressureSource | LocalVelocitySource):
         return source.forms
-    signals = (source.signal,) if isinstance(source, PressureSource) else source.signals
+    signals = _signals(source)
     return tuple(None if signal is None else _form(source.index, signal, source.mode) for signal in signals)
+
+
+def _signals(source: PressureSource | VelocitySource) -> tuple[Signal | None, ...]:
+    return (source.signal,) if isinstance(source, PressureSource) else source.signals
 
 
 def _form(index: np.ndarray, signal: Signal, mode: str) -> SourceForm:
@@ -117,10 +121,7 @@ class SourceTerm:
             correct(field)
             return field
 
-        if form.weights is None:
-            self.host_signal = np.ascontiguousarray(signal, dtype)
-        else:
-            self.host_signal = np.ascontiguousarray(form.waveform, dtype)
+        self.host_signal = np.ascontiguousarray(signal if form.waveform is None else form.waveform, dtype)
         if self.form == "pattern":
             if form.key not in patterns:
                 patterns[form.key] = spread(form.weights)
@@ -205,7 +206,7 @@ class SourceTerms:
             return made
 
         p, u = problem.pressure_source, problem.velocity_source
-        self.pressure = terms(p, [p.signal], [None])[0] if p else None
+        self.pressure = terms(p, _signals(p), [None])[0] if p else None
         self.velocity = terms(u, u.signals, range(3)[: len(u.signals)]) if u else [None] * problem.dimensions
         self.transducer = TransducerTerm(coefficients, problem.transducer) if problem.transducer else None
 
@@ -213,11 +214,7 @@ class SourceTerms:
     def nbytes(problem: Problem, subdomain: Subdomain, dtype: np.dtype) -> int:
         """Bytes of the k-space correction and of all patterns and fields, if each has one."""
         additive = _additive(problem)
-        signals = [
-            signal
-            for source in additive
-            for signal in ([source.signal] if isinstance(source, PressureSource) else source.signals)
-        ]
+        signals = [signal for source in additive for signal in _signals(source)]
         pairs = sum(isinstance(each, ProductSignal) and each.waveforms.shape[1] == 2 for each in signals)
         fields = len(signals) + 2 * pairs
         half = math.prod(subdomain.spectral_shape) if additive else 0

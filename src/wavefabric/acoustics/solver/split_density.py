@@ -33,9 +33,7 @@ class SplitLayers(NamedTuple):
 
     @property
     def words(self) -> list:
-        """Members of the structure ``SplitLayers`` of ``split_density.cu``; whole numbers are numbers of
-        points.
-        """
+        """Members of the structure ``SplitLayers`` of ``split_density.cu``; whole numbers count points."""
         _, layers_y, nx = self.y.shape
         _, ny, layers_x = self.x.shape
         return [*self[:9], nx, ny, layers_x, layers_y]

@@ -23,9 +23,8 @@ class AdjointChange(NamedTuple):
     before: Fields  # forward fields before and after the step
     after: Fields
     rate: Any  # the derivative with respect to ∇·u, where the medium absorbs
-    density_bar: (
-        Any  # derivatives with respect to ρ₀, and to ρ₀ where the velocities are, or without elements
-    )
+    # Derivatives with respect to ρ₀, and to ρ₀ where the velocities are, or without elements.
+    density_bar: Any
     staggered_bar: list
     differs: bool
 
@@ -125,9 +124,9 @@ class Stages(ABC):
 
     # --- The adjoint step's: its derivatives are transposes of the stages' -------------------------------
 
+    @abstractmethod
     def adjoint_divergence(self, fields: list) -> None:
         """Each field ← −Dᵀ field = F⁻¹{i k e^{ikΔ/2} κ F{field}} along its axis, D the stages' ∂u_ξ."""
-        self._not_adjoint()
 
     def adjoint_gradient(self, fields: list, out: Any) -> None:
         """out ← Σ −Gᵀ field = F⁻¹{Σ i k e^{−ikΔ/2} κ F{field}}, G the stages' ∂p; fields are spoilt."""
@@ -137,8 +136,9 @@ class Stages(ABC):
         """out ← ∇·u at the points of the pressure."""
         self._summed_divergence(fields, out, False)
 
+    @abstractmethod
     def _summed_divergence(self, fields: list, out: Any, adjoint: bool) -> None:
-        self._not_adjoint()
+        """Both of these."""
 
     def adjoint_pressure(self, change: "AdjointChange") -> bool:
         """The pressure's stage of an adjoint step, fused; False if these stages have no such form."""
@@ -147,9 +147,6 @@ class Stages(ABC):
     def adjoint_density_and_velocity(self, change: "AdjointChange") -> bool:
         """The same of the other two stages."""
         return False
-
-    def _not_adjoint(self) -> None:
-        raise NotImplementedError("these stages have no adjoint")  # axisymmetric grids are refused before
 
     def translate(self, component: Any, axis: int, factor: Any, out: Any) -> None:
         """out ← F⁻¹{factor F{component}} along one axis: a velocity at the points of the pressure."""

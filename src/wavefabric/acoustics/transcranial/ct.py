@@ -22,7 +22,7 @@ from wavefabric.acoustics.arguments import (
     typed,
 )
 from wavefabric.acoustics.grid import Grid
-from wavefabric.acoustics.transducers.mask import Length, Point, direction, point
+from wavefabric.acoustics.transducers.mask import Length, Point, beam_axes, direction, point
 from wavefabric.errors import InputError, MissingExtra
 from wavefabric.files.input import check_regular
 from wavefabric.files.output import check_output, write_bytes
@@ -62,11 +62,8 @@ class CT:
         values = as_array(values, "ct.values")
         steps = np.array([positive(length, "m", "spacing") * 1e3 for length in per_axis(spacing, 3)])
         require(len(steps) == values.ndim == 3, "spacing", spacing, "one an axis of three, m")
-        axes = (
-            [_TOWARDS.get(letter.upper(), 0) for letter in orientation]
-            if isinstance(orientation, str)
-            else []
-        )
+        letters = orientation.upper() if isinstance(orientation, str) else ""
+        axes = [_TOWARDS.get(letter, 0) for letter in letters]
         right = sorted(map(abs, axes)) == [1, 2, 3]
         require(right, "orientation", orientation, "three letters, R or L, A or P, S or I, such as RAS")
         affine = np.eye(4)
@@ -110,8 +107,7 @@ def read_ct(path: str | Path, spacing: Any = None, orientation: str | None = Non
         raise InputError(f"ct: {path} cannot be read ({why}); allowed: .nii, .nii.gz, .npy") from None
     low, high = _VOXEL
     require(all(low <= size <= high for size in ct.spacing), "ct.spacing", ct.spacing, f"{low} to {high} m")
-    check_hounsfield(ct.values)
-    low, high = float(ct.values.min()), float(ct.values.max())
+    low, high = check_hounsfield(ct.values)
     allowed = "Hounsfield units, below 0 in air and fat; these may be MRI, or HU + 1024"
     require(low < 0 or high < 1000, "ct.values", f"from {low:g} to {high:g}", allowed)
     return ct
@@ -123,12 +119,13 @@ def _volume(values: np.ndarray) -> np.ndarray:
     return values.reshape(values.shape[:3])
 
 
-def check_hounsfield(values: np.ndarray) -> None:
-    """Refuse values that are not finite, or so small that they are no Hounsfield units."""
+def check_hounsfield(values: np.ndarray) -> tuple[float, float]:
+    """The range of values; refuses those not finite, or so small that they are no Hounsfield units."""
     low, high = float(values.min()), float(values.max())
     require(math.isfinite(low + high), "ct.values", "not finite somewhere", "Hounsfield units; -1000 outside")
     allowed = "Hounsfield units: air -1000, bone above 300; these may be in 1000 HU"
     require(low == high or max(-low, high) > 20, "ct.values", f"from {low:g} to {high:g}", allowed)
+    return low, high
 
 
 def content_warnings(values: np.ndarray) -> list[str]:
@@ -159,9 +156,7 @@ def _placed(path: Path, values: np.ndarray, header: Any, affine: np.ndarray, ori
     require(orientation is None, "orientation", orientation, f"none: {path} says its own")
     ct, lines = CT(values, unit @ affine), []
     if min(codes) > 0:
-        corners = np.array(
-            [[*corner, 1] for corner in itertools.product(*((0, n - 1) for n in values.shape))]
-        )
+        corners = np.array([*itertools.product(*((0, n - 1) for n in values.shape), (1,))])
         apart = np.linalg.norm(corners @ (unit @ header.get_qform() - ct.affine)[:3].T, axis=1).max()
         if apart > 500 * min(ct.spacing):  # half a voxel
             lines.append(f"qform and sform differ by up to {apart:.3g} mm; sform is taken")
@@ -212,11 +207,8 @@ def along_beam(position: Point, target: Point, at: Length = 0.0) -> BeamFrame:
     the beam. `InputError`: no two points.
     """
     start = point(position, 3, "position")
-    beam = direction(point(target, 3, "target") - start, 3, "target")
-    second = np.eye(3)[int(np.argmin(np.abs(beam) + 1e-9 * np.arange(3)))]
-    second = second - beam * (second @ beam)
-    second /= np.linalg.norm(second)
-    return BeamFrame(start - in_unit(at, "m", "at") * beam, np.array([beam, second, np.cross(beam, second)]))
+    axes = beam_axes(direction(point(target, 3, "target") - start, 3, "target"))
+    return BeamFrame(start - in_unit(at, "m", "at") * axes[0], axes)
 
 
 @typed
@@ -238,9 +230,8 @@ def resample(ct: CT, grid: Grid, frame: BeamFrame, *, outside: float = AIR) -> n
     offset = to_voxel[:3, :3] @ first * 1e3 + to_voxel[:3, 3]
     counts = np.maximum(1, np.ceil(np.abs(matrix).max(axis=0) - 1e-6)).astype(int)
     shifts = [matrix @ part for part in itertools.product(*((np.arange(n) + 0.5) / n - 0.5 for n in counts))]
-    values = (
-        ct.values.astype(np.float32) if ct.values.dtype.char in "eg" else ct.values
-    )  # which SciPy has not
+    # SciPy has neither half nor extended precision.
+    values = ct.values.astype(np.float32) if ct.values.dtype.char in "eg" else ct.values
     result = np.empty(shape, np.float32, order="F")
     # Continuous at the edge: round-off does not put the last voxels outside.
     how: Any = (np.float32, 1, "grid-constant", outside)  # output, order, mode, cval

@@ -36,10 +36,11 @@ _PERIODS, _SETTLE = 3, 14
 _GAP = 2e-3
 #: Density, kg/m³, specific heat, J/(kg K), conductivity, W/(m K), perfusion, 1/s, of the IT'IS database 4.2
 #: (doi:10.13099/VIP21000-04-2); `UNCHECKED` says which are not compared with its tables.
-_THERMAL = {
-    "water": (994.0, 4178.0, 0.60, 0.0),
-    "soft": (1046.0, 3630.0, 0.51, 9.7e-3),
-    "bone": (1908.0, 1313.0, 0.32, 3.3e-4),
+_THERMAL = {  # of water, soft tissue and bone
+    "density": (994.0, 1046.0, 1908.0),
+    "specific_heat": (4178.0, 3630.0, 1313.0),
+    "conductivity": (0.60, 0.51, 0.32),
+    "perfusion_rate": (0.0, 9.7e-3, 3.3e-4),
 }
 UNCHECKED = (
     "temperature: brain and blood as in the IT'IS database 4.2; specific heat, conductivity and perfusion of "
@@ -98,7 +99,7 @@ class Plan:
             "temperature_max": Data(self.heated["temperature_max"], "degC", "highest temperature over time"),
             "dose": Data(self.heated["dose"], "min", "thermal dose, CEM43"),
         }
-        transducer = self.sonication.transducer
+        transducer, settings = self.sonication.transducer, asdict(self.sonication)
         contents: dict[str, Any] = {
             "grid": {
                 "shape": Data(np.array(grid.shape), "", "points along x, y, z"),
@@ -115,15 +116,9 @@ class Plan:
                 name.replace("/", " over "): Data(value, unit, name)
                 for name, (value, unit) in self.figures().items()
             },
-            "settings": Data(settings_text(self.sonication), "", "the sonication, JSON"),
+            "settings": Data(json.dumps(settings, default=np.ndarray.tolist), "", "the sonication, JSON"),
         }
         return writer.write(contents, attributes=provenance(device=self.device))
-
-
-def settings_text(sonication: Sonication) -> str:
-    """The settings of a sonication as JSON, SI units."""
-    plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(sonication).items()}
-    return json.dumps(plain)
 
 
 @typed
@@ -281,13 +276,8 @@ def _brain(hounsfield: np.ndarray, sonication: Sonication) -> np.ndarray:
     """Soft tissue that is connected with the target where gaps of the skull are closed."""
     relation, at = RELATIONS["porosity"], sonication.focus
     soft = (hounsfield >= relation.soft_from) & (hounsfield < relation.bone_from)
-    value = float(hounsfield[at])
-    require(
-        soft[at],
-        "target",
-        f"at {value:.0f} HU",
-        f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}",
-    )
+    allowed = f"soft tissue, {relation.soft_from:g} to {relation.bone_from:g}"
+    require(soft[at], "target", f"at {hounsfield[at]:.0f} HU", allowed)
     reach = max(1, round(_GAP / sonication.grid.spacing[0]))
     # What is farther than that from everything else; then that far back again.
     padded: Any = ndimage.distance_transform_edt(np.pad(soft, 1, mode="edge"))
@@ -304,9 +294,5 @@ def _thermal(hounsfield: np.ndarray) -> ThermalMedium:
     """Thermal properties by Hounsfield units."""
     relation = RELATIONS["porosity"]
     kinds = [hounsfield < relation.soft_from, hounsfield < relation.bone_from]
-    density, specific_heat, conductivity, perfusion = (
-        np.select(kinds, [_THERMAL["water"][i], _THERMAL["soft"][i]], _THERMAL["bone"][i]) for i in range(4)
-    )
-    return ThermalMedium(
-        density=density, specific_heat=specific_heat, conductivity=conductivity, perfusion_rate=perfusion
-    )
+    fields: dict[str, Any] = {name: np.select(kinds, each[:2], each[2]) for name, each in _THERMAL.items()}
+    return ThermalMedium(**fields)

@@ -141,18 +141,10 @@ class Sonication:
     @cached_property
     def transducer(self) -> TransducerMask:
         """The bowl, or the array, on the grid."""
-        position, ahead = (self.apex, 0.0, 0.0), (self.apex + 1.0, 0.0, 0.0)
+        surface = self.grid, (self.apex, 0.0, 0.0), self.radius, self.diameter, (self.apex + 1.0, 0.0, 0.0)
         if self.elements == 1:
-            return bowl(self.grid, position, self.radius, self.diameter, ahead)
-        return spherical_array(
-            self.grid,
-            position,
-            self.radius,
-            self.diameter,
-            ahead,
-            elements=self.elements,
-            element_diameter=self.element_diameter,
-        )
+            return bowl(*surface)
+        return spherical_array(*surface, elements=self.elements, element_diameter=self.element_diameter)
 
     @property
     def geometric_phases(self) -> np.ndarray:

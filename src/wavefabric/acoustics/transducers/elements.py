@@ -22,6 +22,7 @@ from wavefabric.acoustics.transducers.mask import (
     Surface,
     TransducerMask,
     assemble,
+    beam_axes,
     direction,
     point,
 )
@@ -194,10 +195,8 @@ def surfaces(
     n = grid.dimensions
     if grid.axisymmetric or n == 1:
         raise InputError("grid: allowed: a Cartesian grid of 2 or 3 dimensions")
-    points, areas = (
-        listed(points, "points", "an array an element"),
-        listed(areas, "areas", "m², one an element"),
-    )
+    points = listed(points, "points", "an array an element")
+    areas = listed(areas, "areas", "m², one an element")
     require(len(points) == len(areas), "areas", len(areas), f"one for each of {len(points)} elements")
     made = []
     for each, area in zip(points, areas, strict=True):
@@ -254,15 +253,4 @@ def placed(
         raise InputError(f"{'position' if centre[1] else 'focus'}: {actual}; allowed: on the axis, (x, 0)")
     if n == 2:
         return centre, np.array([normal, [-normal[1], normal[0]]])
-    if along is None:
-        # A small head start for x, then y, decides ties.
-        first = np.eye(3)[int(np.argmin(np.abs(normal) + 1e-9 * np.arange(3)))]
-    else:
-        first = direction(along, 3, "along")
-    first = first - normal * (first @ normal)
-    if np.linalg.norm(first) < 1e-6:
-        raise InputError(
-            f"along: {show(along)} lies on the axis of the transducer; allowed: another direction"
-        )
-    first /= np.linalg.norm(first)
-    return centre, np.array([normal, first, np.cross(normal, first)])
+    return centre, beam_axes(normal, along)

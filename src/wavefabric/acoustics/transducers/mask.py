@@ -27,6 +27,7 @@ from wavefabric.acoustics.problem import ProductSignal
 from wavefabric.acoustics.series import check_series
 from wavefabric.acoustics.source import ContinuousWave, Source
 from wavefabric.errors import InputError
+from wavefabric.units import show
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -216,6 +217,22 @@ def direction(vector: Any, dimensions: int, key: str) -> np.ndarray:
     if norm == 0:
         raise InputError(f"{key}: gives no direction; allowed: a point away from the transducer")
     return vector / norm
+
+
+def beam_axes(normal: np.ndarray, along: Point | None = None) -> np.ndarray:
+    """Orthonormal axes in 3-D as rows: the beam's, and one near ``along`` or the farthest axis; the third."""
+    if along is None:
+        # A small head start for x, then y, decides ties.
+        first = np.eye(3)[int(np.argmin(np.abs(normal) + 1e-9 * np.arange(3)))]
+    else:
+        first = direction(along, 3, "along")
+    first = first - normal * (first @ normal)
+    if np.linalg.norm(first) < 1e-6:
+        raise InputError(
+            f"along: {show(along)} lies on the axis of the transducer; allowed: another direction"
+        )
+    first /= np.linalg.norm(first)
+    return np.array([normal, first, np.cross(normal, first)])
 
 
 def periodic_sinc(d: np.ndarray, points: int) -> np.ndarray:
