@@ -23,4 +23,4 @@ def test_no_test_compares_the_clock_on_the_wall():
         path.name: [line for line in path.read_text().splitlines() if wall.search(line)] for path in sources
     }
     guards = {"test_runner.py", "fake_gpus.py"}  # of loops that wait for what must come
-    assert not {name: found for name, found in lines.items() if found and name not in guards}
+    assert not [name for name in lines if lines[name] and name not in guards]

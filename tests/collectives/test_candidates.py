@@ -9,7 +9,7 @@ from wavefabric.collectives.candidates import FEW, MANY, PIECES, Choice, candida
 from wavefabric.collectives.conditions import COLLECTIVES
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([*COLLECTIVES, "halo"]),
     st.integers(1, 40) | st.sampled_from([127, 128, 300]),

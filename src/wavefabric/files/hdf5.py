@@ -126,10 +126,10 @@ def plain(value: Any) -> Any:
 
 def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
     """Names and objects of all that hard links lead to, each object once."""
-    ways: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
+    pending: list[tuple[str, h5py.Group | h5py.Dataset]] = [("", file)]
     seen: set[Any] = set()
-    while ways:
-        name, item = ways.pop()
+    while pending:
+        name, item = pending.pop()
         if name:
             yield name, item
         if not isinstance(item, h5py.Group):
@@ -141,7 +141,7 @@ def members(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
             address = h5o.get_info(child.id).addr
             if isinstance(child, h5py.Group | h5py.Dataset) and address not in seen:
                 seen.add(address)
-                ways.append((path, child))
+                pending.append((path, child))
             if len(seen) > _MOST_MEMBERS or path.count("/") > _DEEPEST:
                 limits = f"{_MOST_MEMBERS} datasets and groups, {_DEEPEST} groups inside each other"
                 raise InputError(f"{file.filename}: holds more than a result does; allowed: up to {limits}")

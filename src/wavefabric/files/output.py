@@ -21,7 +21,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-#: Errors of a disk, or of a limit, that has no room for a file.
+#: Errors of a disk that is full, or of a limit that a file exceeds.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Names of partial files are cut here: file systems allow 255 bytes.
 _LONG_NAME = 100

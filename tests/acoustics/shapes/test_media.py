@@ -170,7 +170,7 @@ def test_a_material_at_a_frequency_has_its_speed_and_attenuation(frequency, spee
     assert k.imag * 20 / math.log(10) == pytest.approx(loss, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e5, 5e6), st.floats(343, 3500), st.floats(0, 0.4), st.floats(0.1, 2.9))
 def test_a_material_of_any_power_law_has_its_speed_and_attenuation(frequency, speed, ratio, power):
     loss = ratio * 2 * np.pi * frequency / speed * 20 / math.log(10)

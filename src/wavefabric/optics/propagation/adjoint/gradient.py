@@ -181,7 +181,8 @@ def propagate_and_gradient(
     A[...] = device.asarray(field)
     propagator.run(A, factors, phases, progress)
     output = device.to_host(A).copy()
-    value, gradient = objective(A)
+    answer: Any = objective(A)
+    value, gradient = answer
     if gradient.shape != A.shape:
         raise InputError(f"objective: gradient of shape {gradient.shape} given; allowed: {A.shape}")
     A[...] = device.asarray(gradient)
