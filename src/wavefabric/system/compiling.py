@@ -42,6 +42,15 @@ class CompilationClock:
             line = "compiling kernels for this processor, 5 to 30 s; later runs read them from a cache"
             print(f"wavefabric: {line}", file=sys.stderr, flush=True)
 
+    @contextmanager
+    def announcing(self, wanted: bool) -> Iterator[None]:
+        """Announce no compilation inside this context unless ``wanted``."""
+        before, self.announces = self.announces, self.announces and wanted
+        try:
+            yield
+        finally:
+            self.announces = before
+
     def seconds(self) -> float:
         """Return the seconds spent on compilation so far, in this process."""
         with self._lock:

@@ -11,7 +11,9 @@ from kwave_cases import answers, cases, objects
 from wavefabric import kwave
 from wavefabric.acoustics.kwave import drop_in
 from wavefabric.acoustics.kwave.input import read_input
+from wavefabric.device import cpu
 from wavefabric.errors import InputError
+from wavefabric.system.compiling import CompilationClock
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:source\..* of its energy lies above")
 SHAPE = (24, 20)
@@ -30,6 +32,16 @@ def things(shape=SHAPE, **more):
 def run(*inputs, **options):
     inputs = inputs or things()
     return kwave.kspaceFirstOrder(*inputs, **{"quiet": True, "num_threads": 1, **options})
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_compilation_is_announced_unless_it_is_to_be_quiet(monkeypatch, capsys, quiet):
+    clock = CompilationClock()
+    monkeypatch.setattr(cpu, "listen", clock.announce)  # as if something had to be compiled
+    monkeypatch.setattr(drop_in, "CLOCK", clock)
+    run(quiet=quiet)
+    assert capsys.readouterr().err.count("compiling kernels") == (not quiet)
+    assert clock.announces
 
 
 @pytest.mark.parametrize("name", cases())

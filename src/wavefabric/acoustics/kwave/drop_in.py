@@ -23,6 +23,7 @@ from wavefabric.acoustics.problem import Problem, Recording
 from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.simulation import warn_of
 from wavefabric.errors import InputError
+from wavefabric.system.compiling import CLOCK
 from wavefabric.system.machine import usable_threads
 from wavefabric.system.progress_bar import terminal_bar
 
@@ -94,7 +95,8 @@ def kspaceFirstOrder(
     how = KSpaceOptions(grid_shape(kgrid), **options)
     if how.save_only:
         return _saved(kgrid, medium, source, sensor, how)
-    results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
+    with CLOCK.announcing("progress" in how.run):
+        results = simulate_kwave(kgrid, medium, source, sensor, **how.objects, **how.run)
     layers = zip(results.grid.pml_size, results.grid.pml_alpha, strict=True)
     # A PML that absorbs nothing is none.
     inside = tuple(slice(n, -n) if n and alpha else slice(None) for n, alpha in layers)

@@ -40,6 +40,7 @@ from wavefabric.acoustics.recording.quantities import vector_of
 from wavefabric.acoustics.simulation import warn_of
 from wavefabric.acoustics.source import Source
 from wavefabric.errors import InputError
+from wavefabric.system.compiling import CLOCK
 
 #: What lines of `run_input` call things; no option runs an unstable step.
 _NAMES = {**PROBLEM_NAMES, "check_stability=False": "", "where": ""}
@@ -121,7 +122,8 @@ def _run_as_program(
             contents, output = read_input(path), Path(simulation.output_filename)
             contents = replace(contents, problem=replace(contents.problem, **switches))
             settings = KWaveFileSettings(force=True, names=_NAMES, start=recording.start + 1, **run)
-            run_input(contents, output, settings, begun)
+            with CLOCK.announcing("progress" in run):
+                run_input(contents, output, settings, begun)
             results = _read_output(output, crop=not simulation.pml_inside)
             if execution.delete_data:
                 output.unlink(missing_ok=True)
